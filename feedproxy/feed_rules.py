@@ -1,4 +1,4 @@
-"""Rules: options for feeds that match a pattern, from the list `feeds:` of the configuration (config_file.py).
+"""Rules: options for feeds that match a pattern, from the list `feeds:` of the configuration (config/config_file.py).
 
 Servers may interpret one address in several ways (http/target_uri/path_confusion.py). The protecting options
 (`readers`, `private`) of a rule therefore apply to every interpretation, and the strictest result counts. Other options

@@ -13,8 +13,9 @@ import pytest
 from mitmproxy.options import Options
 from ruamel.yaml import YAML
 
-from feedproxy import cli, config_file, durations_and_sizes
+from feedproxy import cli, durations_and_sizes
 from feedproxy.commands import serve as serving
+from feedproxy.config import config_file, option_types
 from feedproxy.process import mitmproxy_master
 from feedproxy.process.option_sources import ServePlan
 from feedproxy.settings import Settings, option_names
@@ -30,10 +31,10 @@ STATED_IN_RULES = re.compile(r"^# (\w+) \(default (.+?)\):", re.MULTILINE)
 LINE = re.compile(r"^#?(\w+):", re.MULTILINE)
 
 
-def _known() -> dict[str, config_file.OptionSpec]:
+def _known() -> dict[str, option_types.OptionSpec]:
     """Return every option of the product, including those of mitmproxy."""
 
-    async def ask() -> dict[str, config_file.OptionSpec]:
+    async def ask() -> dict[str, option_types.OptionSpec]:
         made, _ = mitmproxy_master.make_master(ServePlan())
         return mitmproxy_master.known_options(made)
 
@@ -50,7 +51,7 @@ def _default(name: str) -> Any:
 def _read(name: str, value: str) -> Any:
     """Return the value that a YAML text has for an option, in the option's unit."""
     loaded = YAML(typ="safe").load(value)
-    unit = config_file.option_specs()[name].unit if name in config_file.option_specs() else ""
+    unit = option_types.option_specs()[name].unit if name in option_types.option_specs() else ""
     return durations_and_sizes.parse(str(loaded), unit) if unit else loaded
 
 

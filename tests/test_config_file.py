@@ -8,19 +8,12 @@ from typing import Any, Optional
 
 import pytest
 
-from feedproxy import config_file, option_files
-from feedproxy.config_file import (
-    SYNONYMS,
-    Config,
-    OptionSpec,
-    from_environment,
-    load,
-    option_specs,
-    parse_set,
-    parse_sets,
-    spec_of,
-    unknown_variables,
-)
+from feedproxy import option_files
+from feedproxy.config import config_file
+from feedproxy.config.config_file import Config, load
+from feedproxy.config.environment_and_set import from_environment, parse_set, parse_sets, unknown_variables
+from feedproxy.config.option_suggestions import SYNONYMS
+from feedproxy.config.option_types import OptionSpec, option_specs, spec_of
 from feedproxy.errors import UsageError
 from feedproxy.settings import Settings, deprecated_names, from_options, option_names, per_feed_names
 

@@ -15,7 +15,8 @@ import pytest
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from feedproxy import cli, config_file
+from feedproxy import cli
+from feedproxy.config import config_file, environment_and_set, option_suggestions, option_types
 from feedproxy.errors import UsageError
 from feedproxy.process import mitmproxy_master
 from feedproxy.process.option_sources import ServePlan
@@ -82,10 +83,10 @@ def _words(command: str) -> list[str]:
 
 
 @cache
-def _known() -> dict[str, config_file.OptionSpec]:
+def _known() -> dict[str, option_types.OptionSpec]:
     """Return every option of the product, including those of mitmproxy."""
 
-    async def ask() -> dict[str, config_file.OptionSpec]:
+    async def ask() -> dict[str, option_types.OptionSpec]:
         made, _ = mitmproxy_master.make_master(ServePlan())
         return mitmproxy_master.known_options(made)
 
@@ -145,7 +146,7 @@ def test_every_command_line_parses(page: Path, monkeypatch: pytest.MonkeyPatch) 
         try:
             assert cli.main(words) == 0
             for each in getattr(parsed[-1], "set", []):
-                config_file.parse_set(each, _known())
+                environment_and_set.parse_set(each, _known())
         except SystemExit:
             pytest.fail(f"feedproxy {command}: no such command line")
         except UsageError as error:
@@ -183,7 +184,9 @@ def test_every_configuration_loads(page: Path, tmp_path: Path) -> None:
             document = YAML(typ="safe").load(block)
         except YAMLError:
             continue
-        if isinstance(document, dict) and any(name in _known() or name == config_file.RULES_KEY for name in document):
+        if isinstance(document, dict) and any(
+            name in _known() or name == option_suggestions.RULES_KEY for name in document
+        ):
             written = tmp_path / "feedproxy.yaml"
             written.write_text(block, encoding="utf-8")
             config_file.load(written, _known())

@@ -16,7 +16,9 @@ from urllib.parse import urlencode
 
 from feedproxy.admin.admin_authorization import admin_token
 from feedproxy.clock import Seconds
-from feedproxy.config_file import FILE_VARIABLE, from_environment, load, option_specs
+from feedproxy.config.config_file import load
+from feedproxy.config.environment_and_set import FILE_VARIABLE, from_environment
+from feedproxy.config.option_types import option_specs
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http import uri
 from feedproxy.settings import Settings, from_options, listen_address

@@ -9,7 +9,7 @@ import signal
 from typing import Any
 
 from feedproxy import systemd
-from feedproxy.config_file import FILE_VARIABLE
+from feedproxy.config.environment_and_set import FILE_VARIABLE
 
 WRITABLE_BY_OTHERS = 0o022
 """Bits of a file's mode that permit other accounts to write to the file."""

@@ -7,7 +7,9 @@ from typing import Any
 
 from feedproxy import option_files
 from feedproxy.access import secret_tokens
-from feedproxy.config_file import FILE_VARIABLE, from_environment, load, option_specs
+from feedproxy.config.config_file import load
+from feedproxy.config.environment_and_set import FILE_VARIABLE, from_environment
+from feedproxy.config.option_types import option_specs
 from feedproxy.errors import UsageError
 from feedproxy.http import uri
 from feedproxy.http.target_uri.gateway_path import gateway_path

@@ -14,7 +14,8 @@ from mitmproxy.log import LegacyLogEvents
 
 from feedproxy.addons import default_addons
 from feedproxy.app import App, bind_app
-from feedproxy.config_file import OptionSpec, option_specs, spec_of, unknown_variables
+from feedproxy.config.environment_and_set import unknown_variables
+from feedproxy.config.option_types import OptionSpec, option_specs, spec_of
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.feed_rules import Rules
 from feedproxy.http import uri

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 from mitmproxy import exceptions
 
-from feedproxy.config_file import Config, OptionSpec, check_values, from_environment, load, parse_sets
+from feedproxy.config.config_file import Config, load
+from feedproxy.config.environment_and_set import from_environment, parse_sets
+from feedproxy.config.option_types import OptionSpec, check_values
 from feedproxy.errors import UsageError
 from feedproxy.feed_rules import Rules
 from feedproxy.memory_max_shares import fitting_memory_max

@@ -21,7 +21,7 @@ from feedproxy.access.authorization import AccessControl
 from feedproxy.admin.admin_authorization import admin_address, admin_token
 from feedproxy.app import App
 from feedproxy.clock import Seconds
-from feedproxy.config_file import OptionSpec
+from feedproxy.config.option_types import OptionSpec
 from feedproxy.errors import CannotListen, UsageError
 from feedproxy.fleet.redis_connection import RedisConnection
 from feedproxy.http import uri

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from feedproxy.config_file import Config
+from feedproxy.config.config_file import Config
 from feedproxy.process import proxy_process, supervisor
 from feedproxy.process.option_sources import LoadedOptions, ServePlan
 from feedproxy.process.supervisor import Supervisor, _WorkerSlot

@@ -9,8 +9,8 @@ from aiohttp import web
 
 from feedproxy.admin.pages.feed_pages import FeedPages, as_json, wants_json
 from feedproxy.app import App
+from feedproxy.config.option_texts import SECRET
 from feedproxy.feed_rules import Rule
-from feedproxy.option_values import SECRET
 from feedproxy.settings import Settings, defaults, format_value
 from feedproxy.telemetry.page_redaction import View, redact_text
 

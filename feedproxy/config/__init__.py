@@ -1,0 +1,1 @@
+"""Reading and checking the configuration. feedproxy/settings.py declares the options."""

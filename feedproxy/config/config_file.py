@@ -1,0 +1,199 @@
+"""The configuration file: one YAML mapping of options, and `feeds:`, a list of rules by URL pattern.
+
+    feed_hints: heuristic
+    feeds:
+      - match: https://slow.example/*
+        feed_min_interval: 3600
+      - match: "*.example.org"
+        on_bad_update: pass
+
+Rules take precedence over options, and later rules over earlier ones. `FEEDPROXY_NAME` in the environment takes
+precedence over the file, and `--set` over both. The first mistake is reported with file and line, without values that
+may be secrets.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.constructor import DuplicateKeyError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.reader import ReaderError
+
+from feedproxy import option_files
+from feedproxy.clock import Seconds
+from feedproxy.config.former_options import is_former, is_replaced, translate_former, warn_of_former
+from feedproxy.config.option_suggestions import MATCH_KEY, RULES_KEY, suggest, suggest_key
+from feedproxy.config.option_types import OptionSpec, check_value, option_specs
+from feedproxy.errors import BadTarget, UsageError
+from feedproxy.feed_rules import Rule
+from feedproxy.http import uri
+from feedproxy.http.target_uri.target_pattern import TargetPattern
+from feedproxy.settings import per_feed_names
+
+PIPE_TIMEOUT: Seconds = 10
+"""If the configuration file is a pipe, its writer must write and close it within this many seconds."""
+
+_YAML_HINTS = {
+    "mapping values": "a value that contains `: ` needs quotes, and options of one level the same indentation",
+    "<block mapping start>": "options of one level need the same indentation",
+    "undefined alias": "a value that begins with `*` needs quotes",
+    "alphabetic or numeric": "a value that begins with `*` needs quotes",
+    "'\\t'": "indent with blanks, not with tabs",
+}
+"""Advice for the YAML parser's messages that contain a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A valid configuration. `options` are arguments of mitmproxy's `options.update` and settings.from_options."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    rules: tuple[Rule, ...] = ()
+    locations: Mapping[str, str] = field(default_factory=dict)
+    """Place of each option as `FILE:LINE`, for errors found after parsing."""
+
+
+def load(path: str | Path, specs: Mapping[str, OptionSpec], *, foreign: bool = False) -> Config:
+    """Return the configuration in a file. Raises UsageError for the first mistake, with `FILE:LINE: reason`.
+
+    `specs` contains the options by name. With `foreign`, unknown names are skipped: client commands do not know
+    mitmproxy's options.
+    """
+    document = _read_document(Path(path))
+    if document is None:
+        return Config()
+    if not isinstance(document, dict):
+        raise UsageError(f"{path}:1: a configuration is lines of the form `option: value`")
+    options: dict[str, Any] = {}
+    locations: dict[str, str] = {}
+    rules: tuple[Rule, ...] = ()
+    for name, value in document.items():
+        location = f"{path}:{_line(document, name)}"
+        if is_former(name):
+            warn_of_former(name, location)
+        if is_replaced(name):
+            options |= translate_former(name, value, location, options)
+        elif name == RULES_KEY:
+            rules = tuple(_parse_rules(value, str(path), location))
+        elif name not in specs:
+            if foreign:
+                continue
+            raise UsageError(f"{location}: unknown option {name!r}{suggest(name, [*specs, RULES_KEY])}")
+        else:
+            options[name] = check_value(name, value, specs[name], location)
+            locations[name] = location
+    return Config(options, rules, locations)
+
+
+def _read_document(path: Path) -> Any:
+    """Return the document in a file, with the line number of each key."""
+    try:
+        text = option_files.read(path, pipe_timeout=PIPE_TIMEOUT).decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{path}:{line}: not UTF-8") from error
+    try:
+        return YAML(typ="rt").load(text)
+    except DuplicateKeyError as error:
+        # The library's message contains both values, which may be secrets.
+        key = re.match(r'found duplicate key "(.*?)" with', error.problem or "")
+        problem = f"duplicate key {key[1]!r}" if key else "duplicate key"
+        raise UsageError(f"{path}:{_line_of_error(error)}: {problem}") from error
+    except MarkedYAMLError as error:
+        problem = str(error.problem or error.context)
+        hint = next((f"; {hint}" for part, hint in _YAML_HINTS.items() if part in problem), "")
+        raise UsageError(f"{path}:{_line_of_error(error)}: not YAML: {problem}{hint}") from error
+    except ReaderError as error:
+        line = text.count("\n", 0, int(error.position)) + 1
+        raise UsageError(f"{path}:{line}: a character that YAML does not allow") from error
+    except (YAMLError, ValueError, TypeError, LookupError, RecursionError) as error:
+        raise UsageError(f"{path}: invalid YAML ({type(error).__name__})") from error
+
+
+def _parse_rules(value: Any, path: str, location: str) -> Iterable[Rule]:
+    if value is None:
+        return
+    if not isinstance(value, list):
+        raise UsageError(
+            f"{location}: {RULES_KEY}: expected a list of rules, each beginning with `- {MATCH_KEY}: PATTERN`"
+        )
+    specs, allowed = option_specs(), set(per_feed_names())
+    for index, entry in enumerate(value):
+        rule_location = f"{path}:{_item_line(value, index, location)}"
+        if not isinstance(entry, dict):
+            raise UsageError(f"{rule_location}: expected a rule, beginning with `- {MATCH_KEY}: PATTERN`")
+        if MATCH_KEY not in entry:
+            raise UsageError(f"{rule_location}: this rule has no `{MATCH_KEY}: PATTERN`{suggest_key(entry, MATCH_KEY)}")
+        overrides: dict[str, Any] = {}
+        for name, option_value in entry.items():
+            rule_location = f"{path}:{_line(entry, name)}"
+            if name == MATCH_KEY:
+                continue
+            if is_former(name):
+                warn_of_former(name, rule_location)
+            if is_replaced(name):
+                translated = translate_former(name, option_value, rule_location, overrides)
+                overrides |= {new: tuple(item) if isinstance(item, list) else item for new, item in translated.items()}
+                continue
+            if name in specs and name not in allowed:
+                raise UsageError(f"{rule_location}: {name} applies to all feeds: expected outside of {RULES_KEY}")
+            if name not in allowed:
+                raise UsageError(
+                    f"{rule_location}: unknown option {name!r} in a rule{suggest(name, [*allowed, MATCH_KEY])}"
+                )
+            overrides[name] = _normalise_override(
+                name, check_value(name, option_value, specs[name], rule_location), rule_location
+            )
+        rule_location = f"{path}:{_line(entry, MATCH_KEY)}"
+        pattern = _parse_pattern(entry[MATCH_KEY], rule_location)
+        if len(entry) == 1:
+            # Options that are not indented would apply to all feeds.
+            raise UsageError(
+                f"{rule_location}: this rule has no option: expected options below `{MATCH_KEY}`, indented like it"
+            )
+        yield Rule(pattern, overrides)
+
+
+def _parse_pattern(value: Any, location: str) -> TargetPattern:
+    if not isinstance(value, str):
+        raise UsageError(f"{location}: {MATCH_KEY}: expected one pattern, in quotes if it begins with *")
+    try:
+        return TargetPattern(value)
+    except BadTarget as error:
+        raise UsageError(f"{location}: {MATCH_KEY} can never match: {error}") from error
+
+
+def _normalise_override(name: str, value: Any, location: str) -> Any:
+    """Return a rule's value in the form of Settings, with addresses normalised."""
+    if name == "moved_to" and value:
+        try:
+            return uri.normalise(value)
+        except BadTarget as error:
+            raise UsageError(f"{location}: moved_to: {error}") from error
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _line(mapping: Any, key: Any) -> int:
+    """Return the line number of a key. A merged key (`<<`) has the line number of its mapping."""
+    try:
+        return int(mapping.lc.key(key)[0]) + 1
+    except (AttributeError, KeyError, TypeError):
+        return int(getattr(getattr(mapping, "lc", None), "line", 0) or 0) + 1
+
+
+def _item_line(sequence: Any, index: int, location: str) -> int:
+    try:
+        return int(sequence.lc.item(index)[0]) + 1
+    except (AttributeError, KeyError, TypeError):
+        return int(location.rpartition(":")[2])
+
+
+def _line_of_error(error: MarkedYAMLError) -> int:
+    mark = error.problem_mark or error.context_mark
+    return int(mark.line) + 1 if mark is not None else 1

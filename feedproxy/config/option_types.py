@@ -1,0 +1,127 @@
+"""Types and limits of options, and the check of a value. option_texts.py checks the texts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, get_args, get_origin
+
+from feedproxy.config.option_suggestions import suggest
+from feedproxy.config.option_texts import check_text
+from feedproxy.durations_and_sizes import EXAMPLES, Unit, format_quantity, parse
+from feedproxy.errors import UsageError
+from feedproxy.settings import PRICES, Settings, price_of
+
+_NOUNS = {bool: "true or false", int: "a whole number", str: "text", list: "a list of texts, such as [a, b]"}
+
+
+@dataclass(frozen=True, slots=True)
+class OptionSpec:
+    """Type and limits of an option. `kind` is bool, int, str, or list (of str)."""
+
+    kind: type
+    choices: tuple[str, ...] = ()
+    optional: bool = False
+    minimum: int | None = None
+    maximum: int | None = None
+    unit: Unit = ""
+    own: bool = False
+    """True for an option of feedproxy, with checks in option_texts.py."""
+
+
+def option_specs() -> dict[str, OptionSpec]:
+    """Return the specifications of feedproxy's options."""
+    return {
+        option.name: OptionSpec(
+            list if isinstance(option.default, tuple) else type(option.default),
+            tuple(option.metadata["choices"]),
+            minimum=option.metadata["minimum"],
+            maximum=option.metadata["maximum"],
+            unit=option.metadata["unit"],
+            own=True,
+        )
+        for option in fields(Settings)
+        if option.default is not MISSING
+    }
+
+
+def spec_of(typespec: Any, choices: Sequence[str] | None = None) -> OptionSpec:
+    """Return the specification of mitmproxy's `typespec`: bool, int, str, Optional of these, Sequence[str]."""
+    parts = get_args(typespec)
+    if type(None) in parts:
+        kind = next(part for part in parts if part is not type(None))
+        return OptionSpec(kind, tuple(choices or ()), optional=True)
+    if get_origin(typespec) is not None:
+        return OptionSpec(list, tuple(choices or ()))
+    return OptionSpec(typespec, tuple(choices or ()))
+
+
+def check_values(values: Mapping[str, Any], specs: Mapping[str, OptionSpec]) -> dict[str, Any]:
+    """Return the values of command line flags as plain Python values. Raises UsageError if a name or value is
+    invalid."""
+    return {name: check_value(name, value, specs[name], "") for name, value in values.items()}
+
+
+def check_value(name: str, value: Any, spec: OptionSpec, location: str) -> Any:
+    """Return the value of an option as a plain Python value. Raises UsageError, with `location`, if it is invalid."""
+    try:
+        return _plain_value(name, value, spec)
+    except UsageError as error:
+        raise UsageError(f"{location}: {error}" if location else str(error)) from error
+
+
+def _plain_value(name: str, value: Any, spec: OptionSpec) -> Any:
+    if value is None and spec.optional:
+        return None
+    if spec.kind is list and isinstance(value, list | tuple):
+        # Operators write ports as numbers, and mitmproxy expects texts.
+        if all(isinstance(item, str | int) and not isinstance(item, bool) for item in value):
+            items = [str(item) for item in value]
+            for item in items if spec.own else ():
+                check_text(name, item, is_item=True)
+            return items
+    elif spec.kind is int and isinstance(value, str) and (number := parse(value, spec.unit)) is not None:
+        return _check_number(name, number, spec)
+    elif spec.kind is int and isinstance(value, int) and not isinstance(value, bool):
+        return _check_number(name, int(value), spec)
+    elif spec.kind is bool and isinstance(value, bool):
+        return value
+    elif name == "polling" and value is False:
+        return "off"  # YAML 1.1 reads the word as false
+    elif name == "polling" and isinstance(value, int) and not isinstance(value, bool):
+        return _plain_value(name, str(value), spec)
+    elif spec.kind is str and isinstance(value, str):
+        if spec.choices and value not in spec.choices:
+            choices = ", ".join(choice or "(empty)" for choice in spec.choices)
+            raise UsageError(f"{name} cannot be {str(value)!r}: expected {choices}{suggest(value, spec.choices)}")
+        if name == "polling" and price_of(value) is None:
+            names = ", ".join(PRICES)
+            raise UsageError(f"polling cannot be {str(value)!r}: expected {names}, or a duration such as 45m")
+        if spec.own:
+            check_text(name, value)
+        return str(value)
+    hint = " (in quotes, if need be)" if spec.kind is str and value is not None else ""
+    expected = EXAMPLES.get(spec.unit) or _NOUNS.get(spec.kind, spec.kind.__name__)
+    # A number or a switch is no secret, a text may be one.
+    is_open = bool(spec.unit) or spec.kind in (bool, int, float)
+    found = repr(value) if is_open and isinstance(value, str) else describe_type(value)
+    raise UsageError(f"{name}: expected {expected}, not {found}{hint}")
+
+
+def _check_number(name: str, number: int, spec: OptionSpec) -> int:
+    if spec.minimum is not None and number < spec.minimum:
+        raise UsageError(f"{name}: {number}: expected {format_quantity(spec.minimum, spec.unit)} or more")
+    if spec.maximum is not None and number > spec.maximum:
+        raise UsageError(f"{name}: {number}: expected {format_quantity(spec.maximum, spec.unit)} or less")
+    return number
+
+
+def describe_type(value: Any) -> str:
+    """Return the type of a value in words, because the value may be a secret."""
+    for kind, noun in {
+        **_NOUNS,
+        float: "a number with a fraction",
+        list: "a list",
+        dict: "a mapping",
+    }.items():
+        if isinstance(value, kind):
+            return noun
+    return "nothing" if value is None else f"a {type(value).__name__}"
