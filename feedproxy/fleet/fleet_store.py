@@ -14,7 +14,7 @@ from feedproxy.fleet.redis_operations import RedisOperations, StoredCopy, decomp
 from feedproxy.fleet.redis_queue import RedisQueue
 from feedproxy.single_flight import SingleFlight
 from feedproxy.store import resource_codec
-from feedproxy.store.coordination_interface import COUNTERS, counter_of
+from feedproxy.store.coordination.coordination_interface import COUNTERS, counter_of
 from feedproxy.store.interface import Precondition, Store
 from feedproxy.store.resource import Resource
 

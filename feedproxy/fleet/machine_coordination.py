@@ -9,8 +9,8 @@ from typing import Protocol
 from feedproxy.clock import Instant, Seconds
 from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
 from feedproxy.fleet.redis_operations import RedisOperations, StoredCopy
-from feedproxy.store.coordination_interface import COUNTERS, Coordination, counter_of
-from feedproxy.store.site_interval import SiteThrottle
+from feedproxy.store.coordination.coordination_interface import COUNTERS, Coordination, counter_of
+from feedproxy.store.coordination.site_interval import SiteThrottle
 
 WAIT_TIMEOUT: Seconds = 0.25
 """While another machine holds a lease, the lease is requested again after this many seconds, or when an event reports

@@ -40,7 +40,7 @@ from feedproxy.http import uri
 from feedproxy.process import proxy_process
 from feedproxy.process.option_sources import LoadedOptions, ServePlan, read_again
 from feedproxy.server.fastpath.sockets import reject_new_connections
-from feedproxy.store import folder_lock
+from feedproxy.store.coordination import folder_lock
 from feedproxy.workers.worker_context import HEARTBEAT, WorkerContext
 
 START_TIMEOUT: Seconds = 60

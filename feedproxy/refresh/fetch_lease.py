@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Self
 
 from feedproxy.clock import Seconds
-from feedproxy.store.coordination_interface import Coordination
+from feedproxy.store.coordination.coordination_interface import Coordination
 
 PEER_POLL_MIN: Seconds = 0.002
 """First pause between two attempts to acquire a lease, in seconds. The pause doubles after each attempt."""

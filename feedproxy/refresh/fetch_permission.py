@@ -15,8 +15,8 @@ from feedproxy.refresh.refresh_result import RefreshResult
 from feedproxy.request.context import RequestContext
 from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.settings import Settings
+from feedproxy.store.coordination.site_interval import SiteThrottle
 from feedproxy.store.resource import Failures, Resource
-from feedproxy.store.site_interval import SiteThrottle
 
 _ORIGIN_FAILURES = frozenset({Detail.RATE_LIMITED, Detail.ERROR_STATUS, Detail.UNREACHABLE, Detail.TIMEOUT})
 """Failures that concern a whole origin, independent of credentials."""

@@ -12,7 +12,7 @@ from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Request
 from feedproxy.request.context import RequestContext
 from feedproxy.request.upstream_request import is_credential
-from feedproxy.store.coordination_interface import Coordination
+from feedproxy.store.coordination.coordination_interface import Coordination
 from feedproxy.upstream.fetch_result import Fetched, Oversized
 
 PERMANENT = frozenset({301, 308})

@@ -10,7 +10,7 @@ from feedproxy.refresh.refresh_result import RefreshResult
 from feedproxy.request.context import RequestContext
 from feedproxy.request.upstream_request import is_only_language
 from feedproxy.single_flight import SingleFlight
-from feedproxy.store.coordination_interface import Coordination
+from feedproxy.store.coordination.coordination_interface import Coordination
 from feedproxy.store.resource import Resource
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from feedproxy.errors import StoreError
-from feedproxy.store.coordination_interface import Coordination
+from feedproxy.store.coordination.coordination_interface import Coordination
 from feedproxy.store.resource import Resource
 
 type OnFailure = Callable[[StoreError], None]

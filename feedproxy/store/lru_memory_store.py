@@ -8,7 +8,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from feedproxy.store.coordination_interface import LocalCoordination
+from feedproxy.store.coordination.coordination_interface import LocalCoordination
 from feedproxy.store.packing.memory_entry import MemoryEntry
 from feedproxy.store.resource import Resource
 

@@ -7,7 +7,7 @@ Therefore every read applies the rules. A forbidden resource counts as absent.
 
 from collections.abc import Callable, Iterator
 
-from feedproxy.store.coordination_interface import Coordination
+from feedproxy.store.coordination.coordination_interface import Coordination
 from feedproxy.store.interface import Precondition, Store
 from feedproxy.store.resource import Resource
 

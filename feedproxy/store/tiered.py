@@ -16,15 +16,15 @@ from feedproxy import option_files
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError, UsageError
 from feedproxy.store import envelope, resource_codec
-from feedproxy.store.coordination_interface import Coordination
+from feedproxy.store.coordination.coordination_interface import Coordination
+from feedproxy.store.coordination.shared_overflow import DELETED
+from feedproxy.store.coordination.worker_coordination import SharedMemoryCoordination
 from feedproxy.store.disk import DiskStore
 from feedproxy.store.envelope import EnvelopeKind
 from feedproxy.store.interface import OnFailure, Precondition, Store
 from feedproxy.store.lru_memory_store import MemoryStore
 from feedproxy.store.packing.memory_entry import memory_size
 from feedproxy.store.resource import Resource
-from feedproxy.store.shared_overflow import DELETED
-from feedproxy.store.worker_coordination import SharedMemoryCoordination
 from feedproxy.store.write_behind import WriteQueue
 from feedproxy.store.write_retries import WriteRetries
 

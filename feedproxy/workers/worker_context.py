@@ -24,8 +24,8 @@ class WorkerContext:
     only the first worker has. `admin_ports` contains their ports, which all workers know. `folder` contains the
     workers' own sockets. `lifeline` is connected to the supervisor. `key` is the same for all workers and new at each
     start. With it, all workers give a reader the same pseudonym in the scores. `coordination_memory` is the descriptor
-    of the memory through which workers coordinate the store (store/worker_coordination.py). `snapshots` contains the
-    descriptors for their metrics. `heartbeats` is memory in which each worker reports that it runs.
+    of the memory through which workers coordinate the store (store/coordination/worker_coordination.py). `snapshots`
+    contains the descriptors for their metrics. `heartbeats` is memory in which each worker reports that it runs.
     """
 
     index: int

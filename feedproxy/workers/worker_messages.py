@@ -1,8 +1,8 @@
 """Exchange among the workers of a machine: reads of feeds, metrics, and recent activity.
 
 Coherence of the store does not depend on this exchange: workers coordinate through the store within an iteration of the
-event loop (store/worker_coordination.py). The data that workers exchange here may be a second late. Each worker answers
-the others by HTTP, over a socket in their folder:
+event loop (store/coordination/worker_coordination.py). The data that workers exchange here may be a second late. Each
+worker answers the others by HTTP, over a socket in their folder:
 
     GET  /families   its metrics; before the answer, the worker sends its reads to all others
     POST /news       reads of feeds (subscribers/read_events.py)
@@ -34,7 +34,7 @@ from feedproxy.proxy.service import Service
 from feedproxy.scoring import account_serialization
 from feedproxy.scoring.live_scores import LiveScores
 from feedproxy.scoring.reader_accounts import ReaderAccount
-from feedproxy.store.worker_coordination import SharedMemoryCoordination
+from feedproxy.store.coordination.worker_coordination import SharedMemoryCoordination
 from feedproxy.subscribers.read_events import ReadEvents, ReadRecord, read_events
 from feedproxy.telemetry import metrics_aggregation, traffic_history
 from feedproxy.telemetry.metrics import Metrics

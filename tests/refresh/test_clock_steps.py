@@ -9,6 +9,8 @@ from feedproxy.clock import ManualClock
 from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.refresh.policy.refresh_ahead import Later, Plan, Refresh
 from feedproxy.refresh.refresh_scheduler import RefreshScheduler
+from feedproxy.store.coordination.site_interval import LocalSiteThrottle, SiteThrottle
+from feedproxy.store.coordination.worker_coordination import SharedMemoryCoordination
 from feedproxy.store.resource import (
     Failures,
     PendingFormatChange,
@@ -17,8 +19,6 @@ from feedproxy.store.resource import (
     Resource,
     correct_future_instants,
 )
-from feedproxy.store.site_interval import LocalSiteThrottle, SiteThrottle
-from feedproxy.store.worker_coordination import SharedMemoryCoordination
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 from tests.stages.admin import a_resource

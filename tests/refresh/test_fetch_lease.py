@@ -3,7 +3,7 @@
 import asyncio
 
 from feedproxy.refresh.fetch_lease import FetchLease
-from feedproxy.store.coordination_interface import LocalCoordination
+from feedproxy.store.coordination.coordination_interface import LocalCoordination
 
 TARGET = "https://example.com/feed"
 

@@ -17,8 +17,8 @@ from feedproxy.refresh.policy.min_interval_and_back_off import (
     record_failure,
 )
 from feedproxy.settings import Settings
+from feedproxy.store.coordination.site_interval import LocalSiteThrottle
 from feedproxy.store.resource import Failures, Resource
-from feedproxy.store.site_interval import LocalSiteThrottle
 
 NOW = 1_800_000_000.0
 TARGET = "https://example.com/feed"

@@ -11,7 +11,7 @@ from feedproxy.refresh.policy.origin_rate_limits import (
     LimitRecordingClient,
     SiteLimits,
 )
-from feedproxy.store.site_interval import LocalSiteThrottle
+from feedproxy.store.coordination.site_interval import LocalSiteThrottle
 from feedproxy.upstream.fetch_result import Fetched
 
 NOW = 1_795_176_000.0

@@ -13,8 +13,8 @@ from feedproxy.refresh.policy.min_interval_and_back_off import (
     record_failure,
 )
 from feedproxy.settings import Settings
+from feedproxy.store.coordination.site_interval import LocalSiteThrottle
 from feedproxy.store.resource import Failures, Resource
-from feedproxy.store.site_interval import LocalSiteThrottle
 
 NOW = 1_795_176_000.0  # Fri, 20 Nov 2026 12:00:00 GMT
 FEED = Channel(Kind.RSS, "2.0", well_formed=True)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.store import folder_lock
-from feedproxy.store.folder_lock import FolderInUse
+from feedproxy.store.coordination import folder_lock
+from feedproxy.store.coordination.folder_lock import FolderInUse
 
 
 def test_folder_in_use_is_refused_with_the_number_of_its_process(tmp_path: Path) -> None:

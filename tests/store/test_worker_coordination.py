@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from feedproxy.errors import StoreError, UsageError
-from feedproxy.store import worker_coordination
 from feedproxy.store import write_behind as queue_module
+from feedproxy.store.coordination import worker_coordination
+from feedproxy.store.coordination.shared_overflow import DELETED, SharedOverflow
+from feedproxy.store.coordination.site_interval import LocalSiteThrottle
+from feedproxy.store.coordination.worker_coordination import RING_SIZE, SharedMemoryCoordination
 from feedproxy.store.disk_shard import Shard
 from feedproxy.store.interface import Store
-from feedproxy.store.shared_overflow import DELETED, SharedOverflow
-from feedproxy.store.site_interval import LocalSiteThrottle
 from feedproxy.store.tiered import TieredStore, open_store
-from feedproxy.store.worker_coordination import RING_SIZE, SharedMemoryCoordination
 from tests.store.conftest import MakeFeed
 from tests.waiting import PATIENCE
 

@@ -14,7 +14,7 @@ from feedproxy.http.target_uri.registrable_domain import site_of
 from feedproxy.lru_map import LRU
 from feedproxy.refresh.policy.min_interval_and_back_off import BACK_OFF_FIRST
 from feedproxy.refresh.redirect_following import OriginClient
-from feedproxy.store.site_interval import SiteThrottle
+from feedproxy.store.coordination.site_interval import SiteThrottle
 from feedproxy.upstream.fetch_result import Fetched, Oversized
 
 SITES_MAX = 4096

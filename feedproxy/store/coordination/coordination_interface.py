@@ -7,7 +7,7 @@ sites.
 import zlib
 from typing import Protocol
 
-from feedproxy.store.site_interval import LocalSiteThrottle, SiteThrottle
+from feedproxy.store.coordination.site_interval import LocalSiteThrottle, SiteThrottle
 
 COUNTERS = 4096
 """Number of invalidation counters, and of completion counters. `counter_of` gives the number of a target's counters."""

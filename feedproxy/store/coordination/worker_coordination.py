@@ -30,9 +30,9 @@ from pathlib import Path
 
 from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.errors import StoreError
-from feedproxy.store.coordination_interface import COUNTERS, counter_of
+from feedproxy.store.coordination.coordination_interface import COUNTERS, counter_of
+from feedproxy.store.coordination.shared_overflow import TABLE_SIZE, SharedOverflow
 from feedproxy.store.corrupt_files import clear_file
-from feedproxy.store.shared_overflow import TABLE_SIZE, SharedOverflow
 
 MAGIC = b"FPXYcmn3"
 RING_SIZE = 1 << 20

@@ -1,0 +1,1 @@
+"""Coordination of the processes that use one store."""
