@@ -21,7 +21,7 @@ from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind, Schedule, SelfLink
 from feedproxy.http.message import Fields
 from feedproxy.store.resource import DeltaBase, Resource
-from feedproxy.store.tiered import open_store
+from feedproxy.store.store_location import open_store
 
 SIZES = {"identity": 2000, "gzip": 600, "br": 500, "zstd": 600}
 NOW = 1_790_000_000.0

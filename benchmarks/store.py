@@ -21,7 +21,7 @@ from feedproxy.http.message import Fields
 from feedproxy.store.packing.memory_entry import memory_size
 from feedproxy.store.resource import Resource
 from feedproxy.store.resource_codec import dump, load
-from feedproxy.store.tiered import open_store
+from feedproxy.store.store_location import open_store
 
 SIZES = {"identity": 61_000, "gzip": 12_300, "br": 12_000, "zstd": 13_000}
 

@@ -41,7 +41,7 @@ from feedproxy.scoring.live_scores import LiveScores
 from feedproxy.settings import Settings, deprecated_names, from_options, option_names, ports
 from feedproxy.store.interface import Store
 from feedproxy.store.permitted_store import PermittedStore
-from feedproxy.store.tiered import open_store
+from feedproxy.store.store_location import open_store
 from feedproxy.subscribers.pseudonyms import Identifier
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 from feedproxy.telemetry.metrics import Metrics

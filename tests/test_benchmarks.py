@@ -27,7 +27,7 @@ from feedproxy.clock import SystemClock
 from feedproxy.refresh.policy.refresh_ahead import Later, Plan, Refresh
 from feedproxy.refresh.refresh_scheduler import RefreshScheduler
 from feedproxy.settings import option_names
-from feedproxy.store.tiered import open_store
+from feedproxy.store.store_location import open_store
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -20,7 +20,7 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError
 from feedproxy.store.corrupt_files import clear_file, file_fault, make_folder, set_aside
 from feedproxy.store.interface import OnFailure
-from feedproxy.store.tiered import store_folder
+from feedproxy.store.store_location import store_folder
 
 logger = logging.getLogger(__name__)
 

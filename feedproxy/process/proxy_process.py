@@ -33,7 +33,7 @@ from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_obje
 from feedproxy.server.fastpath.sockets import reject_new_connections, wait_accept_queue_empty
 from feedproxy.settings import Settings, option_names, restart_names
 from feedproxy.store.coordination import folder_lock
-from feedproxy.store.tiered import MEMORY, store_folder
+from feedproxy.store.store_location import MEMORY, store_folder
 from feedproxy.telemetry.log_setup import set_log
 from feedproxy.upstream import parent_proxy
 from feedproxy.upstream.parent_proxy import OPTION

@@ -23,7 +23,7 @@ from feedproxy.http import uri
 from feedproxy.memory_max_shares import BESIDE_CACHES, fitting_memory_max
 from feedproxy.server.fastpath.client_tls_connection import ReloadingCertificate
 from feedproxy.settings import Settings, listen_address
-from feedproxy.store.tiered import MEMORY, store_folder
+from feedproxy.store.store_location import MEMORY, store_folder
 from feedproxy.upstream import parent_proxy
 from feedproxy.upstream.parent_proxy import OPTION
 from feedproxy.workers.available_memory import available_memory

@@ -1,4 +1,4 @@
-"""A store with memory in front of a disk, and the function that opens a store.
+"""A store with memory in front of a disk.
 
 A read searches memory, then the write queue, then the disk.
 """
@@ -8,20 +8,16 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from platformdirs import user_cache_path
-
-from feedproxy import option_files
 from feedproxy.clock import Seconds
-from feedproxy.errors import StoreError, UsageError
+from feedproxy.errors import StoreError
 from feedproxy.store import envelope, resource_codec
 from feedproxy.store.coordination.coordination_interface import Coordination
 from feedproxy.store.coordination.shared_overflow import DELETED
 from feedproxy.store.coordination.worker_coordination import SharedMemoryCoordination
 from feedproxy.store.disk import DiskStore
 from feedproxy.store.envelope import EnvelopeKind
-from feedproxy.store.interface import OnFailure, Precondition, Store
+from feedproxy.store.interface import OnFailure, Precondition
 from feedproxy.store.lru_memory_store import MemoryStore
 from feedproxy.store.packing.memory_entry import memory_size
 from feedproxy.store.resource import Resource
@@ -30,7 +26,6 @@ from feedproxy.store.write_retries import WriteRetries
 
 type Key = tuple[EnvelopeKind, str]
 
-MEMORY = "memory:"
 HOT_MAX = 65_536
 """Memory holds at most this many resources, of any size. The garbage collector visits each resource while clients
 wait."""
@@ -52,49 +47,8 @@ UNWRITTEN_MAX = 64 * 1024 * 1024
 ORPHAN_AGE = 3600
 """The file of a value is removed after this many seconds if no database row names the file."""
 
+
 _LOG = logging.getLogger(__name__)
-
-
-def open_store(
-    location: str,
-    *,
-    memory_max: int,
-    disk_max: int,
-    on_failure: OnFailure | None = None,
-    shared: bool | Path = False,
-) -> Store:
-    """Return the store at `location`: `memory:`, a folder, or "" for the platform's cache folder.
-
-    Sizes are in bytes. `shared` is true if several processes use the folder. A path as `shared` names the file for
-    their coordination (worker_coordination.py). Broken files are renamed, with a warning. Raises UsageError if the
-    location cannot be used.
-    """
-    if location == MEMORY:
-        if shared:
-            raise UsageError(f"store: {MEMORY} is not shared by workers: expected a folder")
-        return MemoryStore(memory_max)
-    if "://" in location:
-        raise UsageError(f"store: invalid location {location}: expected a folder or `{MEMORY}`")
-    report_failure = on_failure or _log_failure
-    disk = DiskStore(store_folder(location), size_max=disk_max, on_failure=report_failure)
-    common = disk.folder / "common" if shared is True else shared
-    return TieredStore(
-        MemoryStore(memory_max, HOT_MAX),
-        disk,
-        on_failure=report_failure,
-        shared=SharedMemoryCoordination(common) if common else None,
-    )
-
-
-def store_folder(location: str) -> Path:
-    """Return the folder that the option `store` names, or the platform's cache folder for ""."""
-    if location:
-        return option_files.expand(location)
-    return user_cache_path("feedproxy", appauthor=False)
-
-
-def _log_failure(error: StoreError) -> None:
-    _LOG.warning("%s", error)
 
 
 def _always() -> bool:

@@ -23,7 +23,7 @@ from feedproxy.refresh.ingest.helper_process import load_result
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 from feedproxy.store.sqlite_rows import FILE_MIN
-from feedproxy.store.tiered import open_store
+from feedproxy.store.store_location import open_store
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGETS = ("https://a.example/feed", "https://b.example/large")

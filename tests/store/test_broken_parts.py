@@ -14,7 +14,7 @@ from feedproxy.errors import StoreError
 from feedproxy.notify.notification_database import NotificationDatabase
 from feedproxy.store.interface import Store
 from feedproxy.store.sqlite_rows import FILE_MIN
-from feedproxy.store.tiered import open_store
+from feedproxy.store.store_location import open_store
 from tests.store.conftest import MakeFeed
 
 FEEDS = 48

@@ -19,7 +19,7 @@ from pathlib import Path
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.http.message import Fields
 from feedproxy.store.resource import Resource
-from feedproxy.store.tiered import open_store
+from feedproxy.store.store_location import open_store
 
 folder, shared = Path(sys.argv[1]), sys.argv[2] == "shared"
 targets = [f"https://example.com/{number}" for number in range(30)]

@@ -10,7 +10,7 @@ import pytest
 
 from feedproxy.errors import StoreError
 from feedproxy.store.resource import Resource
-from feedproxy.store.tiered import open_store
+from feedproxy.store.store_location import open_store
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,7 +20,7 @@ import asyncio, os, random, sys
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.http.message import Fields
 from feedproxy.store.resource import Resource
-from feedproxy.store.tiered import open_store
+from feedproxy.store.store_location import open_store
 
 folder, who, first, rounds, seed = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
 choose = random.Random(seed)

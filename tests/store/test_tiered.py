@@ -18,7 +18,8 @@ from feedproxy.store.interface import Store
 from feedproxy.store.lru_memory_store import MemoryStore
 from feedproxy.store.packing.memory_entry import memory_size
 from feedproxy.store.resource import Resource
-from feedproxy.store.tiered import TieredStore, open_store
+from feedproxy.store.store_location import open_store
+from feedproxy.store.tiered import TieredStore
 from tests.waiting import PATIENCE
 
 MakeFeed = Callable[..., Resource]

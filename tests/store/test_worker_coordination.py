@@ -19,7 +19,8 @@ from feedproxy.store.coordination.site_interval import LocalSiteThrottle
 from feedproxy.store.coordination.worker_coordination import RING_SIZE, SharedMemoryCoordination
 from feedproxy.store.disk_shard import Shard
 from feedproxy.store.interface import Store
-from feedproxy.store.tiered import TieredStore, open_store
+from feedproxy.store.store_location import open_store
+from feedproxy.store.tiered import TieredStore
 from tests.store.conftest import MakeFeed
 from tests.waiting import PATIENCE
 
@@ -33,7 +34,7 @@ from feedproxy.errors import StoreError
 from feedproxy.http.message import Fields
 from feedproxy.store.resource import Resource
 from feedproxy.store.disk_shard import Shard
-from feedproxy.store.tiered import open_store
+from feedproxy.store.store_location import open_store
 
 async def main():
     store = open_store(sys.argv[1], memory_max=10**8, disk_max=10**8, on_failure=lambda error: None, shared=True)

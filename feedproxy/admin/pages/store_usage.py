@@ -8,7 +8,7 @@ from pathlib import Path
 
 from feedproxy.admin.pages.health import StoreUsage
 from feedproxy.clock import Seconds
-from feedproxy.store.tiered import store_folder
+from feedproxy.store.store_location import store_folder
 
 REUSE_TIME: Seconds = 30
 """A measurement of the store is reused for this many seconds. A measurement of thousands of files takes
