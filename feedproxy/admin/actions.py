@@ -26,7 +26,7 @@ from feedproxy.request.feed_id import feed_id
 from feedproxy.request.upstream_and_public_urls import is_upstream_target, rebase
 from feedproxy.telemetry.page_redaction import View, public_name, redact_text
 from feedproxy.upstream.own_urls import is_own
-from feedproxy.web.templates import iso
+from feedproxy.web.display_formats import iso
 
 LISTED_MAX = 1000
 """A response names at most this many targets. Further targets are only counted."""

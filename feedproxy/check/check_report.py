@@ -15,7 +15,7 @@ from feedproxy.http.target_uri.url_redaction import text_without_secrets
 from feedproxy.lab.score_page import with_code
 from feedproxy.notes import Category, Level, Note, sorted_by_level
 from feedproxy.web import templates
-from feedproxy.web.templates import plain_text
+from feedproxy.web.display_formats import iso, plain_text
 
 WIDTH = 100
 """Maximum length of a line of advice, in characters."""
@@ -63,7 +63,7 @@ def as_json(report: CheckReport) -> str:
     """
     values = {
         "source": text_without_secrets(report.source),
-        "checked_at": templates.iso(report.at),
+        "checked_at": iso(report.at),
         "requests": report.requests,
         "verdict": str(report.verdict),
         "counts": {str(level): report.count(level) for level in Level},

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from feedproxy.admin import admin_client
-from feedproxy.web.templates import plural, size
+from feedproxy.web.display_formats import plural, size
 
 COLUMNS = ("STATE", "SUBSCRIBERS", "NEXT FETCH (UTC)", "FEED", "WHY")
 NARROWEST = 40

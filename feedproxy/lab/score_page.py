@@ -23,6 +23,7 @@ from feedproxy.scoring.polling_interval_rules import format_duration
 from feedproxy.scoring.rule_weights import short_target
 from feedproxy.scoring.scored_request import REDIRECTS
 from feedproxy.web import templates
+from feedproxy.web.display_formats import absolute
 
 WIDTH, LEFT, RIGHT = 960, 150, 14
 ROW, TOP = 26, 30
@@ -100,7 +101,7 @@ def _reader_context(score: ReaderScore, polls: Any) -> dict[str, Any]:
         "score": score,
         "level": grade_level(score.grade),
         "cost": score.cost,
-        "begin": templates.absolute(begin),
+        "begin": absolute(begin),
         "length": format_duration(end - begin),
         "feeds": [_feed_context(feed, polls[feed.feed], begin, end) for feed in score.feeds],
     }
@@ -140,9 +141,7 @@ def draw_chart(observations: Sequence[ObservedPoll], begin: Instant, end: Instan
     return FeedChart(
         height=TOP + ROW * (len(lanes_used) + 1) + 22,
         lanes=lanes,
-        versions=tuple(
-            _group(((x_of(at), templates.absolute(at)) for at in _version_times(observations)), "new version")
-        ),
+        versions=tuple(_group(((x_of(at), absolute(at)) for at in _version_times(observations)), "new version")),
         skipped=tuple(_skipped_bands(observations, begin, end, x_of)),
         faults=tuple(_fault_bands(observations, end, x_of)),
         wrong=", ".join(dict.fromkeys(label for observation in observations if (label := _fault_names(observation)))),
@@ -189,7 +188,7 @@ def _marks(observations: Iterable[ObservedPoll], x_of: Any) -> tuple[Mark, ...]:
             (
                 (
                     x_of(observation.poll.at),
-                    f"{templates.absolute(observation.poll.at)}: {observation.poll.status or 'no answer'}",
+                    f"{absolute(observation.poll.at)}: {observation.poll.status or 'no answer'}",
                 )
                 for observation in observations
             ),
@@ -232,7 +231,7 @@ def _skipped_bands(observations: Sequence[ObservedPoll], begin: Instant, end: In
             yield Band(
                 x,
                 round(max(1.0, x_of(instant) - x), 1),
-                f"to be skipped: {templates.absolute(since)}, {format_duration(instant - since)}",
+                f"to be skipped: {absolute(since)}, {format_duration(instant - since)}",
             )
             since = None
 
@@ -248,7 +247,7 @@ def _fault_bands(observations: Sequence[ObservedPoll], end: Instant, x_of: Any) 
         next_is_well = following is None or not _fault_names(following)
         if since is not None and next_is_well:
             x = x_of(since)
-            yield Band(x, round(max(2.0, x_of(until) - x), 1), f"{label}, from {templates.absolute(since)}")
+            yield Band(x, round(max(2.0, x_of(until) - x), 1), f"{label}, from {absolute(since)}")
             since = None
 
 

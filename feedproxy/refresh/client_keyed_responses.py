@@ -6,7 +6,6 @@ the feed.
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 
 from feedproxy.cache import vary
@@ -33,7 +32,7 @@ def selects(stored: StoredResponse, request: Fields, key: Fields, *, own_agent: 
     agent = stored.key.get("user-agent")
     if agent is not None and (own_agent or request.combined("user-agent") != agent):
         return False
-    if _sorted_lines(_without_nominated(key, stored.fields)) != _sorted_lines(stored.key.without("user-agent")):
+    if sorted(_without_nominated(key, stored.fields)) != sorted(stored.key.without("user-agent")):
         return False
     return vary.selects(stored, request, own_agent=own_agent)
 
@@ -82,7 +81,7 @@ def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: 
 
 def keyed_view(resource: Resource, job: RefreshJob) -> Resource:
     """Return the resource with only the responses and failures that have this job's key."""
-    responses = [response for response in resource.keyed if _sorted_lines(response.key) == _sorted_lines(job.key)]
+    responses = [response for response in resource.keyed if sorted(response.key) == sorted(job.key)]
     return Resource(
         resource.target,
         variants=tuple(response for response in responses if response.status != 206),
@@ -96,12 +95,8 @@ def merge_keyed(stored_resource: Resource, learned: Resource, key: Fields) -> Re
 
     `learned` is the resource that a refresh produced.
     """
-    others = [response for response in stored_resource.keyed if _sorted_lines(response.key) != _sorted_lines(key)]
-    same_key = [
-        response
-        for response in (*learned.parts, *learned.variants)
-        if _sorted_lines(response.key) == _sorted_lines(key)
-    ]
+    others = [response for response in stored_resource.keyed if sorted(response.key) != sorted(key)]
+    same_key = [response for response in (*learned.parts, *learned.variants) if sorted(response.key) == sorted(key)]
     return replace(stored_resource, keyed=(*others, *same_key)[-KEYED_MAX:])
 
 
@@ -114,7 +109,3 @@ def _allows_sharing(response: Fields) -> bool:
 def _without_nominated(key: Fields, response: Fields) -> Fields:
     names = vary_names(response)
     return Fields(line for line in key if line[0] not in names or is_credential(line[0]))
-
-
-def _sorted_lines(fields: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    return sorted(fields)

@@ -11,7 +11,7 @@ from feedproxy.scoring.grade import FeedScore, Finding, ReaderScore, RuleResult
 from feedproxy.scoring.polling_interval_rules import format_duration
 from feedproxy.scoring.rule_evaluation import Evidence, TrafficCost
 from feedproxy.scoring.rule_weights import ReaderRule, short_target
-from feedproxy.web.templates import iso, plain_text, size
+from feedproxy.web.display_formats import iso, plain_text, size
 
 EXAMPLES = 3
 """The text form shows this many requests for each finding. JSON contains all requests."""

@@ -7,7 +7,7 @@ from feedproxy.http.memoize import memoize_short
 from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.request.upstream_and_public_urls import to_public
 from feedproxy.settings import Settings
-from feedproxy.web.templates import plain_text
+from feedproxy.web.display_formats import plain_text
 
 type View = dict[str, Any]
 """Values that json.dumps can encode."""

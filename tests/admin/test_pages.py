@@ -14,6 +14,7 @@ from feedproxy.request.feed_id import feed_id
 from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource
 from feedproxy.telemetry.traffic_history import DAY, TrafficCounts
 from feedproxy.web import templates
+from feedproxy.web.display_formats import iso
 from tests.stages import lively
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 from tests.waiting import PATIENCE
@@ -57,7 +58,7 @@ async def test_uptime_does_not_change_when_the_clock_is_set(proxy: Proxy) -> Non
     view = await proxy.json("/status")
 
     assert view["uptime"] == 120
-    assert view["started"] == templates.iso(NOW + 30 * DAY - 60)
+    assert view["started"] == iso(NOW + 30 * DAY - 60)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from feedproxy.http.user_agent import product
 from feedproxy.settings import Settings
 from feedproxy.telemetry.page_redaction import View, public_name, redact_text
 from feedproxy.telemetry.recent_activity import FailedAddress, FetchActivity, RequestActivity, fetch_summary
-from feedproxy.web.templates import iso, plain_text
+from feedproxy.web.display_formats import iso, plain_text
 
 
 def request_view(request: RequestActivity, settings: Settings) -> View:

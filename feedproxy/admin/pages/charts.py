@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.telemetry.traffic_history import DAY, HOUR, NO_TRAFFIC, History, TrafficCounts
-from feedproxy.web.templates import number, size
+from feedproxy.web.display_formats import number, size
 
 HEIGHT = 100
 """Height of the drawing, in its own units."""

@@ -24,7 +24,7 @@ from feedproxy.settings import Settings, listen_address
 from feedproxy.telemetry import metrics_aggregation, recent_activity, traffic_history
 from feedproxy.telemetry.page_redaction import View, redact_text
 from feedproxy.telemetry.traffic_history import DAY, HOUR, NO_TRAFFIC, History, TrafficCounts
-from feedproxy.web import templates
+from feedproxy.web.display_formats import iso
 
 ATTENTION_MAX = 8
 """Maximum number of feeds listed as needing attention."""
@@ -143,9 +143,9 @@ class Dashboard:
         uptime = self._app.clock.monotonic() - self._started
         return {
             "version": __version__,
-            "started": templates.iso(now - uptime),
+            "started": iso(now - uptime),
             "uptime": round(uptime),
-            "as_of": templates.iso(table.at),
+            "as_of": iso(table.at),
             "health": str(health.verdict(findings)),
             "headline": health.headline(findings, len(table.rows), troubled, len(failed)),
             "findings": [
@@ -208,4 +208,4 @@ def counts_view(tally: TrafficCounts) -> View:
 
 
 def _slots(tallies: Mapping[int, TrafficCounts], unit: float) -> list[View]:
-    return [{"from": templates.iso(number * unit), **counts_view(tally)} for number, tally in sorted(tallies.items())]
+    return [{"from": iso(number * unit), **counts_view(tally)} for number, tally in sorted(tallies.items())]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from feedproxy.telemetry.traffic_history import NO_TRAFFIC, TrafficCounts
-from feedproxy.web.templates import plural, size
+from feedproxy.web.display_formats import plural, size
 
 DISK_LOW_SHARE = 0.05
 """Fraction of the disk that should stay free."""

@@ -11,7 +11,7 @@ from feedproxy.notify.pings import ping_messages
 from feedproxy.notify.pings.sinks import PingSinks, site_ping_request
 from feedproxy.notify.subscription_table import State, Subscription
 from feedproxy.telemetry.page_redaction import View, public_name, redact_text
-from feedproxy.web.templates import iso, plain_text
+from feedproxy.web.display_formats import iso, plain_text
 
 SHOWN_MAX = 1000
 """Maximum number of subscriptions on a page."""

@@ -27,7 +27,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Relocation, Resource
 from feedproxy.subscribers.subscriber_counts import CountView
 from feedproxy.telemetry.page_redaction import View, public_name, redact_text
-from feedproxy.web.templates import iso, plain_text
+from feedproxy.web.display_formats import iso, plain_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from feedproxy.feed.delta.entry_identities import unpack
 from feedproxy.refresh.ingest.ingest import make_delta_base
 from feedproxy.store.resource import Resource
-from feedproxy.web.templates import iso
+from feedproxy.web.display_formats import iso
 
 type View = dict[str, str | int | None]
 

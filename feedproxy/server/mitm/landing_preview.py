@@ -12,7 +12,7 @@ from feedproxy.feed_rules import AMBIGUOUS, BLOCKED
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.target_uri.gateway_path import gateway_target
 from feedproxy.request.context import ClientContext, ProxyResponse
-from feedproxy.web.templates import iso, plain_text
+from feedproxy.web.display_formats import iso, plain_text
 
 HOPS_MAX = 3
 """At most this many redirects are followed: from a page to its feed, and from a feed that has moved."""
