@@ -9,7 +9,7 @@ import re
 import unicodedata
 from datetime import UTC, datetime
 
-from feedproxy.http.date import MONTHS, format_http_date, format_rfc3339
+from feedproxy.http.date import MONTHS
 
 _TIME = (
     r"(?P<hour>\d{1,2})(?:[:.]?(?P<minute>\d\d|(?<=:)\d)(?:[:.]?(?P<second>\d\d|(?<=:)\d)(?:[.,]\d+)?)?)?"
@@ -133,11 +133,3 @@ def _year(digits: str) -> int:
     if len(digits) > 3:
         return year
     return year + (2000 if len(digits) == 2 and year < 50 else 1900)
-
-
-def rfc822(instant: int) -> str:
-    return format_http_date(instant)
-
-
-def rfc3339(instant: int) -> str:
-    return format_rfc3339(instant)

@@ -12,7 +12,6 @@ from lxml import etree
 
 from feedproxy.clock import Instant
 from feedproxy.errors import BadTarget
-from feedproxy.feed import feed_dates
 from feedproxy.feed.convert.write.xml_writer import finish, put
 from feedproxy.feed.convert.xml_nodes import valid_text
 from feedproxy.feed.edit.self_link import plain_title
@@ -21,6 +20,7 @@ from feedproxy.feed.feed_scheme import strip_feed_scheme
 from feedproxy.feed.format_detection import find_document_start
 from feedproxy.feed.xml_parser import Element, attributes, escape_bare_ampersands, qualified_name, safe_length, text_of
 from feedproxy.http import uri
+from feedproxy.http.date import format_http_date
 
 MEDIA_TYPE = "text/x-opml; charset=utf-8"
 """Media type of a list, as in the examples of OPML 2.0. No type is registered."""
@@ -91,7 +91,7 @@ def write(listing: SubscriptionList, *, changed: Instant | None = None) -> bytes
     head = put(root, "", "head")
     put(head, "", "title", _name(listing.title) or "Subscriptions")
     if changed is not None:
-        put(head, "", "dateModified", feed_dates.rfc822(int(changed)))
+        put(head, "", "dateModified", format_http_date(int(changed)))
     put(head, "", "docs", "http://opml.org/spec2.opml")
     folders: dict[tuple[str, ...], Element] = {(): put(root, "", "body")}
     for feed in listing.feeds:

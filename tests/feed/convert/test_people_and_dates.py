@@ -5,6 +5,7 @@ import pytest
 from feedproxy.feed import feed_dates
 from feedproxy.feed.convert import persons
 from feedproxy.feed.convert.model import Person
+from feedproxy.http.date import format_http_date, format_rfc3339
 
 NOON = 1_700_049_600
 """15 November 2023, 12:00 GMT."""
@@ -82,9 +83,9 @@ def test_date_is_parsed_to_its_instant(written: str, meant: int | None) -> None:
 
 
 def test_date_is_written_in_the_form_of_each_format() -> None:
-    assert feed_dates.rfc822(NOON) == "Wed, 15 Nov 2023 12:00:00 GMT"
-    assert feed_dates.rfc3339(NOON) == "2023-11-15T12:00:00Z"
-    assert feed_dates.parse(feed_dates.rfc822(NOON)) == feed_dates.parse(feed_dates.rfc3339(NOON)) == NOON
+    assert format_http_date(NOON) == "Wed, 15 Nov 2023 12:00:00 GMT"
+    assert format_rfc3339(NOON) == "2023-11-15T12:00:00Z"
+    assert feed_dates.parse(format_http_date(NOON)) == feed_dates.parse(format_rfc3339(NOON)) == NOON
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
 """Writer of Atom's elements. A feed in RSS gets an element of Atom if RSS has none for the value."""
 
-from feedproxy.feed import feed_dates
 from feedproxy.feed.convert.model import Feed
 from feedproxy.feed.convert.namespaces import ATOM
 from feedproxy.feed.convert.write import xml_writer as out
 from feedproxy.feed.convert.write.xml_writer import put, put_nonempty
 from feedproxy.feed.convert.xml_nodes import add
 from feedproxy.feed.xml_parser import Element
+from feedproxy.http.date import format_rfc3339
 
 
 def channel_beyond_rss(channel: Element, feed: Feed) -> None:
@@ -31,7 +31,7 @@ def atom_channel(element: Element, feed: Feed, bare: str) -> None:
     for link in feed.links:
         out.atom_link(element, link)
     if feed.updated is not None:
-        put(element, ATOM, "updated", feed_dates.rfc3339(feed.updated))
+        put(element, ATOM, "updated", format_rfc3339(feed.updated))
     for person in feed.authors:
         out.atom_person(element, "author", person)
     for person in feed.contributors:

@@ -7,7 +7,6 @@ feed's date or 1970 is written.
 import uuid
 from dataclasses import replace
 
-from feedproxy.feed import feed_dates
 from feedproxy.feed.convert import markup, persons
 from feedproxy.feed.convert.model import Feed, Item, Person, Text
 from feedproxy.feed.convert.namespaces import ATOM, DCTERMS, RSS2
@@ -15,6 +14,7 @@ from feedproxy.feed.convert.write import xml_writer as out
 from feedproxy.feed.convert.write.atom_elements import atom_channel, source
 from feedproxy.feed.convert.write.xml_writer import put, put_nonempty
 from feedproxy.feed.xml_parser import Element
+from feedproxy.http.date import format_rfc3339
 
 
 def render(feed: Feed) -> bytes:
@@ -91,7 +91,7 @@ def _default_author(feed: Feed) -> str:
 
 def _write_rss_elements(root: Element, feed: Feed) -> None:
     if feed.published is not None:
-        put(root, DCTERMS, "issued", feed_dates.rfc3339(feed.published))
+        put(root, DCTERMS, "issued", format_rfc3339(feed.published))
     if feed.webmaster is not None:
         put(root, RSS2, "webMaster", persons.to_rss_text(feed.webmaster))
     out.cloud(root, feed.cloud, RSS2)
@@ -121,11 +121,11 @@ def _entry(root: Element, item: Item, feed: Feed, previous_ids: set[str], positi
     for enclosure in item.enclosures:
         out.atom_enclosure(element, enclosure)
     if item.published is not None:
-        put(element, ATOM, "published", feed_dates.rfc3339(item.published))
+        put(element, ATOM, "published", format_rfc3339(item.published))
     # Entries with the same atom:updated would have no order. Dates a second apart keep the order of the feed.
     default_date = max(0, (feed.updated or 0) - position)
     changed = next((instant for instant in (item.updated, item.published) if instant is not None), default_date)
-    put(element, ATOM, "updated", feed_dates.rfc3339(changed))
+    put(element, ATOM, "updated", format_rfc3339(changed))
     for person in item.authors:
         out.atom_person(element, "author", person)
     for person in item.contributors:

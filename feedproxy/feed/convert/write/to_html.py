@@ -8,11 +8,11 @@ from importlib.resources import files
 
 from jinja2 import Environment
 
-from feedproxy.feed import feed_dates
 from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.model import Enclosure, Feed, Item, Person, Text
 from feedproxy.feed.convert.write import item_media
 from feedproxy.feed.convert.write.html_sanitizer import harmless_address, sanitize
+from feedproxy.http.date import format_rfc3339
 
 POLICY = (
     "default-src 'none'; img-src http: https:; media-src http: https:; style-src 'unsafe-inline'; base-uri 'none'; "
@@ -80,7 +80,7 @@ def _environment() -> Environment:
         body=body,
         line=markup.to_line,
         plain=markup.to_plain,
-        rfc3339=feed_dates.rfc3339,
+        rfc3339=format_rfc3339,
         day=_format_day,
         people=_person_names,
         size=_format_size,

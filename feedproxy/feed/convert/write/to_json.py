@@ -4,12 +4,12 @@ import dataclasses
 import json
 from typing import Any
 
-from feedproxy.feed import feed_dates
 from feedproxy.feed.convert import markup, model_as_dict
 from feedproxy.feed.convert.model import Feed, Item, Person, Text
 from feedproxy.feed.convert.read import from_json
 from feedproxy.feed.convert.write import item_media
 from feedproxy.feed.convert.write.to_atom import item_id
+from feedproxy.http.date import format_rfc3339
 
 VERSION = "https://jsonfeed.org/version/1.1"
 
@@ -51,8 +51,8 @@ def _item(item: Item, feed: Feed) -> dict[str, Any]:
         summary=markup.to_plain(item.summary) if item.content is not None else "",
         image=item_media.picture(item),
         banner_image=item.banner,
-        date_published=feed_dates.rfc3339(item.published) if item.published is not None else "",
-        date_modified=feed_dates.rfc3339(item.updated) if item.updated is not None else "",
+        date_published=format_rfc3339(item.published) if item.published is not None else "",
+        date_modified=format_rfc3339(item.updated) if item.updated is not None else "",
         authors=_authors(item.authors),
         tags=[category.label or category.term for category in item.categories],
         language=item.language,

@@ -5,11 +5,11 @@ Importers treat every outline with an address as a feed.
 
 from lxml import etree
 
-from feedproxy.feed import feed_dates
 from feedproxy.feed.channel import Kind
 from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.model import Feed
 from feedproxy.feed.convert.write.xml_writer import finish, put, put_nonempty
+from feedproxy.http.date import format_http_date
 
 _VERSIONS = {Kind.RSS: "RSS2", Kind.RDF: "RSS1"}
 """Values of the attribute version: "RSS1 for RSS 1.0; RSS for 0.91, 0.92 or 2.0; scriptingNews" -- OPML 2.0,
@@ -22,7 +22,7 @@ def render(feed: Feed) -> bytes:
     title = markup.to_line(feed.title) or feed.link or feed.address or "Untitled"
     put(head, "", "title", title)
     if (changed := feed.updated if feed.updated is not None else feed.published) is not None:
-        put(head, "", "dateModified", feed_dates.rfc822(changed))
+        put(head, "", "dateModified", format_http_date(changed))
     for person in feed.authors[:1]:
         put_nonempty(head, "", "ownerName", person.name)
         put_nonempty(head, "", "ownerEmail", person.email)

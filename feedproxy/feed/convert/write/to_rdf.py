@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-from feedproxy.feed import feed_dates
 from feedproxy.feed.convert import markup, persons
 from feedproxy.feed.convert.model import Category, Feed, Item
 from feedproxy.feed.convert.namespaces import ADMIN, DC, DCTERMS, RDF, RSS1, RSS2
@@ -12,6 +11,7 @@ from feedproxy.feed.convert.write.to_atom import atom_id, item_id
 from feedproxy.feed.convert.write.xml_writer import put, put_nonempty
 from feedproxy.feed.convert.xml_nodes import add
 from feedproxy.feed.xml_parser import Element
+from feedproxy.http.date import format_rfc3339
 
 _ABOUT, _RESOURCE = f"{{{RDF}}}about", f"{{{RDF}}}resource"
 
@@ -71,9 +71,9 @@ def _channel(channel: Element, feed: Feed) -> None:
     if feed.webmaster is not None:
         put(channel, RSS2, "webMaster", persons.to_rss_text(feed.webmaster))
     if feed.updated is not None:
-        put(channel, DC, "date", feed_dates.rfc3339(feed.updated))
+        put(channel, DC, "date", format_rfc3339(feed.updated))
     if feed.published is not None:
-        put(channel, DCTERMS, "issued", feed_dates.rfc3339(feed.published))
+        put(channel, DCTERMS, "issued", format_rfc3339(feed.published))
     _categories(channel, feed.categories)
     if feed.generator is not None:
         if feed.generator.name or feed.generator.version or not markup.is_iri(feed.generator.uri):
@@ -103,11 +103,11 @@ def _item(root: Element, item: Item, name: str) -> None:
         out.atom_enclosure(element, enclosure)
     out.identifier(element, item, name)
     if (date := item.published if item.published is not None else item.updated) is not None:
-        put(element, DC, "date", feed_dates.rfc3339(date))
+        put(element, DC, "date", format_rfc3339(date))
     if item.updated is not None:
         if item.published == item.updated:
-            put(element, DCTERMS, "issued", feed_dates.rfc3339(item.updated))
-        put(element, DCTERMS, "modified", feed_dates.rfc3339(item.updated))
+            put(element, DCTERMS, "issued", format_rfc3339(item.updated))
+        put(element, DCTERMS, "modified", format_rfc3339(item.updated))
     if item.source is not None:
         source(element, item.source, RSS2)
     if item.rights is not None:

@@ -3,7 +3,6 @@
 The specifications are RSS 2.0 and the RSS Best Practices Profile.
 """
 
-from feedproxy.feed import feed_dates
 from feedproxy.feed.convert import markup
 from feedproxy.feed.convert import persons as people
 from feedproxy.feed.convert.model import Category, Enclosure, Feed, Item, Person
@@ -14,6 +13,7 @@ from feedproxy.feed.convert.write.to_atom import own_id
 from feedproxy.feed.convert.write.xml_writer import put, put_nonempty
 from feedproxy.feed.convert.xml_nodes import add
 from feedproxy.feed.xml_parser import Element
+from feedproxy.http.date import format_http_date, format_rfc3339
 
 _DOCS = "https://www.rssboard.org/rss-specification"
 
@@ -33,9 +33,9 @@ def render(feed: Feed) -> bytes:
     if feed.webmaster is not None:
         put(channel, "", "webMaster", people.to_rss_text(feed.webmaster))
     if feed.published is not None:
-        put(channel, "", "pubDate", feed_dates.rfc822(feed.published))
+        put(channel, "", "pubDate", format_http_date(feed.published))
     if feed.updated is not None:
-        put(channel, "", "lastBuildDate", feed_dates.rfc822(feed.updated))
+        put(channel, "", "lastBuildDate", format_http_date(feed.updated))
     _categories(channel, feed.categories)
     if feed.generator is not None:
         if feed.generator.uri or feed.generator.version:
@@ -95,11 +95,11 @@ def _item(channel: Element, item: Item, feed: Feed, previous_ids: set[str]) -> N
 
 def _dates(element: Element, item: Item) -> None:
     if (date := item.published if item.published is not None else item.updated) is not None:
-        put(element, "", "pubDate", feed_dates.rfc822(date))
+        put(element, "", "pubDate", format_http_date(date))
     if item.updated is not None:
         if item.published == item.updated:
-            put(element, ATOM, "published", feed_dates.rfc3339(item.updated))
-        put(element, ATOM, "updated", feed_dates.rfc3339(item.updated))
+            put(element, ATOM, "published", format_rfc3339(item.updated))
+        put(element, ATOM, "updated", format_rfc3339(item.updated))
 
 
 def _people(element: Element, persons: tuple[Person, ...], local: str) -> None:

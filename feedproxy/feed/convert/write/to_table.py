@@ -13,10 +13,10 @@ import io
 import re
 from collections.abc import Iterator
 
-from feedproxy.feed import feed_dates
 from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.model import Feed, Item, Person
 from feedproxy.feed.convert.write import item_media
+from feedproxy.http.date import format_rfc3339
 
 COLUMNS = (
     "feed_title",
@@ -87,8 +87,8 @@ def _cells(item: Item) -> list[str]:
         item.id,
         item.link,
         markup.to_line(item.title),
-        "" if item.published is None else feed_dates.rfc3339(item.published),
-        "" if item.updated is None else feed_dates.rfc3339(item.updated),
+        "" if item.published is None else format_rfc3339(item.published),
+        "" if item.updated is None else format_rfc3339(item.updated),
         "\n".join(_person(person) for person in item.authors),
         "\n".join(category.label or category.term for category in item.categories),
         item.summary.value if item.summary else "",

@@ -9,7 +9,6 @@ from typing import Any
 
 from lxml import etree
 
-from feedproxy.feed import feed_dates
 from feedproxy.feed.channel import Cloud, Schedule
 from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.model import (
@@ -28,7 +27,7 @@ from feedproxy.feed.convert.model import (
 from feedproxy.feed.convert.namespaces import ATOM, CONTENT, DC, ITS, ITUNES, MEDIA, PREFIXES, RSS1, RSS2, SY, XML
 from feedproxy.feed.convert.xml_nodes import add, assign_prefixes, clark_name
 from feedproxy.feed.xml_parser import Element
-from feedproxy.http.date import WEEKDAYS
+from feedproxy.http.date import WEEKDAYS, format_rfc3339
 
 _HEADLINE = 80
 """A title that feedproxy generates for an item has at most this many characters."""
@@ -159,7 +158,7 @@ def schedule(parent: Element, hints: Schedule, core: str) -> None:
         put(parent, SY, "updatePeriod", hints.period.value)
         put(parent, SY, "updateFrequency", str(hints.frequency))
         if hints.base is not None:
-            put(parent, SY, "updateBase", feed_dates.rfc3339(int(hints.base)).replace("Z", "+00:00"))
+            put(parent, SY, "updateBase", format_rfc3339(int(hints.base)).replace("Z", "+00:00"))
     if hints.finished:
         put(parent, ITUNES, "complete", "Yes")
 
