@@ -102,15 +102,8 @@ def _sums(nonce: str, created: str, password: str) -> list[tuple[bytes, str]]:
 class WsseVerifier:
     """Verifier of tokens. Each token is accepted once."""
 
-    def __init__(
-        self, *, window: Seconds = TOKEN_LIFETIME, proofs_max: int = PROOFS_MAX, shared: NonceFolder | None = None
-    ) -> None:
-        """Create a verifier.
-
-        `window` is the maximum difference between Created and the current time, in seconds. `shared` contains the
-        proofs that other processes have accepted.
-        """
-        self._window = window
+    def __init__(self, *, proofs_max: int = PROOFS_MAX, shared: NonceFolder | None = None) -> None:
+        """Create a verifier. `shared` contains the proofs that other processes have accepted."""
         self._shared = shared
         self._proofs_max = proofs_max
         self._used_proofs: OrderedDict[bytes, Instant] = OrderedDict()
@@ -126,7 +119,7 @@ class WsseVerifier:
         if password is None or not matches:
             return TokenVerdict.UNKNOWN
         created = created_at(token)
-        if created is None or abs(now - created) > self._window:
+        if created is None or abs(now - created) > TOKEN_LIFETIME:
             return TokenVerdict.OLD
         summed = matches[0]
         if summed in self._used_proofs:
@@ -138,7 +131,7 @@ class WsseVerifier:
         if len(self._used_proofs) >= self._proofs_max:
             return TokenVerdict.BUSY
         # Created may be ahead of the current time by one window, and the token is valid for one window after Created.
-        self._used_proofs[summed] = until = now + 2 * self._window
+        self._used_proofs[summed] = until = now + 2 * TOKEN_LIFETIME
         if self._shared is not None and not self._shared.claim(summed, until, now):
             return TokenVerdict.REPLAYED
         return TokenVerdict.PROVED

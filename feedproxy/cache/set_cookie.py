@@ -14,7 +14,7 @@ from feedproxy.http.message import Fields, Request
 _NAME = "set-cookie"
 
 
-def is_for_all_clients(request: Request, received: StoredResponse, *, targeted: bool = False) -> bool:
+def is_for_all_clients(request: Request, received: StoredResponse, *, targeted: bool) -> bool:
     """Return True if the cookies of a message may be sent to all clients. The result is False for feeds.
 
     `received` has only the fields of the message.

@@ -134,7 +134,7 @@ class RedisConnection:
             self._on_accepted(script)
         return results
 
-    async def run_each(self, calls: Iterable[ScriptCall], *, timeout_factor: float = 1) -> list[Any]:
+    async def run_each(self, calls: Iterable[ScriptCall], *, timeout_factor: float) -> list[Any]:
         """Send several scripts together. Return their results, or None for a refused script. Raises RedisUnavailable if
         Redis does not answer."""
         if not self.up:

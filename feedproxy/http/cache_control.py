@@ -71,12 +71,9 @@ class CacheControl:
     present: bool = False
 
     @classmethod
-    def from_fields(cls, fields: Fields, name: str = "cache-control") -> "CacheControl":
-        """Return the directives in the field `name`, all its lines together."""
-        if name == "cache-control":
-            return _cache_control(fields)
-        combined = fields.combined(name)
-        return ABSENT if combined is None else _parse(combined)
+    def from_fields(cls, fields: Fields) -> "CacheControl":
+        """Return the directives in all lines of Cache-Control together."""
+        return _cache_control(fields)
 
     @classmethod
     def from_request(cls, fields: Fields) -> "CacheControl":

@@ -86,7 +86,7 @@ class NotificationService:
         clock: Clock,
         listed_feeds: Callable[[], Awaitable[Container[str]]],
         on_failure: OnFailure,
-        peers: NotificationPeers | None = None,
+        peers: NotificationPeers | None,
     ) -> None:
         """Create the service.
 

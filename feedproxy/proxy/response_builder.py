@@ -61,9 +61,9 @@ def build_response(
     via: str,
     now: Instant,
     decoded_max: int,
-    state_freshness: bool = False,
-    surrogate_key: str | None = None,
-    earlier_versions: tuple[Instant, Instant] | None = None,
+    state_freshness: bool,
+    surrogate_key: str | None,
+    earlier_versions: tuple[Instant, Instant] | None,
 ) -> Response:
     """Return the response to a request from a stored response.
 

@@ -60,8 +60,9 @@ class RefreshPipeline:
         observer: RefreshObserver,
         helper_pool: HelperPool,
         jitter: Callable[[], float] = random.random,
-        may_serve_under: Callable[[str, str], bool] = lambda start, end: True,
-        has_expected_readers: Callable[[str], bool] = lambda target: False,
+        *,
+        may_serve_under: Callable[[str, str], bool],
+        has_expected_readers: Callable[[str], bool],
     ) -> None:
         self._fetcher = fetcher
         self._store = store

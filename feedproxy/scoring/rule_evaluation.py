@@ -111,7 +111,7 @@ class FeedEvaluation:
     the same reader.
     """
 
-    def __init__(self, feed: str, *, evidence_max: int = 1000, partial: bool = False) -> None:
+    def __init__(self, feed: str, *, evidence_max: int, partial: bool) -> None:
         self.feed = feed
         self.state = ReaderState(partial)
         self.tallies: dict[ReaderRule, RuleTally] = {}

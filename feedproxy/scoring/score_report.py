@@ -35,7 +35,7 @@ def as_text(scores: Sequence[ReaderScore]) -> str:
     return "\n\n".join(_reader_text(score) for score in scores) if scores else "No reader requested a feed."
 
 
-def as_junit(scores: Sequence[ReaderScore], failures: Sequence[str] = ()) -> str:
+def as_junit(scores: Sequence[ReaderScore], failures: Sequence[str]) -> str:
     """Return JUnit XML with a test suite for each reader and a test case for each rule.
 
     A rule that did not apply is a skipped case. `failures` are the unmet requirements of a lab plan.

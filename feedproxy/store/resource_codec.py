@@ -102,7 +102,7 @@ def load_with_header(data: bytes) -> tuple[Resource, bytes]:
     return resource, bytes(header)
 
 
-def restore(header: bytes, bodies: Iterable[Bodies], previous: bytes = b"", target: str = "") -> Resource:
+def restore(header: bytes, bodies: Iterable[Bodies], previous: bytes, target: str) -> Resource:
     """Return the resource with this header, these bodies and these previous contents.
 
     The bodies are in the order of `Resource.responses`. If `target` equals the resource's target, the result refers to

@@ -144,7 +144,7 @@ class HistoryRecorder:
     workers that no longer exist.
     """
 
-    def __init__(self, count: Callable[[], TrafficCounts], store: Store, index: int = 0, size: int = 1) -> None:
+    def __init__(self, count: Callable[[], TrafficCounts], store: Store, index: int, size: int) -> None:
         self.history = History()
         self._count = count
         self._before = NO_TRAFFIC

@@ -63,13 +63,12 @@ async def connect_to_parent(parent: Parent, resolve: Resolve) -> socket.socket:
     return await _connect_first(parent, resolve, open_socket)
 
 
-async def open_tunnel(parent: Parent, resolve: Resolve, host: str, port: int, *, authority: str = "") -> socket.socket:
+async def open_tunnel(parent: Parent, resolve: Resolve, host: str, port: int, *, authority: str) -> socket.socket:
     """Connect to host and port through the parent and return the socket.
 
     `authority` is the target in error messages. Raises ParentRefused if the parent does not connect to the origin, and
     the errors of `connect_to_parent`.
     """
-    authority = authority or uri.join_host_port(host, port)
     if parent.is_http:
         sock = await connect_to_parent(parent, resolve)
         try:

@@ -27,8 +27,8 @@ async def probe_certificate(
     policy: AddressPolicy,
     *,
     timeout: Seconds,
-    context: Callable[[], ssl.SSLContext] = ssl.create_default_context,
-    parent: Parent | None = None,
+    context: Callable[[], ssl.SSLContext],
+    parent: Parent | None,
 ) -> ProbedCertificate:
     """Make a TLS handshake with a host, verify its name, and return the certificate's data.
 

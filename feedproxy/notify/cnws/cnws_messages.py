@@ -67,7 +67,7 @@ def read_result(content: bytes) -> bool:
     return status == "true"
 
 
-def write_change(resource: str, at: Instant, title: str = "", description: str = "") -> bytes:
+def write_change(resource: str, at: Instant, title: str, description: str) -> bytes:
     """Return the notification of a change. Title and description are plain text."""
     parts = [("resourceID", resource), ("changeTime", format_http_date(at)), *_optional_parts(title, description)]
     return _document("resourceChange", parts)

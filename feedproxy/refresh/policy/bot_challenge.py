@@ -26,7 +26,7 @@ _BY_MARK = (
 )
 
 
-def identify_vendor(fields: Fields, page: bytes = b"") -> str | None:
+def identify_vendor(fields: Fields, page: bytes) -> str | None:
     """Return the vendor of a bot challenge, or None.
 
     `page` is the beginning of the decoded content, and empty for a feed.

@@ -78,7 +78,7 @@ class Listener:
         hand_off_socket: HandOff,
         limiter: ConnectionLimiter,
         idle_timeout: Seconds,
-        certificate: ReloadingCertificate | None = None,
+        certificate: ReloadingCertificate | None,
     ) -> None:
         self.sockets = list(sockets)
         self.local_address = sockets[0].getsockname()

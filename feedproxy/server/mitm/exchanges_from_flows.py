@@ -51,7 +51,7 @@ class StableNames:
 
 
 def client_exchange(
-    flow: http.HTTPFlow, state: FlowState, at: float, seconds: float, connections: StableNames, upstream: str = ""
+    flow: http.HTTPFlow, state: FlowState, at: float, seconds: float, connections: StableNames, upstream: str
 ) -> ExchangeAndBody:
     """Return the exchange between client and proxy."""
     assert state.routed_request is not None

@@ -142,7 +142,7 @@ def enforce(data: ServerConnectionHookData, approvals: ConnectApprovals) -> None
         data.server.error = str(error) or "refused"
 
 
-def prepare_request(flow: http.HTTPFlow, routed: RoutedRequest, *, via: str, parent: Parent | None = None) -> None:
+def prepare_request(flow: http.HTTPFlow, routed: RoutedRequest, *, via: str, parent: Parent | None) -> None:
     """Prepare a request for streaming to its origin or to a parent proxy."""
     fields = routed.request.fields
     framing = _framing(fields)

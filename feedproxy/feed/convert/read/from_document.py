@@ -56,7 +56,7 @@ def _within_bounds[T: (Feed, Item)](model: T, namespaces: set[str]) -> T:
     return dataclasses.replace(model, **changed) if changed else model
 
 
-def read_parsed(parsed: Channel, body: bytes, content_type: str | None = None, *, address: str = "") -> Feed | None:
+def read_parsed(parsed: Channel, body: bytes, content_type: str | None, *, address: str) -> Feed | None:
     """Return the model of a document, or None if it cannot be parsed.
 
     `parsed` is the channel that feed/parse/channel_parser.py has read from the same document.
@@ -168,7 +168,7 @@ def with_rendering_address(feed: Feed, address: str) -> Feed:
     return dataclasses.replace(feed, links=(*unique.values(), Link(address, "self")))
 
 
-def with_source_address(feed: Feed, address: str = "", *, modified: int | None = None) -> Feed:
+def with_source_address(feed: Feed, address: str, *, modified: int | None) -> Feed:
     """Return the feed with a self link and a date: `address` and `modified` if the document states none.
 
     `address` is the URL from which the feed was fetched, and `modified` its Last-Modified.
