@@ -246,7 +246,7 @@ class PODCAST_ANNOUNCES_MOVE(Note):
     category = Category.SUBSCRIBING
     summary = "The podcast announces another address: %(href)s."
     advice = """\
-    Podcast directories move to the address in `itunes:new-feed-url`. Other readers, and feedproxy, ignore this element.
+    Podcast directories adopt the address in `itunes:new-feed-url`. Other readers, and feedproxy, ignore this element.
     If the feed has moved, redirect the old address permanently (301), too. If not, remove the element."""
     reference = "Apple Podcasts: moving a podcast; docs/explanation/moves-and-endings.md"
 
