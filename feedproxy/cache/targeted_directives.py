@@ -36,7 +36,7 @@ def _with_targeted_field(fields: Fields) -> Directives:
     if directives is not None and directives.present:
         # RFC 9213, section 2.2: a cache that uses a targeted field ignores Cache-Control and Expires.
         return Directives(directives, targeted=True)
-    return _without_targeted_field(fields)
+    return Directives(CacheControl.from_fields(fields), targeted=False)
 
 
 @memoize_by_identity()
