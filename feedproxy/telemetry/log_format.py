@@ -21,10 +21,17 @@ ACCESS_LOGGER = "feedproxy.access"
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 """Pattern of C0 and C1 controls, DEL, line separators, controls of writing direction (UAX 9), and surrogates."""
 
+_PRINTABLE_ASCII = bytes(range(0x20, 0x7F))
+
 
 def printable(line: str) -> str:
     r"""Return a line with control characters written as in JSON, such as `\u001b`."""
-    if line.isprintable():
+    if line.isascii():
+        # For a line of the access log, `isprintable` would take five times as long.
+        is_printable = not line.encode("ascii").translate(None, _PRINTABLE_ASCII)
+    else:
+        is_printable = line.isprintable()
+    if is_printable:
         return line
     return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
 
