@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from feedproxy.cache import reuse_decision
-from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.cache.freshness import Allowance, Freshness, Source, describe, initial_age
 from feedproxy.cache.reuse_decision import Reuse
 from feedproxy.cache.stored_response import StoredResponse
@@ -80,17 +79,17 @@ class HitTerms(NamedTuple):
 
 _shared_terms = lru_cache(maxsize=1024)(HitTerms)
 
-_PACKED = struct.Struct("<ddd")
+_PACKED = struct.Struct("<5d")
 
 
 class HitState:
-    """The age, freshness and fields of a hit, from the instant `computed_at` until `unchanged_until()`.
+    """The freshness of a hit, and its age at the instant `computed_at`.
 
-    `lifetime` and `expires` are those of the freshness. `packed` contains three numbers, in less memory than Python
-    objects: the instant until which only the age changes, the age on receipt in seconds, and the instant of receipt.
+    `_packed` contains five numbers, in less memory than Python objects: the instant until which only the age changes,
+    the age on receipt in seconds, the instant of receipt, and the lifetime and the expiry of the freshness.
     """
 
-    __slots__ = ("computed_at", "exact_age", "expires", "lifetime", "packed", "terms")
+    __slots__ = ("_packed", "computed_at", "exact_age", "terms")
 
     def __init__(
         self,
@@ -104,25 +103,28 @@ class HitState:
         emits: bool,
     ) -> None:
         self.terms = _shared_terms(freshness.source, freshness.allowance, freshness.reason, detail, overrides, emits)
-        self.lifetime = freshness.lifetime
-        self.expires = freshness.expires
-        self.packed = _PACKED.pack(valid_until, initial_age, response_time)
+        self._packed = _PACKED.pack(valid_until, initial_age, response_time, freshness.lifetime, freshness.expires)
         self.exact_age = freshness.age
         self.computed_at = since
 
     def advance(self, now: Instant) -> bool:
         """Change the state to that of the instant `now`. Return False if more than the age may have changed."""
-        valid_until, initial_age, response_time = _PACKED.unpack(self.packed)
+        valid_until, initial_age, response_time, _, _ = _PACKED.unpack(self._packed)
         if not self.computed_at <= now <= valid_until:
             return False
         self.exact_age = initial_age + (now - response_time)
         self.computed_at = now
         return True
 
-    def unchanged_until(self) -> Instant:
-        """Return the last instant at which the fields and the decision of the hit stay the same."""
-        now, age, expires, allowance = self.computed_at, self.exact_age, self.expires, self.terms.allowance
-        ttl = self.lifetime - age
+    def fields(self) -> tuple[int, str, Instant]:
+        """Return the values of Age and Cache-Status, and the last instant at which the fields and the decision of the
+        hit stay the same."""
+        terms, now, age = self.terms, self.computed_at, self.exact_age
+        lifetime, expires = self._lifetime_and_expiry()
+        ttl, detail, allowance = lifetime - age, terms.detail, terms.allowance
+        cache_status = f"feedproxy; hit; ttl={int(ttl)}"
+        if detail is not None:
+            cache_status = f"{cache_status}; detail={detail}"
         until = now + 1 - age % 1.0 - INSTANT_MARGIN
         part = now + ttl % 1.0 if ttl >= 0 else now + 1 - -ttl % 1.0 - INSTANT_MARGIN
         until = min(until, part)
@@ -131,54 +133,38 @@ class HitState:
         if allowance is not None:
             remains = allowance.until - now
             until = min(until, allowance.until - INSTANT_MARGIN, now + remains % 1.0)
-        return until if until > now else now
+        return int(age), cache_status, until if until > now else now
+
+    def _lifetime_and_expiry(self) -> tuple[Seconds, Instant]:
+        _, _, _, lifetime, expires = _PACKED.unpack(self._packed)
+        return lifetime, expires
 
     @property
     def decision_valid_until(self) -> Instant:
         """Return the instant until which only the age changes."""
-        valid_until: Instant = _PACKED.unpack(self.packed)[0]
+        valid_until: Instant = _PACKED.unpack(self._packed)[0]
         return valid_until
 
     @property
-    def age(self) -> int:
-        """Return the value of the field Age, in whole seconds."""
-        return int(self.exact_age)
-
-    @property
-    def ttl(self) -> int:
-        """Return the remaining freshness lifetime in whole seconds, negative for a stale response."""
-        return int(self.lifetime - self.exact_age)
-
-    @property
-    def status(self) -> CacheStatus:
-        """Return the Cache-Status of the hit."""
-        return CacheStatus(hit=True, ttl=self.ttl, detail=self.terms.detail)
-
-    @property
-    def cache_status_value(self) -> str:
-        """Return the value of the Cache-Status field."""
-        detail = self.terms.detail
-        if detail is None:
-            return f"feedproxy; hit; ttl={self.ttl}"
-        return f"feedproxy; hit; ttl={self.ttl}; detail={detail}"
-
-    @property
     def cache_control_value(self) -> str:
-        return max_age_directive(self.lifetime, self.expires, self.terms.allowance, self.exact_age)
+        """Return the max-age directive of this proxy."""
+        lifetime, expires = self._lifetime_and_expiry()
+        return max_age_directive(lifetime, expires, self.terms.allowance, self.exact_age)
 
     @property
     def is_exhausted(self) -> bool:
         """Return True if CDN-Cache-Control has no lifetime left to state."""
-        terms = self.terms
-        return terms.emits_cdn_cache_control and not remaining_lifetime(
-            self.lifetime, self.expires, terms.allowance, self.exact_age
-        )
+        if not self.terms.emits_cdn_cache_control:
+            return False
+        lifetime, expires = self._lifetime_and_expiry()
+        return not remaining_lifetime(lifetime, expires, self.terms.allowance, self.exact_age)
 
     @property
     def reason(self) -> str:
         """Return the description of the freshness for the access log."""
         terms = self.terms
-        return describe(terms.source, self.lifetime, self.expires, terms.allowance, terms.reason, self.exact_age)
+        lifetime, expires = self._lifetime_and_expiry()
+        return describe(terms.source, lifetime, expires, terms.allowance, terms.reason, self.exact_age)
 
 
 def reusable_hit(

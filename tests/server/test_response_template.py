@@ -39,7 +39,8 @@ def a_state(hit: ReusableHit, now: float) -> HitState:
 
 
 def a_response(hit: ReusableHit, state: HitState, *more: tuple[str, str]) -> Response:
-    volatile = [("Age", str(state.age)), ("Cache-Status", state.cache_status_value)]
+    age, cache_status, _ = state.fields()
+    volatile = [("Age", str(age)), ("Cache-Status", cache_status)]
     return Response(200, Fields([*hit.stored.fields, *volatile, *more]), b"x")
 
 

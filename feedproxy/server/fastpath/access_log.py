@@ -199,6 +199,7 @@ class AccessLogger:
             user_agent = user_agent_line.partition(b":")[2].strip(b" \t").decode("latin-1")[:LENGTH_MAX]
             target = to_public(template.target, self._app.settings)
             shared, size = template.shared, len(template.body)
+            _, cache_status, _ = hit_state.fields()
             self._app.recent_activity.record_request(
                 RequestActivity(
                     now,
@@ -207,7 +208,7 @@ class AccessLogger:
                     target,
                     shared.status,
                     size,
-                    hit_state.cache_status_value,
+                    cache_status,
                     user_agent,
                 )
             )

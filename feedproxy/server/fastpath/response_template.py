@@ -174,10 +174,9 @@ class ResponseTemplate:
     def update_volatile_fields(self, hit_state: HitState) -> None:
         """Make the head for a new hit state."""
         self.hit_state = hit_state
-        self.valid_until = hit_state.unchanged_until()
         self.drop_log_lines()
-        self.cache_status = hit_state.cache_status_value
-        self.head = _make_head(self._form, self._own_values, hit_state, self.cache_status)
+        age, self.cache_status, self.valid_until = hit_state.fields()
+        self.head = _make_head(self._form, self._own_values, hit_state, age, self.cache_status)
 
     def release(self) -> None:
         """Drop what is needed only during the present hit state. The next hit must update the state."""
@@ -230,18 +229,18 @@ def prepare_head(response: Response, hit_state: HitState, *, closes: bool) -> tu
     Raises ValueError if `response` is not the response of a hit in `hit_state`.
     """
     fields = response.fields.with_added("Connection", "close") if closes else response.fields
-    form, own_values = _split_head(response.status, fields, hit_state)
-    if response.reason or _make_head(form, own_values, hit_state, hit_state.cache_status_value) != encode_head(
-        response.status, fields
-    ):
+    age, cache_status, _ = hit_state.fields()
+    form, own_values = _split_head(response.status, fields, hit_state, age, cache_status)
+    head = _make_head(form, own_values, hit_state, age, cache_status)
+    if response.reason or head != encode_head(response.status, fields):
         raise ValueError("the response has other time-dependent fields than the template")
     return form, own_values
 
 
-def _make_head(form: HeadForm, own_values: bytes, hit_state: HitState, cache_status: str) -> bytes:
+def _make_head(form: HeadForm, own_values: bytes, hit_state: HitState, age: int, cache_status: str) -> bytes:
     text, select, has_control = form
     control = hit_state.cache_control_value.encode("ascii") if has_control else b""
-    return text % select((b"%d" % hit_state.age, cache_status.encode("ascii"), control, *own_values.split(b"\n")))
+    return text % select((b"%d" % age, cache_status.encode("ascii"), control, *own_values.split(b"\n")))
 
 
 def _relative_to(target: str, name: str) -> tuple[str, int]:
@@ -250,23 +249,19 @@ def _relative_to(target: str, name: str) -> tuple[str, int]:
     return name[: len(name) - same], len(target) - same
 
 
-def _volatile_value(kind: int, hit_state: HitState) -> bytes:
-    """Return the value in `hit_state` of the field with the number `kind`."""
-    if kind == _AGE:
-        return b"%d" % hit_state.age
-    return (hit_state.cache_status_value if kind == _CACHE_STATUS else hit_state.cache_control_value).encode("ascii")
-
-
-def _split_head(status: int, fields: Fields, hit_state: HitState) -> tuple[HeadForm, bytes]:
+def _split_head(
+    status: int, fields: Fields, hit_state: HitState, age: int, cache_status: str
+) -> tuple[HeadForm, bytes]:
     """Return the form of a head, and the values of OWN_FIELDS, separated by line feeds.
 
     Raises ValueError if Age or Cache-Status is missing.
     """
+    volatile_values = (b"%d" % age, cache_status.encode("ascii"), hit_state.cache_control_value.encode("ascii"))
     text, kinds, own_values = encode_head(status, Fields())[:-2], bytearray(), list[bytes]()
     for name, value in fields:
         lowered, encoded = name.lower(), value.encode("latin-1")
         kind = _volatile_kind(lowered, hit_state)
-        if kind is not None and encoded != _volatile_value(kind, hit_state):
+        if kind is not None and encoded != volatile_values[kind]:
             kind = None
         if kind is None and lowered in OWN_FIELDS:
             kind = _OWN
