@@ -63,10 +63,10 @@ LONG = frozenset(
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let one process begin with other long tests, and the others with a part of the live tests, so that the last tests
-    are short.
+    """Let half of the processes begin with a part of the live tests each, and the last process with other long tests.
 
-    Live tests wait for programs half of their time. Meanwhile the long tests use a processor fully.
+    The last tests are short then. Live tests wait for programs most of their time. Meanwhile the other half of the
+    processes, one for each processor, use the processors fully.
     """
     count = getattr(config, "workerinput", {}).get("workercount", 1)
     if count == 1:
@@ -79,11 +79,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         name = str(item.path).removeprefix(root)
         (live if name.startswith(f"live{os.sep}") else long if name in LONG else others).append(item)
     ordered: list[pytest.Item] = []
-    shares = count - 1
+    shares = count // 2
     for number in range(count):
         # xdist gives each process an equal part of what remains.
         size = (len(items) - len(ordered)) // (count - number)
-        first = live[len(live) * number // shares : len(live) * (number + 1) // shares] if number < shares else long
+        first = live[len(live) * number // shares : len(live) * (number + 1) // shares] if number < shares else []
+        if number == count - 1:
+            first = long
         rest = max(0, size - len(first))
         ordered += first + others[:rest]
         others = others[rest:]
