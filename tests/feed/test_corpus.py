@@ -48,6 +48,10 @@ items).
 """
 
 
+type Feeds = list[tuple[str, dict[str, Any], Channel]]
+"""Name, record in the index, and channel of each feed."""
+
+
 def index(corpus: Path) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = json.loads((corpus / "feeds.json").read_text("utf-8"))
     return records
@@ -60,6 +64,12 @@ def feeds(corpus: Path) -> Iterator[tuple[str, dict[str, Any], Channel]]:
         channel = read(path.read_bytes(), None)
         if channel is not None:
             yield path.name, record, channel
+
+
+@pytest.fixture(scope="module")
+def corpus_feeds(corpus: Path) -> Feeds:
+    """Return these feeds, which are read once for all tests."""
+    return list(feeds(corpus))
 
 
 def meant(record: dict[str, Any]) -> Schedule:
@@ -83,8 +93,8 @@ def meant(record: dict[str, Any]) -> Schedule:
     )
 
 
-def test_corpus_feeds_are_exactly_the_documents_read_as_feeds(corpus: Path) -> None:
-    found = {name for name, _, _ in feeds(corpus)}
+def test_corpus_feeds_are_exactly_the_documents_read_as_feeds(corpus: Path, corpus_feeds: Feeds) -> None:
+    found = {name for name, _, _ in corpus_feeds}
 
     for record in index(corpus):
         name = Path(record["file"]).name
@@ -92,8 +102,8 @@ def test_corpus_feeds_are_exactly_the_documents_read_as_feeds(corpus: Path) -> N
         assert (name in found) == is_feed, name
 
 
-def test_corpus_feeds_have_the_indexed_format_and_version(corpus: Path) -> None:
-    for name, record, channel in feeds(corpus):
+def test_corpus_feeds_have_the_indexed_format_and_version(corpus_feeds: Feeds) -> None:
+    for name, record, channel in corpus_feeds:
         family, _, version = record["format"].partition(" ")
         if record["format"] in ("RSS 0.90", "RSS 1.0"):
             family = "RDF"
@@ -104,27 +114,27 @@ def test_corpus_feeds_have_the_indexed_format_and_version(corpus: Path) -> None:
             assert channel.version == (version if version[:1].isdecimal() else ""), name
 
 
-def test_corpus_feeds_have_the_indexed_hints(corpus: Path) -> None:
+def test_corpus_feeds_have_the_indexed_hints(corpus_feeds: Feeds) -> None:
     compared = 0
-    for name, record, channel in feeds(corpus):
+    for name, record, channel in corpus_feeds:
         said = dataclasses.replace(channel.schedule, notes=(), finished=False)  # the index lacks the end of a feed
         assert said == meant(record), name
         compared += bool(record.get("has_ttl") or record.get("has_skipHours") or record.get("has_sy"))
     assert compared > 100
 
 
-def test_corpus_feeds_with_invalid_hints_have_notes(corpus: Path) -> None:
-    noted = {name for name, _, channel in feeds(corpus) if channel.schedule.notes}
+def test_corpus_feeds_with_invalid_hints_have_notes(corpus_feeds: Feeds) -> None:
+    noted = {name for name, _, channel in corpus_feeds if channel.schedule.notes}
 
     assert {f"derived__hint_{name}_0.xml" for name in NONSENSE} <= noted
     assert "w3c_feedvalidator__skipHours_24_hours.xml" in noted
     assert "w3c_feedvalidator__skipDays_7_days.xml" in noted
 
 
-def test_parse_small_equals_parse_streaming(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    at_once = {name: channel for name, _, channel in feeds(corpus)}
+def test_parse_small_equals_parse_streaming(corpus: Path, corpus_feeds: Feeds, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once = {name: channel for name, _, channel in corpus_feeds}
     undigested = {
-        name: read((corpus / record["file"]).read_bytes(), None, digest=False) for name, record, _ in feeds(corpus)
+        name: read((corpus / record["file"]).read_bytes(), None, digest=False) for name, record, _ in corpus_feeds
     }
     monkeypatch.setattr(xml_parser, "_SMALL_DOCUMENT_MAX", 0)
 
@@ -133,8 +143,8 @@ def test_parse_small_equals_parse_streaming(corpus: Path, monkeypatch: pytest.Mo
         assert undigested[name] in (channel, dataclasses.replace(channel, content_digest="")), name
 
 
-def test_corpus_feeds_have_the_indexed_links_cloud_items_and_well_formedness(corpus: Path) -> None:
-    for name, record, channel in feeds(corpus):
+def test_corpus_feeds_have_the_indexed_links_cloud_items_and_well_formedness(corpus_feeds: Feeds) -> None:
+    for name, record, channel in corpus_feeds:
         assert channel.well_formed == record["well_formed"], name
         if record["format"] == "JSON Feed (broken)":
             continue
@@ -154,7 +164,8 @@ def bodies(corpus: Path) -> Iterator[tuple[str, bytes]]:
     for path in sorted((corpus / "hostile" / "raw").iterdir()):
         body = path.read_bytes().partition(b"\r\n\r\n")[2]
         yield path.name, body
-        if body.startswith(b"\x1f\x8b"):
+        # test_hints_after_200000_items_are_read reads the feed in many-items.http.
+        if body.startswith(b"\x1f\x8b") and path.name != "many-items.http":
             with contextlib.suppress(zlib.error):
                 yield path.name, zlib.decompressobj(31).decompress(body, 16 * 1024 * 1024)
 

@@ -1,5 +1,6 @@
 """Scores of recordings: a correct reader gets 100, and each fault of a reader its finding alone."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -73,11 +74,16 @@ SITUATIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@functools.cache
+def score_in(situation: str) -> ReaderScore:
+    """Return the score of a correct reader, which is played once for all tests."""
+    world_options, replay_options = SITUATIONS[situation]
+    return score_of(play(CorrectReader(), world(**world_options), options=ReplayOptions(**replay_options)))
+
+
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_correct_reader_scores_100(name: str) -> None:
-    world_options, replay_options = SITUATIONS[name]
-
-    score = score_of(play(CorrectReader(), world(**world_options), options=ReplayOptions(**replay_options)))
+    score = score_in(name)
 
     assert findings(score) == set()
     assert score.grade == 100
@@ -451,13 +457,10 @@ def _all_notes() -> set[type[Note]]:
 
 def test_correct_readers_cover_every_praise() -> None:
     counted = habit(agent="Perfect/1.0 (+https://example.com; 12 subscribers)", connection=lambda self, poll, hop: "1")
-    plays = [
-        play(CorrectReader(), world(**world_options), options=ReplayOptions(**replay_options))
-        for world_options, replay_options in SITUATIONS.values()
-    ]
-    plays += [play(counted(), options=ReplayOptions(faults=["redirect-302"])), _delta_exchanges('"1"')]
+    plays = [play(counted(), options=ReplayOptions(faults=["redirect-302"])), _delta_exchanges('"1"')]
+    scores = [score_in(situation) for situation in SITUATIONS] + [score_of(recording) for recording in plays]
 
-    deserved = set[type[Note]]().union(*(findings(score_of(recording), Level.GOOD) for recording in plays))
+    deserved = set[type[Note]]().union(*(findings(score, Level.GOOD) for score in scores))
 
     assert deserved == {kind for kind in _all_notes() if kind.level is Level.GOOD}
 
@@ -465,7 +468,7 @@ def test_correct_readers_cover_every_praise() -> None:
 @pytest.mark.parametrize("fault", CATALOGUE)
 @pytest.mark.parametrize("when", ["@1d..30h", ""])
 def test_correct_reader_gets_no_finding_for_origin_faults(fault: str, when: str) -> None:
-    score = score_of(play(CorrectReader(), options=ReplayOptions(faults=[fault + (when or "@#2..")]), days=4))
+    score = score_of(play(CorrectReader(), options=ReplayOptions(faults=[fault + (when or "@#2..")]), days=3))
 
     assert findings(score) == set()
     assert score.grade == 100

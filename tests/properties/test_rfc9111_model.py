@@ -26,7 +26,7 @@ PATHS = ("/a", "/b")
 MARK = re.compile(rb"v\d+\.[\w.-]+;")
 VARIED = ("Accept-Language", "X-Colour")
 LONG_AGO = 100_000
-EXAMPLES = 80
+EXAMPLES = 50
 """Number of sequences, of up to 25 steps, for each kind of cache. The fault below that is found last needs 40."""
 NOTHING = ("Cache-Control", "")
 
@@ -534,7 +534,7 @@ def play(machine: type[CacheBesideModel], *, examples: int) -> None:
 @pytest.mark.parametrize("machine", [CacheBesideModel, FeedsBesideModel, TargetedBesideModel])
 def test_no_response_is_forbidden_by_rfc_9111(machine: type[CacheBesideModel]) -> None:
     play(machine, examples=EXAMPLES)
-    assert machine.tally["hit"] > 100
+    assert machine.tally["hit"] > EXAMPLES
 
 
 PAGE = Page(200, "max-age=600", None, skew=0, age="", tag='"{}"', modified=None, vary="", delay=0)

@@ -1,5 +1,6 @@
 """Encoded values can be decoded, and nothing else can."""
 
+import contextlib
 import dataclasses
 import functools
 import gzip
@@ -7,6 +8,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Mapping, Sequence
+from random import Random
 from types import UnionType
 from typing import Any, TypeAliasType, get_args, get_origin, get_type_hints
 
@@ -64,8 +66,13 @@ RESOURCES: st.SearchStrategy[Resource] = of(Resource)
 
 @given(RESOURCES)
 @settings(max_examples=100)
-def test_encoded_value_decodes_to_itself(resource: Resource) -> None:
-    assert load(dump(resource)) == resource
+def test_encoded_value_decodes_to_itself_with_the_same_types(resource: Resource) -> None:
+    written = dump(resource)
+    again = load(written)
+
+    assert again == resource
+    assert dump(again) == written
+    assert all(type(body) is bytes for variant in again.variants for body in variant.content.bodies.values())
 
 
 @pytest.mark.parametrize(
@@ -81,34 +88,19 @@ def test_field_that_violates_the_grammar_is_a_store_error(line: tuple[str, str])
         load(dump(resource))
 
 
-@given(RESOURCES)
-@settings(max_examples=50)
-def test_decoded_value_has_the_types_of_the_encoded_one(resource: Resource) -> None:
-    again = load(dump(resource))
-
-    assert dump(again) == dump(resource)
-    assert all(type(body) is bytes for variant in again.variants for body in variant.content.bodies.values())
-
-
-@given(RESOURCES, st.data())
-@settings(max_examples=100)
-def test_truncated_value_is_a_store_error(resource: Resource, data: st.DataObject) -> None:
+@given(RESOURCES, st.randoms())
+@settings(max_examples=40)
+def test_truncated_or_altered_value_is_a_store_error(resource: Resource, random: Random) -> None:
     written = dump(resource)
-    length = data.draw(st.integers(0, len(written) - 1))
+    for _ in range(10):
+        place = random.randrange(len(written))
+        altered = bytearray(written)
+        altered[place] ^= random.randint(1, 255)
 
-    with pytest.raises(StoreError):
-        load(written[:length])
-
-
-@given(RESOURCES, st.data())
-@settings(max_examples=100)
-def test_value_with_one_altered_byte_is_a_store_error(resource: Resource, data: st.DataObject) -> None:
-    written = bytearray(dump(resource))
-    place = data.draw(st.integers(0, len(written) - 1))
-    written[place] ^= data.draw(st.integers(1, 255))
-
-    with pytest.raises(StoreError):
-        load(bytes(written))
+        with pytest.raises(StoreError):
+            load(written[:place])
+        with pytest.raises(StoreError):
+            load(bytes(altered))
 
 
 @given(st.binary(max_size=200))
@@ -125,28 +117,27 @@ JSON = st.recursive(
 
 
 @given(RESOURCES, st.data())
-@settings(max_examples=120)
+@settings(max_examples=60)
 def test_invalid_header_is_a_store_error_or_a_resource(resource: Resource, data: st.DataObject) -> None:
     """The checksum is correct, as in data from an attacker or from a faulty program."""
     header, bodies = envelope.open_parts(envelope.EnvelopeKind.RESOURCE, dump(resource))
-    plain = json.loads(bytes(header).decode("utf-8", "surrogatepass"))
-    holder: Any = plain
-    while True:
-        name = data.draw(st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder))))
-        inner = holder[name]
-        if not inner or not isinstance(inner, dict | list) or data.draw(st.booleans()):
-            break
-        holder = inner
-    holder[name] = data.draw(JSON)
-    forged = envelope.seal_parts(
-        envelope.EnvelopeKind.RESOURCE, json.dumps(plain).encode("utf-8", "surrogatepass"), bytes(bodies)
-    )
+    for _ in range(3):
+        plain = json.loads(bytes(header).decode("utf-8", "surrogatepass"))
+        holder: Any = plain
+        while True:
+            name = data.draw(st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder))))
+            inner = holder[name]
+            if not inner or not isinstance(inner, dict | list) or data.draw(st.booleans()):
+                break
+            holder = inner
+        holder[name] = data.draw(JSON)
+        forged = envelope.seal_parts(
+            envelope.EnvelopeKind.RESOURCE, json.dumps(plain).encode("utf-8", "surrogatepass"), bytes(bodies)
+        )
 
-    try:
-        loaded = load(forged)
-    except StoreError:
-        return
-    assert load(dump(loaded)).target == loaded.target
+        with contextlib.suppress(StoreError):
+            loaded = load(forged)
+            assert load(dump(loaded)).target == loaded.target
 
 
 def test_huge_number_is_a_store_error() -> None:
