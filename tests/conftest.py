@@ -104,7 +104,6 @@ gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    gc.collect()
     gc.freeze()
     gc.enable()
 
