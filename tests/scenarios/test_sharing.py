@@ -19,20 +19,6 @@ async def test_fresh_ttl_copy_is_reused_without_contacting_the_origin(stage):
     assert origin.requests == 1
 
 
-async def test_collapsing_fetches_once_for_two_hundred_concurrent_readers(stage):
-    proxy, origin, _ = await stage()
-    origin.publish("/feed.rss", a_feed("one"))
-    origin.gate = asyncio.Event()
-
-    readers = [asyncio.ensure_future(proxy.get("/feed.rss")) for _ in range(200)]
-    await origin.asked()
-    origin.gate.set()
-    seen = await asyncio.gather(*readers)
-
-    assert {each.status for each in seen} == {200}
-    assert origin.requests == 1
-
-
 async def test_fresh_copy_with_a_current_etag_in_any_coding_gets_304(stage):
     proxy, origin, _ = await stage()
     origin.publish("/feed.rss", a_feed(*map(str, range(40))), validators=False)
