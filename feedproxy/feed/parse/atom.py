@@ -4,7 +4,7 @@ from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.feed_structure import FEED, Items, has_feed_structure
 from feedproxy.feed.parse.rss import first
-from feedproxy.feed.xml_parser import ATOM, ATOM03, Element, XmlTree, children, qualified_name
+from feedproxy.feed.xml_parser import ATOM, ATOM03, Element, XmlTree, qualified_name
 
 _VERSIONS = {ATOM: "1.0", ATOM03: "0.3"}
 
@@ -17,7 +17,7 @@ def read(document: XmlTree, items: Items) -> Channel | None:
         return None
     if not has_feed_structure(FEED, root, core, items.entries, items.first, is_declared=bool(core)):
         return None
-    elements = list(children(root))
+    elements = xml_elements.channel_elements(root)
     links = xml_elements.atom_links(elements, {core, ATOM, ATOM03})
     return Channel(
         kind=Kind.ATOM,

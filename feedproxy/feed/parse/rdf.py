@@ -18,7 +18,7 @@ def read(document: XmlTree, items: Items) -> Channel | None:
     is_channel = bool(_version(core))
     if not is_channel and not has_feed_structure(CHANNEL, channel, core, items.items, items.first, is_declared=False):
         return None
-    elements = list(children(channel))
+    elements = xml_elements.channel_elements(channel)
     links = xml_elements.atom_links(elements)
     return Channel(
         kind=Kind.RDF,

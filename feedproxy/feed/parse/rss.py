@@ -23,7 +23,7 @@ def read(document: XmlTree, items: Items) -> Channel | None:
         CHANNEL, channel, core, items.items, items.first, is_declared=is_declared
     ):
         return None
-    elements = list(children(channel))
+    elements = xml_elements.channel_elements(channel)
     links = xml_elements.atom_links(elements)
     return Channel(
         kind=Kind.RSS,

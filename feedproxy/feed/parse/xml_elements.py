@@ -27,6 +27,20 @@ HINTS_MAX = 64
 """Maximum number of values of one hint. A week has seven days, and a day 24 hours."""
 
 
+_READ = frozenset(("title", "link", "ttl", "skiphours", "skipdays", "cloud", "new-feed-url", "complete")) | frozenset(
+    ("updatefrequency", "updateperiod", "updatebase")
+)
+"""Names in lower case of the elements that the parsers read in a channel."""
+
+
+def channel_elements(channel: Element) -> list[Child]:
+    """Return the child elements of a channel that the parsers read.
+
+    A document may contain a million other elements, each of which would take 128 bytes in the list.
+    """
+    return [child for child in children(channel) if child[1].lower() in _READ]
+
+
 def atom_links(elements: Iterable[Child], namespaces: Iterable[str] = (ATOM, ATOM03)) -> list[tuple[str, Element]]:
     """Return the Atom links among `elements`, each with its namespace."""
     allowed = frozenset(namespaces)
