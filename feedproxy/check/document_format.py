@@ -204,7 +204,7 @@ def _check_rdf(document: CheckedDocument, subject: str) -> Iterator[Note]:
 class RDF_WITHOUT_ABOUT(Note):
     level = Level.WARN
     category = Category.FORMAT
-    summary = "%(count)s items have no rdf:about."
+    summary = "Items without rdf:about: %(count)s."
     advice = "In RSS 1.0, rdf:about identifies an item. Readers use it as the guid."
     reference = "RSS 1.0, section 5.5"
 
@@ -212,7 +212,7 @@ class RDF_WITHOUT_ABOUT(Note):
 class RDF_LIST_DISAGREES(Note):
     level = Level.WARN
     category = Category.FORMAT
-    summary = "The channel's list of items is wrong: %(count)s items are only in the list or only in the document."
+    summary = "The channel's list of items is wrong. Items only in the list or only in the document: %(count)s."
     advice = """\
     Readers that understand RDF show the listed items in the order of the list. Generate list and
     items from one source."""

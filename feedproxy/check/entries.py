@@ -99,7 +99,7 @@ class GUIDS_UNIQUE(Note):
 class GUIDS_MISSING(Note):
     level = Level.WARN
     category = Category.IDENTITY
-    summary = "%(count)s of %(total)s entries have no guid (Atom: id)."
+    summary = "Entries without guid (Atom: id): %(count)s of %(total)s."
     advice = "Readers identify such entries by link or title and show an entry as new when these change."
     reference = "RSS 2.0, guid; RFC 4287, section 4.1.2; JSON Feed 1.1, id"
 
@@ -107,7 +107,7 @@ class GUIDS_MISSING(Note):
 class GUIDS_TWICE(Note):
     level = Level.WARN
     category = Category.IDENTITY
-    summary = "%(count)s guids belong to several entries each, such as `%(example)s`."
+    summary = "Guids that belong to several entries each: %(count)s, such as `%(example)s`."
     advice = "Many readers show only one of these entries. A guid must belong to one entry permanently."
     reference = "RSS 2.0, guid; RFC 4287, section 4.1.2"
 
@@ -115,7 +115,7 @@ class GUIDS_TWICE(Note):
 class GUID_NO_ADDRESS(Note):
     level = Level.WARN
     category = Category.IDENTITY
-    summary = "%(count)s guids are declared as addresses but are none, such as `%(example)s`."
+    summary = "Guids that are declared as addresses but are none: %(count)s, such as `%(example)s`."
     advice = 'Without `isPermaLink="false"`, readers may open the guid in a browser.'
     reference = "RSS 2.0, guid"
 
@@ -145,7 +145,7 @@ def _content_key(entry: CheckedEntry) -> tuple[str, str, int | None]:
 class GUIDS_UNSTABLE(Note):
     level = Level.BAD
     category = Category.IDENTITY
-    summary = "The guids of %(count)s entries change with each request."
+    summary = "Entries with a guid that changes with each request: %(count)s."
     advice = """\
     The guid was `%(first)s` in the first response and `%(second)s` in the second. Readers show all such entries as
     new in every poll. Create a guid once with the entry and store it with the entry."""
@@ -197,7 +197,7 @@ class DATES_THERE(Note):
 class DATES_MISSING(Note):
     level = Level.INFO
     category = Category.CONTENT
-    summary = "%(count)s of %(total)s entries have no date."
+    summary = "Entries without date: %(count)s of %(total)s."
     advice = """\
     Readers sort such entries by the time of the poll that found them, and cannot compute how often the feed changes."""
     reference = "RSS 2.0, pubDate; RFC 4287, section 4.1.2"
@@ -206,7 +206,7 @@ class DATES_MISSING(Note):
 class DATE_UNREADABLE(Note):
     level = Level.WARN
     category = Category.CONTENT
-    summary = "%(count)s dates are invalid, such as `%(text)s` in %(name)s."
+    summary = "Invalid dates: %(count)s, such as `%(text)s` in %(name)s."
     advice = "In RSS write `Sat, 21 Nov 2026 08:00:00 GMT`, in Atom and JSON Feed `2026-11-21T08:00:00Z`."
     reference = "RSS 2.0, pubDate; RFC 822, section 5; RFC 3339, section 5.6"
 
@@ -214,7 +214,7 @@ class DATE_UNREADABLE(Note):
 class DATE_IN_ANOTHER_FORM(Note):
     level = Level.WARN
     category = Category.CONTENT
-    summary = "%(count)s dates do not have the form that the format requires, such as `%(text)s` in %(name)s."
+    summary = "Dates in another form than the format requires: %(count)s, such as `%(text)s` in %(name)s."
     advice = """\
     Lenient readers understand such a date. Other readers treat the entry as undated. In RSS write `Sat, 21 Nov 2026
     08:00:00 GMT`, in Atom and JSON Feed `2026-11-21T08:00:00Z`. Names of days and months are English in every
@@ -225,7 +225,7 @@ class DATE_IN_ANOTHER_FORM(Note):
 class DATE_IN_FUTURE(Note):
     level = Level.WARN
     category = Category.CONTENT
-    summary = "%(count)s dates are in the future, such as `%(text)s` in %(name)s."
+    summary = "Dates in the future: %(count)s, such as `%(text)s` in %(name)s."
     advice = """\
     Until that time, readers sort the entry above all others or hide it. Check whether the time zone is missing."""
     reference = "RSS 2.0, pubDate"
@@ -234,7 +234,7 @@ class DATE_IN_FUTURE(Note):
 class ENCLOSURES_INCOMPLETE(Note):
     level = Level.WARN
     category = Category.CONTENT
-    summary = "The enclosures of %(count)s entries lack attributes that RSS requires: %(names)s."
+    summary = "Entries with enclosures that lack attributes required by RSS (%(names)s): %(count)s."
     advice = """\
     Readers need `url` to download the file, `type` to choose a player, and `length` to show the size. If the length
     is unknown, write `length="0"`."""
@@ -261,7 +261,7 @@ def _check_texts(entries: tuple[CheckedEntry, ...], kind: Kind, subject: str) ->
 class ENTRIES_EMPTY(Note):
     level = Level.WARN
     category = Category.CONTENT
-    summary = "%(count)s entries have neither a title nor a text."
+    summary = "Entries with neither a title nor a text: %(count)s."
     advice = """\
     RSS requires a title or a description in each item. An entry with neither of them gives readers nothing to show."""
     reference = "RSS 2.0, item"
@@ -270,7 +270,7 @@ class ENTRIES_EMPTY(Note):
 class TITLES_MISSING(Note):
     level = Level.INFO
     category = Category.CONTENT
-    summary = "%(count)s of %(total)s entries have no title."
+    summary = "Entries without title: %(count)s of %(total)s."
     advice = "RSS allows such entries, and many readers show `(untitled)`. Atom requires a title in each entry."
     reference = "RSS 2.0, item; RFC 4287, section 4.1.2"
 
@@ -278,7 +278,7 @@ class TITLES_MISSING(Note):
 class TITLE_WITH_MARKUP(Note):
     level = Level.INFO
     category = Category.CONTENT
-    summary = "%(count)s titles contain HTML, such as `%(example)s`."
+    summary = "Titles that contain HTML: %(count)s, such as `%(example)s`."
     advice = "RSS does not define whether titles are HTML, so some readers show the tags. Write plain text."
     reference = "RSS 2.0, title"
 
@@ -286,7 +286,7 @@ class TITLE_WITH_MARKUP(Note):
 class SCRIPTS(Note):
     level = Level.WARN
     category = Category.SECURITY
-    summary = "The texts of %(count)s entries contain scripts."
+    summary = "Entries with scripts in their texts: %(count)s."
     advice = """\
     Careful readers remove scripts, and some reject the entry. Use scripts only in the page of the entry."""
     reference = "RFC 4287, section 8.1"
@@ -304,7 +304,7 @@ def _check_links(entries: tuple[CheckedEntry, ...], kind: Kind, subject: str) ->
 class LINKS_RELATIVE(Note):
     level = Level.WARN
     category = Category.CONTENT
-    summary = "%(count)s links are relative, such as `%(example)s`."
+    summary = "Relative links: %(count)s, such as `%(example)s`."
     advice = """\
     RSS does not define the base of relative links, so readers resolve them differently. Write absolute addresses."""
     reference = "RSS 2.0, elements that are URLs"
@@ -313,7 +313,7 @@ class LINKS_RELATIVE(Note):
 class LINKS_MISSING(Note):
     level = Level.INFO
     category = Category.CONTENT
-    summary = "%(count)s of %(total)s entries have no link."
+    summary = "Entries without link: %(count)s of %(total)s."
     advice = "People cannot open, bookmark or share an entry without an address."
     reference = "RSS 2.0, item"
 
@@ -325,9 +325,9 @@ def _check_size(document: CheckedDocument, subject: str, now: Instant) -> Iterat
     dated_count = sum(entry.published is not None for entry in document.entries)
     new = document.newer_than(now - MONTH)
     if dated_count == count and 10 * new < count:
-        yield MOSTLY_OLD(subject, size=f"{size // 1000} KB", new=new, total=count)
+        yield MOSTLY_OLD(subject, size=f"{size // 1000} kB", new=new, total=count)
     else:
-        yield FEED_LARGE(subject, size=f"{size // 1000} KB", total=count)
+        yield FEED_LARGE(subject, size=f"{size // 1000} kB", total=count)
 
 
 class MOSTLY_OLD(Note):

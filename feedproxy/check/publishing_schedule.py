@@ -143,6 +143,6 @@ class SKIPS_NEARLY_ALL(Note):
 class NEWS_IN_SKIPPED_HOURS(Note):
     level = Level.WARN
     category = Category.SCHEDULE
-    summary = "%(count)s of %(total)s entries were published in hours that the feed asks readers to skip."
+    summary = "Entries published in hours that the feed asks readers to skip: %(count)s of %(total)s."
     advice = "The last of these entries was published on %(when)s. Hours are in GMT, not in the local time zone."
     reference = "RSS 2.0, skipHours and skipDays; RSS Feed State"

@@ -300,7 +300,7 @@ class PAGE_NAMES_NO_FEED(Note):
 class PAGE_NAMES_OTHER_FEEDS(Note):
     level = Level.WARN
     category = Category.SUBSCRIBING
-    summary = "The feed's page links to %(count)s feeds, but not to this one."
+    summary = "The feed's page does not link to this feed. Other feeds that it links to: %(count)s."
     advice = """\
     Readers cannot find the feed from the page or verify that it belongs to the page. Add a link to the feed, or put
     the address of another page into the channel's link."""

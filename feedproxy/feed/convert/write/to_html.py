@@ -65,7 +65,7 @@ def _person_names(persons: tuple[Person, ...]) -> str:
 def _format_size(length: int | None) -> str:
     if not length:
         return ""
-    return f"{length / 1e6:.1f} MB" if length >= 1e6 else f"{max(1, round(length / 1e3))} KB"
+    return f"{length / 1e6:.1f} MB" if length >= 1e6 else f"{max(1, round(length / 1e3))} kB"
 
 
 def _file_name(enclosure: Enclosure) -> str:
