@@ -11,7 +11,7 @@ from feedproxy.notes import Category, Level, Note
 
 _KNOWN = {
     Kind.RSS: ("0.91", "0.92", "0.93", "0.94", "2.0"),
-    Kind.RDF: ("0.90", "0.9", "1.0"),
+    Kind.RDF: ("0.90", "0.9", "1.0", "1.1"),
     Kind.ATOM: ("0.3", "1.0"),
     Kind.JSON: ("1", "1.0", "1.1"),
 }

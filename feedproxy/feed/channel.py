@@ -10,7 +10,7 @@ class Kind(StrEnum):
     """The families of feed formats."""
 
     RSS = "rss"  # 0.91 to 2.0: root element `rss`
-    RDF = "rdf"  # RSS 0.90 and 1.0: root element `rdf:RDF`
+    RDF = "rdf"  # RSS 0.90 and 1.0: root element `rdf:RDF`; RSS 1.1: root element `Channel`
     ATOM = "atom"  # 0.3 and 1.0
     JSON = "json"  # JSON Feed 1 and 1.1
     CDF = "cdf"  # Channel Definition Format

@@ -9,6 +9,10 @@ SEARCH_MAX = 64 * 1024
 """The root element is searched for in this many bytes at the beginning, because comments such as licences may precede
 it."""
 
+BEGINNING = SEARCH_MAX + 1024
+"""Number of bytes of which the kind of a document is detected. They contain the name of a root element that begins at
+the end of the searched bytes."""
+
 _SPACE = re.compile(rb"\s*")
 _INVISIBLE = re.compile(rb"(?:\s|\0|\xc2\xa0|\xe2\x80\x8b|\xef\xbb\xbf)*")
 """Pattern of white space and characters that many publishers send before a feed by mistake: NUL, no-break space,
@@ -33,8 +37,8 @@ class DocumentKind(StrEnum):
 
 
 def detect_kind(body: bytes) -> DocumentKind:
-    """Return the kind of a document in any encoding, from its first 64 KiB."""
-    return detect_utf8_kind(to_utf8(body[:SEARCH_MAX]).data)
+    """Return the kind of a document in any encoding, from its first 65 KiB."""
+    return detect_utf8_kind(to_utf8(body[:BEGINNING]).data)
 
 
 def detect_utf8_kind(data: bytes) -> DocumentKind:
@@ -63,6 +67,11 @@ def find_document_start(data: bytes) -> int | None:
     if hidden is None or _HTML_ROOT.search(data, 0, hidden.start()):
         return None
     return hidden.start()
+
+
+def find_root(data: bytes, start: int) -> int:
+    """Return the offset of the root element of the document that begins at `start`, after its prolog."""
+    return _skip_prolog(data, start)
 
 
 def has_text_before_document(data: bytes) -> bool:

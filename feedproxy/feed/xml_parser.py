@@ -1,9 +1,10 @@
-"""Safe parser of untrusted XML: no network, no DTD, no entities, limited depth and size, no exceptions.
+"""Safe parser of untrusted XML: no network, no external entities, limited depth and size, no exceptions.
 
 libxml2 recovers from faults, and `well_formed` is then False. Hostile documents are limited in two ways:
 
-- Entities remain references (resolve_entities), and external entities are never opened (load_dtd, no_network). Without
-  huge_tree, libxml2 limits the expansion of entities in attributes, the depth (256 elements) and single texts (10 MB).
+- Entities of the document itself are expanded within limits (feed/entity_references.py). All others remain references
+  (resolve_entities), and external entities are never opened (load_dtd, no_network). Without huge_tree, libxml2 limits
+  the expansion of entities in attributes, the depth (256 elements) and single texts (10 MB).
 - Documents are parsed in pieces. `parse_streaming` removes each processed item, and ends if the tree becomes too large.
 """
 
@@ -17,12 +18,14 @@ from typing import Any
 from lxml import etree
 
 from feedproxy.feed.encoding_detection import Utf8Text
-from feedproxy.feed.format_detection import find_document_start
+from feedproxy.feed.entity_references import resolve_references
+from feedproxy.feed.format_detection import SEARCH_MAX, find_document_start, find_root
 
 ATOM = "http://www.w3.org/2005/Atom"
 ATOM03 = "http://purl.org/atom/ns#"
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 SY = "http://purl.org/rss/1.0/modules/syndication/"
+RSS11 = "http://purl.org/net/rss1.1#"
 
 type Element = etree._Element
 
@@ -165,7 +168,8 @@ def parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlTr
     start = find_document_start(text.data) or 0
     end = safe_length(text.data)
     parser = _StreamParser(on_item)
-    data = escape_bare_ampersands(text.data[start:end])
+    escaped = escape_bare_ampersands(text.data[start:end])
+    data, has_fault = resolve_references(escaped, find_root(escaped, 0))
     for at in range(0, len(data), _PIECE):
         if not parser.feed(data[at : at + _PIECE]):
             break
@@ -173,7 +177,8 @@ def parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlTr
     if parser.root is None:
         return None
     whole = end == len(text.data) and text.sound and not _is_displaced(text.data, start)
-    return XmlTree(parser.root, well_formed=faultless and whole and len(data) == end - start)
+    is_faultless = faultless and not has_fault and len(escaped) == end - start
+    return XmlTree(parser.root, well_formed=is_faultless and whole)
 
 
 def escape_bare_ampersands(data: bytes) -> bytes:
@@ -206,10 +211,10 @@ class _StreamParser:
         """Parse the next piece. Return False if the rest of the document is not needed."""
         self._parser.feed(piece)
         self._consume()
-        if self.root is None:
-            # The prolog of a feed is shorter than a piece (feed/format_detection.py).
-            return False
         self._bytes_since_count += len(piece)
+        if self.root is None:
+            # The root element begins in the searched bytes (feed/format_detection.py), but its tag may end later.
+            return self._bytes_since_count <= SEARCH_MAX
         if len(piece) < _PIECE or self._bytes_since_count < self._bytes_until_count:
             return True
         size = float(str(_COUNT_NODES(self.root)))
@@ -255,6 +260,14 @@ def attributes(element: Element) -> list[tuple[str, str]]:
     if len(all_attributes) <= ATTRIBUTES_MAX:
         return [(str(key), str(value)) for key, value in all_attributes.items()]
     return [(str(key), element.get(key) or "") for key in islice(all_attributes, ATTRIBUTES_MAX)]
+
+
+def attribute_of(element: Element, name: str) -> str:
+    """Return the value of an attribute, or "". Its name may have another case, as in feeds with names in capitals."""
+    value = element.get(name)
+    if value is None and element.attrib:
+        value = next((value for key, value in attributes(element) if key.lower() == name.lower()), None)
+    return value or ""
 
 
 def safe_length(data: bytes) -> int:

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from feedproxy.feed.channel import Channel, Kind
+from feedproxy.feed.channel import Channel, Cloud, Kind
+from feedproxy.feed.convert.read import from_document
 from feedproxy.feed.encoding_detection import Utf8Text, to_utf8
 from feedproxy.feed.format_detection import DocumentKind, detect_kind
 from feedproxy.feed.parse import channel_parser
@@ -125,7 +126,7 @@ def test_large_document_of_another_kind_is_not_converted(monkeypatch: pytest.Mon
     picture = b"\xff\xd8\xff\xe1<rdf:RDF>" + bytes(range(128, 256)) * 10_000
 
     assert channel_parser.read(picture, "image/jpeg") is None
-    assert converted == [64 * 1024]
+    assert converted == [65 * 1024]
 
 
 @pytest.mark.parametrize(
@@ -222,6 +223,51 @@ def test_kind_and_version_are_detected_from_the_document(body: str, kind: Kind, 
     channel = channel_of(body.encode(), "text/html")
 
     assert (channel.kind, channel.version) == (kind, version)
+
+
+def test_names_of_rss_in_capitals_are_read() -> None:
+    channel = channel_of(
+        b"<RSS VERSION='0.92'><CHANNEL><TITLE>T</TITLE><LINK>https://e.example/</LINK><TTL>5</TTL>"
+        b"<CLOUD DOMAIN='e.example' PORT='80' PATH='/' REGISTERPROCEDURE='' PROTOCOL='http-post'/>"
+        b"<ITEM><TITLE>a</TITLE></ITEM></CHANNEL></RSS>"
+    )
+
+    assert (channel.version, channel.title, channel.link, channel.items) == ("0.92", "T", "https://e.example/", 1)
+    assert channel.schedule.ttl == 5
+    assert channel.cloud == Cloud("e.example", "80", "/", "", "http-post")
+
+
+RSS_11 = b"""<?xml version="1.0"?>
+<Channel xmlns="http://purl.org/net/rss1.1#" xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+ rdf:about="https://e.example/feed"><title>T</title><link>https://e.example/</link><description>D</description>
+<image rdf:parseType="Resource"><title>I</title><url>https://e.example/i.png</url></image>
+<items rdf:parseType="Collection"><item rdf:about="https://e.example/1"><title>One</title>
+<link>https://e.example/1</link></item><item rdf:about="https://e.example/2"><title>Two</title></item></items></Channel>
+"""
+
+
+def test_rss_11_is_read() -> None:
+    channel, scanned = channel_of(RSS_11), scan_channel(RSS_11, None)
+    model = from_document.read(RSS_11)
+
+    assert (channel.kind, channel.version, channel.title, channel.items) == (Kind.RDF, "1.1", "T", 2)
+    assert channel.link == "https://e.example/"
+    assert scanned is not None
+    assert (scanned.kind, scanned.title, scanned.items) == (Kind.RDF, "T", 2)
+    assert model is not None
+    assert model.image is not None
+    assert [item.id for item in model.items] == ["https://e.example/1", "https://e.example/2"]
+    assert not model.extensions
+
+
+@pytest.mark.parametrize("offset", [65530, 65533, 65535, 65536])
+@pytest.mark.parametrize("tail", [0, 300_000])
+def test_root_element_at_the_end_of_the_searched_bytes_is_recognised(offset: int, tail: int) -> None:
+    body = b"<!--" + b"x" * (offset - 7) + b"-->" + RSS.encode() + b" " * tail
+
+    channel = channel_of(body, "text/xml")
+
+    assert (channel.title, channel.items) == ("Čaj, 茶, чай", 1)
 
 
 def test_title_is_read_in_the_namespace_of_rss_itself() -> None:
@@ -412,6 +458,19 @@ def test_hub_is_resolved_against_xml_base(bases: tuple[str, str], hub: str) -> N
     body = f"<feed xmlns='http://www.w3.org/2005/Atom' {outer}><id>x</id><link rel='hub' href='hub' {inner}/></feed>"
 
     assert channel_of(body.encode()).hubs == (hub,)
+
+
+def test_addresses_of_the_channel_are_resolved_against_xml_base() -> None:
+    atom = channel_of(
+        b"<feed xmlns='http://www.w3.org/2005/Atom' xml:base='https://a.example/b/'><id>x</id>"
+        b"<link rel='self' href='feed#top'/><link rel='self' href='HTTPS://A.example/x?'/><link href='page'/></feed>"
+    )
+    rss = channel_of(
+        b"<rss version='2.0' xml:base='https://a.example/'><channel xml:base='b/'><link>page</link></channel></rss>"
+    )
+
+    assert [link.href for link in atom.self_links] == ["https://a.example/b/feed#top", "HTTPS://A.example/x?"]
+    assert (atom.link, rss.link) == ("https://a.example/b/page", "https://a.example/b/page")
 
 
 def test_hub_with_an_invalid_xml_base_is_ignored() -> None:

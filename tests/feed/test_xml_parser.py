@@ -36,6 +36,14 @@ ATTACKS: dict[str, Callable[[int], bytes]] = {
     "entities in an attribute": lambda many: (
         b'<!DOCTYPE r [<!ENTITY e "' + b"x" * (many // 5) + b'">]><rss a="' + b"&e;" * (many // 128) + b'"/>'
     ),
+    "references to entities": lambda many: (
+        b"<!DOCTYPE r ["
+        + b"".join(b"<!ENTITY e%d '&e%d;&e%d;'>" % (n, n + 1, n + 1) for n in range(999))
+        + b"]>"
+        + HEAD
+        + b"&e0;&e990;" * (many // 8)
+    ),
+    "declarations without end": lambda many: b"<!DOCTYPE r [" + b"<!ENTITY a '<!--" * (many // 16) + b"]>" + HEAD,
     "JSON": lambda many: b'{"title":"t","items":' + b"[" * many,
 }
 

@@ -475,13 +475,30 @@ def test_discovery_prefers_link_fields_to_the_document() -> None:
     assert (by_document.topic, by_document.hubs) == ("http://origin.example/inside", ("http://inside.example/",))
 
 
+def test_discovery_resolves_the_topic_against_xml_base() -> None:
+    from feedproxy.feed.parse import channel_parser
+
+    body = a_feed(
+        extra='<x:link xmlns:x="http://www.w3.org/2005/Atom" rel="hub" href="hub" xml:base="https://hub.example/"/>'
+        '<x:link xmlns:x="http://www.w3.org/2005/Atom" rel="self" href="feed#top" xml:base="https://e.example/a/"/>'
+    )
+    channel = channel_parser.read(body, None)
+    assert channel is not None
+
+    discovered = discover(TARGET, Fields(), channel)
+
+    assert (discovered.topic, discovered.hubs) == ("https://e.example/a/feed", ("https://hub.example/hub",))
+
+
 @pytest.mark.parametrize(
     ("href", "topic"),
     [
         ("http://Origin.example:80/%7efeed", "http://Origin.example:80/%7efeed"),
         ("http://origin.example", "http://origin.example"),
         (" HTTP://origin.example/feed ", "HTTP://origin.example/feed"),
+        ("http://origin.example/feed?#top", "http://origin.example/feed?"),
         ("feed", "http://origin.example/feed"),
+        ("feed#top", "http://origin.example/feed"),
         ("http://origin.example/a b", "http://origin.example/a%20b"),
         ("http://user@origin.example/", TARGET),
     ],

@@ -1,8 +1,8 @@
 """Namespaces of feeds, and the prefixes with which they are written."""
 
-from feedproxy.feed.xml_parser import ATOM, ATOM03, RDF, SY
+from feedproxy.feed.xml_parser import ATOM, ATOM03, RDF, RSS11, SY
 
-__all__ = ["ATOM", "ATOM03", "RDF", "SY"]
+__all__ = ["ATOM", "ATOM03", "RDF", "RSS11", "SY"]
 
 DC = "http://purl.org/dc/elements/1.1/"
 DCTERMS = "http://purl.org/dc/terms/"

@@ -9,7 +9,7 @@ from itertools import groupby
 from lxml import etree
 
 from feedproxy.feed.convert.model import Node
-from feedproxy.feed.convert.namespaces import ALIASES, PREFIXES, RSS1, RSS2, XML
+from feedproxy.feed.convert.namespaces import ALIASES, PREFIXES, RSS1, RSS2, RSS11, XML
 from feedproxy.feed.xml_parser import Element, attributes, qualified_name
 
 _ILLEGAL = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -32,8 +32,8 @@ def canonical_namespace(namespace: str) -> str:
 
 
 def without_rss_namespace(namespace: str) -> str:
-    """Return the namespace, or "" for a namespace of RSS 1.0 or 2.0."""
-    return "" if namespace in (RSS1, RSS2) else namespace
+    """Return the namespace, or "" for a namespace of RSS 1.0, 1.1 or 2.0."""
+    return "" if namespace in (RSS1, RSS2, RSS11) else namespace
 
 
 def make_node(element: Element, depth: int = 0) -> Node | None:

@@ -9,7 +9,7 @@ a new location." The mode `correct` also corrects href, type, namespace and rel.
 section 6.2.2) is correct. In RSS, a wrong title is corrected ("The title attribute should be set to the title of the
 RSS channel"), and a missing type is added. In RSS 1.0, the type application/rdf+xml "is specifically allowed".
 
-Some documents are not edited: RSS 0.90 and 0.91, CDF, JSON Feed, signed or ill-formed documents, documents with
+Some documents are not edited: RSS 0.90, 0.91 and 1.1, CDF, JSON Feed, signed or ill-formed documents, documents with
 entities of their own, and documents in an unknown encoding.
 """
 

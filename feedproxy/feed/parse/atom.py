@@ -35,4 +35,4 @@ def _alternate(links: list[tuple[str, Element]]) -> str:
     """Return the address of the feed's page (RFC 4287, section 4.2.7.2), preferably in HTML."""
     pages = [link for _, link in links if "alternate" in xml_elements.relations(link)]
     pages.sort(key=lambda link: (link.get("type") or "text/html") != "text/html")
-    return (pages[0].get("href") or "").strip() if pages else ""
+    return xml_elements.based_href(pages[0]) if pages else ""

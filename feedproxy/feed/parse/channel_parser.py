@@ -11,7 +11,7 @@ from feedproxy.feed import xml_parser
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.content_digest import ContentDigest, digest_of_text
 from feedproxy.feed.encoding_detection import Utf8Text, encoding_by_bytes, to_utf8
-from feedproxy.feed.format_detection import SEARCH_MAX, DocumentKind, detect_utf8_kind, has_text_before_document
+from feedproxy.feed.format_detection import BEGINNING, DocumentKind, detect_utf8_kind, has_text_before_document
 from feedproxy.feed.parse import atom, cdf, jsonfeed, rdf, rss
 from feedproxy.feed.parse.feed_structure import Items, local_names
 from feedproxy.http.field_values import charset_of
@@ -35,9 +35,9 @@ def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Chann
     because it takes most of the time.
     """
     charset = charset_of(content_type)
-    if len(body) > SEARCH_MAX and encoding_by_bytes(body) is None:
+    if len(body) > BEGINNING and encoding_by_bytes(body) is None:
         # The conversion of a large picture or archive takes 80 ms for each MB.
-        beginning = to_utf8(body[:SEARCH_MAX], charset).data
+        beginning = to_utf8(body[:BEGINNING], charset).data
         if not _may_be_feed(detect_utf8_kind(beginning), beginning, content_type):
             return None
     text = to_utf8(body, charset)
@@ -134,6 +134,8 @@ def _channel_of(document: xml_parser.XmlTree, items: Items) -> Channel | None:
             return rdf.read(document, items)
         case "feed":
             return atom.read(document, items)
+        case "channel" if rdf.is_rss11(document.root):
+            return rdf.read(document, items)
         case "channel":
             return cdf.read(document, items)
         case _:

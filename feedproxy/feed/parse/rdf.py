@@ -1,17 +1,21 @@
-"""Parser of RSS 0.90 and 1.0: root element `rdf:RDF`."""
+"""Parser of RSS 0.90 and 1.0, with the root element `rdf:RDF`, and of RSS 1.1, with the root element `Channel`."""
 
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.feed_structure import CHANNEL, Items, has_feed_structure
-from feedproxy.feed.parse.rss import first
-from feedproxy.feed.xml_parser import XmlTree, children, qualified_name
+from feedproxy.feed.parse.rss import first, page
+from feedproxy.feed.xml_parser import RSS11, Element, XmlTree, children, qualified_name
 
-_RSS10 = "http://purl.org/rss/1.0/"
+_VERSIONS = {"http://purl.org/rss/1.0/": "1.0", RSS11: "1.1"}
 
 
 def read(document: XmlTree, items: Items) -> Channel | None:
-    """Return the channel of RSS 0.90 or 1.0, or None for RDF without a channel, such as FOAF."""
-    channel = next((child for _, local, child in children(document.root) if local.lower() == "channel"), None)
+    """Return the channel of RSS 0.90, 1.0 or 1.1, or None for RDF without a channel, such as FOAF."""
+    root = document.root
+    if is_rss11(root):
+        channel: Element | None = root
+    else:
+        channel = next((child for _, local, child in children(root) if local.lower() == "channel"), None)
     if channel is None:
         return None
     core = qualified_name(channel)[0]
@@ -25,15 +29,20 @@ def read(document: XmlTree, items: Items) -> Channel | None:
         version=_version(core),
         well_formed=document.well_formed,
         title=first(elements, core, "title"),
-        link=first(elements, core, "link"),
+        link=page(elements, core),
         schedule=xml_elements.schedule(elements, core),
         self_links=xml_elements.self_links(links),
         hubs=xml_elements.hubs(links),
     )
 
 
+def is_rss11(root: Element) -> bool:
+    """Return True for the root element of RSS 1.1, which is the channel itself."""
+    return qualified_name(root) == (RSS11, "Channel")
+
+
 def _version(namespace: str) -> str:
-    if namespace == _RSS10:
-        return "1.0"
+    if namespace in _VERSIONS:
+        return _VERSIONS[namespace]
     # The namespace moved from my.netscape.com to channel.netscape.com.
     return "0.90" if "netscape.com/rdf/simple/0.9" in namespace else ""

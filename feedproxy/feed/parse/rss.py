@@ -1,11 +1,11 @@
 """Parser of RSS 0.91 to 2.0: root element `rss`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from feedproxy.feed.channel import Channel, Cloud, Kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.feed_structure import CHANNEL, Items, has_feed_structure, is_version
-from feedproxy.feed.xml_parser import Child, XmlTree, children, qualified_name, text_of
+from feedproxy.feed.xml_parser import Child, Element, XmlTree, attribute_of, children, qualified_name, text_of
 
 
 def read(document: XmlTree, items: Items) -> Channel | None:
@@ -17,7 +17,8 @@ def read(document: XmlTree, items: Items) -> Channel | None:
     channel = next((child for _, local, child in children(root) if local.lower() == "channel"), root)
     # Some feeds put RSS itself into a namespace: the elements of RSS are those in the namespace of `channel`.
     core = qualified_name(channel)[0]
-    is_declared = is_version(root.get("version"))
+    version = attribute_of(root, "version").strip()
+    is_declared = is_version(version)
     is_channel = is_declared and channel is not root
     if not is_channel and not has_feed_structure(
         CHANNEL, channel, core, items.items, items.first, is_declared=is_declared
@@ -27,10 +28,10 @@ def read(document: XmlTree, items: Items) -> Channel | None:
     links = xml_elements.atom_links(elements)
     return Channel(
         kind=Kind.RSS,
-        version=(root.get("version") or "").strip(),
+        version=version,
         well_formed=document.well_formed,
         title=first(elements, core, "title"),
-        link=first(elements, core, "link"),
+        link=page(elements, core),
         schedule=xml_elements.schedule(elements, core),
         self_links=xml_elements.self_links(links),
         hubs=xml_elements.hubs(links),
@@ -40,9 +41,19 @@ def read(document: XmlTree, items: Items) -> Channel | None:
 
 
 def first(elements: Iterable[Child], core: str, name: str) -> str:
-    """Return the text of the first non-empty element with this name, or ""."""
-    texts = (text_of(child) for space, local, child in elements if local == name and space == core)
-    return next((text for text in texts if text), "")
+    """Return the text of the first non-empty element with this name in any case, or ""."""
+    return next((text for _, text in _texts(elements, core, name)), "")
+
+
+def page(elements: Iterable[Child], core: str) -> str:
+    """Return the address of the channel's page, or "". A relative address is resolved against xml:base."""
+    return next((xml_elements.resolve_base(link, address) for link, address in _texts(elements, core, "link")), "")
+
+
+def _texts(elements: Iterable[Child], core: str, name: str) -> Iterator[tuple[Element, str]]:
+    for namespace, local, element in elements:
+        if namespace == core and local.lower() == name and (text := text_of(element)):
+            yield element, text
 
 
 def _new_feed_url(elements: Iterable[Child]) -> str:
@@ -55,12 +66,12 @@ def _new_feed_url(elements: Iterable[Child]) -> str:
 
 def _cloud(elements: Iterable[Child], core: str) -> Cloud | None:
     for namespace, local, element in elements:
-        if namespace == core and local == "cloud":
+        if namespace == core and local.lower() == "cloud":
             return Cloud(
-                domain=element.get("domain") or "",
-                port=element.get("port") or "",
-                path=element.get("path") or "",
-                register_procedure=element.get("registerProcedure") or "",
-                protocol=element.get("protocol") or "",
+                domain=attribute_of(element, "domain"),
+                port=attribute_of(element, "port"),
+                path=attribute_of(element, "path"),
+                register_procedure=attribute_of(element, "registerProcedure"),
+                protocol=attribute_of(element, "protocol"),
             )
     return None

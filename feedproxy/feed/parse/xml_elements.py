@@ -1,5 +1,6 @@
 """Parser of elements that the XML formats share: self link, hubs, and the syndication module."""
 
+import re
 from collections.abc import Iterable
 from itertools import islice
 from urllib.parse import urljoin
@@ -19,6 +20,7 @@ _PODCASTING2 = "podcastindex.org/namespace/1.0"
 """The namespace of Podcasting 2.0, without its scheme."""
 
 _BASE = "{http://www.w3.org/XML/1998/namespace}base"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 
 LINKS_MAX = 32
 """Maximum number of self links, and of hubs, read from one channel. Known channels have three."""
@@ -54,9 +56,12 @@ def relations(link: Element) -> list[str]:
 
 
 def self_links(links: Iterable[tuple[str, Element]]) -> tuple[SelfLink, ...]:
-    """Return the links to the feed's own address."""
+    """Return the links to the feed's own address.
+
+    An address without an absolute xml:base stays relative to the document. An absolute address stays as written.
+    """
     addresses = (
-        SelfLink(relation, _href(link), (link.get("type") or "").strip(), namespace)
+        SelfLink(relation, based_href(link), (link.get("type") or "").strip(), namespace)
         for namespace, link in links
         for relation in relations(link)
         if relation in SELF_RELATIONS
@@ -69,7 +74,7 @@ def hubs(links: Iterable[tuple[str, Element]]) -> tuple[str, ...]:
 
     An address without an absolute xml:base stays relative to the document.
     """
-    addresses = (_based_href(link) for _, link in links if "hub" in relations(link) and _href(link))
+    addresses = (based_href(link) for _, link in links if "hub" in relations(link) and _href(link))
     return tuple(islice(filter(None, addresses), LINKS_MAX))
 
 
@@ -142,19 +147,26 @@ def _value(element: Element) -> str:
     return text_of(element) if next(element.iterchildren("*"), None) is None else ""
 
 
-def _based_href(link: Element) -> str:
+def based_href(link: Element) -> str:
     """Return the address of a link, resolved against xml:base (RFC 4287, section 2).
 
-    With a wrong base, the address could be that of another hub, which would receive the secret of the subscription.
+    Return "" for an invalid xml:base. With a wrong base, the address could be that of another hub, which would receive
+    the secret of the subscription.
     """
-    href = _href(link)
-    bases = (element.get(_BASE) for element in (link, *link.iterancestors()))
-    for base in filter(None, bases):
+    return resolve_base(link, _href(link))
+
+
+def resolve_base(element: Element, reference: str) -> str:
+    """Return a reference in `element`, resolved against each xml:base, or "" for an invalid xml:base."""
+    bases = (parent.get(_BASE) for parent in (element, *element.iterancestors()))
+    for base in filter(None, bases if reference else ()):
+        if _SCHEME.match(reference):
+            break
         try:
-            href = urljoin(base.strip(), href)
+            reference = urljoin(base.strip(), reference)
         except ValueError:
             return ""
-    return href
+    return reference
 
 
 def _href(link: Element) -> str:

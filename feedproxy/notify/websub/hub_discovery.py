@@ -15,7 +15,7 @@ from feedproxy.http.message import Fields
 HUBS_MAX = 5
 """feedproxy tries at most this many hubs of one feed, one after another."""
 
-_ABSOLUTE = re.compile(r"(?i)https?://[!#$%&'()*+,\-./0-9:;=?@A-Z_a-z~\[\]]+")
+_ABSOLUTE = re.compile(r"(?i)https?://[!$%&'()*+,\-./0-9:;=?@A-Z_a-z~\[\]]+")
 """Pattern of an absolute address in the characters of RFC 3986, section 2."""
 
 
@@ -56,10 +56,11 @@ def _topic(target: str, reference: str) -> str:
     """Return the topic of a self link, or "" if the link is invalid.
 
     "this MUST be the 'self' URL found during the discovery step" -- WebSub, section 5.1. Hubs compare topics as texts,
-    so that an absolute address is not normalised.
+    so that an absolute address is not normalised. A topic is a resource, which a fragment does not identify.
     """
     address = _resolve(target, reference)
-    return reference.strip() if address and _ABSOLUTE.fullmatch(reference.strip()) else address
+    written = reference.strip().partition("#")[0]
+    return written if address and _ABSOLUTE.fullmatch(written) else address
 
 
 def _resolve(target: str, reference: str) -> str:

@@ -40,7 +40,7 @@ from feedproxy.feed.convert.namespaces import (
 )
 from feedproxy.feed.convert.xml_nodes import canonical_namespace, make_node, valid_text
 from feedproxy.feed.parse import xml_elements
-from feedproxy.feed.xml_parser import Element, qualified_name, text_of
+from feedproxy.feed.xml_parser import Element, attribute_of, qualified_name, text_of
 
 UNKNOWN_TYPE = "application/octet-stream"
 """Media type of an enclosure without a stated type. RSS requires a type."""
@@ -121,7 +121,9 @@ def _rss(statements: Extract, local: str, element: Element) -> bool:
             _link(
                 statements,
                 Link(
-                    markup.resolve(element_base(element, statements.base), _value(element) or element.get("href", ""))
+                    markup.resolve(
+                        element_base(element, statements.base), _value(element) or attribute_of(element, "href")
+                    )
                 ),
             )
         case "language" | "rating" if not statements.is_item:
@@ -135,12 +137,12 @@ def _rss(statements: Extract, local: str, element: Element) -> bool:
         case "pubdate" | "lastbuilddate":
             _date(statements, key, _value(element))
         case "category":
-            _category(statements, Category(_value(element), valid_text(element.get("domain") or "").strip()))
+            _category(statements, Category(_value(element), valid_text(attribute_of(element, "domain")).strip()))
         case "generator" if not statements.is_item:
             statements.generator = statements.generator or Generator(_value(element))
         case "cloud" if not statements.is_item:
             names = ("domain", "port", "path", "registerProcedure", "protocol")
-            statements.cloud = statements.cloud or Cloud(*(valid_text(element.get(name) or "") for name in names))
+            statements.cloud = statements.cloud or Cloud(*(valid_text(attribute_of(element, name)) for name in names))
         case "image" if not statements.is_item:
             statements.image = _image(statements, element) or statements.image
         case "textinput" if not statements.is_item:
@@ -148,14 +150,14 @@ def _rss(statements: Extract, local: str, element: Element) -> bool:
         case "guid" if statements.is_item:
             if "id" not in statements.strings and _value(element):
                 statements.strings["id"] = _value(element)
-                is_permalink = (element.get("isPermaLink") or "true").strip().lower() != "false"
+                is_permalink = (attribute_of(element, "isPermaLink") or "true").strip().lower() != "false"
                 statements.is_permalink = is_permalink and markup.is_web(statements.strings["id"])
         case "enclosure" if statements.is_item:
             # Some publishers name the attribute `size`.
-            length = element.get("length") or element.get("size")
-            _enclosure(statements, element.get("url"), element.get("type"), length)
+            length = attribute_of(element, "length") or attribute_of(element, "size")
+            _enclosure(statements, attribute_of(element, "url"), attribute_of(element, "type"), length)
         case "source" if statements.is_item:
-            statements.rss_source = (markup.resolve(statements.base, element.get("url") or ""), _value(element))
+            statements.rss_source = (markup.resolve(statements.base, attribute_of(element, "url")), _value(element))
         case "docs" | "ttl" | "skiphours" | "skipdays" | "items" | "item":
             pass  # docs, the schedule (feed/parse/xml_elements.py) and items are not read here
         case _:

@@ -1,0 +1,136 @@
+"""References to entities (XML 1.0, section 4.4): replacement of names by the text that they mean.
+
+Some programs declare the letters of Latin-1 in the document type, and some authors declare repeated texts there.
+Entities can multiply the size of a document, so that all texts are limited. External entities and parameter entities
+are never read. Many feeds contain entities of HTML without a declaration, which is a fault.
+
+After a fault, libxml2 leaves out all references by name, even `&amp;`. A document with a fault therefore gets numbers
+in place of the names.
+"""
+
+import re
+from collections.abc import Mapping
+from html.entities import html5
+from xml.parsers.expat import ExpatError, ParserCreate
+
+_ENTITY_MAX = 8 * 1024
+"""An entity of more than this many bytes is not expanded. Known entities are letters, names and addresses."""
+
+_GROWTH_MAX = 256 * 1024
+"""The entities of one document may add at most this many bytes. References after that become text."""
+
+_ENTITIES_MAX = 1_000
+"""At most this many entities of one document are read. HTML 4 defines 252."""
+
+_DEPTH_MAX = 8
+"""Maximum depth of references within entities."""
+
+_NAME = rb"[A-Za-z_:\x80-\xff][\w.:\-\x80-\xff]{0,63}"
+_DOCUMENT_TYPE = re.compile(rb"<!DOCTYPE[^\[>]*\[(.*?)\]\s*>", re.DOTALL)
+_COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
+_DECLARATION = re.compile(
+    rb"""<!ENTITY\s+(?P<name>""" + _NAME + rb""")\s+(?:"(?P<double>[^"]*+)"|'(?P<single>[^']*+)')\s*>"""
+)
+_ESCAPED_REFERENCE = re.compile(b"&#(?:38|x26);#")
+"""Pattern of an ampersand in a declaration that begins a character reference in the entity's text."""
+
+_REFERENCE = re.compile(b"&(" + _NAME + b");")
+_REFERENCE_IN_CONTENT = re.compile(
+    rb"[<&](?:(?<=&)(" + _NAME + rb");"
+    rb"|(?<=<)(?:!\[CDATA\[(?:[^\]]++|\](?!\]>))*+|!--(?:[^-]++|-(?!->))*+|\?[^>]*+))"
+)
+"""Pattern of a reference to an entity, which sets the first group, or of a part in which references have no meaning."""
+
+_PREDEFINED = {b"amp": b"&#38;", b"lt": b"&#60;", b"gt": b"&#62;", b"quot": b"&#34;", b"apos": b"&#39;"}
+
+
+def resolve_references(data: bytes, root: int) -> tuple[bytes, bool]:
+    """Return a document in UTF-8 with texts in place of references to entities, and True if a reference was a fault.
+
+    `root` is the offset of the root element. References to unknown entities remain. A reference to an entity of the
+    document that exceeds a limit becomes text.
+    """
+    if _REFERENCE.search(data, root) is None:
+        return data, False
+    at = data.find(b"<!DOCTYPE", 0, root)
+    subset = _DOCUMENT_TYPE.match(data, at, root) if at >= 0 else None
+    declared = _declarations(subset[1]) if subset is not None else {}
+    is_faulty = at < 0 and not _is_well_formed(data)
+    if at < 0 and not is_faulty:
+        return data, False
+    texts: dict[bytes, bytes | None] = {}
+    pieces, done, growth, has_fault = list[bytes](), 0, 0, False
+    for match in _REFERENCE_IN_CONTENT.finditer(data, root):
+        name = match[1]
+        if name is None:
+            continue
+        if name in declared:
+            text = _text(name, declared, texts)
+            growth += max(0, len(text or b"") - len(match[0]))
+            if text is None or growth > _GROWTH_MAX:
+                text, has_fault = b"&#38;%b;" % name, True
+        elif name in _PREDEFINED:
+            text = _PREDEFINED[name]
+        else:
+            text = _html_character(name)
+            has_fault = has_fault or (at < 0 and text is not None)
+        if text is not None:
+            pieces += (data[done : match.start()], text)
+            done = match.end()
+    return (b"".join((*pieces, data[done:])) if pieces else data), has_fault
+
+
+def _is_well_formed(data: bytes) -> bool:
+    parser = ParserCreate("utf-8")
+    try:
+        parser.Parse(data, True)
+    except ExpatError:
+        return False
+    return True
+
+
+def _html_character(name: bytes) -> bytes | None:
+    """Return the characters that an entity of HTML stands for, as numbers, or None for an unknown entity."""
+    characters = html5.get(f"{name.decode('utf-8', 'replace')};")
+    return characters.encode("ascii", "xmlcharrefreplace") if characters is not None else None
+
+
+def _declarations(subset: bytes) -> dict[bytes, bytes]:
+    """Return the declared text of each entity in an internal subset. The first declaration counts (section 4.2)."""
+    declared: dict[bytes, bytes] = {}
+    for match in _DECLARATION.finditer(_COMMENT.sub(b"", subset)):
+        if match["name"] not in _PREDEFINED:
+            declared.setdefault(match["name"], match["single"] if match["double"] is None else match["double"])
+        if len(declared) == _ENTITIES_MAX:
+            break
+    return declared
+
+
+def _text(
+    name: bytes, declared: Mapping[bytes, bytes], texts: dict[bytes, bytes | None], depth: int = 0
+) -> bytes | None:
+    """Return the text of an entity as it stands in a document, or None for one that exceeds a limit.
+
+    `texts` contains the results of earlier calls.
+    """
+    if name in texts:
+        return texts[name]
+    texts[name] = None  # an entity that contains itself has no text
+    written = _ESCAPED_REFERENCE.sub(b"&#", declared[name])
+    if b"<" not in written:
+        # In an attribute, a quotation mark of an entity does not end the value (section 4.4.5).
+        written = written.replace(b'"', b"&#34;").replace(b"'", b"&#39;")
+    pieces, done, size = list[bytes](), 0, len(written)
+    for match in _REFERENCE.finditer(written):
+        if match[1] in declared:
+            inner = _text(match[1], declared, texts, depth + 1) if depth < _DEPTH_MAX else None
+        else:
+            inner = _PREDEFINED.get(match[1]) or _html_character(match[1]) or match[0]
+        size += 0 if inner is None else len(inner) - len(match[0])
+        if inner is None or size > _ENTITY_MAX:
+            return None
+        pieces += (written[done : match.start()], inner)
+        done = match.end()
+    if size <= _ENTITY_MAX:
+        texts[name] = b"".join((*pieces, written[done:]))
+    return texts[name]
