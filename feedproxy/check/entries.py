@@ -25,10 +25,13 @@ _RFC_822 = re.compile(
     r"\d\d:\d\d(?::\d\d)? (?:[+-]\d{4}|GMT|UT|UTC|Z|[ECMP][SD]T)"
 )
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)")
+_ATOM = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
+"""Pattern of a date in Atom: "an uppercase "T" character MUST be used … In addition, an uppercase "Z" character" (RFC
+4287, section 3.3)."""
 _W3C = re.compile(r"\d{4}(?:-\d\d(?:-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d))?)?)?")
 _RSS_DATES = frozenset({"pubDate", "lastBuildDate"})
 _TAGS = re.compile(r"<(?:/?(?:b|i|em|strong|a|p|br|span|div|font|img|h[1-6]|code)\b|xhtml)", re.IGNORECASE)
-_SCRIPT = re.compile(r"<script\b|\son(?:click|error|load|mouseover)\s*=|javascript:", re.IGNORECASE)
+_SCRIPT = re.compile(r"<script\b|<[^<>]*\son[a-z]+\s*=|javascript:", re.IGNORECASE)
 
 
 def check(document: CheckedDocument, channel: Channel, subject: str, now: Instant) -> Iterator[Note]:
@@ -38,11 +41,13 @@ def check(document: CheckedDocument, channel: Channel, subject: str, now: Instan
     entries = document.entries
     if not entries:
         yield NO_ENTRIES(subject)
+        yield from _check_dates(document, channel, subject, now)
+        yield from _check_links(entries, channel, subject)
         return
     yield from _check_guids(entries, channel, subject)
     yield from _check_dates(document, channel, subject, now)
     yield from _check_texts(entries, channel.kind, subject)
-    yield from _check_links(entries, channel.kind, subject)
+    yield from _check_links(entries, channel, subject)
     if incomplete := [entry for entry in entries if entry.missing_attributes]:
         names = ", ".join(dict.fromkeys(name for entry in incomplete for name in entry.missing_attributes))
         yield ENCLOSURES_INCOMPLETE(subject, count=len(incomplete), names=names)
@@ -173,7 +178,7 @@ def _check_dates(document: CheckedDocument, channel: Channel, subject: str, now:
     future = [date for date in all_dates if date.instant is not None and date.instant > now + _CLOCK_TOLERANCE]
     if future:
         yield DATE_IN_FUTURE(subject, name=future[0].name, text=future[0].text, count=len(future))
-    if not undated and not unreadable and not future:
+    if entries and not undated and not unreadable and not future:
         yield DATES_THERE(subject)
 
 
@@ -182,7 +187,7 @@ def _is_well_formed_date(name: str, text: str, channel: Channel) -> bool:
         return _RFC_822.fullmatch(text) is not None
     # Atom 0.3 has the date forms of W3C's note. A day without an hour is one of these forms.
     if channel.kind in (Kind.ATOM, Kind.JSON) and channel.version != "0.3" and name != "date":
-        return _RFC_3339.fullmatch(text) is not None
+        return (_ATOM if channel.kind is Kind.ATOM else _RFC_3339).fullmatch(text) is not None
     return _W3C.fullmatch(text) is not None
 
 
@@ -292,12 +297,12 @@ class SCRIPTS(Note):
     reference = "RFC 4287, section 8.1"
 
 
-def _check_links(entries: tuple[CheckedEntry, ...], kind: Kind, subject: str) -> Iterator[Note]:
-    relative = [entry.link for entry in entries if entry.link and not _has_scheme(entry.link)]
-    if relative and kind is not Kind.ATOM:  # in Atom, relative links are resolved (xml:base)
+def _check_links(entries: tuple[CheckedEntry, ...], channel: Channel, subject: str) -> Iterator[Note]:
+    relative = [link for link in (channel.link, *(entry.link for entry in entries)) if link and not _has_scheme(link)]
+    if relative and channel.kind is not Kind.ATOM:  # in Atom, relative links are resolved (xml:base)
         yield LINKS_RELATIVE(subject, count=len(relative), example=relative[0][:_EXAMPLE_LENGTH_MAX])
     missing = sum(not entry.link and not entry.is_permalink for entry in entries)
-    if missing and kind is not Kind.ATOM:  # an Atom entry that contains its content needs no alternate link
+    if missing and channel.kind is not Kind.ATOM:  # an Atom entry that contains its content needs no alternate link
         yield LINKS_MISSING(subject, count=missing, total=len(entries))
 
 

@@ -251,7 +251,7 @@ class _StreamParser:
 
 
 def _is_within_another(element: Element) -> bool:
-    return next(element.iterancestors(element.tag), None) is not None
+    return next(element.iterancestors(*_ITEM_TAGS), None) is not None
 
 
 def attributes(element: Element) -> list[tuple[str, str]]:

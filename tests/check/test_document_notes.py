@@ -163,6 +163,27 @@ def test_document_with_fault_gets_its_note(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (rss(entries="").replace(b"<ttl>", b"<pubDate>yesterday</pubDate><ttl>"), {"no-entries", "date-unreadable"}),
+        (rss().replace(b"<link>https://x.example/</link>", b"<link>x.example</link>", 1), {"links-relative"}),
+        (item(f"{NAME}{DATE}<description>&lt;form onsubmit=&#34;x()&#34;></description>"), {"scripts"}),
+        (item(f"{NAME}{DATE}<description>turned on = warm</description>"), set()),
+        ((ATOM % "").replace("11:00:00Z", "11:00:00z").encode(), {"date-in-another-form"}),
+        (
+            (ATOM % "")
+            .replace("https://x.example/f", "f")
+            .replace("<feed", "<feed xml:base='https://x.example/'")
+            .encode(),
+            set(),
+        ),
+    ],
+)
+def test_variants_of_a_fault_get_its_note(body: bytes, expected: set[str]) -> None:
+    assert findings(check_document(body, NOW)) == expected
+
+
+@pytest.mark.parametrize(
     "body",
     [
         rss(),

@@ -483,6 +483,35 @@ def test_item_within_an_item_is_not_counted() -> None:
     assert channel_of(b"<rss><channel><item><item/></item><item/></channel></rss>").items == 2
 
 
+def test_element_of_a_module_with_the_name_of_an_item_is_part_of_its_item() -> None:
+    body = (
+        b"<rss version='2.0' xmlns:c='http://purl.org/rss/1.0/modules/content/'><channel><title>T</title>"
+        b"<item><title>a</title><c:items><c:item><c:format/></c:item></c:items></item></channel></rss>"
+    )
+
+    model = from_document.read(body)
+
+    assert channel_of(body).items == 1
+    assert model is not None
+    assert [node.children[0].name for node in model.items[0].extensions] == ["item"]
+
+
+def test_relation_of_a_link_may_be_the_address_of_its_registration() -> None:
+    registry = "http://www.iana.org/assignments/relation/"
+    body = (
+        f"<feed xmlns='http://www.w3.org/2005/Atom'><id>x</id><link rel='{registry}self' href='https://e.example/f'/>"
+        f"<link rel='{registry}hub' href='https://hub.example/'/><link rel='{registry}alternate' href='https://e.example/'/>"
+        "</feed>"
+    ).encode()
+
+    channel, model = channel_of(body), from_document.read(body)
+
+    assert [link.href for link in channel.self_links] == ["https://e.example/f"]
+    assert (channel.hubs, channel.link) == (("https://hub.example/",), "https://e.example/")
+    assert model is not None
+    assert (model.address, model.link) == ("https://e.example/f", "https://e.example/")
+
+
 @pytest.mark.parametrize(
     ("title", "read_as"),
     [

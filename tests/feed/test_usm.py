@@ -386,6 +386,13 @@ def test_self_link_title_other_than_that_of_the_channel_is_corrected(quote: str)
     assert linked(body, "add").body == body
 
 
+def test_self_link_title_with_markup_as_text_is_corrected_once() -> None:
+    edited = linked(rss("<title>&amp;lt;b&amp;gt; is bold</title>"), "correct")
+
+    assert b'title="&lt;b&gt; is bold"' in edited.body
+    assert linked(edited.body, "correct").reason == "the self link is correct"
+
+
 def test_self_link_without_title_is_correct() -> None:
     href = HREF.replace("&", "&amp;")
     link = f'<a:link xmlns:a="{ATOM_10}" rel="self" type="application/rss+xml" href="{href}"/>'

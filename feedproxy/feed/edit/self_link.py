@@ -225,7 +225,7 @@ def _corrections(link: LinkTag, form: _LinkForm, href: str, title: str | None) -
         yield "href", "href", href
     if title is not None if link.type is None else link.type.partition(";")[0].strip().lower() not in form.types:
         yield "type", "type", form.types[0]
-    if title and link.title is not None and plain_title(link.title) != title:
+    if title and link.title is not None and title not in (link.title, plain_title(link.title)):
         yield "title", "title", title
     if link.rel != form.rel:
         yield "rel", "rel", form.rel

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from xml.parsers.expat import ExpatError, ParserCreate
 
+from feedproxy.feed.parse.xml_elements import RELATION_REGISTRY
+
 ATOM_10 = "http://www.w3.org/2005/Atom"
 ATOM_03 = "http://purl.org/atom/ns#"
 SIGNATURES = b"http://www.w3.org/2000/09/xmldsig#"
-# RFC 4287, section 4.2.7.2: a registered name and this URI with the name at its end are the same relation.
-_RELATION_REGISTRY = "http://www.iana.org/assignments/relation/"
 # libxml2's own limit for untrusted documents.
 _DEPTH_MAX = 256
 
@@ -182,7 +182,7 @@ class _ChannelFinder:
 
 def _relation(rel: str) -> str:
     """Return the relation `self` or `start` if the attribute contains one of them, or ""."""
-    relations = [relation.removeprefix(_RELATION_REGISTRY).lower() for relation in rel.split()]
+    relations = [relation.removeprefix(RELATION_REGISTRY) for relation in rel.lower().split()]
     return next((relation for relation in ("self", "start") if relation in relations), "")
 
 

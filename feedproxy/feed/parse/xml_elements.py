@@ -13,6 +13,9 @@ SELF_RELATIONS = frozenset(("self", "start"))
 """Relations of self links. `start` comes from Atom 0.3, which had no `self` (USM)."""
 
 
+RELATION_REGISTRY = "http://www.iana.org/assignments/relation/"
+"""A registered name, and this URI with the name at its end, are the same relation (RFC 4287, section 4.2.7.2)."""
+
 _ITUNES = "//www.itunes.com/dtds/podcast-1.0.dtd"
 """The namespace of iTunes in lower case, without its scheme."""
 
@@ -52,7 +55,7 @@ def atom_links(elements: Iterable[Child], namespaces: Iterable[str] = (ATOM, ATO
 def relations(link: Element) -> list[str]:
     """Return the relations of a link. "If the 'rel' attribute is not present … 'alternate'" -- RFC 4287, section
     4.2.7.2"""
-    return (link.get("rel") or "alternate").lower().split()
+    return [relation.removeprefix(RELATION_REGISTRY) for relation in (link.get("rel") or "alternate").lower().split()]
 
 
 def self_links(links: Iterable[tuple[str, Element]]) -> tuple[SelfLink, ...]:

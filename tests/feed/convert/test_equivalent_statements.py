@@ -134,6 +134,54 @@ def test_statements_for_podcast_directories_replace_none_of_the_format() -> None
 
 
 @pytest.mark.parametrize("name", MODELS)
+def test_title_of_media_is_the_title_of_an_item_without_one(name: str) -> None:
+    feed = a_podcast(item="<media:title>Cups</media:title>")
+    untitled = read(FORMATS["rss"].render(feed).replace(b"<title>Oolong</title>", b""))
+    assert untitled is not None
+
+    _, again = written_and_read(untitled, name)
+
+    assert feed.items[0].title == Text("Oolong")
+    assert again.items[0].title == Text("Cups")
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("kind", ["", 'type="html"', 'type="video/mp4"'])
+def test_content_elsewhere_is_kept_beside_the_summary(name: str, kind: str) -> None:
+    feed = read(
+        f"""<feed xmlns="http://www.w3.org/2005/Atom"><title>Tea</title><id>urn:x:1</id><entry><id>urn:x:2</id>
+        <link href="https://tea.example/"/><title>Cups</title><summary>Short</summary>
+        <content {kind} src="https://tea.example/film"/></entry></feed>""".encode()
+    )
+    assert feed is not None
+
+    _, again = written_and_read(feed, name)
+
+    assert again.items[0].summary == Text("Short")
+    assert again.items[0].content == feed.items[0].content
+
+
+def test_body_in_xhtml_is_the_content_of_an_item() -> None:
+    feed = a_podcast(
+        item="<description>Short</description>"
+        "<body xmlns='http://www.w3.org/1999/xhtml' xml:base='https://tea.example/'><p><a href='x'>Tea</a></p></body>"
+    )
+
+    assert feed.items[0].content == Text('<p><a href="https://tea.example/x">Tea</a></p>', "html")
+    assert feed.items[0].summary == Text("Short")
+
+
+@pytest.mark.parametrize("name", ["rss", "rdf"])
+def test_plain_text_is_escaped_in_a_description(name: str) -> None:
+    feed = a_json_feed({"url": "https://tea.example/1", "content_text": "List<Tea> & <blink>"})
+
+    document, again = written_and_read(feed, name)
+
+    assert "List&amp;lt;Tea&amp;gt; &amp;amp; &amp;lt;blink&amp;gt;" in document
+    assert again.items[0].content == feed.items[0].content
+
+
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("outer", ["group", "content"])
 def test_description_of_media_is_the_text_of_an_item_without_one(name: str, outer: str) -> None:
     described = "<media:description>Tea &amp; &lt;cups&gt;</media:description>"

@@ -43,7 +43,10 @@ def item(statements: Extract) -> Item:
     return Item(
         id=identity,
         is_permalink=is_permalink,
-        title=statements.texts.get("title") or statements.texts.get("atom:title") or _itunes_title(statements),
+        title=statements.texts.get("title")
+        or statements.texts.get("atom:title")
+        or _itunes_title(statements)
+        or _text_of_media(extensions, "title"),
         summary=summary,
         content=content,
         links=merged_links,
@@ -254,13 +257,14 @@ def _itunes_text(statements: Extract, name: str) -> str:
     return next(own, "")
 
 
-def _described_by_media(extensions: Iterable[Node]) -> Text | None:
-    """Return the description of an item's media (Media RSS), or None. Items of video sites have no other text."""
+def _text_of_media(extensions: Iterable[Node], name: str) -> Text | None:
+    """Return the title or description of an item's media (Media RSS), or None. Items of video sites have no other
+    text."""
     for node in extensions:
         if node.namespace != MEDIA:
             continue
         for part in (node, *node.children) if node.name in ("group", "content") else (node,):
-            if (part.namespace, part.name) == (MEDIA, "description") and part.text:
+            if (part.namespace, part.name) == (MEDIA, name) and part.text:
                 return markup.make_text(part.text, is_html=part.attribute("type") == "html")
     return None
 
@@ -271,7 +275,7 @@ def _bodies(statements: Extract) -> tuple[Text | None, Text | None]:
     summary = statements.texts.get("atom:summary")
     description = statements.texts.get("summary")
     if content is None and summary is None:
-        return description or _described_by_media(statements.extensions) or _itunes_summary(statements), None
+        return description or _text_of_media(statements.extensions, "description") or _itunes_summary(statements), None
     return content, summary or description
 
 

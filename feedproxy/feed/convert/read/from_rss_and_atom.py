@@ -36,6 +36,7 @@ from feedproxy.feed.convert.namespaces import (
     RSS1,
     RSS2,
     SY,
+    XHTML,
     XML,
 )
 from feedproxy.feed.convert.xml_nodes import canonical_namespace, make_node, valid_text
@@ -223,6 +224,9 @@ def _module(statements: Extract, namespace: str, local: str, element: Element) -
         case (c, "encoded") if c == CONTENT and statements.is_item:
             html = markup.resolve_html(element_base(element, statements.base), markup.inner_html(element))
             _text(statements, "content", markup.make_text(html, is_html=True))
+        case (x, "body") if x == XHTML and statements.is_item:
+            html = markup.resolve_html(element_base(element, statements.base), markup.inner_html(element))
+            _text(statements, "content", markup.make_text(html, is_html=True))
         case (a, "generatorAgent") if a == ADMIN and not statements.is_item:
             uri = valid_text(element.get(f"{{{RDF}}}resource") or "").strip()
             if statements.generator is not None or not uri:
@@ -317,7 +321,7 @@ def _atom_link(statements: Extract, element: Element, base: str) -> None:
         return valid_text(element.get(name) or "").strip()
 
     href = markup.resolve(base, attribute("href"))
-    for rel in (attribute("rel") or "alternate").lower().split():
+    for rel in map(valid_text, xml_elements.relations(element)):
         if (
             rel == "replies"
             and statements.is_item

@@ -230,20 +230,20 @@ def people(parent: Element, persons: Iterable[Person]) -> None:
 def item_body(element: Element, item: Item, core: str) -> None:
     """Write the item's texts: the summary as description, and the content as content:encoded.
 
-    Without a summary, the content is the description.
+    Without a summary, the content is the description. Feed readers interpret both as HTML, so that text is escaped.
     """
     content, summary = item.content, item.summary
-    if content is not None and content.type not in ("text", "html"):
-        put_nonempty(element, core, "description", markup.escape_ambiguous(summary) if summary is not None else "")
+    if content is not None and (content.src or content.type not in ("text", "html")):
+        put_nonempty(element, core, "description", markup.as_html(summary) if summary is not None else "")
         atom_text(element, "summary", summary)
         atom_text(element, "content", content)
     elif content is not None and summary is not None:
-        put(element, core, "description", markup.escape_ambiguous(summary))
-        put(element, CONTENT, "encoded", markup.escape_ambiguous(content))
+        put(element, core, "description", markup.as_html(summary))
+        put(element, CONTENT, "encoded", markup.as_html(content))
     elif content is not None:
-        put(element, core, "description", markup.escape_ambiguous(content))
+        put(element, core, "description", markup.as_html(content))
     elif summary is not None:
-        put(element, core, "description", markup.escape_ambiguous(summary))
+        put(element, core, "description", markup.as_html(summary))
         atom_text(element, "summary", summary)
 
 
