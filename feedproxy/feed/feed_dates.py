@@ -13,7 +13,7 @@ from feedproxy.http.date import MONTHS
 
 _TIME = (
     r"(?P<hour>\d{1,2})(?:[:.]?(?P<minute>\d\d|(?<=:)\d)(?:[:.]?(?P<second>\d\d|(?<=:)\d)(?:[.,]\d+)?)?)?"
-    r"(?: ?(?P<half>[AP]M)\b)?"
+    r"(?: ?(?P<half>[AP]\.?M\b)\.?)?"
     r"(?: ?(?P<zone>[A-Z][A-Z/_]*))?(?: ?(?P<sign>[+\u2212-]) ?(?P<hours>\d{1,2})(?::?(?P<minutes>\d\d))?"
     r"(?: ?[A-Z][A-Z/_]*)?)?(?: ?\[[\w/+-]+\])?"
 )
@@ -29,14 +29,16 @@ _FORMS = tuple(
     for form in (
         # RFC 822: Wed, 15 Nov 2023 12:00:00 GMT
         rf"(?:[^\W\d]+\.?,? ?)?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?[ -]{_MONTH}\.?,?[ -](?P<year>\d{{2,4}})"
-        rf"(?:,? {_TIME})?",
+        rf"(?:(?:,| -| at)? {_TIME})?",
         # ISO 8601: 2023-11-15T12:00:00Z
         rf"(?P<year>\d{{4}})(?:-?(?P<month>\d\d)(?:-?(?P<day>\d\d)(?:[T ] ?{_TIME})?)?)?",
         # without leading zeros, or with slashes: 2023-1-5, 2023/11/15 12:00
         rf"(?P<year>\d{{4}})(?P<mark>[-/])(?P<month>\d{{1,2}})(?P=mark)(?P<day>\d{{1,2}})(?:[T ] ?{_TIME})?",
         # asctime: Wed Nov 15 12:00:00 2023; and November 15, 2023 12:00 PM
         rf"(?:[^\W\d]+\.?,? )?{_MONTH}\.? (?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:,? (?P<year>\d{{4}}))?"
-        rf"(?:,? {_TIME})?(?: (?P<last>\d{{4}}))?",
+        rf"(?:(?:,| -| at)? {_TIME})?(?: (?P<last>\d{{4}}))?",
+        # 15.11.2023 12:00
+        rf"(?P<day>\d{{1,2}})\.(?P<month>\d{{1,2}})\.(?P<year>\d{{4}})(?:,? {_TIME})?",
     )
 )
 _COMMENT = re.compile(r"\([^()]*\)")
@@ -99,7 +101,7 @@ def _instant(parts: dict[str, str | None]) -> int | None:
         int(parts[name] or 0) for name in ("hour", "minute", "second", "hours", "minutes")
     )
     if parts["half"]:
-        hour = hour % 12 + 12 * (parts["half"].lower() == "pm") if 1 <= hour <= 12 else 99
+        hour = hour % 12 + 12 * (parts["half"][0] in "pP") if 1 <= hour <= 12 else 99
     # "24:00" is the end of the day (ISO 8601, section 4.2.3).
     if minute > 59 or second > 60 or hour * 3600 + minute * 60 + second > 86_400:
         return None

@@ -171,6 +171,14 @@ def test_body_in_xhtml_is_the_content_of_an_item() -> None:
     assert feed.items[0].summary == Text("Short")
 
 
+@pytest.mark.parametrize(
+    ("comments", "address"),
+    [("/oolong#talk", "https://tea.example/oolong#talk"), ("12", ""), ("No comments yet", ""), ("", "")],
+)
+def test_comments_of_an_item_are_an_address(comments: str, address: str) -> None:
+    assert a_podcast(item=f"<comments>{comments}</comments>").items[0].comments == address
+
+
 @pytest.mark.parametrize("name", ["rss", "rdf"])
 def test_plain_text_is_escaped_in_a_description(name: str) -> None:
     feed = a_json_feed({"url": "https://tea.example/1", "content_text": "List<Tea> & <blink>"})

@@ -3,6 +3,7 @@
 Documents mix vocabularies, so elements of RSS, Atom and modules are read in every format.
 """
 
+import re
 from base64 import b64decode
 from dataclasses import dataclass, field
 
@@ -130,7 +131,9 @@ def _rss(statements: Extract, local: str, element: Element) -> bool:
         case "language" | "rating" if not statements.is_item:
             statements.strings.setdefault(key, _value(element))
         case "comments" if statements.is_item:
-            statements.strings.setdefault(key, markup.resolve(statements.base, _value(element)))
+            # Some publishers write the number of comments, or a sentence.
+            if not re.search(r"\s|\A[0-9]*\Z", address := _value(element)):
+                statements.strings.setdefault(key, markup.resolve(statements.base, address))
         case "author" | "managingeditor":
             _person(statements, "author", people.parse(_value(element)))
         case "webmaster" if not statements.is_item:
