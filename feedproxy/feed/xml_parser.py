@@ -169,7 +169,9 @@ def parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlTr
     end = safe_length(text.data)
     parser = _StreamParser(on_item)
     escaped = escape_bare_ampersands(text.data[start:end])
-    data, has_fault = resolve_references(escaped, find_root(escaped, 0))
+    resolved, has_fault = resolve_references(escaped, find_root(escaped, 0))
+    # The texts of entities may contain tags.
+    data = resolved if resolved is escaped else resolved[: safe_length(resolved)]
     for at in range(0, len(data), _PIECE):
         if not parser.feed(data[at : at + _PIECE]):
             break
@@ -177,7 +179,7 @@ def parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlTr
     if parser.root is None:
         return None
     whole = end == len(text.data) and text.sound and not _is_displaced(text.data, start)
-    is_faultless = faultless and not has_fault and len(escaped) == end - start
+    is_faultless = faultless and not has_fault and len(escaped) == end - start and len(data) == len(resolved)
     return XmlTree(parser.root, well_formed=is_faultless and whole)
 
 

@@ -43,6 +43,15 @@ ATTACKS: dict[str, Callable[[int], bytes]] = {
         + HEAD
         + b"&e0;&e990;" * (many // 8)
     ),
+    "namespace in an entity": lambda many: (
+        b"<!DOCTYPE r [<!ENTITY a 'xml'><!ENTITY e \"<item &a;ns='"
+        + b"x" * 8000
+        + b"'>\">]>"
+        + HEAD
+        + b"&e;"
+        + b"<a/>" * (many // 8)
+        + b"</item></channel></rss>"
+    ),
     "declarations without end": lambda many: b"<!DOCTYPE r [" + b"<!ENTITY a '<!--" * (many // 16) + b"]>" + HEAD,
     "JSON": lambda many: b'{"title":"t","items":' + b"[" * many,
 }
