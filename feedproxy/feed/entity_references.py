@@ -25,6 +25,9 @@ _ENTITIES_MAX = 1_000
 _DEPTH_MAX = 8
 """Maximum depth of references within entities."""
 
+_PIECES_MAX = 10_000
+"""After this many pieces of the result, they are joined. Each piece takes 50 bytes besides its text."""
+
 _NAME = rb"[A-Za-z_:\x80-\xff][\w.:\-\x80-\xff]{0,63}"
 _DOCUMENT_TYPE = re.compile(rb"<!DOCTYPE[^\[>]*\[(.*?)\]\s*>", re.DOTALL)
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
@@ -59,7 +62,7 @@ def resolve_references(data: bytes, root: int) -> tuple[bytes, bool]:
     if at < 0 and not is_faulty:
         return data, False
     texts: dict[bytes, bytes | None] = {}
-    pieces, done, growth, has_fault = list[bytes](), 0, 0, False
+    blocks, pieces, done, growth, has_fault = list[bytes](), list[bytes](), 0, 0, False
     for match in _REFERENCE_IN_CONTENT.finditer(data, root):
         name = match[1]
         if name is None:
@@ -77,7 +80,10 @@ def resolve_references(data: bytes, root: int) -> tuple[bytes, bool]:
         if text is not None:
             pieces += (data[done : match.start()], text)
             done = match.end()
-    return (b"".join((*pieces, data[done:])) if pieces else data), has_fault
+            if len(pieces) >= _PIECES_MAX:
+                blocks.append(b"".join(pieces))
+                pieces.clear()
+    return (b"".join((*blocks, *pieces, data[done:])) if done else data), has_fault
 
 
 def _is_well_formed(data: bytes) -> bool:

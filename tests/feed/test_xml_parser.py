@@ -43,6 +43,7 @@ ATTACKS: dict[str, Callable[[int], bytes]] = {
         + HEAD
         + b"&e0;&e990;" * (many // 8)
     ),
+    "escaped text after a fault": lambda many: HEAD + b"<item>&nbsp;" + b"&lt;ab" * many,
     "namespace in an entity": lambda many: (
         b"<!DOCTYPE r [<!ENTITY a 'xml'><!ENTITY e \"<item &a;ns='"
         + b"x" * 8000
