@@ -10,7 +10,7 @@ import pytest
 
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.model import Category, Feed, Item, Link, Person, Text
-from feedproxy.feed.convert.write.to_table import FORMULA_SIGNS, plain_cell
+from feedproxy.feed.convert.write.to_table import _CSV_BEGINNINGS, _TSV_BEGINNINGS, FORMULA_SIGNS
 
 SIGNS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\u2212", "\ufe66")
 FORMULA = "HYPERLINK(1)|' /C calc'!A0"
@@ -61,6 +61,17 @@ def is_formula(cell: str) -> bool:
         if not (sign.isspace() or unicodedata.category(sign) in ("Cc", "Cf", "Zs", "Zl", "Zp")):
             return False
     return False
+
+
+def plain_cell(cell: str, *, tsv: bool) -> str:
+    """Return the text of a cell without the apostrophes that the table inserts.
+
+    `tsv` means a TSV cell with decoded escapes (docs/reference/formats.md).
+    """
+    beginnings = _TSV_BEGINNINGS if tsv else _CSV_BEGINNINGS
+    if cell.lstrip("'").startswith(("\t", "\r", "\n")):
+        cell = cell.removeprefix("'")
+    return beginnings.sub(lambda match: match[1] + (match[2] or "").removeprefix("'"), cell)
 
 
 @pytest.mark.parametrize("before", BEFORE)

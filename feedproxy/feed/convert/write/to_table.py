@@ -112,17 +112,6 @@ def _harmless(cell: str, beginnings: re.Pattern[str]) -> str:
     return f"'{cell}" if cell.lstrip("'").startswith(("\t", "\r", "\n")) else cell
 
 
-def plain_cell(cell: str, *, tsv: bool = False) -> str:
-    """Return the text of a CSV cell without the apostrophes that this module inserts.
-
-    `tsv` means a TSV cell, in which the caller has decoded the escapes (docs/reference/formats.md).
-    """
-    beginnings = _TSV_BEGINNINGS if tsv else _CSV_BEGINNINGS
-    if cell.lstrip("'").startswith(("\t", "\r", "\n")):
-        cell = cell.removeprefix("'")
-    return beginnings.sub(lambda match: match[1] + (match[2] or "").removeprefix("'"), cell)
-
-
 def _in_a_line(cell: str) -> str:
     for sign, escaped in (("\\", "\\\\"), ("\t", "\\t"), ("\r\n", "\\n"), ("\n", "\\n"), ("\r", "\\n")):
         cell = cell.replace(sign, escaped)
