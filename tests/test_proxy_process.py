@@ -210,7 +210,7 @@ async def test_default_of_memory_max_fits_a_container(monkeypatch: pytest.Monkey
     _, app = configured(tmp_path, "memory_max: 256MiB\n", confdir=str(tmp_path))
     assert app.settings.memory_max == 256 * 2**20
     (warning,) = (warning for warning in startup_checks.warnings_about(app.settings) if "memory_max" in warning)
-    assert warning.endswith("256MiB and 1 workers may take 768 MiB, but the machine or container has 512 MiB")
+    assert warning.endswith("256MiB with workers: 1 may take 768 MiB, but the machine or container has 512 MiB")
 
 
 class FullDisk(io.StringIO):

@@ -31,6 +31,7 @@ from feedproxy.process.reload import reload
 from feedproxy.process.startup_checks import check_folders, warn_if_open, warnings_about
 from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects, without_collections
 from feedproxy.server.fastpath.sockets import reject_new_connections, wait_accept_queue_empty
+from feedproxy.server.mitm.connection_teardown import CycleFreeHandler
 from feedproxy.settings import Settings, option_names, restart_names
 from feedproxy.store.coordination import folder_lock
 from feedproxy.store.store_location import MEMORY, store_folder
@@ -191,6 +192,10 @@ class _Lifecycle:
             await wait_accept_queue_empty(sockets)
         for listener in listeners:
             listener.close()
+        server: proxyserver.Proxyserver = self._master.addons.get("proxyserver")
+        for handler in server.connections.values():
+            if isinstance(handler, CycleFreeHandler):
+                handler.shutting_down.set()
         await asyncio.sleep(CONNECTION_WAIT)
         app.draining = True
         self._master.options.update(server=False)

@@ -77,7 +77,7 @@ def warnings_about(settings: Settings, rules: Iterable[Rule] = ()) -> list[str]:
     if settings.memory_max > fitting_memory_max(settings.memory_max, available, settings.workers):
         needed = (2 * settings.memory_max + BESIDE_CACHES) * settings.workers
         warnings.append(
-            f"memory_max: {format_quantity(settings.memory_max, 'B')} and {settings.workers} workers may take"
+            f"memory_max: {format_quantity(settings.memory_max, 'B')} with workers: {settings.workers} may take"
             f" {needed // 2**20} MiB, but the machine or container has {available // 2**20} MiB"
         )
     for name in ("wsse_file", "wallet", "admin_token_file"):

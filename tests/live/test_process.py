@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import h2.events
 import pytest
 
-from tests.live.origin import Asked, Authority, Gate, Handler, Origin, a_feed, until
+from tests.live.origin import Asked, Authority, Gate, Handler, Origin, a_feed, opened, until
 from tests.live.product import COMMAND, LISTENS, Feedproxy, Process, Seen, ask, raw
+from tests.security.test_http2_floods import Tunnel
 from tests.waiting import NEVER, PATIENCE
 
 type Start = Callable[..., Feedproxy]
@@ -98,6 +100,32 @@ def test_sigterm_lets_a_streamed_response_finish(start: Start, origin: Origin) -
 
     assert received.endswith(b"a" * 2_000 + b"b" * 2_000)
     assert proxy.wait() == 0
+
+
+def test_sigterm_closes_http2_connections_with_goaway_after_their_last_response(tmp_path: Path) -> None:
+    with opened(tmp_path) as (origin, authority):
+        proxy = Feedproxy(tmp_path, authority=authority.file, intercept="localhost")
+        origin.stage("/slow", gate := Gate(a_page()))
+        with contextlib.closing(Tunnel(proxy, origin)) as idle, contextlib.closing(Tunnel(proxy, origin)) as busy:
+            for tunnel in (idle, busy):
+                tunnel.send()
+                tunnel.hear(h2.events.SettingsAcknowledged)
+            busy.h2.send_headers(1, busy.head("/slow"), end_stream=True)
+            busy.send()
+            origin.wait_for("/slow")
+
+            proxy.process.terminate()
+            until(lambda: refuses(proxy.address))
+            assert idle.goaway() == 0
+            gate.open()
+
+            assert any(
+                isinstance(event, h2.events.DataReceived) and event.data == b"at last"
+                for event in busy.hear(h2.events.ConnectionTerminated)
+            )
+            assert busy.ended == 0
+            assert proxy.wait() == 0
+        assert "Traceback" not in proxy.said
 
 
 def test_request_longer_than_the_drain_is_aborted(start: Start, origin: Origin) -> None:

@@ -76,7 +76,7 @@ class _FastPathInstance[M: mode_specs.ProxyMode](mode_servers.AsyncioServerInsta
         protocol_handed_off = protocol if isinstance(protocol, HandedOffProtocol) else None
         if protocol_handed_off is not None and protocol_handed_off.peer.secure:
             writer = PeerAwareWriter(writer, reader, protocol_handed_off.peer)
-        handler = CycleFreeHandler(ctx.master, reader, writer, ctx.options, self.mode)  # type: ignore[no-untyped-call]
+        handler = CycleFreeHandler(ctx.master, reader, writer, ctx.options, self.mode)
         handler.layer = self.make_top_layer(handler.layer.context)
         if protocol_handed_off is not None:
             protocol_handed_off.handler = handler

@@ -1,4 +1,4 @@
-"""Release of mitmproxy's connection handler after its connection has ended.
+"""The end of mitmproxy's connection handlers: notice of a shutdown, and release after the connection has ended.
 
 The handler's layers refer to each other in cycles: 80 KB for each intercepted tunnel, which only the garbage collector
 would free. After the cycles are broken, the layers are freed at once.
@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from mitmproxy.connection import Connection
-from mitmproxy.proxy import events, layer
+from mitmproxy.proxy import commands, events, layer
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 
 from feedproxy.clock import Seconds
+from feedproxy.server.mitm.http2_flood_limits import DrainNotice
 
 RETRY_FIRST: Seconds = 1
 """If a request was still being answered at the first attempt to break the cycles, the second follows after this many
@@ -38,7 +39,17 @@ class _ClosedLayer(layer.Layer):
 
 
 class CycleFreeHandler(ProxyConnectionHandler):
-    """A connection handler that leaves no reference cycles."""
+    """A connection handler that leaves no reference cycles, and informs its layers of a shutdown."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)  # type: ignore[no-untyped-call]
+        self.shutting_down = asyncio.Event()
+
+    async def wakeup(self, request: commands.RequestWakeup) -> None:
+        if isinstance(request, DrainNotice):
+            await self.shutting_down.wait()
+            request.delay = 0
+        await super().wakeup(request)
 
     async def handle_connection(self, connection: Connection) -> None:
         reader = self.transports[connection].reader

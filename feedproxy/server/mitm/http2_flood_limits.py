@@ -96,6 +96,17 @@ The interval limits a connection to about 25 MB per second.
 """
 
 
+NEVER: Seconds = 1e9
+"""Seconds that no connection lasts."""
+
+
+class DrainNotice(commands.RequestWakeup):
+    """A command that gets its reply when the proxy begins to shut down (connection_teardown.py)."""
+
+    def __init__(self) -> None:
+        super().__init__(NEVER)  # mitmproxy's own handler waits for this time, or for the end of the connection
+
+
 class Transport(Protocol):
     """Access to the sockets of a connection, for the layers above them."""
 
@@ -275,6 +286,8 @@ class BoundedServer(Http2Server):
         self._partial_since: Seconds | None = None
         self._poll_timer: commands.RequestWakeup | None = None
         self._paused_servers: dict[int, connection.Server] = {}
+        self._drain_notice = DrainNotice()
+        self._is_draining = False
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
         if isinstance(event, events.DataReceived):
@@ -289,12 +302,18 @@ class BoundedServer(Http2Server):
             elif event.command is self._poll_timer:
                 self._poll_timer = None
                 yield from self._send_more()
+            elif event.command is self._drain_notice:
+                self._is_draining = True
         else:
             yield from super()._handle_event(event)
-            if isinstance(event, ResponseData):
+            if isinstance(event, events.Start):
+                yield self._drain_notice
+            elif isinstance(event, ResponseData):
                 self._allowance.earn(len(event.data))
                 self._pause_server(event.stream_id)
             yield from self._schedule_poll()
+        if self._is_draining and not self._received and self._handle_event != self.done:
+            yield from self._go_away_if_idle()
 
     def _receive(self, data: bytes) -> layer.CommandGenerator[None]:
         self._received += data
@@ -408,6 +427,17 @@ class BoundedServer(Http2Server):
             yield commands.SendData(self.conn, data)
         self._resume_servers()
         yield from self._schedule_poll()
+
+    def _go_away_if_idle(self) -> layer.CommandGenerator[None]:
+        """Close the connection if no request is in progress.
+
+        Some clients, such as hyper-h2, would drop a response in progress after GOAWAY.
+        """
+        if self.h2_conn.open_inbound_streams == 0:
+            # "Endpoints SHOULD always send a GOAWAY frame before closing a connection" -- RFC 9113, section 6.8
+            self.h2_conn.close_connection()
+            yield commands.SendData(self.conn, self.h2_conn.data_to_send())
+            yield from self.close_connection("the proxy is shutting down")
 
     def _end_connection(self, reason: str, code: ErrorCodes) -> layer.CommandGenerator[None]:
         self._received.clear()
