@@ -9,6 +9,7 @@ import logging
 import os
 import resource
 import signal
+import subprocess
 import sys
 import weakref
 from collections.abc import Callable
@@ -152,6 +153,15 @@ def test_files_are_not_writable_by_other_accounts(monkeypatch: pytest.MonkeyPatc
         assert os.umask(before) == 0o027
     finally:
         os.umask(before)
+
+
+def test_closed_standard_descriptors_become_the_null_device() -> None:
+    check = "import os; from feedproxy.commands import serve; serve.open_standard_descriptors();"
+    check += "os._exit(sum(os.fstat(number).st_rdev != os.stat(os.devnull).st_rdev for number in range(3)))"
+
+    done = subprocess.run(["sh", "-c", f"exec '{sys.executable}' -c '{check}' <&- >&- 2>&-"], check=False)
+
+    assert done.returncode == 0
 
 
 def test_full_disk_at_standard_output_does_not_disturb_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
