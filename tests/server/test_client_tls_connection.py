@@ -380,7 +380,17 @@ async def test_invalid_certificate_is_reported_at_start(tmp_path: Path) -> None:
     (tmp_path / "cert.pem").write_text("nothing")
     given = {"tls_certificate": str(tmp_path / "cert.pem"), "admin": "", "store": "memory:"}
 
-    with pytest.raises(UsageError, match=r"^tls_certificate: .*cert\.pem"):
+    with pytest.raises(UsageError, match=r"^tls_certificate: .*cert\.pem: expected a certificate, .* in PEM form$"):
+        make_master(ServePlan(options=given))
+
+
+async def test_key_of_another_certificate_is_reported_at_start(tmp_path: Path) -> None:
+    certificate, _ = make_certificate(tmp_path)
+    (other := tmp_path / "other").mkdir()
+    _, key = make_certificate(other)
+    given = {"tls_certificate": certificate, "tls_key": key, "admin": "", "store": "memory:"}
+
+    with pytest.raises(UsageError, match=r"^tls_certificate: .*cert\.pem: its key belongs to another certificate$"):
         make_master(ServePlan(options=given))
 
 

@@ -37,6 +37,8 @@ The last handshake messages of a TLS 1.3 client have at most 80 bytes. The kerne
 when the following request has arrived, too.
 """
 
+EXPECTED_PEM = "expected a certificate, and here or in tls_key its key without a passphrase, in PEM form"
+
 CERTIFICATE_CHECK_INTERVAL: Seconds = 60
 """Seconds between two checks whether the certificate files have changed."""
 
@@ -70,7 +72,11 @@ class ReloadingCertificate:
                     raise UsageError(f"{option}: {path}: {error.strerror or error}") from error
         try:
             self.context = self._load()
-        except OSError as error:  # ssl.SSLError is one, too
+        except ssl.SSLError as error:
+            # For most mistakes, OpenSSL states only "PEM lib".
+            reason = "its key belongs to another certificate" if error.reason == "KEY_VALUES_MISMATCH" else EXPECTED_PEM
+            raise UsageError(f"tls_certificate: {self.name}: {reason}") from error
+        except OSError as error:
             raise UsageError(f"tls_certificate: {self.name}: {error.strerror or error}") from error
 
     def _load(self) -> ssl.SSLContext:
