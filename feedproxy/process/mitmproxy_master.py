@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mitmproxy import master, options
-from mitmproxy.addons import core, disable_h2c, next_layer, proxyserver, tlsconfig
+from mitmproxy.addons import core, disable_h2c, next_layer, proxyserver
 from mitmproxy.log import LegacyLogEvents
 
 from feedproxy.addons import default_addons
@@ -22,6 +22,7 @@ from feedproxy.http import uri
 from feedproxy.process.option_sources import LoadedOptions, ServePlan, _fitting_defaults, read
 from feedproxy.process.startup_checks import check_app, check_confdir, check_mode, check_paths, is_own_address
 from feedproxy.server.fastpath.mitmproxy_compatibility import select_modes
+from feedproxy.server.mitm.interception_certificates import TlsConfig
 from feedproxy.settings import Settings, declare, defaults, listen_address
 from feedproxy.upstream import local_failure
 
@@ -67,7 +68,7 @@ def build_master(plan: ServePlan, app: App | None) -> tuple[master.Master, App, 
     app = app or App()
     bind_app(proxy_master, app)
     first = [core.Core(), disable_h2c.DisableH2C(), proxyserver.Proxyserver()]
-    addons = [*first, *default_addons(), next_layer.NextLayer(), tlsconfig.TlsConfig()]
+    addons = [*first, *default_addons(), next_layer.NextLayer(), TlsConfig()]
     # The chain gets all addons at once, because mitmproxy configures each addon in it again for each new option.
     proxy_master.addons.chain += [proxy_master.addons.register(addon) for addon in addons]
     loaded = plan.loaded
