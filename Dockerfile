@@ -28,6 +28,8 @@ RUN python -m venv /build && /build/bin/pip wheel --quiet --require-hashes -r co
 COPY pyproject.toml MANIFEST.in README.md LICENSE ./
 COPY feedproxy feedproxy
 COPY addons addons
+# The manual page and the completions, which the wheel contains.
+COPY conf/share conf/share
 RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation -w /dist . \
  && python -m venv /opt/feedproxy \
  && /opt/feedproxy/bin/pip install --quiet --no-index --find-links /wheels "$(echo /dist/*.whl)[redis]" \

@@ -5,6 +5,7 @@ import re
 import runpy
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,21 @@ def test_third_party_images_are_pinned_by_digest() -> None:
     assert named
     assert all(IMAGES["IMAGE"].fullmatch(image) for image in (*named, base))
     assert set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)) == {"${BASE}"}
+
+
+def test_image_is_built_from_all_files_of_the_wheel() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    copied = {
+        source for line in re.findall(r"^COPY ([^-].*) \S+$", dockerfile, re.MULTILINE) for source in line.split()
+    }
+    sent = {line[1:] for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line[:1] == "!"}
+    files = [file for group in project["tool"]["setuptools"]["data-files"].values() for file in group]
+    files += [project["project"]["readme"], *project["project"]["license-files"]]
+
+    assert copied == sent
+    assert all((ROOT / source).exists() for source in copied)
+    assert [file for file in files if not any(Path(file).is_relative_to(source) for source in copied)] == []
 
 
 def test_image_runs_as_an_unprivileged_user() -> None:
