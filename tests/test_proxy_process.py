@@ -81,6 +81,29 @@ async def test_file_that_is_no_regular_file_or_huge_does_not_block_the_start(
         await proxy_process.check(ServePlan(options=options))
 
 
+@pytest.mark.parametrize("option", ["confdir", "store"])
+async def test_folder_of_another_account_is_reported_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    """A container with another user than the owner of its volumes, for instance."""
+    (folder := tmp_path / "folder").mkdir()
+    before = os.stat
+
+    def stat(path: Any, **more: Any) -> os.stat_result:
+        if str(path).startswith(f"{folder}/"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return before(path, **more)
+
+    monkeypatch.setattr(os, "stat", stat)
+    monkeypatch.setattr(os.path, "exists", lambda path: not str(path).startswith(f"{folder}/") and Path(path).exists())
+    monkeypatch.setattr(os, "access", lambda path, mode: not str(path).startswith(str(folder)))
+    value = str(folder if option == "confdir" else folder / "store")
+    options = {"confdir": str(tmp_path / "ca"), "store": "memory:", "admin": "", option: value}
+
+    with pytest.raises(UsageError, match=rf"^{option}.* (cannot be written|cannot write) ?to"):
+        await proxy_process.check(ServePlan(options=options))
+
+
 @pytest.mark.parametrize("content", ["", "not a certificate"])
 async def test_damaged_certificate_authority_is_reported_at_start(tmp_path: Path, content: str) -> None:
     (tmp_path / "mitmproxy-ca.pem").write_text(content)

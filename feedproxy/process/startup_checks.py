@@ -110,7 +110,7 @@ def check_folders(settings: Settings) -> None:
     for name, folder in folders.items():
         if folder is None:
             continue
-        nearest = next(path for path in (folder, *folder.parents) if path.exists())
+        nearest = next(path for path in (folder, *folder.parents) if os.path.exists(path))
         if not nearest.is_dir():
             raise UsageError(f"{name}: {nearest} is not a folder")
         if not os.access(nearest, os.W_OK | os.X_OK):
@@ -187,7 +187,7 @@ def check_confdir(confdir: str, passphrase: str) -> None:
     except OSError as error:
         raise UsageError(f"confdir (for the CA): {folder} cannot be used: {error.strerror or error}") from error
     authority, parameters = (folder / f"{CONF_BASENAME}-{name}.pem" for name in ("ca", "dhparam"))
-    if not authority.exists():
+    if not os.path.exists(authority):  # Path.exists would raise PermissionError for a folder of another account
         if not os.access(folder, os.W_OK):
             raise UsageError(f"confdir (for the CA): {folder} cannot be written to")
         return
