@@ -166,7 +166,7 @@ def test_empty_configuration_is_valid(tmp_path: Path, text: str) -> None:
         ),
         (
             "feeds:\n  - match: *.example.com\n",
-            "feedproxy.yaml:2: not YAML: found undefined alias '.example.com'; a value that begins with `*` needs",
+            "feedproxy.yaml:2: not YAML: found undefined alias; a value that begins with `*` needs",
         ),
         (
             "feeds:\n  - match: a\n    moved_to: new\n",
@@ -326,6 +326,8 @@ def test_file_that_is_not_utf_8_is_an_error(tmp_path: Path) -> None:
         "upstream_proxy: http://me:hunter2@a.example:99999\n",
         "public_url: https://me:hunter2@a.example/\n",
         "admin_token: hunter2\nadmin_token: hunter3\n",
+        "admin_token: *hunter2\n",
+        "admin_token: !hunter2!3\n",
         "feeds:\n  - match: https://me:hunter2@example.com/\n",
         "feeds:\n  - match: a\n    moved_to: https://me:hunter2@example.com/\n",
     ],
@@ -335,6 +337,13 @@ def test_error_messages_contain_no_secret(tmp_path: Path, text: str) -> None:
 
     assert "hunter" not in said
     assert "31415926" not in said
+
+
+def test_repeated_anchor_causes_no_warning_with_its_lines(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    config = read(tmp_path, "admin_token: &a hunter2\nstore: &a /srv/feeds\n")
+
+    assert config.options == {"admin_token": "hunter2", "store": "/srv/feeds"}
+    assert not recwarn.list
 
 
 def test_moved_to_is_kept_in_normal_form(tmp_path: Path) -> None:

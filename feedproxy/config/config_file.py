@@ -41,6 +41,7 @@ _YAML_HINTS = {
     "mapping values": "a value that contains `: ` needs quotes, and options of one level the same indentation",
     "<block mapping start>": "options of one level need the same indentation",
     "undefined alias": "a value that begins with `*` needs quotes",
+    "undefined tag handle": "a value that begins with `!` needs quotes",
     "alphabetic or numeric": "a value that begins with `*` needs quotes",
     "'\\t'": "indent with blanks, not with tabs",
 }
@@ -98,15 +99,20 @@ def _read_document(path: Path) -> Any:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise UsageError(f"{path}:{line}: not UTF-8") from error
+    parser = YAML(typ="rt")
+    parser.composer.warn_double_anchors = False  # the warning would contain the lines, which may contain secrets
     try:
-        return YAML(typ="rt").load(text)
+        return parser.load(text)
     except DuplicateKeyError as error:
         # The library's message contains both values, which may be secrets.
         key = re.match(r'found duplicate key "(.*?)" with', error.problem or "")
         problem = f"duplicate key {key[1]!r}" if key else "duplicate key"
         raise UsageError(f"{path}:{_line_of_error(error)}: {problem}") from error
     except MarkedYAMLError as error:
-        problem = str(error.problem or error.context)
+        # An alias or tag may be the beginning of a secret value without quotes.
+        problem = re.sub(
+            r"(undefined (?:alias|tag handle)) .*", r"\1", str(error.problem or error.context), flags=re.DOTALL
+        )
         hint = next((f"; {hint}" for part, hint in _YAML_HINTS.items() if part in problem), "")
         raise UsageError(f"{path}:{_line_of_error(error)}: not YAML: {problem}{hint}") from error
     except ReaderError as error:
