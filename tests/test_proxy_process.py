@@ -56,7 +56,7 @@ async def test_path_in_the_home_of_an_unknown_user_is_reported_in_one_line(tmp_p
 FILES = ("admin_token_file", "tls_certificate", "tls_key", "users_file", "wsse_file", "tokens_file", "wallet")
 
 
-@pytest.mark.parametrize("option", [*FILES, "ssl_verify_upstream_trusted_ca", "confdir"])
+@pytest.mark.parametrize("option", [*FILES, "ssl_verify_upstream_trusted_ca", "confdir", "certs"])
 @pytest.mark.parametrize("kind", ["pipe", "device", "folder", "huge"])
 async def test_file_that_is_no_regular_file_or_huge_does_not_block_the_start(
     tmp_path: Path, option: str, kind: str
@@ -74,7 +74,7 @@ async def test_file_that_is_no_regular_file_or_huge_does_not_block_the_start(
     options: dict[str, Any] = {"confdir": str(tmp_path / "ca"), "store": "memory:", "listen": "127.0.0.1:0"}
     if option == "tls_key":
         options["tls_certificate"] = __file__
-    options[option] = str(tmp_path if option == "confdir" else path)
+    options[option] = [f"*={path}"] if option == "certs" else str(tmp_path if option == "confdir" else path)
 
     said = "larger than " if kind == "huge" else f"it is a {kind}: expected a file"
     with pytest.raises(UsageError, match=rf"^{option}\b.*: {path}: {said}"):

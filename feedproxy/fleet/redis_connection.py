@@ -8,9 +8,11 @@ import random
 import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
+from feedproxy import option_files
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError, UsageError
 from feedproxy.fleet.lua_scripts import SCRIPTS, Script
@@ -389,8 +391,7 @@ def _check_files(url: str) -> None:
     for name, path in parse_qsl(urlsplit(url).query):
         if name in FILE_PARAMETERS:
             try:
-                with open(path, "rb"):
-                    pass
+                option_files.read(Path(path))
             except OSError as error:
                 raise UsageError(f"store: {name}: {path} cannot be read: {error.strerror}") from error
 

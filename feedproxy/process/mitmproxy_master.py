@@ -19,7 +19,7 @@ from feedproxy.config.option_types import OptionSpec, option_specs, spec_of
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.feed_rules import Rules
 from feedproxy.http import uri
-from feedproxy.process.option_sources import LoadedOptions, ServePlan, _fitting_defaults, read
+from feedproxy.process.option_sources import LoadedOptions, ServePlan, fitting_defaults, read
 from feedproxy.process.startup_checks import check_app, check_confdir, check_mode, check_paths, is_own_address
 from feedproxy.server.fastpath.mitmproxy_compatibility import select_modes
 from feedproxy.server.mitm.interception_certificates import TlsConfig
@@ -81,7 +81,7 @@ def build_master(plan: ServePlan, app: App | None) -> tuple[master.Master, App, 
     app.set_rules(Rules(config.rules))
     with loaded.locating():
         values = {**_with_modes(config.options), **_with_modes(overrides), **plan.fixed}
-        values = {**_fitting_defaults(values), **values}
+        values = {**fitting_defaults(values), **values}
         check_mode(values)
         check_paths(values)
         check_confdir(values.get("confdir", proxy_master.options.confdir), values.get("cert_passphrase") or "")

@@ -80,7 +80,7 @@ def read_again(plan: ServePlan, specs: Mapping[str, OptionSpec], rules: Rules) -
     return loaded
 
 
-def _fitting_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
+def fitting_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the defaults that depend on this machine or container: `memory_max`."""
     workers = values.get("workers", Settings().workers)
     return {"memory_max": fitting_memory_max(Settings().memory_max, available_memory(), workers)}

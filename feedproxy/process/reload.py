@@ -12,7 +12,7 @@ from feedproxy.app import App
 from feedproxy.errors import UsageError
 from feedproxy.feed_rules import Rules
 from feedproxy.process.mitmproxy_master import known_options, listeners_of
-from feedproxy.process.option_sources import ServePlan, _fitting_defaults, read_again
+from feedproxy.process.option_sources import ServePlan, fitting_defaults, read_again
 from feedproxy.process.startup_checks import check_app, check_paths
 from feedproxy.server.fastpath.listener import Listener
 from feedproxy.settings import defaults, restart_names
@@ -36,7 +36,7 @@ def _reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
         loaded = read_again(plan, known_options(proxy_master), app.configured_rules)
         config, overrides = loaded
         values = {**config.options, **overrides}
-        values = {**defaults(), **_fitting_defaults(values), **values}
+        values = {**defaults(), **fitting_defaults(values), **values}
         changed = {
             name: value
             for name in defaults()

@@ -168,14 +168,19 @@ def is_own_address(settings: Settings, host: str, port: int) -> bool:
 
 
 def check_paths(values: Mapping[str, Any]) -> None:
-    """Check that each path can be expanded. Raises UsageError for the home folder of an unknown user."""
+    """Check that each path can be expanded, and that mitmproxy can read the files in `certs` without waiting. Raises
+    UsageError for the home folder of an unknown user, and for a file that cannot be read."""
     for name in PATH_OPTIONS & values.keys():
         for value in values[name] if isinstance(values[name], list) else (values[name],):
             try:
                 # An entry of `certs` may begin with the name of a host: DOMAIN=PATH.
-                option_files.expand(value.rpartition("=")[2] if name == "certs" else value or "")
+                path = option_files.expand(value.rpartition("=")[2] if name == "certs" else value or "")
+                if name == "certs":
+                    option_files.read(path)
             except UsageError as error:
                 raise UsageError(f"{name}: {error}") from error
+            except OSError as error:
+                raise UsageError(f"{name}: {path}: {error.strerror or error}") from error
 
 
 def check_confdir(confdir: str, passphrase: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -452,6 +453,13 @@ def test_redis_address_is_shown_without_password() -> None:
 def test_redis_address_with_an_invalid_parameter_is_refused(address: str, message: str) -> None:
     with pytest.raises(UsageError, match=f"^store: {message}"):
         RedisConnection(address, timeout=1)
+
+
+def test_redis_certificate_that_is_a_pipe_does_not_block_the_start(tmp_path: Path) -> None:
+    os.mkfifo(path := tmp_path / "ca.pem")
+
+    with pytest.raises(UsageError, match=f"^store: ssl_ca_certs: {path} cannot be read: it is a pipe"):
+        RedisConnection(f"rediss://redis.example/0?ssl_ca_certs={path}", timeout=1)
 
 
 async def test_redis_address_is_checked_without_a_start(tmp_path: Path) -> None:
