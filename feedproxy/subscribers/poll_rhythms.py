@@ -271,7 +271,7 @@ class PollRhythms:
                 if len(records) != at - begin or count > READERS_MAX:
                     raise ValueError("records with a wrong length")
                 feeds[name] = records
-                if not is_unset(now) and not self._are_current(records, now):
+                if not self._are_current(records, now) and not is_unset(now):
                     outdated.append(name)
         except (ValueError, struct.error) as error:
             raise StoreError(f"damaged poll rhythms: {error}") from error

@@ -1,5 +1,6 @@
 """Poll rhythms: polls that are expected from earlier polls of the readers."""
 
+import math
 import random
 from collections.abc import Iterable
 
@@ -239,6 +240,14 @@ def test_load_rejects_damaged_rhythms_without_change(damage: str) -> None:
     with pytest.raises(StoreError):
         rhythms.load(bytes(data), NOW)
     assert rhythms.dump() == before
+
+
+@pytest.mark.parametrize("now", [0.0, NOW])
+def test_load_rejects_invalid_instants_also_while_the_clock_is_not_set(now: float) -> None:
+    data = polled([math.nan]).dump()
+
+    with pytest.raises(StoreError, match="invalid instant"):
+        PollRhythms().load(data, now)
 
 
 def test_expected_polls_of_reader_that_polls_every_minute_are_bounded() -> None:
