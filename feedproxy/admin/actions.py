@@ -141,8 +141,8 @@ class AdminActions:
         `url` may have any of the forms in which people copy addresses.
         """
         parameters = await request_parameters.read_parameters(request)
-        service = self._pages.service()
-        own = self._app.settings.public_url.rstrip("/")
+        service, settings = self._pages.service(), self._app.settings
+        own = "" if settings.upstream else settings.public_url.rstrip("/")
         target = await self._target_of(pasted_address.read(parameters.get("url", ""), own))
         if self._app.settings_for(target).readers == BLOCKED:
             raise request_parameters.InvalidForm("This feed is blocked: unblock it first.")

@@ -360,9 +360,11 @@ async def test_feed_in_reverse_mode_is_shown_and_found_by_both_addresses(publish
 
 @pytest.mark.parametrize("base", [UPSTREAM, PUBLIC])
 async def test_action_in_reverse_mode_accepts_both_addresses(publisher: Proxy, base: str) -> None:
+    _, added, _ = await publisher.post(f"/add?url={base}/feed.xml")
     _, undone, _ = await publisher.post(f"/undo?url={base}/feed.xml")
     _, purged, _ = await publisher.post(f"/purge?url={base}/feed.xml")
 
+    assert (added["target"], added["upstream"]) == (f"{PUBLIC}/feed.xml", f"{UPSTREAM}/feed.xml")
     assert (undone["target"], undone["upstream"]) == (f"{PUBLIC}/feed.xml", f"{UPSTREAM}/feed.xml")
     assert (purged["purged"], purged["targets"]) == (1, [f"{PUBLIC}/feed.xml"])
 
