@@ -151,6 +151,8 @@ def _with_received_fields(
     targeted: bool,
 ) -> StoredResponse:
     """Return the stored response updated with the fields of a new response (RFC 9111, section 3.2)."""
+    # The stored response may have a targeted field, which governs the updated response in place of this Cache-Control.
+    received_fields = without_withheld_fields(received_fields, targeted=targeted)
     provided = received_fields.end_to_end().without(*(_NOT_UPDATED_IN_A_FEED if stored.content.feed else _NOT_UPDATED))
     if request is None and vary_names(provided) != vary_names(stored.fields):
         provided = provided.without("vary")

@@ -109,6 +109,17 @@ def test_status_304_with_private_field_removes_the_stored_field() -> None:
     assert "x-user" not in updated.fields
 
 
+def test_status_304_with_private_field_adds_no_such_field_below_a_stored_targeted_field() -> None:
+    """Section 5.2.2.7, and RFC 9213, section 2.2: the targeted field of the stored response is not in the 304."""
+    response = stored(etag='"x"', cdn_cache_control="max-age=60")
+    received = Response(304, fields(etag='"x"', x_user="me", cache_control='max-age=60, private="x-user"'))
+
+    updated = validation.freshen(response, received, NOW, NOW, targeted=True)
+
+    assert updated is not None
+    assert "x-user" not in updated.fields
+
+
 def test_head_with_200_ends_reuse_of_a_stored_404() -> None:
     """Section 4.3.5."""
     gone = replace(stored(cache_control="max-age=60"), status=404)
