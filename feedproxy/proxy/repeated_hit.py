@@ -79,17 +79,17 @@ class HitTerms(NamedTuple):
 
 _shared_terms = lru_cache(maxsize=1024)(HitTerms)
 
-_PACKED = struct.Struct("<5d")
+_PACKED = struct.Struct("<3d")
 
 
 class HitState:
     """The freshness of a hit, and its age at the instant `computed_at`.
 
-    `_packed` contains five numbers, in less memory than Python objects: the instant until which only the age changes,
-    the age on receipt in seconds, the instant of receipt, and the lifetime and the expiry of the freshness.
+    `lifetime` and `expires` are those of the freshness. `_packed` contains three numbers, in less memory than Python
+    objects: the instant until which only the age changes, the age on receipt in seconds, and the instant of receipt.
     """
 
-    __slots__ = ("_packed", "computed_at", "exact_age", "terms")
+    __slots__ = ("_packed", "computed_at", "exact_age", "expires", "lifetime", "terms")
 
     def __init__(
         self,
@@ -103,13 +103,15 @@ class HitState:
         emits: bool,
     ) -> None:
         self.terms = _shared_terms(freshness.source, freshness.allowance, freshness.reason, detail, overrides, emits)
-        self._packed = _PACKED.pack(valid_until, initial_age, response_time, freshness.lifetime, freshness.expires)
+        self.lifetime = freshness.lifetime
+        self.expires = freshness.expires
+        self._packed = _PACKED.pack(valid_until, initial_age, response_time)
         self.exact_age = freshness.age
         self.computed_at = since
 
     def advance(self, now: Instant) -> bool:
         """Change the state to that of the instant `now`. Return False if more than the age may have changed."""
-        valid_until, initial_age, response_time, _, _ = _PACKED.unpack(self._packed)
+        valid_until, initial_age, response_time = _PACKED.unpack(self._packed)
         if not self.computed_at <= now <= valid_until:
             return False
         self.exact_age = initial_age + (now - response_time)
@@ -119,9 +121,8 @@ class HitState:
     def fields(self) -> tuple[int, str, Instant]:
         """Return the values of Age and Cache-Status, and the last instant at which the fields and the decision of the
         hit stay the same."""
-        terms, now, age = self.terms, self.computed_at, self.exact_age
-        lifetime, expires = self._lifetime_and_expiry()
-        ttl, detail, allowance = lifetime - age, terms.detail, terms.allowance
+        now, age, expires, terms = self.computed_at, self.exact_age, self.expires, self.terms
+        ttl, detail, allowance = self.lifetime - age, terms.detail, terms.allowance
         cache_status = f"feedproxy; hit; ttl={int(ttl)}"
         if detail is not None:
             cache_status = f"{cache_status}; detail={detail}"
@@ -135,10 +136,6 @@ class HitState:
             until = min(until, allowance.until - INSTANT_MARGIN, now + remains % 1.0)
         return int(age), cache_status, until if until > now else now
 
-    def _lifetime_and_expiry(self) -> tuple[Seconds, Instant]:
-        _, _, _, lifetime, expires = _PACKED.unpack(self._packed)
-        return lifetime, expires
-
     @property
     def decision_valid_until(self) -> Instant:
         """Return the instant until which only the age changes."""
@@ -148,23 +145,20 @@ class HitState:
     @property
     def cache_control_value(self) -> str:
         """Return the max-age directive of this proxy."""
-        lifetime, expires = self._lifetime_and_expiry()
-        return max_age_directive(lifetime, expires, self.terms.allowance, self.exact_age)
+        return max_age_directive(self.lifetime, self.expires, self.terms.allowance, self.exact_age)
 
     @property
     def is_exhausted(self) -> bool:
         """Return True if CDN-Cache-Control has no lifetime left to state."""
         if not self.terms.emits_cdn_cache_control:
             return False
-        lifetime, expires = self._lifetime_and_expiry()
-        return not remaining_lifetime(lifetime, expires, self.terms.allowance, self.exact_age)
+        return not remaining_lifetime(self.lifetime, self.expires, self.terms.allowance, self.exact_age)
 
     @property
     def reason(self) -> str:
         """Return the description of the freshness for the access log."""
         terms = self.terms
-        lifetime, expires = self._lifetime_and_expiry()
-        return describe(terms.source, lifetime, expires, terms.allowance, terms.reason, self.exact_age)
+        return describe(terms.source, self.lifetime, self.expires, terms.allowance, terms.reason, self.exact_age)
 
 
 def reusable_hit(
