@@ -83,7 +83,10 @@ def test_result_of_a_helper_process_changes_no_class(kind: type, attribute: str)
             ("feedproxy.refresh.ingest.helper_pool", "subprocess.Popen"),
             ("feedproxy.refresh.ingest.helper_process", "os.system"),
         ),
-        *(("feedproxy.refresh.ingest.helper_process", "pickle.loads"), ("feedproxy.store.tiered", "open_store")),
+        *(
+            ("feedproxy.refresh.ingest.helper_process", "pickle.loads"),
+            ("feedproxy.store.store_location", "open_store"),
+        ),
     ],
 )
 def test_result_of_a_helper_process_calls_nothing(module: str, name: str) -> None:
