@@ -142,7 +142,8 @@ def _locked_folder(path: Path) -> Iterator[None]:
 def _write(path: Path, tokens: Iterable[SecretToken]) -> None:
     """Replace the file atomically. The new file has the owner and mode of the old file.
 
-    A file of another owner could be unreadable for the proxy, which would then accept revoked tokens.
+    If the new file had another owner, the proxy might be unable to read it. The proxy would then continue to use the
+    content of the old file, and accept revoked tokens.
     """
     written = "".join(f"{token.id} {token.user} {token.pattern.text} {token.hashed}\n" for token in tokens)
     try:

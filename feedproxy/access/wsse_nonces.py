@@ -21,7 +21,8 @@ CLEANUP_INTERVAL: Seconds = 60
 class NonceFolder:
     """A folder with an empty file for each used proof.
 
-    The file's name is the SHA-256 hash of the proof. Its modification time is the time at which the record expires.
+    The file's name is the SHA-256 hash of the proof. The file's modification time is the time at which the record
+    expires.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -96,20 +96,20 @@ class Freshness:
 
     @property
     def description(self) -> str:
-        """Return the freshness as a sentence for the operator."""
+        """Return a sentence for the operator about this freshness."""
         return self.description_at(self.age)
 
     def description_at(self, age: Seconds) -> str:
-        """Return the freshness as a sentence for the operator, as it would be at an age of `age` seconds."""
+        """Return a sentence for the operator about the freshness that the response has at an age of `age` seconds."""
         return describe(self.source, self.lifetime, self.expires, self.allowance, self.reason, age)
 
 
 def describe(
     source: Source, lifetime: Seconds, expires: Instant, allowance: Allowance | None, reason: str, age: Seconds
 ) -> str:
-    """Return a freshness as a sentence for the operator, at an age of `age` seconds.
+    """Return a sentence for the operator about the freshness that a response has at an age of `age` seconds.
 
-    The arguments are attributes of Freshness.
+    The other arguments are the attributes of Freshness with the same names.
     """
     ttl, since = lifetime - age, f"{reason or _reason(source, lifetime)}, fetched {span(age)} ago"
     if ttl > 0:

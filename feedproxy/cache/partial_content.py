@@ -17,8 +17,8 @@ from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Fields, Request, Response
 
 PARTS_MAX = 2
-"""At most this many parts of one target are stored. Media players and unpackers first request the beginning and the end
-of a file."""
+"""At most this many parts of one target are stored. Media players, and programs that unpack archives, first request
+the beginning and the end of a file."""
 
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)", re.IGNORECASE)
 _OF_ONE_MESSAGE = ("content-length", "content-range", "content-digest", "content-md5")
@@ -50,8 +50,8 @@ class Extent:
 class Missing:
     """A range to request instead of the whole representation.
 
-    `range` and `condition` are the values of Range and If-Range. `condition` is None if the part has no strong
-    validator. `part` is the stored part with which the response will be combined.
+    `part` is the stored part that lacks the bytes of this range. `range` and `condition` are the values of Range and
+    If-Range. `condition` is None if `part` has no strong validator.
     """
 
     part: StoredResponse
@@ -148,7 +148,7 @@ def _supersedes(new: StoredResponse, extent: Extent, old: StoredResponse) -> boo
 
 
 def respond_with_part(part: StoredResponse, request: Fields) -> StoredResponse | None:
-    """Return the response to these request fields that a part gives, or None if the part lacks a requested byte.
+    """Return the response of a part to a request with the fields `request`, or None if the part lacks a requested byte.
 
     "A cache MUST NOT use an incomplete response to answer requests unless the response has been made complete or the
     request is partial and specifies a range wholly within the incomplete response." -- RFC 9111, section 3.3

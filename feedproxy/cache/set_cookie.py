@@ -33,10 +33,10 @@ def is_for_all_clients(request: Request, received: StoredResponse, *, targeted: 
 def with_cookies(
     stored: StoredResponse, received: Fields, request: Request, *, targeted: bool = False
 ) -> StoredResponse:
-    """Return the stored response with the cookies of a message, if they may be sent to all clients.
+    """Return the stored response with the cookies of a message, if these cookies may be sent to all clients.
 
-    `received` contains the fields of the message that stored or updated the response. If it has no Set-Cookie, the
-    stored cookies remain (RFC 9111, section 3.2).
+    `received` contains the fields of the message that stored or updated the response. If the message has no Set-Cookie,
+    the stored cookies remain (RFC 9111, section 3.2).
     """
     values = received.get_all(_NAME)
     if not values:

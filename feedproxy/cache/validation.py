@@ -63,8 +63,8 @@ def freshen(
     """Return the stored response updated by a 304 (RFC 9111, sections 4.3.4 and 3.2).
 
     Return None if the 304 has other validators. `request` contains the fields of the request that received the 304.
-    Without `request`, a Vary with other names in the 304 is ignored. The caller must call `may_store` again, because
-    the 304 may contain no-store.
+    Without `request`, the Vary of the 304 is ignored if it has other names than the stored one. The caller must call
+    `may_store` again, because the 304 may contain no-store.
     """
     if not _has_same_validators(stored, response.fields):
         return None

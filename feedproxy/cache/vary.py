@@ -4,7 +4,7 @@ Values are compared after the normalisations that section 4.1 permits. Cookie an
 because they identify users. Three fields have their own rules:
 
 * Accept-Encoding is not compared if this proxy compresses the content. If clients get the origin's bytes unchanged, the
-  request must accept their coding.
+  request must accept the coding of these bytes.
 * User-Agent is not compared if feedproxy sent its own User-Agent to fetch the response, and would send it again.
 * Accept-Language also selects a response in the language with the highest weight.
 """
@@ -29,7 +29,7 @@ def request_fields_for(response: Fields, request: Fields) -> Fields:
 
 
 def selects(stored: StoredResponse, request: Fields, *, own_agent: bool) -> bool:
-    """Return True if these request fields select the stored response.
+    """Return True if the request fields `request` select the stored response.
 
     `own_agent` is true if the request would be forwarded with feedproxy's own User-Agent.
     """
@@ -103,7 +103,7 @@ def _preferred_language(accept_language: str) -> str | None:
 
 
 def choose(variants: Iterable[StoredResponse], request: Fields, *, own_agent: bool) -> StoredResponse | None:
-    """Return the stored response that suits these request fields best, or None if none is selected.
+    """Return the variant that suits the request fields `request` best, or None if they select no variant.
 
     A response with Vary has priority over a response without Vary, even over a newer response.
     """
@@ -127,9 +127,10 @@ def _date_of(stored: StoredResponse) -> Instant:
 def with_variant(
     variants: Iterable[StoredResponse], new: StoredResponse, request: Fields, *, own_agent: bool, limit: int
 ) -> tuple[StoredResponse, ...]:
-    """Return the variants with `new` added as the last, at most `limit` variants.
+    """Return at most `limit` variants: the given ones, and `new` as the last.
 
-    `new` is the response to these request fields. It replaces all variants that the request selects.
+    `new` is the response to a request with the fields `request`. Variants that these fields select are left out,
+    because `new` replaces them. Above the limit, the first variants are left out.
     """
     others = [variant for variant in variants if not selects(variant, request, own_agent=own_agent)]
     return (*others, new)[-limit:]

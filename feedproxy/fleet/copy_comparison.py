@@ -12,8 +12,9 @@ COMPARE_BATCH = 200
 
 
 class CopyComparison:
-    """Comparison of copies by fencing token: an older copy is fetched or dropped, and a newer copy is sent.
+    """Comparison of copies by fencing token.
 
+    An older copy on this machine is replaced by that in Redis, or dropped after a purge. A newer copy is sent to Redis.
     `is_mine` returns True for targets that this worker compares. `invalidate` is called before a copy is dropped.
     """
 

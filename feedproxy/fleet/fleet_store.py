@@ -21,7 +21,7 @@ from feedproxy.store.resource import Resource
 logger = logging.getLogger("feedproxy.fleet")
 
 FLUSH_TIMEOUT = 2.0
-"""An operator's purge waits at most this many seconds for its transmission to Redis."""
+"""An operator's purge waits at most this many seconds until it has been sent to Redis."""
 
 
 class FleetStore:
@@ -65,7 +65,7 @@ class FleetStore:
         return self.local.version(target, used=used)
 
     async def put(self, resource: Resource, precondition: Precondition | None = None) -> None:
-        """Store a resource here, with a higher token than the replaced resource, and send it to the other machines."""
+        """Store a resource here and send it to the other machines. Its token is higher than the replaced resource's."""
         target, token = resource.target, self.coordination.token(resource.target)
         # Without a lease, the time of the fetch in microseconds is the token.
         fencing_token = max(token or int(resource.fetched * 1_000_000), resource.fencing_token + 1)
@@ -138,7 +138,7 @@ class FleetStore:
         """Store a peer's copy here. Return True if it was later than the local copy.
 
         A copy is ignored if the target was purged here since `wait_purge_sent` returned `before`, because Redis does
-        not have the purge.
+        not have the purge yet.
         """
         if before != self._invalidation_epochs(target) or self.redis_queue.is_purge_pending(target):
             return False

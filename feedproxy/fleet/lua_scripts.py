@@ -231,8 +231,8 @@ return 1
 """)
 """Record a reader of a feed.
 
-The readers are a sorted set with the instants of their last requests. Above a maximum, one HyperLogLog for each part of
-the window replaces the set.
+The readers are a sorted set with the instants of their last requests. A set with more readers than a maximum is
+replaced by HyperLogLogs, one for each part of the window.
 
 KEYS: readers. ARGV: pseudonym, instant, largest number of exactly counted readers, lifetime of the keys in
 milliseconds, length of each part of the window in milliseconds, beginning of the window.
@@ -279,7 +279,7 @@ RESTORE_STATE = Script("""
 for at = 1, #ARGV, 2 do redis.call('HSETNX', KEYS[1], ARGV[at], ARGV[at + 1]) end
 return 1
 """)
-"""Store the values of the shared state that Redis does not have. KEYS: identity. ARGV: each name, and its value."""
+"""Store those values of the shared state that Redis does not have. KEYS: identity. ARGV: each name, and its value."""
 
 SCRIPTS = (
     *(

@@ -14,7 +14,7 @@ from feedproxy.store.coordination.site_interval import SiteThrottle
 
 WAIT_TIMEOUT: Seconds = 0.25
 """While another machine holds a lease, the lease is requested again after this many seconds, or when an event reports
-its end."""
+that the lease has ended."""
 WAITING_MAX = 10_000
 """At most this many targets are remembered while another machine holds their lease."""
 
@@ -144,7 +144,7 @@ class MachineCoordination:
     def completion_count(self, target: str) -> int:
         """Return a number that changes with each completed fetch of the target on this machine.
 
-        A fetch of another machine counts if this process waits for it, or stores its copy.
+        A fetch of another machine counts if this process waits for the fetch, or stores the fetched copy.
         """
         return self.local.completion_count(target) + self._completion_counts[counter_of(target)]
 

@@ -96,11 +96,14 @@ class RedisConnection:
         self._refused_at = -LOG_INTERVAL
         self._refusals_logged: dict[str, Seconds] = {}
         self._full_for: set[Script] = set()
-        """Scripts that Redis has refused because its memory is full, since its last refusal for another reason."""
+        """Scripts that Redis has refused because its memory is full.
+
+        The set is emptied when Redis accepts one of them, or refuses a request for another reason.
+        """
         self._read_only = False
         self._last_log = -LOG_INTERVAL
         self._is_log_suppressed = False
-        """True if the current outage began so soon after a logged outage that it was not logged."""
+        """True if the current outage was not logged, because it began soon after a logged outage."""
         self._pause = BACK_OFF_FIRST
         self._next_probe = 0.0
         self._first_timeout: Seconds | None = None

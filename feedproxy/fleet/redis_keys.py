@@ -45,7 +45,7 @@ class RedisKeys:
 
     @property
     def data_id(self) -> str:
-        """Return the key of the random identifier of the data in Redis, which is lost with the data."""
+        """Return the key of the random identifier of the data in Redis. The identifier is lost with the data."""
         return f"{self._base}:data-id"
 
     def copy(self, target: str) -> bytes:

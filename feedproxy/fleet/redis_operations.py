@@ -19,7 +19,10 @@ from feedproxy.fleet.redis_connection import RedisConnection, ScriptCall
 from feedproxy.fleet.redis_keys import RedisKeys
 
 LOG_MAX = 10_000
-"""Maximum number of events in the log, about 2 MB. A machine that has missed more compares all copies with Redis."""
+"""Maximum number of events in the log, about 2 MB.
+
+A machine that has missed more events compares all copies with Redis.
+"""
 TRANSFER_TIMEOUT_FACTOR: float = 20
 """The timeout of requests to Redis that no client waits for is longer by this factor. A copy may have megabytes."""
 

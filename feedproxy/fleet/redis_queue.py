@@ -110,7 +110,7 @@ class RedisQueue:
         self._awake.set()
 
     def now(self) -> int:
-        """Return the microseconds of this machine's clock, which is the scale of Redis's tokens."""
+        """Return the time of this machine's clock in microseconds, the unit of the tokens in Redis."""
         return int(self._clock.now() * 1_000_000)
 
     async def flush(self, timeout: Seconds) -> None:

@@ -1,6 +1,6 @@
 """Exchange of readers' polls among machines. Every machine then knows when readers poll (subscribers/poll_rhythms.py).
 
-A machine sends at most one event a second, which Redis does not log. Events have pseudonyms and never addresses. A
+A machine sends at most one event a second. Redis does not log these events. They have pseudonyms and never addresses. A
 machine that misses a poll learns the reader's rhythm from later polls.
 """
 

@@ -53,8 +53,8 @@ class _Sum:
 class SubscriberSums:
     """Exchange of reader counts with Redis: it sends this machine's readers, and receives the sums of all machines.
 
-    `confirmed_claim` returns the confirmed claim of a feed service: for how many people it fetches a feed. `exact_max`
-    is the largest number of readers of a feed that are counted exactly.
+    `confirmed_claim` returns the confirmed claim of a feed service: the number of subscribers that the service
+    claims. `exact_max` is the largest number of a feed's readers up to which they are counted exactly.
     """
 
     def __init__(

@@ -141,8 +141,8 @@ class FleetSynchronization:
         )
 
     async def sync(self, target: str) -> bool:
-        """Fetch the copy and the reader counts of other machines for a target. Return True if they changed anything
-        here."""
+        """Fetch the copy and the reader counts of other machines for a target. Return True if this machine's copy or
+        counts have changed."""
         if not self.connection.up:
             return False
         return await asyncio.shield(self._refreshes.join_or_start(target, lambda: self._refresh(target))[0])

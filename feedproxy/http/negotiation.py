@@ -49,7 +49,7 @@ def _choose_coding(accept_encoding: str, available: tuple[str, ...]) -> str | No
 
 
 def weights_in(value: str) -> dict[str, float]:
-    """Return the weight of each coding, or other token, in a list (RFC 9110, section 12.4.2)."""
+    """Return the weight of each token in a list, such as a coding (RFC 9110, section 12.4.2)."""
     weights: dict[str, float] = {}
     for member in split_list(value):
         name, parameters = parse_parameters(member)

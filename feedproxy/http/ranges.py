@@ -1,6 +1,6 @@
 """A single byte range, for resumed downloads.  RFC 9110, section 14
 
-A request for several ranges gets the whole content: "A server MAY ignore the Range header field".
+A request for several ranges gets the whole content: "A server MAY ignore the Range header field" (section 14.2).
 """
 
 import re

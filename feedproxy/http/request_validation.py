@@ -102,7 +102,8 @@ def check_fields(fields: Iterable[Line]) -> None:
 def without_empty_port(fields: Iterable[Line]) -> list[Line]:
     """Return a request's fields with Host in its usual form: without a colon that no port follows.
 
-    "port = *DIGIT" -- RFC 3986, section 3.2.3. "URI producers and normalizers should omit the ":" delimiter"
+    The grammar permits an empty port ("port = *DIGIT", RFC 3986, section 3.2.3), but "URI producers and normalizers
+    should omit the ":" delimiter" before it (section 3.2).
     """
     return [(name, value.removesuffix(b":") if name.lower() == b"host" else value) for name, value in fields]
 

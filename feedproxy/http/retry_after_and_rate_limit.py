@@ -19,7 +19,7 @@ _DELAY = re.compile(r"\d{1,15}(\.\d*)?")
 
 
 def may_state_limit(response: Response) -> bool:
-    """Return False if the response certainly states no reached limit."""
+    """Return True if the response may state that a limit is reached."""
     return response.status == 429 or response.fields.has_any(_RATE_LIMIT_FIELDS)
 
 

@@ -36,7 +36,7 @@ _SPACES = re.compile(r"\ *")
 
 
 def parse_dictionary(value: str) -> dict[str, Value] | None:
-    """Return a dictionary without parameters, or None if the text is invalid (RFC 9651, section 4.2.2).
+    """Return a dictionary without the parameters of its members, or None if it is invalid (RFC 9651, section 4.2.2).
 
     If a key is repeated, the last value counts.
     """
@@ -48,7 +48,7 @@ def parse_dictionary(value: str) -> dict[str, Value] | None:
 
 
 def parse_list(value: str) -> tuple[Value, ...] | None:
-    """Return the members of a list without parameters, or None if the list is invalid (RFC 9651, section 4.2.1)."""
+    """Return the members of a list without their parameters, or None for an invalid list (RFC 9651, section 4.2.1)."""
     parser = _Parser(value.strip(" "))
     try:
         return parser.list_members()
@@ -57,7 +57,7 @@ def parse_list(value: str) -> tuple[Value, ...] | None:
 
 
 def parse_item(value: str) -> Bare | None:
-    """Return an item without parameters, or None if the item is invalid (RFC 9651, section 4.2.3)."""
+    """Return an item without its parameters, or None if the item is invalid (RFC 9651, section 4.2.3)."""
     parser = _Parser(value.strip(" "))
     try:
         return parser.item()

@@ -59,7 +59,7 @@ def normalise(uri: str) -> str:
 
 
 def resolve(base: str, reference: str) -> str:
-    """Return the normalised target of a reference, such as Location's, relative to `base` (RFC 3986, section 5.2).
+    """Return the normalised target of a reference, such as a Location, relative to `base` (RFC 3986, section 5.2).
 
     White space around the reference is removed, and spaces within it are encoded, because origins send both. Raises
     BadTarget if the result is invalid.

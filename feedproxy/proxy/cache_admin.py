@@ -306,8 +306,8 @@ class CacheAdmin:
     async def _invalidate_groups(self, origin: str, groups: frozenset[str]) -> None:
         """Invalidate the stored responses of an origin that belong to one of these groups.
 
-        An invalidated response may belong to further groups. Their other responses stay valid (RFC 9875, section
-        2.2.1).
+        An invalidated response may belong to further groups. The other responses of these further groups stay valid
+        (RFC 9875, section 2.2.1).
         """
 
         def belongs(stored: StoredResponse) -> bool:

@@ -15,7 +15,7 @@ from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 UNSTORED_TARGETS_MAX = 4096
 """The Vary of a response that is not stored is remembered for at most this many targets.
 
-If the Vary of a target is forgotten, its next request is sent twice.
+If the Vary of a target is forgotten, the next request for the target is sent to the origin twice.
 """
 
 _NO_NAMES: frozenset[str] = frozenset()

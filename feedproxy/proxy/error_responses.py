@@ -55,7 +55,7 @@ class ErrorResponses:
         reason: str,
         status: CacheStatus = NOT_FORWARDED,
     ) -> ProxyResponse:
-        """Return a 503 response for a target without a usable copy that may not be fetched.
+        """Return a 503 response for a target that may not be fetched and has no usable copy.
 
         Retry-After ends at the instant `until`.
         """

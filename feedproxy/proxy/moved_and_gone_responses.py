@@ -16,13 +16,14 @@ from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, RelocationKind, Resource
 
 DEAD_TARGETS_MAX = 1024
-"""At most this many targets are remembered at which no feed was found. The oldest is removed first."""
+"""Maximum number of remembered targets at which no feed was found. The oldest is removed first."""
 
 
 class RelocationResponses:
     """Builder of the responses for moved and ended feeds.
 
-    The builder remembers new addresses at which no feed was found. A move to such an address is in doubt.
+    The builder remembers new addresses at which no feed was found. A move to such an address is *in doubt*: it is
+    announced only if no stored response can be sent.
     """
 
     def __init__(self, store: Store, errors: ErrorResponses) -> None:
@@ -41,8 +42,9 @@ class RelocationResponses:
     def after_fetch(
         self, context: RequestContext, resource: Resource | None, now: Instant, status: CacheStatus
     ) -> ProxyResponse | None:
-        """Return the response that announces a feed's move or end, after the origin was asked or if it may not be
-        asked.
+        """Return the response that announces a feed's move or end.
+
+        Call this method when the origin has been asked, or must not be asked now.
 
         Return None if the feed has neither moved nor ended, or if the move is in doubt.
         """
@@ -81,7 +83,7 @@ class RelocationResponses:
         return None
 
     def is_in_doubt(self, context: RequestContext, resource: Resource | None) -> bool:
-        """Return True if a confirmed move leads to a target without a feed."""
+        """Return True if the feed has a confirmed move that is in doubt (refresh/policy/moved_and_gone.py)."""
         sighting = resource.relocation if resource is not None else None
         if sighting is None or sighting.kind is not RelocationKind.MOVED:
             return False
@@ -89,7 +91,10 @@ class RelocationResponses:
         return moved_and_gone.is_in_doubt(sighting, destination, context.settings)
 
     def record_result(self, result: RefreshResult) -> None:
-        """Record whether the refreshed target has a feed. A recorded move to a target without a feed is in doubt."""
+        """Record whether the refreshed target has no feed, and responded with one of DOUBTFUL_STATUSES.
+
+        If so, moves to this target are in doubt.
+        """
         resource, response = result.resource, result.response
         if resource.channel is None and response is not None and response.status in moved_and_gone.DOUBTFUL_STATUSES:
             failures = Failures(1, detail=Detail.REFUSED)

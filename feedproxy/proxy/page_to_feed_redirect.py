@@ -71,7 +71,7 @@ class Autodiscovery:
         return replace(answer, response=response, reason="the page names a feed, which the reader prefers", stored=None)
 
     async def find(self, stored: StoredResponse, settings: Settings) -> tuple[DiscoveredFeed, ...]:
-        """Return the feeds to which a stored page links, or an empty tuple for another response."""
+        """Return the feeds to which a stored page links, or an empty tuple if the response is no page."""
         label, body = stored.content.main_body
         if not body or stored.status != 200 or stored.content.feed:
             return ()
@@ -127,7 +127,7 @@ def _redirect(fields: Fields, client: ClientContext, feeds: tuple[DiscoveredFeed
 def _link(address: str, feed: DiscoveredFeed) -> str:
     """Return the value of a Link field for a feed (RFC 8288, section 3).
 
-    A title is left out if it has other characters than printable ASCII.
+    A title is left out if one of its characters is not printable ASCII.
     """
     link = f'<{address}>; rel="alternate"'
     if feed.type:

@@ -1,8 +1,8 @@
 """Repetition of a hit without the whole request pipeline.
 
 A hit is repeatable if its response depends on time alone while the stored resource and the settings are unchanged
-(`reusable_hit`). `recompute_hit` computes the age, the freshness and the permission to use the response again. Until
-the permission may change, `advance_hit` only adds the elapsed seconds, in a thirtieth of the time.
+(`reusable_hit`). `recompute_hit` computes its age and freshness anew, and decides again whether it may be used. Until
+that decision may change, `advance_hit` only adds the elapsed seconds, in a thirtieth of the time of `recompute_hit`.
 """
 
 import struct
@@ -262,8 +262,8 @@ def _decision_valid_until(
 ) -> Instant:
     """Return the last instant at which the decision to use the response is certain to be the same as at `now`.
 
-    The decision can change at the end of the lifetime, of a permission to serve stale, of a push lease or of a skipped
-    period, and at the limits of the request. If such an instant is uncertain, the result is `now`.
+    The decision can change when the lifetime, a permission to serve stale, a push lease or a skipped period ends, or
+    when a limit in the request is reached, such as max-age. If such an instant is uncertain, the result is `now`.
 
     `freshness` is the freshness at `now`, and permits the use of the response.
     """

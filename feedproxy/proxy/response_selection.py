@@ -365,7 +365,7 @@ class ResponseSelector:
 
 
 def _unstored_varying_names(result: RefreshResult) -> frozenset[str]:
-    """Return the client's fields by which a response varies that is not stored.
+    """Return the names of the client's fields by which a response varies, if the response was not stored.
 
     The result is empty for a feed, and for a failure, because a failing origin is not asked a second time.
     """
@@ -376,7 +376,8 @@ def _unstored_varying_names(result: RefreshResult) -> frozenset[str]:
 
 
 def _with_get(context: RequestContext) -> RequestContext:
-    """Return the context with GET as the method for the origin, because the response to a HEAD cannot be parsed."""
+    """Return the context with GET as the method for the origin, because the response to a HEAD has no content to
+    parse."""
     upstream = context.upstream_request
     if upstream.method == "GET":
         return context

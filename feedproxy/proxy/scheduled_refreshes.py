@@ -34,7 +34,10 @@ class FeedAudience:
     demand: Demand
 
     def recent(self, window: Seconds) -> int:
-        """Return the number of readers without regular polls that requested the feed in the last `window` seconds."""
+        """Return the number of readers that requested the feed in the last `window` seconds and do not poll regularly.
+
+        Readers that `Demand` reports count, too.
+        """
         since, rhythms = self.now - window, self.counts.rhythms
         direct = 0
         if rhythms.count_sampled(self.target) < READERS_MAX:

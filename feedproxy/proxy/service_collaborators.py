@@ -27,10 +27,10 @@ class FeedOwnership(Protocol):
 
 
 class Demand(Protocol):
-    """Interest in feeds that does not come from feed readers, such as WebSub subscriptions."""
+    """Interest in feeds that comes from other sources than requests, such as the import of a list of feeds."""
 
     def count_since(self, target: str, since: Instant) -> int:
-        """Return the number of readers of `target` since an instant, other than feed readers."""
+        """Return the number of readers of `target` that these sources have added since the instant `since`."""
         ...
 
 
@@ -57,7 +57,7 @@ class OwnsAll:
 
 
 class NoDemand:
-    """The default without subscriptions: only requests of feed readers count."""
+    """The default without imports: only requests of feed readers count."""
 
     def count_since(self, target: str, since: Instant) -> int:
         """Return 0."""

@@ -35,10 +35,10 @@ _SCHEMES = ("http", "https")
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One entry of Forwarded or X-Forwarded-For: the address from which a proxy got the request, the scheme, and the
-    host.
+    """One entry of Forwarded or X-Forwarded-For.
 
-    The address is empty if it is hidden or unknown.
+    `address` is the address from which a proxy got the request, or empty if it is hidden or unknown. `scheme` and
+    `host` are those of the request that this proxy got.
     """
 
     address: str
@@ -49,8 +49,8 @@ class Hop:
 def client_hop(fields: Fields, field_name: str, peer: str, is_trusted: Callable[[str], bool]) -> Hop:
     """Return the client's address, scheme and host, as trusted proxies state them in the field `field_name`.
 
-    `peer` is the address of the trusted proxy that sent the request. Scheme and host come from the entry of `peer`.
-    Without a usable entry, the address is `peer`.
+    `peer` is the address of the trusted proxy that sent the request. Scheme and host come from the entry that `peer`
+    appended. Without a usable entry, the address is `peer`.
     """
     nearest, address = Hop(""), canonical(peer)
     visited = {_host_key(address)}

@@ -227,7 +227,7 @@ def _forwarded_fields(
     """Return the forwarded fields. The result is memoized if the fields contain no credentials.
 
     `names` are the fields by which the shared stored responses vary. `keyed_names` are the fields by which keyed
-    responses vary, which count only for requests with credentials.
+    responses vary. They count only for requests with credentials.
     """
     length = sum([len(name) + len(value) for name, value in client_fields])
     is_memoized = length <= MEMOIZED_LENGTH_MAX and not any(is_credential(name) for name, _ in client_fields)
@@ -363,5 +363,5 @@ def with_via(fields: Fields, via: str) -> Fields:
 
 
 def own_user_agent(settings: Settings) -> str:
-    """Return the User-Agent of commands, notifications and subscriptions, which are not sent for subscribers."""
+    """Return the User-Agent of requests that are not sent for subscribers: commands, notifications, subscriptions."""
     return f"feedproxy/{__version__}" + (f" (+{settings.contact_url})" if settings.contact_url else "")

@@ -25,10 +25,12 @@ from feedproxy.store.write_pacing import WritePacer
 logger = logging.getLogger(__name__)
 
 UNWRITABLE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS))
-"""Codes of write errors after which reading still works, such as that of a full disk."""
+"""Codes of write errors after which reading still works, such as the code for a full disk."""
 SHARDS = 8
-"""The store has this many shards. A writing process waited at most 11 ms for another with eight shards, and 432 ms with
-one."""
+"""The store has this many shards.
+
+With eight shards, a writing process waited at most 11 ms for another process. With one shard, it waited up to 432 ms.
+"""
 CULL_SLICE = 10
 """One step of culling removes at most this many values, in less than a millisecond."""
 HEADER_BLOCK = 256

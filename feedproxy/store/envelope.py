@@ -1,4 +1,4 @@
-"""The envelope of a stored value. By these first bytes, feedproxy recognises and checks the value.
+"""The envelope of a stored value: its first bytes, by which feedproxy recognises and checks the value.
 
 docs/reference/store-format.md describes the layout. The checksum is CRC-32: it detects faults of disks and crashes, not
 manipulation. For 100 KB, CRC-32 takes 20 µs, and BLAKE2b 92 µs.

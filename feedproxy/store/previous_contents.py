@@ -1,8 +1,8 @@
 """Previous contents of a feed, each stored as its difference from a newer content.
 
-Clients may name a previous content as dictionary for `dcz`, the dictionary compression of RFC 9842. The difference is a
-Zstandard stream with the newer content as dictionary. All previous contents together take at most the space of the
-current content in gzip.
+Clients may name a previous content as the dictionary for `dcz`, the dictionary compression of RFC 9842. The difference
+is a Zstandard stream with the newer content as the dictionary. All previous contents together take at most the space of
+the current content in gzip.
 """
 
 import struct
@@ -66,9 +66,10 @@ class PreviousContents:
         return bool(self.data) and any(entry.hash == digest for entry in self)
 
     def with_content(self, old: bytes, new: bytes, *, size_max: int) -> "PreviousContents":
-        """Return these contents with `old` appended, which `new` has replaced.
+        """Return these contents with `old` appended.
 
-        The oldest contents are dropped until all contents take at most `size_max` bytes.
+        `old` is the content that `new` has replaced. The oldest contents are dropped until all contents take at most
+        `size_max` bytes.
         """
         current, replaced = dictionary_hash(new), dictionary_hash(old)
         if current == replaced or len(old) > CONTENT_BYTES_MAX:

@@ -246,8 +246,8 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
     def cull_slice(self, limit: int) -> int:
         """Remove at most `limit` of the least recently stored values, if all values together exceed `size_max`.
 
-        Return the number of removed values. diskcache's own `cull` blocks all writes until the values fit, which takes
-        seconds.
+        Return the number of removed values. diskcache's own `cull` blocks all writes for seconds, until the values
+        fit.
         """
         if self.size_max is None or self.volume() <= self.size_max:
             return 0

@@ -30,9 +30,10 @@ HOT_MAX = 65_536
 """Memory holds at most this many resources, of any size. The garbage collector visits each resource while clients
 wait."""
 BATCH_WINDOW = 0.25
-"""A write waits this many seconds for further writes, which then share a transaction."""
+"""A write waits this many seconds for further writes, so that all of them share a transaction."""
 CULL_AFTER_BYTES = 4 * 1024 * 1024
-"""The sizes of all shards are checked after this many written bytes. A write checks only its own shard."""
+"""Each write checks only the size of its own shard. After every this many written bytes, the sizes of all shards are
+checked."""
 ABSENT_MAX = 1024
 """At most this many targets are remembered as not stored. A request that misses looks its target up five times."""
 PEEKED_MAX = 4

@@ -28,7 +28,7 @@ BATCH_MAX = 64
 WAIT_TIMEOUT = 1.0
 """A `put` waits at most this many seconds for room in the queue.
 
-After a failed wait, `put` does not wait until the disk has written a value.
+After a wait has failed, `put` does not wait at all until the disk has written a value again.
 """
 CLOSE_TIMEOUT = 5.0
 """Closing the queue waits at most this many seconds for the disk to write all values."""
@@ -67,7 +67,7 @@ class WriteQueue[Key, Value]:
         - `write_all`: write several values. After an error, each value is written separately.
         - `idle`: do a step of other work while no new value waits. Return True if work is left.
         - `batch_window`: seconds that a value waits for further values.
-        - `retains`: keep a value that could not be written for `write_again`.
+        - `retains`: True to keep values that could not be written. `write_again` tries to write them again.
         """
         self._write_all, self._batch_window = write_all, batch_window
         self._batch_timer: asyncio.TimerHandle | None = None
@@ -105,7 +105,7 @@ class WriteQueue[Key, Value]:
         return len(self._unwritten)
 
     async def add(self, key: Key, value: Value | None, size: int) -> None:
-        """Queue a value, which reads of the queue find at once. Wait only if the queue is full.
+        """Queue a value. Reads of the queue find the value at once. Wait only if the queue is full.
 
         If the queue stays full until the time limit, the value is dropped, and the failure is reported.
         """

@@ -1,6 +1,6 @@
 """Pauses of the writing thread, so that the event loop gets the CPU.
 
-Without pauses on a single CPU, hits waited four milliseconds for the store, four times a second.
+On a single CPU without pauses, hits waited four milliseconds for the store, four times a second.
 """
 
 import time
@@ -8,7 +8,7 @@ import time
 from feedproxy.clock import Seconds
 
 PAUSE_MIN: Seconds = 0.00025
-"""The thread pauses after this many seconds of work, and each pause lasts as long."""
+"""The thread pauses after this many seconds of work. Each pause lasts this many seconds, too."""
 
 
 class WritePacer:

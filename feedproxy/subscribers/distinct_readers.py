@@ -19,7 +19,7 @@ FEEDS_MAX = 20_000
 """Maximum number of feeds. The feed requested longest ago is removed first."""
 
 REPEAT_INTERVAL: Seconds = 3600
-"""Minimum time in seconds between two updates of a reader's last request."""
+"""A reader's request is not recorded if fewer than this many seconds have passed since the last recorded request."""
 
 type Readers = dict[int, int]
 """Instants of last requests in whole seconds, by pseudonym, the oldest first."""
@@ -76,9 +76,9 @@ def _instant(readers: tuple[int, ...], pseudonym: int) -> int:
 
 
 def count_distinct(readers: Readers) -> int:
-    """Return the number of readers that are certainly distinct: the largest number in one period.
+    """Return the number of readers that are certainly distinct: the largest number of readers in one PERIOD.
 
-    The pseudonyms of two periods may belong to the same reader.
+    A reader has another pseudonym in the next period, so readers of two periods are not added.
     """
     return max(Counter(at // int(PERIOD) for at in readers.values()).values(), default=0)
 
@@ -86,7 +86,7 @@ def count_distinct(readers: Readers) -> int:
 def merge_readers(
     first: Mapping[str, Readers], others: Iterable[tuple[str, Readers]], since: Instant
 ) -> dict[str, Readers]:
-    """Return by feed the readers of `first` and `others` with a request after `since`."""
+    """Return the readers in `first` and `others` with a request after `since`, keyed by feed."""
     together = DistinctReaders()
     for target, readers in (*first.items(), *others):
         together.add(target, readers)

@@ -3,8 +3,8 @@
 Up to READERS_MAX readers of a feed are sampled, with 48 bytes each, and represent all readers of the feed. Pseudonyms
 identify readers (pseudonyms.py). A reader is forgotten when the window of the counts has passed since its last poll.
 
-Polls at the usual interval form a session, which a longer pause ends. The next session is expected one cycle after the
-beginning of the last one. A cycle is usually a day, as for a reader that runs in working hours.
+Polls at the usual interval form a session. A longer pause ends the session. The next session is expected one cycle
+after the beginning of the last one. A cycle is usually a day, as for a reader that runs in working hours.
 """
 
 import asyncio

@@ -43,7 +43,10 @@ RECENT_MAX = 1000
 
 
 SWEEP_BATCH = 128
-"""Maximum number of feeds checked, and of expired readers removed, in one request, in a tenth of a millisecond."""
+"""Each request checks at most this many feeds, and removes at most this many expired readers.
+
+This takes a tenth of a millisecond.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,8 @@ class SubscriberCounts:
     - `claim_max`: limit of one fetcher's claims for one feed, over all feed ids.
     - `claim_jump`: growth within an hour above which a claim must be confirmed.
     - `readers_max`, `claims_max`: limits of the entries of one feed.
-    - `feeds_max`, `entries_max`: limits of the feeds, and of the entries of all feeds, of about 100 bytes each.
+    - `feeds_max`: limit of the feeds.
+    - `entries_max`: limit of the entries of all feeds together. An entry takes about 100 bytes.
     - `peers`: the counts of other machines.
     """
 
@@ -172,7 +176,7 @@ class SubscriberCounts:
         return target in self._feeds
 
     def count_with_first_reader(self, user_agent: str, now: Instant) -> int:
-        """Return the count of a new feed after a first request with this User-Agent, which is not recorded."""
+        """Return the count that a new feed would have after a first request with this User-Agent. Record nothing."""
         claim = parse_claim(user_agent)
         if claim is None:
             return 1

@@ -33,8 +33,8 @@ _NONE: Claims = {}
 class CountsWriter:
     """Writer of the counts, one feed after another. Requests may be counted between two feeds.
 
-    If a product number is then assigned to another product, that product's readers are written with number 0, as
-    further products (product_name_numbers.py).
+    If a product number is assigned to another product meanwhile, the readers of that product are written with number 0,
+    as further products (product_name_numbers.py).
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class StoredCounts:
     uses: Counter[int]
     feeds: list[StoredFeed]
     oldest: int
-    """The instant of the earliest last request of a reader, in milliseconds, or 0 if a feed has no reader."""
+    """The earliest instant of a reader's last request, in milliseconds, or 0 if a feed has no reader."""
 
 
 def load(data: bytes, now: Instant) -> StoredCounts:

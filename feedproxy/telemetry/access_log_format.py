@@ -21,7 +21,7 @@ def quote_agent(agent: str) -> str:
 class AccessLine:
     """The record of a request in the access log. `reader` is a pseudonym.
 
-    `upstream` is set if `target` is a public address.
+    If `target` is a public address, `upstream` is the corresponding address at the upstream. Otherwise it is empty.
     """
 
     at: Instant

@@ -64,8 +64,8 @@ class CombinedLines(LineFormatter):
 class JsonLines(logging.Formatter):
     """Formatter that writes every line as a JSON object. Access lines are JSON objects already.
 
-    The object of any other line has `time`, `level`, and the members of the record's `fields`, or `message` without
-    fields.
+    The object of any other line has `time`, `level`, and the members of the record's `fields`. If the record has no
+    `fields`, the object has `message` instead.
     """
 
     def format(self, record: logging.LogRecord) -> str:

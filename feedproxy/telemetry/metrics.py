@@ -85,7 +85,7 @@ class Totals:
 
     @property
     def hit_share(self) -> float | None:
-        """Return the fraction of requests for targets that the store answered, or None without requests."""
+        """Return the fraction of the requests for targets to which the store responded, or None without requests."""
         requests = self.hits + self.forwarded
         return self.hits / requests if requests else None
 

@@ -34,8 +34,10 @@ class PeerMetrics(Protocol):
     """The metrics of the other workers."""
 
     async def families(self) -> Sequence[Plain]:
-        """Return the metric families of each other worker. The reads and feed changes that they report are recorded
-        here."""
+        """Return the metric families of each other worker.
+
+        The call also records, in this worker, the reads and feed changes that the other workers report.
+        """
         ...
 
     async def readers(self) -> Sequence[ReaderAccount]: ...

@@ -1,8 +1,8 @@
 """Recent activity in memory: the last requests, the last fetches of each feed, and addresses that never returned a
 feed.
 
-RecentActivity observes refreshes, and logs those that no client waited for. Targets have their secrets, which views
-remove (page_redaction.py).
+RecentActivity observes refreshes, and logs those that no client waited for. Targets are stored with their secrets. The
+operator's pages show them without secrets (page_redaction.py).
 """
 
 import logging

@@ -160,7 +160,7 @@ class AddressPolicy:
     ) -> list[str]:
         """Return the addresses of a host for a request through a parent proxy. All addresses must be permitted.
 
-        `may_be_unknown` is true if an empty list is returned for a public name that this machine cannot resolve.
+        For a public name that this machine cannot resolve, the result is an empty list if `may_be_unknown` is true.
         `configured` is true for a host that the operator configured: its port and a literal address are not checked.
         Raises the errors of `resolve`.
         """

@@ -1,6 +1,7 @@
 """HTTP client for callbacks and hubs: pings, notifications, verifications.
 
-The connection goes to a checked address, except for addresses that the operator trusts (AddressTrust).
+A name is resolved once, and AddressPolicy must permit the address to which the client connects. Machines that the
+operator trusts are exempt (AddressTrust).
 """
 
 import asyncio
@@ -130,7 +131,7 @@ class CallbackClient:
             raise MalformedResponse(f"{authority}: {error or type(error).__name__}") from error
 
     def check(self, url: str) -> None:
-        """Raise Forbidden or BadTarget for a callback that is not permitted, without resolving its name."""
+        """Raise Forbidden or BadTarget if a callback is not permitted. Its host name is not resolved."""
         target_url = _url(url)
         host, port = target_url.raw_host or "", target_url.port or 0
         self._policy.check_port(port)

@@ -34,7 +34,8 @@ from feedproxy.upstream.response_parser import ResponseParser
 UNREAD_MAX = 262_144
 """After the last client of a response has disconnected, at most this many further bytes are read.
 
-Smaller responses, as of most feeds, are read to the end and stored. Squid's `quick_abort_min` has the same purpose.
+A response with fewer bytes left, as with most feeds, is read to the end and stored. Squid's `quick_abort_min` has the
+same purpose.
 """
 
 RATE_MIN = 1000
@@ -68,7 +69,7 @@ class ReadTimeout(TimeoutError):
 
 
 class OriginProtocol(ResponseHandler):
-    """A connection to an origin, which serves one request at a time. A ResponseParser parses each response."""
+    """A connection to an origin, for one request at a time. A ResponseParser parses each response."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, open_connections: set[object]) -> None:
         super().__init__(loop)

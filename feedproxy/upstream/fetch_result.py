@@ -20,7 +20,7 @@ class Fetched:
     lines: tuple[tuple[bytes, bytes], ...] = ()
     """All field lines of the head, including hop-by-hop fields."""
     framing_anomaly: str = ""
-    """The error in the framing that was tolerated, or "" without an error."""
+    """The tolerated error in the framing, or "" without an error."""
     received_size: int | None = None
     """Size of the content as transferred, in bytes, or None if `body` was not decoded."""
 

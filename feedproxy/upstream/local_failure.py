@@ -45,7 +45,7 @@ CHECK_INTERVAL: Seconds = 0.1
 
 
 class NetworkState:
-    """The time of the last successful look-up or connection, which shows whether the network is down."""
+    """The time of the last successful look-up or connection. This time shows whether the network is down."""
 
     def __init__(self) -> None:
         self._worked = -RECENT_SUCCESS

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 @lru_cache(maxsize=4)
 def upstream_context(trusted_ca: str | None, *, insecure: bool) -> ssl.SSLContext:
-    """Return the TLS context for origins, which trusts the system's authorities and those in the file `trusted_ca`.
+    """Return the TLS context for origins. It trusts the system's authorities and those in the file `trusted_ca`.
 
     If `insecure` is true, no certificate is verified.
     """

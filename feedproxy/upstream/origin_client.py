@@ -127,7 +127,7 @@ class _Host:
 
 
 class Fetcher:
-    """A pooled HTTP/1.1 client, and an async context manager that closes it. Without `async with`, call `close`."""
+    """A pooled HTTP/1.1 client. `async with` closes the client at the end. Without `async with`, call `close`."""
 
     def __init__(
         self,

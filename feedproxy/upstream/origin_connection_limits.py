@@ -6,8 +6,8 @@ requests with free shares are admitted in their order.
 
 A request that has waited for EVICTABLE_AFTER seconds may end an exchange in its full share if the origin has been
 silent for SILENT_AFTER seconds. If the share belongs to a site or host, the client that loses the exchange must have at
-least two more slots than the waiting client. The same is required in any share if the exchange is for a known feed, and
-the waiting request is not (docs/decisions/connection-limits.md).
+least two more slots than the waiting client. The same difference is required in any share if the exchange is for a
+known feed, and the waiting request is not for one (docs/decisions/connection-limits.md).
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Requester:
         self.is_abandoned = bool(self.client) and not self.is_known
 
     def charge(self, client: str) -> None:
-        """Charge the request to another client, which waits for the same response."""
+        """Charge the request to another client that waits for the same response."""
         self.is_abandoned = False
         if self.client and client != self.client:
             self.client = client

@@ -1,7 +1,8 @@
 """The listeners of this proxy. They are forbidden as targets.
 
 A request that the proxy sends to its own admin port would have the operator's rights. Every entrance therefore refuses
-these ports at every address of this machine. `allow_private` and `allow_networks` do not change this rule.
+the ports of all listeners at every address of this machine. `allow_private` and `allow_networks` do not change this
+rule.
 """
 
 import errno

@@ -31,7 +31,7 @@ THREADS = Limit(256, reserve=64)
 PER_SITE = Limit(12, reserve=4)
 """Maximum number of concurrent look-ups for one registrable domain, and the number reserved for known feeds."""
 PER_CLIENT = 96
-"""One client may have at most this many concurrent look-ups: half of those for unknown targets."""
+"""One client may have at most this many concurrent look-ups: half of those that are not reserved for known feeds."""
 THREAD_WAIT_MAX: Seconds = 5
 """A look-up waits at most this many seconds for a free thread."""
 
@@ -49,7 +49,7 @@ def _system_addresses(host: str) -> list[str]:
 
 
 class Resolver:
-    """Resolver of names for one event loop. Each look-up has its own thread, and equal look-ups share one."""
+    """Resolver of names for one event loop. Each look-up has its own thread."""
 
     def __init__(self, resolve: Callable[[str], list[str]] = _system_addresses) -> None:
         self._resolve = resolve
@@ -65,7 +65,8 @@ class Resolver:
         """Return the addresses of a host. Raises OSError if the look-up fails, and Overload if this machine cannot look
         names up.
 
-        Equal look-ups in progress are shared. A look-up for a known feed shares only another look-up for a known feed.
+        Calls for the same host share one look-up. A call for a known feed shares only a look-up that began for a known
+        feed.
         """
         key = (host, current_requester().is_known)
         task = self._under_way.get(key)

@@ -45,7 +45,7 @@ class ResponseHead:
     length: int | None = None
     """Length of the content in bytes, or None if it is unknown or chunked."""
     framing_anomaly: str = ""
-    """The error in the framing that was tolerated, or "" without an error."""
+    """The tolerated error in the framing, or "" without an error."""
 
     @property
     def is_interim(self) -> bool:

@@ -77,7 +77,7 @@ class ResponseParser:
             raise MalformedResponse("the connection broke within the content")
 
     def _read_head(self, data: bytes) -> tuple[ResponseHead | None, bytes | None]:
-        """Parse one head, and return the final head and the bytes after it.
+        """Parse one head. Return the head if it is that of the final response, and the bytes after it.
 
         After a 1xx head, the first value is None. If the head is incomplete, both values are None.
         """

@@ -11,7 +11,7 @@ import struct
 import zlib
 
 SIZE_MAX = 1024 * 1024
-"""A snapshot of more than this many bytes is not written: about twenty times the size of the metrics."""
+"""A snapshot of more than this many bytes is not written. The metrics take about a twentieth of this size."""
 
 _HEAD = struct.Struct("<QII")
 """Head of a snapshot: its number, the length of its data, and the CRC-32 of number and data."""

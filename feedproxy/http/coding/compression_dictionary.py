@@ -62,8 +62,9 @@ class UseAsDictionary:
     def is_usable(self) -> bool:
         """Return True if the dictionary may be used.
 
-        "If a client receives a dictionary with a type that it does not understand, it MUST NOT use the dictionary." --
-        RFC 9842, section 2.1.4. "If PATTERN has regexp groups, then return FALSE." -- RFC 9842, section 2.1.1
+        RFC 9842 about the type: "If a client receives a dictionary with a type that it does not understand, it MUST NOT
+        use the dictionary" (section 2.1.4). About `match`: "If PATTERN has regexp groups, then return FALSE" (section
+        2.1.1).
         """
         return self.type == RAW and not _has_regexp_groups(self.match)
 
@@ -122,7 +123,7 @@ def without_dictionary(request: Fields) -> Fields:
 def exact_pattern(path: str) -> str | None:
     """Return a URL pattern that matches only this path with its query, or None if no pattern can express the path.
 
-    A pattern from a path without a query matches any query.
+    For a path without a query, the pattern matches this path with any query.
     """
     head, mark, query = path.partition("?")
     if not path.startswith("/") or "#" in path or (mark and head.endswith(":")):

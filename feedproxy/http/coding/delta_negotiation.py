@@ -76,8 +76,8 @@ def im_used_fields(fields: Fields, *, base: EntityTag | None = None) -> Fields:
 
 
 def _with_no_store(fields: Fields) -> Fields:
-    """Return the fields with directives that prevent caches without support for 226 from storing it (RFC 3229, section
-    10.8.2).
+    """Return the fields with directives that prevent caches without support for 226 from storing a 226 (RFC 3229,
+    section 10.8.2).
 
     A cache with support for 226 ignores `no-store` if `im` is present. Other caches obey `no-store`. If the origin sent
     `no-store`, `im` is not added, because all caches must obey.

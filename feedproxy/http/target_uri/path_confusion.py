@@ -4,8 +4,8 @@ According to RFC 3986, `/secret%2Ffeed`, `//secret/feed` and `/secret;x/feed` ar
 interpret all of them as `/secret/feed`. A rule that protects a feed is therefore compared with all interpretations of a
 target (feed_rules.py).
 
-Some paths have an unpredictable interpretation and are refused: encoded control characters, which end a path for some
-servers, and overlong UTF-8, which some servers decode (docs/decisions/protected-paths.md).
+A path with an unpredictable interpretation is refused. Such a path contains encoded control characters, at which some
+servers end the path, or overlong UTF-8, which some servers decode (docs/decisions/protected-paths.md).
 """
 
 import re

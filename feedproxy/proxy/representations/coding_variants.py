@@ -25,7 +25,7 @@ from feedproxy.single_flight import SingleFlight
 from feedproxy.store.interface import Store
 
 INCOMPRESSIBLE_MAX = 10_000
-"""At most this many contents are remembered that a coding does not make smaller."""
+"""Maximum number of remembered contents that a coding would not make smaller."""
 
 type _Key = tuple[str, str, str]
 

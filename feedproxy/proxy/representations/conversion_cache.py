@@ -36,7 +36,7 @@ MODELS_MAX = 16
 """A helper process caches at most this many parsed feeds."""
 
 FAILED_MAX = 1024
-"""At most this many versions of feeds are remembered that could not be converted."""
+"""Maximum number of remembered versions of feeds that could not be converted."""
 
 FAILED_BYTES = 2 * 1024 * 1024
 """The remembered failures take at most this many bytes of memory, for their keys and error texts."""
@@ -80,7 +80,7 @@ class Headlines:
 
     @property
     def size(self) -> int:
-        """Return the memory of all texts in bytes."""
+        """Return the memory that all texts take, in bytes."""
         titles = [title for title, _ in self.entries]
         return sum(map(sys.getsizeof, (self.title, self.summary, self.newest_title, self.newest_text, *titles)))
 
@@ -113,7 +113,7 @@ class ConversionCache:
 
     @property
     def size(self) -> int:
-        """Return the memory of the cached conversions and headlines in bytes."""
+        """Return the memory that the cached conversions and objects of `Headlines` take, in bytes."""
         return self._conversions.size + self._headlines.size
 
     async def get(

@@ -150,7 +150,10 @@ def _accepts(request: Request, coded: Response) -> bool:
 
 
 def _encode(content: bytes, digest: bytes, previous: PreviousContents, current: Sequence[bytes]) -> bytes | None:
-    """Return the content as `dcz` with the dictionary of this hash, or None if no stored version has the hash."""
+    """Return the content as `dcz`. The dictionary is the stored version with the hash `digest`.
+
+    Return None if no stored version has this hash.
+    """
     if compression_dictionary.dictionary_hash(content) == digest:
         dictionary: bytes | None = content
     else:

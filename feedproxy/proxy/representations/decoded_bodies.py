@@ -20,7 +20,7 @@ class DecodedBodies:
 
     @property
     def size(self) -> int:
-        """Return the memory of the cached bodies in bytes."""
+        """Return the memory that the cached bodies take, in bytes."""
         return self._decoded.size
 
     def resize(self, bytes_max: int) -> None:

@@ -1,8 +1,8 @@
 """The choice of the representation that a client gets: content coding, delta, `dcz`, or conversion.
 
-The steps have a fixed order. Conditions and ranges come before codings and deltas, which are for full responses. The
-rules of the entrance come before a conversion, because they would replace the Content-Security-Policy of the converted
-document.
+The steps have a fixed order. Conditions and ranges are applied before codings and deltas, because only full responses
+get codings and deltas. The rules of the entrance are applied before a conversion. Applied afterwards, they would
+replace the Content-Security-Policy of the converted document.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,9 @@
 """Shared memory of all workers for values that the disk does not have yet.
 
 While the disk is full, read-only or locked, every worker must answer with the latest value. A worker appends such a
-value to a ring buffer in shared memory, and enters its position in a table. Reads search the table before the disk. The
-entry is removed when the disk has the value. A value that newer values have overwritten counts as not stored, in all
-workers (docs/decisions/worker-coordination.md).
+value to a ring buffer in shared memory, and enters the value's position in a table. Reads search the table before the
+disk. The entry is removed when the disk has the value. A value that newer values have overwritten counts as not stored,
+in all workers (docs/decisions/worker-coordination.md).
 """
 
 import hashlib

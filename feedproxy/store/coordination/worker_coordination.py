@@ -3,8 +3,8 @@
 The file contains:
 
 * A ring with the names of changed targets. A writer appends a name when the disk has the new value. Before a process
-  answers, it removes from its memory the targets named since its last check. If the ring has overwritten names, it
-  removes all targets. Therefore no process serves a replaced copy.
+  answers, it removes from its memory the targets named since its last check. If the ring has overwritten some of these
+  names, the process removes all targets. Therefore no process serves a replaced copy.
 * Counters of invalidations and of completed fetches, by hash of the target. If two targets share a counter, the effect
   is an additional fetch, or a response that is not stored.
 * The last request slots of sites, in buckets of eight. In a full bucket, the oldest slot is forgotten.
