@@ -11,8 +11,8 @@ for its users: one user, every authenticated user (`user: "*"`), or every client
       query: {token: …}
 
 Content that is fetched with a credential is a separate resource. Its key is the target with the name of the credential
-as fragment. No client can request a target with a fragment. The name of a credential changes with its password, so that
-copies made with the old password are not used again.
+as its fragment. No client can request a target with a fragment. The name of a credential changes with its password, so
+that copies made with the old password are not used again.
 """
 
 import hashlib

@@ -1,5 +1,4 @@
-"""Secret addresses. An address authenticates its user for the feeds that match its pattern, until the operator revokes
-it.
+"""Secret addresses. Such an address authenticates a user for the feeds that match a pattern, until it is revoked.
 
 Secret addresses are for feed readers without support for passwords. The file stores only hashes of tokens. A fast hash
 is safe, because a token has 144 random bits.

@@ -1,4 +1,4 @@
-"""Several machines as one proxy. They share copies, leases, reader counts and events through a Redis.
+"""Several machines as one proxy. They share copies, leases, reader counts and events through Redis.
 
 Each machine answers clients from its own store. A miss asks Redis before the origin, and a queue sends new copies to
 Redis. Without Redis, each machine continues alone.

@@ -1,8 +1,8 @@
 """Codec of a resource's stored form (docs/reference/store-format.md): an envelope, a header in JSON, and the bodies.
 
 Nothing is pickled, because write access to the store's files must not permit running code. Each member of the
-dataclasses is a member of the header, unless it has its default value. Its declared type determines how it is read. An
-unsupported type raises TypeError on import.
+dataclasses is a member of the header, unless it has its default value. The declared type of a member determines how the
+member is read. An unsupported type raises TypeError on import.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""Writing of the log to a pipe, a socket or a terminal without waiting for its reader.
+"""Writing of the log to a pipe, a socket or a terminal without waiting for the reading program.
 
 A write to a full pipe waits for the program at the other end, such as journald, Docker or a pager. If that program
 stopped reading, the event loop would answer no client.

@@ -1,7 +1,7 @@
 """Stored counts of the traffic by hour and by day (UTC).
 
-Each worker has its own history. Once a minute, the growth of its counters is added to the current hour and day. No
-request is therefore counted twice after a restart.
+Each worker has its own history. Once a minute, the growth of its counters is added to the current hour and day. After a
+restart, the counters begin at 0, and the history continues. No request is therefore counted twice.
 """
 
 import contextlib

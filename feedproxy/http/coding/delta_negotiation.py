@@ -1,6 +1,6 @@
 """Delta encoding (RFC 3229): A-IM in a request, and a 226 (IM Used) response with only the new entries of a feed.
 
-The only supported instance manipulation is `feed`. It removes the entries that are already in the base. The base is the
+The only supported instance manipulation is `feed`: it removes the entries that are already in the base. The base is the
 version that the client has, named by tags or by a date in the conditional request. RFC 3229 defines only tags, but feed
 readers also send dates.
 """
