@@ -47,7 +47,7 @@ class CheckReport:
 
     @property
     def verdict(self) -> Level:
-        """Return the worst level of the Notes, or GOOD without Notes."""
+        """Return the worst level of the Notes, or GOOD if there are none."""
         ordered = sorted_by_level(self.notes)
         return ordered[0].level if ordered else Level.GOOD
 

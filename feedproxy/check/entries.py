@@ -26,8 +26,8 @@ _RFC_822 = re.compile(
 )
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)")
 _ATOM = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
-"""Pattern of a date in Atom: "an uppercase "T" character MUST be used … In addition, an uppercase "Z" character" (RFC
-4287, section 3.3)."""
+"""Pattern of a date in Atom. RFC 4287, section 3.3, requires a capital T before the time, and a capital Z or an offset
+after it."""
 _W3C = re.compile(r"\d{4}(?:-\d\d(?:-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d))?)?)?")
 _RSS_DATES = frozenset({"pubDate", "lastBuildDate"})
 _TAGS = re.compile(r"<(?:/?(?:b|i|em|strong|a|p|br|span|div|font|img|h[1-6]|code)\b|xhtml)", re.IGNORECASE)

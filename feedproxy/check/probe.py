@@ -314,6 +314,6 @@ def _cloud_target(cloud: Cloud | None) -> str:
 
 
 def _https_target(address: str) -> str:
-    """Return an http address with the scheme https, or "" if the address has a port."""
+    """Return an http address with https in place of http, or "" if the address states a port."""
     parts = urlsplit(address)
     return "" if parts.port else uri.normalise(parts._replace(scheme="https").geturl())

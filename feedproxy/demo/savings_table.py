@@ -31,7 +31,7 @@ class Figures:
     delays_by_hint: int
     """Number of the polls in `delays` that the feed's hints explain: by ttl, sy:* or skipHours."""
     delay_median: Seconds
-    """Median age of the oldest missing item, in seconds."""
+    """Median over the polls in `delays` of the age of the oldest missing item, in seconds."""
     delay_max: Seconds
     failed: int
     """Number of answers with another status than 200 or 304, or with content that was never published."""

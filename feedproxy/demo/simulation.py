@@ -30,12 +30,12 @@ CONNECTIONS = 6
 """All simulated readers together use this many connections."""
 
 ITERATIONS = 8
-"""After each change of the clock, the event loop runs this many iterations, in which the tasks start that the clock has
-woken."""
+"""After each change of the clock, the event loop runs this many iterations, in which the tasks that the clock has woken
+can start."""
 
 ANSWER_TIMEOUT: Seconds = 30
 """Maximum seconds of real time to wait for the answers to all polls of one simulated instant, and for the refreshes
-that are scheduled before it."""
+that are scheduled up to that instant."""
 
 type Progress = Callable[[str, int, int], None]
 """Function that gets the name of the run, the number of finished polls, and the number of all polls."""
@@ -194,7 +194,7 @@ def _no_refreshes() -> int:
 
 
 async def _advance(clock: ManualClock, until: Instant, refresh_count: Callable[[], int]) -> None:
-    """Advance the clock in steps, and wait for the refreshes that are scheduled before the instant `until`."""
+    """Advance the clock in steps, and wait for the refreshes that are scheduled up to the instant `until`."""
     while (wake := clock.next_wake) <= until:
         clock.advance(wake - clock.now())
         for _ in range(ITERATIONS):

@@ -1,6 +1,6 @@
 """The public feed list: feeds that the operator imported, and feeds that readers requested in the last 30 days.
 
-All workers and machines with one store have the same list. A requested feed becomes public after `list_readers_min`
+All workers and machines that share a store have the same list. A requested feed becomes public after `list_readers_min`
 different readers have requested it. URLs that contain a secret are never recorded. Visibility is checked each time the
 list is built (public_feeds.py), because a rule may have made a feed private.
 
@@ -87,7 +87,7 @@ class ImportOutcome:
 
 
 class ImportedFeeds:
-    """The imports of all processes with one store.
+    """The imports of all processes that share a store.
 
     The refresh schedule counts the import of a feed as one request by a reader (proxy/service_collaborators.py).
     """
@@ -232,7 +232,8 @@ class FeedList:
         return self._public_names[1]
 
     def public_hosts(self, listing: SubscriptionList) -> list[str]:
-        """Return the hosts to which TLS is decrypted because of an import, if they serve a feed of the public list."""
+        """Return the hosts to which TLS is decrypted because of an import, if they serve a feed of `listing`, the
+        public list."""
         return sorted(self.imported.hosts & {uri.split_host_port(feed.address)[0] for feed in listing.feeds})
 
     def resume(self) -> None:

@@ -19,12 +19,14 @@ ROBOTS = "User-agent: *\nDisallow: /\n"
 
 
 SANDBOX = "sandbox allow-forms allow-downloads allow-top-navigation-to-custom-protocols"
-"""Sandbox policy of the page, which runs no script. The link to subscribe has the scheme `feed:`."""
+"""Sandbox policy of the page, which runs no script. It permits the form, downloads, and the link to subscribe. The
+scheme `feed:` of this link opens another program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The preview of a pasted address: the address of the feed and its headlines, or the reason for their absence."""
+    """The preview of a pasted address: the address, title and first entries of the feed, or the reason why there is no
+    preview."""
 
     target: str
     title: str = ""
@@ -98,7 +100,7 @@ def _page(
 
 
 def _response(status: int, media_type: str, body: bytes, cache_control: str, base: str = "") -> Response:
-    """Return a complete response with a Content-Security-Policy of feedproxy's own, so that it is sent unchanged."""
+    """Return a complete response. Because it has a Content-Security-Policy, the gateway adds no policy to it."""
     lines = [
         ("Content-Type", media_type),
         ("Cache-Control", cache_control),

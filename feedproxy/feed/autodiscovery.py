@@ -1,7 +1,7 @@
 """Autodiscovery: the feeds that a page names.
 
-A page names feeds by links with `rel=alternate` and the media type of a feed. The links are in its head or in the field
-Link. Addresses that are not valid http or https URLs are ignored.
+A page names feeds by links with `rel=alternate` and the media type of a feed. The links are in the page's head, or in
+the field Link of the response. Addresses that are not valid http or https URLs are ignored.
 """
 
 import re
@@ -27,8 +27,8 @@ FEED_TYPES = (
 """Media types of feeds, in a page's links and in a client's Accept field."""
 
 GENERIC_TYPES = ("application/xml", "text/xml", "application/json")
-"""Media types that feeds share with other documents. A link with such a type counts only on a page without a link of
-FEED_TYPES."""
+"""Media types that feeds share with other documents. A link with such a type counts only if the page has no link with
+one of FEED_TYPES."""
 
 BYTES_MAX = 1024 * 1024
 """Only this many bytes at the beginning of a page are parsed. In known pages, the head ends within 200 KB."""
@@ -43,7 +43,7 @@ _TITLE_MAX = 200
 _META = re.compile(rb"<meta\s[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9._:\-]{1,40})", re.IGNORECASE)
 _META_SEARCH_MAX = 4096
 _API = re.compile(r"/wp-json(?:/|$)|[?&]rest_route=")
-"""Pattern of addresses of WordPress's API. Pages link to the API as application/json, but it has no feeds."""
+"""Pattern of addresses of WordPress's API. Pages link to the API as application/json, but the API has no feeds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ PRIOR_CHANGES = 0.25
 PRIOR_EXPOSURE: Seconds = 1.5 * 3600
 """Before a feed is observed, it counts as observed for this many seconds, with a quarter of a change (PRIOR_CHANGES).
 
-This prior is one change in six hours. One in five of the feeds surveyed in May 2026 changes more often. The time is
-short, so that a few observed changes outweigh the prior.
+This prior is one change in six hours. One in five of the feeds surveyed in May 2026 changes more often. PRIOR_EXPOSURE
+is short, so that a few observed changes outweigh the prior.
 """
 
 MEMORY: Seconds = 30 * 86_400
@@ -68,7 +68,7 @@ def load(data: bytes) -> ChangeRate:
 def from_changes(instants: Iterable[Instant], now: Instant, *, since: Instant | None = None) -> ChangeRate:
     """Return the rate for a history of changes: the dates of entries, or observed changes.
 
-    `since` is the instant of the feed's first fetch, or None. Observation begins at `since`. If the oldest change is
+    Observation begins at `since`, the instant of the feed's first fetch. If `since` is None or the oldest change is
     earlier, observation begins at the oldest change, and that change is not counted.
     """
     past = sorted({instant for instant in instants if instant <= now})
@@ -80,8 +80,8 @@ def from_changes(instants: Iterable[Instant], now: Instant, *, since: Instant | 
 
 
 def expected_staleness(per_second: float, age: Seconds) -> Seconds:
-    """Return the expected staleness of a copy of this age, in seconds: the time since the first change missing in the
-    copy.
+    """Return the expected staleness of a copy of this age, in seconds: the time since the first change that the copy
+    lacks.
 
     With r changes per second, the time t from the copy to the first change has the density r exp(-r t). The mean of
     max(0, age - t) is therefore age - (1 - exp(-r age)) / r.

@@ -46,7 +46,7 @@ class Schedule:
     base: Instant | None = None
     """sy:updateBase: the instant from which the periods of the syndication module are counted."""
     interval: Seconds | None = None
-    """SCHEDULE INTERVALTIME of CDF, in seconds."""
+    """The element INTERVALTIME in CDF's SCHEDULE, in seconds."""
     notes: tuple[str, ...] = ()
     finished: bool = False
     """True if the publisher states that the feed has ended.

@@ -15,8 +15,8 @@ from feedproxy.http.field_values import parse_parameters
 def self_address(channel: Channel, base: str = "") -> str:
     """Return the address that the feed names for subscriptions, or "".
 
-    "The value "self" is preferred … The value "start" is also acceptable" (USM). `base` is the address of the feed. An
-    empty `base` means that relative addresses are ignored.
+    The USM says about the attribute `rel`: "The value "self" is preferred … The value "start" is also acceptable".
+    `base` is the address of the feed. An empty `base` means that relative addresses are ignored.
     """
     for link in sorted(channel.self_links, key=_rank):
         if address := resolve_address(base, link.href):
@@ -27,8 +27,8 @@ def self_address(channel: Channel, base: str = "") -> str:
 def announced_address(channel: Channel, addresses: Sequence[str]) -> str:
     """Return the new address that a podcast announces (itunes:new-feed-url), or "".
 
-    The result is "" if the podcast announces one of `addresses`, its present ones. The first of `addresses` is the base
-    of a relative address.
+    `addresses` are the present addresses of the podcast. The result is "" if the podcast announces one of them. A
+    relative address is resolved against the first.
     """
     present = {uri.without_fragment(address) for address in addresses}
     address = resolve_address(addresses[0], channel.new_feed_url) if channel.new_feed_url else ""

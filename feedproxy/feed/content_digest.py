@@ -1,12 +1,12 @@
 """Content digest: documents with the same digest have the same content.
 
 Some parts are not content: the channel's dates (lastBuildDate, pubDate, updated), the generator, comments, white space
-between elements, the order of attributes, and namespace prefixes. The `source` of an Atom entry loses the same parts as
-a channel.
+between elements, the order of attributes, and namespace prefixes. In the `source` of an Atom entry, the same parts are
+not content.
 
-Computing the digest takes most of the time of parsing, and is needed only for a second version with other bytes. Until
-then, a hash of the bytes stands for the digest (`pending_digest`). The digest of an ill-formed document is made from
-its text, because a recovering parser may drop items.
+Computing the digest takes most of the time of parsing. The digest is needed only when a second version with other bytes
+arrives. Until then, a hash of the bytes stands for the digest (`pending_digest`). The digest of an ill-formed document
+is made from its text, because a recovering parser may drop items.
 """
 
 import hashlib
@@ -27,12 +27,12 @@ _VOLATILE_KEYS = frozenset(("generator", "date_modified", "updated"))  # these m
 _NON_ELEMENTS = (etree._Comment, etree._ProcessingInstruction, etree._Entity)
 
 _DIGEST_BYTES = 16
-"""Length of the digest, in bytes. Accidental collisions are excluded. A deliberate collision hides only the publisher's
-own update."""
+"""Length of the digest, in bytes. Accidental collisions are practically impossible. A deliberate collision hides only
+the publisher's own update."""
 
 _PATTERN_SEARCH_MAX = 2 * 1024 * 1024
-"""An ill-formed text of more than this many bytes is not searched by pattern. The largest one in the corpus has 0.4
-MB."""
+"""In an ill-formed document of more than this many bytes, the parts that are not content are not looked for. The
+largest ill-formed document in the corpus has 0.4 MB."""
 
 _ENCODING_PIECE = 256 * 1024
 """This many characters of a text are encoded in one call, which limits the memory for a large text."""
@@ -92,7 +92,7 @@ class ContentDigest:
 def digest_of_text(data: bytes) -> str:
     """Return the digest of an ill-formed document in UTF-8.
 
-    The digest of a document above _PATTERN_SEARCH_MAX includes all of its parts.
+    The digest of a document of more than _PATTERN_SEARCH_MAX bytes includes all parts of the document.
     """
     if len(data) > _PATTERN_SEARCH_MAX:
         return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()

@@ -30,7 +30,7 @@ _ZERO_BYTE_PATTERNS = (
 )
 
 _PLAIN = re.compile(rb"[\x01-\x7f]{4}")
-"""Pattern of a document's beginning in ASCII, which has neither a byte order mark nor zero bytes."""
+"""Pattern of the beginning of a document in ASCII, with neither a byte order mark nor zero bytes."""
 
 _DECLARATION = re.compile(rb"""<\?xml\s[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9._:\-]{1,40})["']""")
 

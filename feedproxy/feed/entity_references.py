@@ -2,10 +2,10 @@
 
 Some programs declare the letters of Latin-1 in the document type, and some authors declare repeated texts there.
 Entities can multiply the size of a document, so that all texts are limited. External entities and parameter entities
-are never read. Many feeds contain entities of HTML without a declaration, which is a fault.
+are never read. Many feeds refer to entities of HTML, but do not declare them. Such a reference is a fault.
 
-After a fault, libxml2 leaves out all references by name, even `&amp;`. A document with a fault therefore gets numbers
-in place of the names.
+After a fault, libxml2 leaves out all references by name, even `&amp;`. In a document with a fault, references by number
+therefore replace references by name.
 """
 
 import re
@@ -26,7 +26,7 @@ _DEPTH_MAX = 8
 """Maximum depth of references within entities."""
 
 _PIECES_MAX = 10_000
-"""After this many pieces of the result, they are joined. Each piece takes 50 bytes besides its text."""
+"""The pieces of the result are joined whenever there are this many. Each piece takes 50 bytes besides its text."""
 
 _NAME = rb"[A-Za-z_:\x80-\xff][\w.:\-\x80-\xff]{0,63}"
 _DOCUMENT_TYPE = re.compile(rb"<!DOCTYPE[^\[>]*\[(.*?)\]\s*>", re.DOTALL)
@@ -35,14 +35,16 @@ _DECLARATION = re.compile(
     rb"""<!ENTITY\s+(?P<name>""" + _NAME + rb""")\s+(?:"(?P<double>[^"]*+)"|'(?P<single>[^']*+)')\s*>"""
 )
 _ESCAPED_REFERENCE = re.compile(b"&#(?:38|x26);#")
-"""Pattern of an ampersand in a declaration that begins a character reference in the entity's text."""
+"""Pattern of an escaped ampersand in a declaration. In the entity's text, the ampersand begins a character
+reference."""
 
 _REFERENCE = re.compile(b"&(" + _NAME + b");")
 _REFERENCE_IN_CONTENT = re.compile(
     rb"[<&](?:(?<=&)(" + _NAME + rb");"
     rb"|(?<=<)(?:!\[CDATA\[(?:[^\]]++|\](?!\]>))*+|!--(?:[^-]++|-(?!->))*+|\?[^>]*+))"
 )
-"""Pattern of a reference to an entity, which sets the first group, or of a part in which references have no meaning."""
+"""Pattern of a reference to an entity, or of a part in which references have no meaning. The first group is the name of
+the entity. It is None for such a part."""
 
 _PREDEFINED = {b"amp": b"&#38;", b"lt": b"&#60;", b"gt": b"&#62;", b"quot": b"&#34;", b"apos": b"&#39;"}
 
@@ -50,8 +52,8 @@ _PREDEFINED = {b"amp": b"&#38;", b"lt": b"&#60;", b"gt": b"&#62;", b"quot": b"&#
 def resolve_references(data: bytes, root: int) -> tuple[bytes, bool]:
     """Return a document in UTF-8 with texts in place of references to entities, and True if a reference was a fault.
 
-    `root` is the offset of the root element. References to unknown entities remain. A reference to an entity of the
-    document that exceeds a limit becomes text.
+    `root` is the offset of the root element. References to unknown entities remain. A reference to a declared entity
+    that exceeds a limit becomes text: its reader sees `&name;`.
     """
     if _REFERENCE.search(data, root) is None:
         return data, False
@@ -96,7 +98,8 @@ def _is_well_formed(data: bytes) -> bool:
 
 
 def _html_character(name: bytes) -> bytes | None:
-    """Return the characters that an entity of HTML stands for, as numbers, or None for an unknown entity."""
+    """Return the characters that an entity of HTML stands for, with references by number for those beyond ASCII. Return
+    None for an unknown entity."""
     characters = html5.get(f"{name.decode('utf-8', 'replace')};")
     return characters.encode("ascii", "xmlcharrefreplace") if characters is not None else None
 
@@ -115,7 +118,7 @@ def _declarations(subset: bytes) -> dict[bytes, bytes]:
 def _text(
     name: bytes, declared: Mapping[bytes, bytes], texts: dict[bytes, bytes | None], depth: int = 0
 ) -> bytes | None:
-    """Return the text of an entity as it stands in a document, or None for one that exceeds a limit.
+    """Return the text of an entity as it stands in a document, or None if it exceeds a limit.
 
     `texts` contains the results of earlier calls.
     """

@@ -64,9 +64,9 @@ _OTHER_MONTHS = {
     )
     for name in names.split()
 }
-"""Beginnings of the names of months without accents, in Danish, Dutch, French, German, Italian, Norwegian, Polish,
-Portuguese, Russian, Spanish and Swedish, where they differ from the English ones. None of them is ambiguous among these
-languages."""
+"""The first three or four letters, without accents, of names of months in Danish, Dutch, French, German, Italian,
+Norwegian, Polish, Portuguese, Russian, Spanish and Swedish. Those equal to the English letters are left out. None of
+these beginnings stands for different months in two languages."""
 _ZONES = {
     # North America: RFC 822, section 5.1
     "est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6, "pst": -8, "pdt": -7,
@@ -74,8 +74,8 @@ _ZONES = {
     "akst": -9, "akdt": -8, "hst": -10, "bst": 1, "west": 1, "cet": 1, "cest": 2, "eet": 2, "eest": 3, "msk": 3,
     "sast": 2, "jst": 9, "kst": 9, "aest": 10, "aedt": 11, "nzst": 12, "nzdt": 13,
 }  # fmt: skip
-"""Offsets of named zones from GMT, in hours. Any other name counts as GMT: "SHOULD all be considered equivalent to
-"-0000"" (RFC 2822, section 4.3)."""
+"""Offsets of named zones from GMT, in hours. Any other name counts as GMT: unknown names "SHOULD all be considered
+equivalent to "-0000"" (RFC 2822, section 4.3)."""
 _EARLIEST, _LATEST = -2_208_988_800, 7_258_118_400
 """Range of valid dates in Unix seconds: 1900 to 2200. Dates outside the range are placeholders."""
 
@@ -121,7 +121,8 @@ def _instant(parts: dict[str, str | None]) -> int | None:
 
 
 def _month_number(name: str) -> int:
-    """Return the number of a month, or 0 if its name is unknown. The first three letters count, without accents."""
+    """Return the number of a month, or 0 if its name is unknown. The first three letters count, or the first four,
+    without accents."""
     name = name.lower()
     if not name.isascii():
         name = "".join(letter for letter in unicodedata.normalize("NFD", name) if not unicodedata.combining(letter))

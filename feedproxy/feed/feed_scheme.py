@@ -18,7 +18,8 @@ def strip_feed_scheme(text: str) -> str:
 
 
 def resolve_address(base: str, reference: str) -> str:
-    """Return the normalised address, or "" if it is not a valid http or https URL."""
+    """Return `reference` resolved against `base` and normalised, or "" if the result is not a valid http or https
+    URL."""
     reference = strip_feed_scheme(reference)
     if not reference:
         return ""

@@ -1,7 +1,8 @@
 """Subscription lists: reader of OPML of any version, and writer of OPML 2.0.
 
-"An OPML subscription list is a possibly multiple-level list of subscriptions to feeds". Outlines with an address are
-feeds, and outlines without an address are folders. Lists are not trusted, and parsed with the limits of xml_parser.py.
+OPML 2.0: "An OPML subscription list is a possibly multiple-level list of subscriptions to feeds". Outlines with an
+address are feeds, and outlines without an address are folders. Lists are not trusted. They are parsed with the limits
+of xml_parser.py.
 """
 
 import contextlib
@@ -104,7 +105,7 @@ def write(listing: SubscriptionList, *, changed: Instant | None = None) -> bytes
 
 
 def merge(before: Iterable[Subscription], more: Iterable[Subscription]) -> tuple[Subscription, ...]:
-    """Return the feeds of both lists, at most FEEDS_MAX. A duplicate is taken from the later list."""
+    """Return the feeds of both lists, at most FEEDS_MAX. A feed in both lists is taken from `more`."""
     feeds = {feed.address: feed for feed in before}
     feeds.update((feed.address, feed) for feed in more)
     return tuple(feeds.values())[:FEEDS_MAX]

@@ -30,7 +30,7 @@ _CONVERTED = re.compile(r"as/[a-z]+/")
 def read(text: str, own: str = "") -> str:
     """Return the normalised target of a pasted address. Raises BadTarget if the text names no target.
 
-    `own` is feedproxy's own address without a trailing slash, which precedes gateway addresses.
+    `own` is feedproxy's own address without a trailing slash, with which gateway addresses begin.
     """
     target = _read(text)
     for _ in range(LAYERS_MAX):
@@ -86,7 +86,7 @@ def _trim(text: str) -> str:
 def _decode(text: str) -> str:
     """Return the decoded form of an address that was percent-encoded as a whole, such as `https%3A%2F%2Fexample.com`.
 
-    A query after a literal `?` was added after the encoding, and is not decoded.
+    A query that follows a literal `?` was appended to the encoded address, and is not decoded.
     """
     for _ in range(LAYERS_MAX):
         if not _ENCODED.match(text):

@@ -3,12 +3,12 @@
 RSS Feed State: `ttl` "is telling the RSS reader that the feed data is good for so many minutes". skipHours and skipDays
 tell readers "when to avoid reading the RSS feed".
 
-Of `ttl`, the syndication module and CDF's interval, the latest expiry counts, from the time of the fetch. An expiry in
-skipped hours moves to the end of these hours, and an expired copy may answer during skipped hours. All hints are
-limited, because a hint of months is a mistake.
+`ttl`, the syndication module and CDF's interval each give an expiry, counted from the time of the fetch. The latest of
+these expiries is used. An expiry in skipped hours moves to the end of these hours, and an expired copy may answer
+during skipped hours. All hints are limited, because a hint of months is a mistake.
 
 The copy of a finished feed lasts for the longest time that a hint may give. The next fetch finds out whether the
-publisher has withdrawn the statement.
+publisher still states the end.
 """
 
 import math
@@ -55,7 +55,7 @@ def hint_expiry(
     hint_max: Seconds,
     skip_max: Seconds,
 ) -> HintExpiry | None:
-    """Return the expiry according to the hints, or None if HTTP's is later.
+    """Return the expiry according to the hints, or None if HTTP's expiry is later.
 
     `base` is the instant from which the copy's age counts. `expires` is the end of HTTP's freshness lifetime, or None.
     A hint extends at most `hint_max` seconds beyond `base`. Skipped hours count for at most `skip_max` seconds from
@@ -79,7 +79,7 @@ def is_skipped(schedule: Schedule, instant: Instant) -> bool:
 
 
 def next_unskipped(schedule: Schedule, instant: Instant) -> Instant:
-    """Return the first instant at which the feed may be fetched, not before `instant`."""
+    """Return the first instant, at or after `instant`, at which the schedule permits a fetch."""
     if not schedule.skip_hours and not schedule.skip_days:
         return instant  # a plan of the next refresh asks some 50 times
     for _ in range(_WEEK_HOURS):

@@ -1,10 +1,12 @@
-"""Safe parser of untrusted XML: no network, no external entities, limited depth and size, no exceptions.
+"""Safe parser of untrusted XML. It uses no network, reads no external entities, limits depth and size, and raises no
+exceptions.
 
 libxml2 recovers from faults, and `well_formed` is then False. Hostile documents are limited in two ways:
 
-- Entities of the document itself are expanded within limits (feed/entity_references.py). All others remain references
-  (resolve_entities), and external entities are never opened (load_dtd, no_network). Without huge_tree, libxml2 limits
-  the expansion of entities in attributes, the depth (256 elements) and single texts (10 MB).
+- Entities that the document declares are expanded within limits (feed/entity_references.py). lxml itself expands no
+  entities in content (option resolve_entities), and never opens external ones (load_dtd, no_network). Without the
+  option huge_tree, libxml2 limits the expansion of entities in attributes, the depth (256 elements) and single texts
+  (10 MB).
 - Documents are parsed in pieces. `parse_streaming` removes each processed item, and ends if the tree becomes too large.
 """
 
@@ -45,7 +47,8 @@ _TAG_MAX = 4 * 1024 * 1024
 """Maximum length of one tag, in bytes. Attributes may contain pictures, and take four times their size while parsed."""
 
 _OPEN_TAGS_MAX = 10_000
-"""Maximum number of `<` without a `>` between them. Well-formed XML has a second one only in CDATA and comments."""
+"""Maximum number of `<` without a `>` between them. In well-formed XML, a second `<` occurs only in CDATA and
+comments."""
 
 _TREE_MAX = 100_000
 """Maximum number of nodes and attributes of a tree without items. The largest known channel has a few hundred."""
@@ -99,9 +102,10 @@ _AMPERSAND_IN_CONTENT = re.compile(
     + _NO_REFERENCE
     + rb"|(?<=<)(?:!\[CDATA\[(?:[^\]]++|\](?!\]>))*+|!--(?:[^-]++|-(?!->))*+|\?[^>]*+))"
 )
-"""Pattern of an ampersand that begins no reference, which sets the first group.
+"""Pattern of an ampersand that begins no reference. For such an ampersand, the first group is empty.
 
-The pattern also matches CDATA sections, comments and instructions, in which an ampersand is allowed.
+The pattern also matches CDATA sections, comments and instructions, in which an ampersand is allowed. The first group is
+then None.
 """
 
 _BARE_AMPERSANDS_MAX = 10_000
@@ -275,8 +279,8 @@ def attribute_of(element: Element, name: str) -> str:
 def safe_length(data: bytes) -> int:
     """Return the number of bytes before the first construct that occurs only in attacks.
 
-    Such a construct is a huge tag, which would need much memory, an attribute default in a document type, which would
-    be added to every element, or a namespace declaration that exceeds a limit or refers to an entity.
+    Such a construct is a huge tag, an attribute default in a document type, or a namespace declaration that exceeds a
+    limit or refers to an entity. A huge tag would need much memory. A default would be added to every element.
     """
     end = _safe_namespaces_length(data)
     if (doctype := data.find(b"<!DOCTYPE", 0, end)) >= 0 and (declared := data.find(b"<!ATTLIST", doctype, end)) >= 0:
@@ -351,14 +355,16 @@ def children(element: Element) -> Iterator[Child]:
 
 
 def named_children(parent: Element, name: str) -> list[Element]:
-    """Return the child elements with this local name, in any case and namespace. `name` must be in lower case."""
+    """Return the child elements with this local name, in capitals or small letters, and in any namespace. `name` must
+    be in lower case."""
     return [child for _, local, child in children(parent) if local.lower() == name]
 
 
 def text_of(element: Element) -> str:
     """Return all character data of an element, without surrounding white space.
 
-    An HTML entity counts as its character, because RSS 0.91 declares HTML entities in a DTD, which is not loaded.
+    An HTML entity counts as its character, because RSS 0.91 declares the HTML entities in a DTD, and DTDs are not
+    loaded.
     """
     if len(element) == 0:
         return (element.text or "").strip()

@@ -3,9 +3,9 @@ State).
 
     <redirect><newLocation>https://new.example/feed</newLocation></redirect>
 
-The document is to be "treated the same as HTTP 301"; an empty newLocation means 410. Both take effect at once, so
-parsing is strict: one well-formed newLocation, without namespace and document type, and nothing else. The
-specification's own sample is ill-formed, and therefore ignored.
+RSS Feed State wants the document "treated the same as HTTP 301". An empty newLocation means 410. Move and end take
+effect at once, so parsing is strict: one well-formed newLocation, without namespace and document type, and nothing
+else. The specification's own sample is ill-formed, and therefore ignored.
 """
 
 import re

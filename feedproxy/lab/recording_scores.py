@@ -33,7 +33,7 @@ class RecordingScores:
 
     scores: tuple[ReaderScore, ...]
     polls: tuple[Mapping[str, Sequence[ObservedPoll]], ...]
-    """The polls of each reader by feed, in the order of `scores`."""
+    """The polls of each reader, keyed by feed. The readers are in the order of `scores`."""
 
 
 def grade_recording(recording: Recording, side: Side | None = None) -> RecordingScores:

@@ -1,7 +1,8 @@
 """Runs of a reader's command against a replay, over the virtual days of a plan.
 
 If the command is started for each poll, as by cron, the clock advances between the starts. If the command keeps
-running, the clock runs faster than real time. Each run has a new address for the feed, of which no reader has a copy.
+running, the clock runs faster than real time. Each run serves the feed at a new address, so that no reader has a copy
+from an earlier run.
 """
 
 import asyncio

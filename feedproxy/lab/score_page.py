@@ -68,7 +68,7 @@ class FeedChart:
     skipped: tuple[Band, ...]
     faults: tuple[Band, ...]
     wrong: str
-    """Names of the faults, with commas."""
+    """Names of the faults, separated by commas."""
     days: tuple[tuple[float, str], ...]
     label: str
 

@@ -22,8 +22,8 @@ _LIBRARY = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _LIBRARY_PAGE = re.compile(r"kurtmckee/feedparser|feedparser\.org|simplepie\.org|rometools", re.IGNORECASE)
-"""Matches addresses of the pages of libraries, which the default User-Agent of each library contains. Such an address
-is not a contact for the operator of a reader."""
+"""Pattern of the address of a library's own page. Default User-Agents of libraries contain such an address. It is no
+contact to the operator of a reader."""
 _BROWSERS = frozenset({"Mozilla", "Chrome", "Safari", "Firefox", "Edge", "Opera"})
 # The look-behind keeps the search linear: a long name before an `@` is scanned once.
 _CONTACT = re.compile(r"https?://|www\.|(?<![\w.+-])[\w.+-]++@[\w-]++\.\w", re.IGNORECASE)
@@ -282,8 +282,8 @@ class QUERY_ADDED(Note):
     summary = "%(times)s had query parameters that only prevent caching."
     advice = """\
     Every value of a parameter such as `?_=1700000000` is another address for caches, so each poll goes to the
-    origin. Send conditional requests to the address of the subscription. If the answer has to be validated at the
-    origin, send `Cache-Control: no-cache`."""
+    origin. Send conditional requests to the address that the user subscribed to, without added parameters. If the
+    answer has to be validated at the origin, send `Cache-Control: no-cache`."""
     reference = "RFC 9111, section 5.2.1.4"
 
 

@@ -16,7 +16,8 @@ Within this time, a request to the same host could have used an open connection.
 """
 
 CONNECTIONS_MAX = 6
-"""A reader may open at most this many connections to one host in a burst, the limit of most browsers for HTTP/1.1."""
+"""A reader may open at most this many connections to one host in a burst. Most browsers have the same limit for
+HTTP/1.1."""
 
 
 @dataclass(slots=True)

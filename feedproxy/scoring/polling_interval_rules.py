@@ -18,7 +18,8 @@ from feedproxy.scoring.scored_request import REFUSALS, Poll
 DAY: Seconds = 86_400
 
 DEFAULT_WAIT: Seconds = 900
-"""A reader should wait this many seconds between two polls of a feed that specifies no interval, and after a 503.
+"""A reader should wait this many seconds between two polls of a feed that specifies no interval, and after a 503
+without Retry-After.
 
 The usual intervals of half an hour and an hour are longer.
 """

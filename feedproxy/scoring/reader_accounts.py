@@ -81,7 +81,7 @@ class ReaderAccount:
     """The User-Agent of the last request."""
     feeds: tuple[FeedAccount, ...]
     aliases: Mapping[str, str]
-    """Maps each address that a redirect named to its feed."""
+    """The feed of each address that was the target of a redirect."""
 
     @property
     def identity(self) -> ReaderName:

@@ -105,7 +105,7 @@ class ServerRefusal:
 @dataclass(slots=True)
 class RelocationSightings:
     """The number of answers that announced the same permanent move, or the end of the feed, and the times of the first
-    and the last answer."""
+    and the last of these answers."""
 
     location: str
     xml: bool
@@ -273,8 +273,8 @@ class ReaderState:
             self.permanent[poll.target] = RelocationSightings(target, xml, 1, poll.at, poll.at)
 
     def _discount_moves(self, addresses: tuple[str, ...]) -> None:
-        """Subtract one from the number of announcements of each move from these addresses, because following the last
-        announcement led to no feed."""
+        """Count one announcement fewer for each permanent move away from one of `addresses`. The reader has followed
+        the last announcement, and got no feed."""
         for target in set(addresses):
             if (sightings := self.permanent.get(target)) is not None:
                 sightings.count = max(0, sightings.count - 1)

@@ -8,7 +8,7 @@ from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict, 
 from feedproxy.scoring.scored_request import REDIRECTS, Poll
 
 SIGHTINGS_MIN = 3
-"""A reader has to act on a move, or on the end of a feed, after this many answers have announced it.
+"""A reader has to act on a move, or on the end of a feed, after this many answers with the announcement.
 
 Publishers make mistakes. Therefore a reader need not act on the first announcement.
 """
@@ -177,7 +177,7 @@ class KEEPS_ADDRESS(Note):
     level = Level.GOOD
     category = Category.MOVES
     summary = "Temporary redirects did not change the subscription."
-    advice = "%(times)s went to the address of the subscription again."
+    advice = "%(times)s went to the old address again."
     reference = "RFC 9110, section 15.4.3"
 
 

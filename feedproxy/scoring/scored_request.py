@@ -25,7 +25,7 @@ class PollContent:
 
 
 def read_content(body: bytes, content_type: str | None) -> PollContent:
-    """Parse a decoded content and return the properties that the rules need. Raises no exception."""
+    """Parse decoded content and return the properties that the rules need. Raises no exception."""
     if (relocation := xml_redirect.read(body)) is not None:
         return PollContent(is_feed=True, relocation=relocation)
     channel = feeds.read(body, content_type)

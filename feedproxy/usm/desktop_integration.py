@@ -2,8 +2,8 @@
 
 The installation writes a desktop entry and the user's list of default programs (Desktop Entry Specification;
 Association between MIME types and applications; XDG Base Directory Specification). `uninstall` restores the previous
-state from a record. If another program has changed the list since, `uninstall` only replaces feedproxy's entry by the
-previous program.
+state from a record. If another program has changed the list in the meantime, `uninstall` only replaces feedproxy's
+entry by the previous program.
 """
 
 import json
@@ -214,10 +214,10 @@ def _become_default(folders: Folders, environment: Mapping[str, str], before: st
 
 
 def _without_entry(now: str | None, before: str | None) -> str | None:
-    """Return the list of default programs, which another program has changed, without feedproxy's entry.
+    """Return the list of default programs `now` without feedproxy's entry, after another program has changed the list.
 
-    If no other program remains for a media type, the programs from before the installation are restored. Return None if
-    the other program has deleted the list.
+    If no other program remains for a media type, those in `before`, the list before the installation, are restored.
+    Return None if `now` is None, because the other program has deleted the list.
     """
     if now is None:
         return None

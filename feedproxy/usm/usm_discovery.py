@@ -105,7 +105,8 @@ def parse_source(source: str) -> str | None:
 
 @contextmanager
 def private_address_hint(source: str, settings: Settings) -> Iterator[None]:
-    """Add the option that permits it to the error Forbidden, if `source` is an address in a private network."""
+    """If `source` is an address in a private network, name the option that permits such addresses in the message of
+    Forbidden."""
     try:
         yield
     except Forbidden as error:

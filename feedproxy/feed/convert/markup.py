@@ -42,14 +42,14 @@ _PLAIN_MAX = 2 * 1024 * 1024
 
 
 _NAMESPACES_TIMES_ELEMENTS = 100_000
-"""Maximum product of two numbers of a text: its namespaces and its child elements.
+"""Maximum product of the number of a text's namespaces and the number of its child elements.
 
 Each child is serialised with all namespaces, so the product determines the size of the result.
 """
 
 
 def make_text(value: str, *, is_html: bool) -> Text | None:
-    """Return the value as a text of the model, or None if it is empty. HTML without a tag becomes plain text."""
+    """Return the value as a text of the model, or None for an empty value. HTML without a tag becomes plain text."""
     value = valid_text(value).strip()
     if not value:
         return None
@@ -59,12 +59,13 @@ def make_text(value: str, *, is_html: bool) -> Text | None:
 
 
 def as_html(text: Text) -> str:
-    """Return the text as HTML. Line breaks remain line feeds."""
+    """Return the text as HTML. Line breaks remain line feeds, and do not become `<br>`."""
     return text.value if text.type == "html" else escape(text.value, quote=False)
 
 
 def escape_ambiguous(text: Text) -> str:
-    """Return the text for an element with text or HTML, as in RSS. Text that looks like HTML is escaped."""
+    """Return the text for an element that may contain text or HTML, such as RSS's description. Text that looks like
+    HTML is escaped."""
     if text.type == "html" or (not _TAG.search(text.value) and unescape(text.value) == text.value):
         return text.value
     return escape(text.value, quote=False)

@@ -12,7 +12,7 @@ from feedproxy.feed.channel import Cloud, Kind, Schedule
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An unchanged element of a vocabulary that is not part of the model.
+    """An element of a vocabulary outside the model. It is kept unchanged.
 
     Names of `attributes` are in Clark's notation ({namespace}local), sorted. `content` has texts and elements in order.
     """
@@ -37,7 +37,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text. `type` is `text`, `html`, or another media type. `src` is the address of external content."""
+    """A text. `type` is `text`, `html`, or a media type. `src` is the address of external content."""
 
     value: str
     type: str = "text"
@@ -157,7 +157,7 @@ class Item(_Statements):
     image: str = ""
     banner: str = ""
     source: "Feed | None" = None
-    """The channel from which the item was taken, without items, or None."""
+    """The channel from which the item was taken, without that channel's items. None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Conversion of the model to plain data and back: dictionaries, lists, texts and whole numbers.
 
-Names are those of the model's fields. Empty fields are omitted, and instants are in Unix seconds.
+The keys are the names of the model's fields. Empty fields are omitted, and instants are in Unix seconds.
 """
 
 import dataclasses

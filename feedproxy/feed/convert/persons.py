@@ -46,7 +46,7 @@ def is_email(text: str) -> bool:
 def without_repeated_name(person: Person) -> Person:
     """Return the person without a name that only repeats the email address, the URI or the picture's address.
 
-    A name that is an email address becomes the email address of a person without one.
+    If a person has no email address but a name in the form of one, the name becomes the email address.
     """
     if person.name and person.name in (person.email, person.uri, person.avatar):
         return replace(person, name="")

@@ -139,7 +139,7 @@ NAMESPACES_MAX = 64
 
 
 def limit_namespaces(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Node, ...]:
-    """Return the nodes up to the limit of NAMESPACES_MAX namespaces, which bounds the time of writing.
+    """Return the nodes up to the limit of NAMESPACES_MAX namespaces. The limit bounds the time of writing.
 
     `namespaces` are those of earlier nodes, to which the function adds those of the returned nodes.
     """

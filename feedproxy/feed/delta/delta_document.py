@@ -1,8 +1,8 @@
 """Delta of a feed: the document without the entries that the client already has.
 
 The delta is the instance manipulation `feed` of RFC 3229: a complete document in the format and encoding of the feed.
-Only the known entries are removed, with the white space or comma between them. In RSS 1.0, the `rdf:li` that name them
-are removed, too.
+Only the known entries are removed, with the white space or comma between them. In RSS 1.0, each `rdf:li` that names a
+removed entry is removed, too.
 
 Two kinds of feeds have no delta. In a complete feed (RFC 5005; Simple List Extensions), a missing entry means that the
 publisher has removed the entry. A delta of a signed feed would invalidate the signature.

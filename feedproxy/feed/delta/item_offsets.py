@@ -258,7 +258,7 @@ class _ItemReader:
 
 
 def _is_alternate(link: dict[str, str]) -> bool:
-    """Return True if the link leads to a page. "If the 'rel' attribute is not present … 'alternate'" (RFC 4287, section
+    """Return True if the link leads to a page. A link without `rel` has the relation `alternate` (RFC 4287, section
     4.2.7.2)."""
     return "alternate" in link.get("rel", "alternate").lower().split()
 

@@ -1,8 +1,9 @@
 """Addition of feedproxy's hub (`rel="hub"`, WebSub) and cloud (rssCloud) to a publisher's feed.
 
-Atom, and RSS except 0.90 and 0.91, get a link to the hub. JSON Feed gets a member of `hubs`. RSS 0.92 to 2.0 gets a
-cloud, unless the feed has one. The publisher's hubs remain: "subscribers may subscribe to one or more of the advertised
-hubs" (WebSub, section 4). No other byte changes. The field Link names the hub of every format (`add_link_fields`).
+Atom, and RSS except 0.90 and 0.91, get a link to the hub. JSON Feed gets an object in its list `hubs`. RSS 0.92 to 2.0
+gets a cloud, unless the feed has one. The publisher's hubs remain: "subscribers may subscribe to one or more of the
+advertised hubs" (WebSub, section 4). No other byte of the document changes. For every format, the response's field Link
+names the hub, too (`add_link_fields`).
 """
 
 import json
@@ -20,7 +21,8 @@ _SPACE = " \t\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """The addresses of a hub and a cloud that notify of a feed's changes. Either may be missing."""
+    """The addresses of a hub and a cloud that notify of a feed's changes. The hub, the cloud, or both may be
+    missing."""
 
     hub: str = ""
     cloud: Cloud | None = None
@@ -53,7 +55,8 @@ def announce(body: bytes, channel: Channel, announcement: Announcement, *, chars
 def add_link_fields(fields: Fields, *, hub: str, self_href: str) -> Fields:
     """Return a response's fields with Link lines for the hub and the feed's own address, unless they are present.
 
-    "at least one Link Header with rel=hub as well as exactly one Link Header with rel=self" -- WebSub, section 4
+    WebSub, section 4, requires "at least one Link Header with rel=hub as well as exactly one Link Header with
+    rel=self".
     """
     present = parse_links(fields)
     added = []

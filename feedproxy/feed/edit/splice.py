@@ -3,7 +3,8 @@
 Offsets in the UTF-8 form are mapped to the document's encoding. The edited document is decoded and compared with the
 expected text. If the texts differ, as for encodings with states (ISO-2022-JP), the document is not changed.
 
-If Content-Type and the XML declaration name different encodings, only ASCII is written: feed readers may use either.
+If Content-Type and the XML declaration name different encodings, only ASCII is written, because a feed reader may use
+the one or the other encoding.
 """
 
 import codecs
@@ -73,7 +74,7 @@ class Edit:
 
 
 def splice(document: EncodedDocument, edits: Sequence[Edit]) -> bytes | None:
-    """Return the document with these edits, which must not overlap.
+    """Return the document with these edits. The edits must not overlap.
 
     Return None if the encoding does not permit an exact result.
     """
@@ -91,7 +92,8 @@ def splice(document: EncodedDocument, edits: Sequence[Edit]) -> bytes | None:
 
 
 def to_body_ranges(document: EncodedDocument, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
-    """Return ranges of the document's bytes for ranges of its UTF-8 form, or None if their texts differ.
+    """Return ranges of the document's bytes for ranges of its UTF-8 form, or None if the text of a returned range would
+    differ.
 
     Offsets include the byte order mark. The ranges must be in order and must not overlap.
     """

@@ -67,10 +67,11 @@ class _StopParsing(Exception):
 
 
 def find_channel(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -> ChannelOffsets | None:
-    """Return the offsets in an Atom feed (`atom`) or an RSS feed, or None for any other or ill-formed document.
+    """Return the offsets in an Atom feed (`atom`) or an RSS feed, or None for an ill-formed document and for any other
+    format.
 
-    `whole` continues the search after the first item. `every` collects all self links. Raises EditRefused, for example
-    for a signed document.
+    With `whole`, the search continues after the first item. With `every`, all self links are collected. Raises
+    EditRefused, for example for a signed document.
     """
     finder = _ChannelFinder(utf8, atom=atom, whole=whole, every=every)
     try:

@@ -52,9 +52,9 @@ def media_type_of(
 def _declares_another(body: bytes, charset: str | None) -> bool:
     """Return True if the document declares another encoding than `charset`, and the document is right.
 
-    The document is right if its bytes are valid in the declared encoding, and if this is UTF-8 or they are invalid in
-    `charset`. Other encodings are hardly ever valid UTF-8 by chance. "The charset parameter is considered
-    authoritative" (RFC 7303, section 3.2), so clients would read the wrong characters.
+    The document is right if its bytes are valid in the declared encoding, and if this encoding is UTF-8 or the bytes
+    are invalid in `charset`. Text in another encoding is hardly ever valid UTF-8 by chance. With the wrong charset,
+    clients would read wrong characters: "The charset parameter is considered authoritative" (RFC 7303, section 3.2).
     """
     codec, own, body = codec_of(charset or ""), codec_of(declared_encoding(body) or ""), body[:_CHECKED_MAX]
     if codec is None or own is None or superset_of(codec) == superset_of(own) or body.isascii():

@@ -32,7 +32,7 @@ def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Chann
 
     `body` has no content coding. The charset of `content_type` counts only if the document names no encoding, and its
     media type only if text precedes the document. With `digest=False`, the digest of a small XML document is omitted,
-    because it takes most of the time.
+    because computing it takes most of the time.
     """
     charset = charset_of(content_type)
     if len(body) > BEGINNING and encoding_by_bytes(body) is None:
@@ -61,7 +61,8 @@ def _may_be_feed(kind: DocumentKind, data: bytes, content_type: str | None) -> b
 def _may_begin_with_text(content_type: str | None) -> bool:
     """Return True if text before a feed of this type may be a message of the program that wrote the feed.
 
-    Program code, documentation and pictures may contain the beginning of a feed.
+    In program code, documentation and pictures, text that looks like the beginning of a feed may be a part of the
+    content.
     """
     media_type = (content_type or "").partition(";")[0].strip().lower()
     return not media_type or _MEDIA_TYPE.search(media_type) is not None

@@ -8,9 +8,10 @@ from feedproxy.feed.content_digest import digest_of_json
 
 _VERSION = "jsonfeed.org/version/"
 _HOST = b"jsonfeed.org"
-"""The part of _VERSION that no encoder of JSON escapes. Some escape slashes."""
+"""The part of _VERSION that no encoder of JSON escapes. Some encoders escape slashes."""
 _WEBSUB, _RSSCLOUD = ("", "websub", "pubsubhubbub"), ("rsscloud",)
-"""Values of a hub's `type`, in lower case: "Protocol type names supported by the spec are rssCloud and WebSub"."""
+"""Values of a hub's `type`, in lower case. JSON Feed 1.1: "Protocol type names supported by the spec are rssCloud and
+WebSub"."""
 _PORTS = {"http": 80, "https": 443}
 _ITEM = frozenset(("id", "url", "external_url", "title", "content_html", "content_text", "summary", "date_published"))
 
@@ -85,7 +86,7 @@ def websub_hubs(hubs: object) -> tuple[str, ...]:
 
 
 def rsscloud(hubs: object) -> Cloud | None:
-    """Return the first rssCloud in the member `hubs` as the element of RSS, or None.
+    """Return the first rssCloud in the member `hubs`, in the form of RSS's element `cloud`, or None.
 
     JSON Feed states only an address, which suffices for the protocol http-post.
     """

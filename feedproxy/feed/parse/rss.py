@@ -41,7 +41,7 @@ def read(document: XmlTree, items: Items) -> Channel | None:
 
 
 def first(elements: Iterable[Child], core: str, name: str) -> str:
-    """Return the text of the first non-empty element with this name in any case, or ""."""
+    """Return the text of the first non-empty element with this name in capitals or small letters, or ""."""
     return next((text for _, text in _texts(elements, core, name)), "")
 
 

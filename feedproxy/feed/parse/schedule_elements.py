@@ -15,7 +15,7 @@ from feedproxy.http.date import WEEKDAYS
 
 _NUMBER = re.compile(r"\+?([0-9]{1,1000})(?:\.[0-9]*)?")
 _NUMBER_MAX = 10**18
-"""Largest number of a hint. A larger number counts as this one, and later limits apply to both."""
+"""A larger number in a hint counts as this number. Other modules apply lower limits to each hint."""
 _QUOTED_MAX = 40
 """A note quotes at most this many characters of an invalid value."""
 

@@ -53,8 +53,7 @@ def atom_links(elements: Iterable[Child], namespaces: Iterable[str] = (ATOM, ATO
 
 
 def relations(link: Element) -> list[str]:
-    """Return the relations of a link. "If the 'rel' attribute is not present … 'alternate'" -- RFC 4287, section
-    4.2.7.2"""
+    """Return the relations of a link. A link without `rel` has the relation `alternate` (RFC 4287, section 4.2.7.2)."""
     return [relation.removeprefix(RELATION_REGISTRY) for relation in (link.get("rel") or "alternate").lower().split()]
 
 

@@ -28,7 +28,7 @@ class Exchange:
 
     side: Side
     at: Instant
-    """Time when the request was received, by the virtual clock if in a replay."""
+    """Time when the request was received. In a replay, it is the virtual time."""
     request: Request
     status: int
     """Status of the response, or 0 without a response."""

@@ -39,7 +39,7 @@ HEAD = (
     '{"log":{"version":"1.2","creator":{"name":"feedproxy","version":' + json.dumps(__version__) + '},"entries":[\n'
 ).encode()
 TAIL = b"\n]}}\n"
-"""The closing brackets of an unfinished file, which the next entry replaces."""
+"""Closing brackets at the end of an unfinished file. The next entry replaces these brackets."""
 SEPARATOR = b",\n"
 """Separator of entries. Each entry is one line, so that an unfinished file can be read by lines."""
 
@@ -48,7 +48,7 @@ _OWN_PREFIX = b'{"log":{"version":"1.2","creator":{"name":"feedproxy",'
 
 
 def closing_tail(until: Instant) -> bytes:
-    """Return the end of a finished file, which replaces TAIL. `until` is the end of the recording."""
+    """Return the end of a finished file. It replaces TAIL. `until` is the end of the recording."""
     return f'\n],"{OWN_KEY}":{{"until":"{_format_instant(until)}"}}}}}}\n'.encode()
 
 

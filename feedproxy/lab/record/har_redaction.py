@@ -1,13 +1,15 @@
 """Redaction of recordings: pseudonyms replace addresses, and placeholders replace secrets.
 
-Both are keyed hashes, so an address or a secret has the same replacement in all recordings with the same key.
+Pseudonyms and placeholders are keyed hashes, so an address or a secret has the same replacement in all recordings with
+the same key.
 
 A field with a secret gets the value `redacted`. The content of a private response is left out, because private feeds
 often have secret addresses in their items. A response is private if it is marked private or no-store, if its request
 had credentials, cookies or a secret in its address, or if the address redirects to a secret one.
 
-The path of the target is replaced for a request with credentials, and for a response marked private or no-store. Error
-responses are an exception: all of feedproxy's own errors are no-store.
+The path of the target is replaced for a request with credentials, and for a response marked private or no-store. These
+marks do not count on an error response, because all of feedproxy's own errors are no-store, also those for public
+feeds.
 """
 
 import hashlib
@@ -70,7 +72,8 @@ def _has_credentials(exchange: Exchange) -> bool:
 
 
 def _names_secret_address(fields: Fields) -> bool:
-    """Return True if a response refers to a secret address. The content of a redirect often contains its address."""
+    """Return True if a response refers to a secret address. The content of a redirect often contains the address to
+    which it leads."""
     return any(name.lower() in _REFERENCE and has_secret(value) for name, value in fields)
 
 

@@ -3,7 +3,7 @@
 Each write replaces the closing brackets by an exchange and new brackets. A killed process loses at most the exchange
 being written. A power failure may lose more, because the file is not synced.
 
-An existing file is renamed, so that each file contains all contents to which its entries refer. If several processes
+Entries refer only to contents in the same file, so an existing file is not continued, but renamed. If several processes
 are to write `week.har`, the first does, and the others write `week-2.har`, `week-3.har` and so on.
 """
 

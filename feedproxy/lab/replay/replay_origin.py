@@ -124,8 +124,8 @@ class ReplayOrigin:
         context: FaultContext,
         version: Version,
     ) -> ReplayResponse:
-        """Apply one fault and return the response. The names in `faults` are those of faults that changed the
-        response."""
+        """Apply one fault and return the response. The response's `faults` names the fault only if it changed
+        something."""
         after = planned.fault.change_response(reply, incoming, context)
         was = Representation.of(version)
         is_changed = after != reply or (

@@ -10,7 +10,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import UsageError
 
 LAST: Instant = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
-"""Latest virtual instant. Expiry dates are later, but must stay below the year 9999, at which HTTP dates end."""
+"""Latest virtual instant. The margin is for Expires: HTTP dates end with the year 9999."""
 
 _UNITS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1, "": 1}
 _LENGTH = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?[wdhms])+|[0-9]+(?:\.[0-9]+)?")

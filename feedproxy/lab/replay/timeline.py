@@ -1,8 +1,8 @@
 """Timelines of addresses. Each version is served until the instant of the next version.
 
-The versions of an address are the recorded responses of its origin, with redirects and errors. A version begins at the
-time of its request, or at Last-Modified if Last-Modified lies between the previous request and the version's request.
-After a 304, the last version with status 200 is current again.
+The versions of an address are the recorded responses of its origin, including redirects and errors. A version begins at
+the time of its request, or at Last-Modified if Last-Modified lies between the previous request and the version's
+request. After a 304, the last version with status 200 is current again.
 """
 
 from bisect import bisect_right

@@ -8,8 +8,9 @@ A feed has one of two forms:
     {"source": "owner/repository", "path": "feed.xml", "versions": [
       {"member": "0000.xml", "time": 1780000000, "sha256": "…", "format": "RSS 2.0"}, …]}
 
-`time` is in Unix seconds. Every host serves the feed as `/NAME`, and as `/SOURCE/PATH` if the metadata has these keys.
-A feed with the key `url` is also served at that address.
+`time` is in Unix seconds. The replay serves the feed at the path `/NAME` of every host. If the metadata has the keys
+`source` and `path`, the path `/SOURCE/PATH` of every host serves the feed, too. If the metadata has the key `url`, its
+value is one more address of the feed.
 """
 
 import json

@@ -104,7 +104,7 @@ def channel(statements: Extract, kind: Kind, version: str, schedule: Schedule) -
 
 
 def merge_links(links: Iterable[Link]) -> tuple[Link, ...]:
-    """Return each link once, the link to the page first. Pages in HTML precede other pages.
+    """Return each link once, the link to the page first. Links to pages in HTML precede links to other pages.
 
     A link with rel="alternate" to the feed's own address does not lead to a page, and is omitted.
     """
@@ -134,7 +134,8 @@ def merge_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
 
 
 def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | None:
-    """Return the picture, or None without a picture. A title or link equal to the channel's becomes empty."""
+    """Return the picture, or None without a picture. A title or link of the picture that equals the channel's becomes
+    empty."""
     if image is None:
         return None
     return replace(
@@ -145,7 +146,8 @@ def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | 
 
 
 def apply_image_size(image: Image | None, extensions: tuple[Node, ...]) -> tuple[Image | None, tuple[Node, ...]]:
-    """Return the channel's picture with the size of its Media RSS thumbnail, and all other extensions."""
+    """Return the channel's picture with the size that a Media RSS thumbnail of it states, and the extensions without
+    this thumbnail."""
     if image is None or image.width or image.height:
         return image, extensions
     for at, node in enumerate(extensions):
@@ -172,7 +174,7 @@ def apply_identifier(statements: Extract, extensions: tuple[Node, ...]) -> tuple
     """Use the item's dc:identifier as its id, if a conversion has written the id there. Return the unused extensions.
 
     The item's IRI (atom:id or rdf:about) then equals the dc:identifier, or is a name-based UUID (RFC 9562, section
-    5.5). Any other dc:identifier may be that of a book.
+    5.5). Any other dc:identifier may identify something else, such as a book.
     """
     iri = _DISTINGUISHING_SUFFIX.sub("", statements.strings.get("atom:id") or statements.about)
     if "id" in statements.strings or not iri:
@@ -188,7 +190,7 @@ def apply_identifier(statements: Extract, extensions: tuple[Node, ...]) -> tuple
 
 
 def drop_inherited(item: Item, channel: Feed) -> Item:
-    """Return the item without a language and direction that equal the channel's."""
+    """Return the item without its language if the channel has the same language, and likewise without its direction."""
     same_language = item.language and item.language.lower() == channel.language.lower()
     same_direction = item.direction and item.direction == channel.direction
     if not same_language and not same_direction:
@@ -252,7 +254,7 @@ def _itunes_image(statements: Extract) -> Image | None:
 
 
 def _itunes_text(statements: Extract, name: str) -> str:
-    """Return the text of the first iTunes element with this name, or "". The element stays an extension, too."""
+    """Return the text of the first iTunes element with this name, or "". The element also remains an extension."""
     own = (node.text for node in statements.extensions if (node.namespace, node.name) == (ITUNES, name))
     return next(own, "")
 

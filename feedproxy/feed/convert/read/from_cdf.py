@@ -1,4 +1,4 @@
-"""Reader of the Channel Definition Format (1997) for the model. Names are case-insensitive."""
+"""Reader of the Channel Definition Format (1997) for the model. The case of letters in names does not matter."""
 
 from feedproxy.feed import feed_dates
 from feedproxy.feed.channel import Channel, Kind, Schedule

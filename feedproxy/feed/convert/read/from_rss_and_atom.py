@@ -79,7 +79,8 @@ class Extract:
     rss_source: tuple[str, str] = ("", "")
     extensions: list[Node] = field(default_factory=list)
     fallbacks: list[tuple[str, Node]] = field(default_factory=list)
-    """Elements of Dublin Core with their local names, used if the format's own elements are missing."""
+    """Elements of Dublin Core, each in a pair with its local name. They are used if the format's own elements are
+    missing."""
 
 
 def extract(container: Element, *, core: str, is_atom: bool, base: str, is_item: bool) -> Extract:
@@ -267,9 +268,9 @@ def _ambiguous(statements: Extract, element: Element) -> Text | None:
 
 
 def _construct(element: Element, base: str) -> Text | None:
-    """Return a text of Atom (RFC 4287, sections 3.1 and 4.1.3), or None if it is empty.
+    """Return the text of an Atom element (RFC 4287, sections 3.1 and 4.1.3), or None if it is empty.
 
-    In Atom 0.3, the attribute `mode` distinguishes elements, escaped text, and Base64.
+    In Atom 0.3, the attribute `mode` states whether the content is elements, escaped text, or Base64.
     """
     kind = (element.get("type") or "text").strip().lower()
     src = markup.resolve(base, element.get("src") or "")
@@ -290,7 +291,8 @@ def _construct(element: Element, base: str) -> Text | None:
 
 
 def _decode_base64(element: Element, kind: str) -> str | None:
-    """Return a text that Atom 0.3 has in Base64, or None if it is invalid or of another media type."""
+    """Return the text of an Atom 0.3 element in Base64, or None if the Base64 is invalid or the content is neither text
+    nor HTML."""
     if kind not in ("text", "html", "text/plain", "text/html", "application/xhtml+xml"):
         return None
     try:

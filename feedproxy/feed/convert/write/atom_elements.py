@@ -1,4 +1,4 @@
-"""Writer of Atom's elements. A feed in RSS gets an element of Atom if RSS has none for the value."""
+"""Writer of Atom's elements. A feed in RSS gets an element of Atom for each value for which RSS has no element."""
 
 from feedproxy.feed.convert.model import Feed
 from feedproxy.feed.convert.namespaces import ATOM

@@ -18,7 +18,7 @@ POLICY = (
     "default-src 'none'; img-src http: https:; media-src http: https:; style-src 'unsafe-inline'; base-uri 'none'; "
     "form-action 'none'"
 )
-"""The page's Content-Security-Policy: only pictures, audio, video, and styles in the page itself."""
+"""The page's Content-Security-Policy. It permits only pictures, audio and video, and the styles in the page itself."""
 
 _RIGHT_TO_LEFT = frozenset(("ar", "arc", "ckb", "dv", "fa", "he", "iw", "ks", "ps", "sd", "syr", "ug", "ur", "yi"))
 

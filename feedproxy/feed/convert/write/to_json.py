@@ -19,7 +19,7 @@ def render(feed: Feed) -> bytes:
 
 
 def document(feed: Feed) -> dict[str, Any]:
-    """Return the document as dictionaries and lists."""
+    """Return the JSON Feed for a feed as dictionaries and lists, which `render` writes as JSON."""
     members = _nonempty(
         version=VERSION,
         title=markup.to_line(feed.title),
@@ -93,7 +93,8 @@ def _content(item: Item) -> dict[str, str]:
 
 
 def _authors(persons: tuple[Person, ...]) -> list[dict[str, Any]]:
-    """Return the authors. An email address becomes a URL ("It could be … a mailto: link" -- JSON Feed 1.1)."""
+    """Return the authors. An email address becomes the URL of the author. JSON Feed 1.1 says about this URL: "It could
+    be … a mailto: link"."""
     return [
         _nonempty(
             name=person.name, url=person.uri or (f"mailto:{person.email}" if person.email else ""), avatar=person.avatar

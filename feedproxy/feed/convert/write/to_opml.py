@@ -1,6 +1,6 @@
-"""Writer of OPML 2.0: a subscription list with this one feed, without its items.
+"""Writer of OPML 2.0: a subscription list with one feed.
 
-Importers treat every outline with an address as a feed.
+The items are left out, because programs that import the list treat every outline with an address as a feed.
 """
 
 from lxml import etree

@@ -45,7 +45,8 @@ def render(feed: Feed) -> bytes:
 
 
 def _names(feed: Feed) -> list[str]:
-    """Return a unique rdf:about for each item: its id, or its link ("must be unique")."""
+    """Return the rdf:about of each item: its id, or else its link. RSS 1.0 says that each rdf:about "must be
+    unique"."""
     names: list[str] = []
     previous_names: set[str] = set()
     copies: Counter[str] = Counter()

@@ -105,7 +105,7 @@ def _dates(element: Element, item: Item) -> None:
 def _people(element: Element, persons: tuple[Person, ...], local: str) -> None:
     """Write persons: the first as the element `local` if it has an email address, and all others as dc:creator.
 
-    RSS permits only one author: "It's the email address of the author of the item".
+    RSS 2.0 permits only one author: "It's the email address of the author of the item".
     """
     for at, person in enumerate(persons):
         if at == 0 and people.is_email(person.email) and (local == "author" or person.name) and not person.uri:

@@ -1,7 +1,7 @@
 """Writer of XML elements for all XML formats.
 
 Parts that RSS lacks are written as elements of Atom. Parts that Atom lacks are written as elements of RSS (namespace
-`RSS2`). Many feed readers support both in all formats.
+`RSS2`). Many feed readers support the elements of Atom and of RSS in all formats.
 """
 
 from collections.abc import Iterable
@@ -100,7 +100,7 @@ def atom_text(parent: Element, local: str, text: Text | None) -> None:
 
 
 def atom_person(parent: Element, local: str, person: Person) -> None:
-    """Write a person of Atom, which requires a name. The picture becomes a Media RSS thumbnail."""
+    """Write a person as an element of Atom. Atom requires a name. The picture becomes a Media RSS thumbnail."""
     element = put(parent, ATOM, local)
     put(element, ATOM, "name", person.name or person.email or person.uri or person.avatar)
     put_nonempty(element, ATOM, "email", person.email)
@@ -111,7 +111,7 @@ def atom_person(parent: Element, local: str, person: Person) -> None:
 
 
 def atom_link(parent: Element, link: Link) -> None:
-    """Write a link of Atom."""
+    """Write a link as an element of Atom."""
     put(
         parent,
         ATOM,
@@ -126,7 +126,7 @@ def atom_link(parent: Element, link: Link) -> None:
 
 
 def atom_category(parent: Element, category: Category) -> None:
-    """Write a category of Atom."""
+    """Write a category as an element of Atom."""
     put(parent, ATOM, "category", term=category.term, scheme=category.scheme, label=category.label)
 
 
@@ -182,7 +182,8 @@ def text_input(parent: Element, values: TextInput | None, core: str) -> None:
 
 
 def image(parent: Element, picture: Image, feed: Feed, core: str, about: str = "") -> None:
-    """Write RSS's picture. A picture without title and link gets the channel's."""
+    """Write a picture as RSS's element `image`, which requires a title and a link. If the picture lacks one of these,
+    the channel's is written."""
     element = put(parent, core, "image")
     if about:
         element.set(about, picture.url)
@@ -199,7 +200,8 @@ def image(parent: Element, picture: Image, feed: Feed, core: str, about: str = "
 
 
 def image_size(channel: Element, picture: Image | None) -> None:
-    """Write the size of the channel's picture as a Media RSS thumbnail, for formats without a size (Atom, RSS 1.0)."""
+    """Write the size of the channel's picture as a Media RSS thumbnail, for formats that have no element for this size
+    (Atom, RSS 1.0)."""
     if picture is not None and (picture.width or picture.height):
         put(channel, MEDIA, "thumbnail", url=picture.url, width=picture.width, height=picture.height)
 
@@ -230,7 +232,8 @@ def people(parent: Element, persons: Iterable[Person]) -> None:
 def item_body(element: Element, item: Item, core: str) -> None:
     """Write the item's texts: the summary as description, and the content as content:encoded.
 
-    Without a summary, the content is the description. Feed readers interpret both as HTML, so that text is escaped.
+    Without a summary, the content is the description. Feed readers interpret both elements as HTML, so plain text is
+    escaped.
     """
     content, summary = item.content, item.summary
     if content is not None and (content.src or content.type not in ("text", "html")):

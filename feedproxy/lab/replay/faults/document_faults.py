@@ -37,7 +37,7 @@ class CharsetLie(Fault):
     any other document. The usual cause is a default charset of the server, such as nginx's `charset`, or of PHP.
 
     A good reader follows a byte order mark first. RFC 7303 then gives priority to Content-Type. If the document is
-    invalid in that encoding, a good reader tries the encoding that the document declares.
+    invalid in the encoding that Content-Type names, a good reader tries the encoding that the document declares.
     """
 
     name = "charset-lie"

@@ -136,7 +136,7 @@ class RetryAfterHuge(_RetryAfter):
 
 
 class Error500(Fault):
-    """The response is 500 with a page, for the first hour. `500@2h..3h` selects another period.
+    """The response is 500 with a page, for the first hour of the replay. `500@2h..3h` selects another period.
 
     A good reader keeps its copy and polls at its usual interval or less often. It neither repeats the request at once
     nor ends the subscription.

@@ -50,11 +50,12 @@ class Fault:
     def change_representation(
         self, representation: Representation, incoming: ReplayRequest, context: FaultContext
     ) -> Representation:
-        """Return the representation as the fault changes it. The request's conditions are then evaluated."""
+        """Return the representation with the changes of the fault. The request's conditions are evaluated afterwards,
+        against the result."""
         return representation
 
     def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        """Return the response as the fault changes it."""
+        """Return the response with the changes of the fault."""
         return reply
 
     def parse_number(self, least: float | None = None) -> float:
