@@ -75,7 +75,7 @@ type AdminHandler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class App:
-    """The settings, and the parts made from them. Store and client are opened at their first use."""
+    """The settings, and the parts made from them. The store and the origin client are opened at their first use."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class App:
         self.enforces_targets = False
         """True if mitmproxy may connect only to targets that server/mitm/passthrough.py has approved."""
         self.listeners = OwnListeners()
-        """Addresses of the listeners of all workers, which are refused as targets."""
+        """Addresses of the listeners of all workers. They are refused as targets."""
         self.connections = 0
         """Number of open connections from clients."""
         self.trusted_ca: str | None = None
@@ -150,7 +150,8 @@ class App:
 
     @property
     def settings(self) -> Settings:
-        """Return the settings in force. An open store or client keeps the settings with which it was opened."""
+        """Return the settings in force. A store or origin client that is open keeps the settings with which it was
+        opened."""
         if self._adopted is not None:
             options, self._adopted = self._adopted, None
             names = set(options.keys())
@@ -219,8 +220,8 @@ class App:
         """Return two names of a target for the log: its public address, and its upstream address, or "" if both are
         equal.
 
-        A private resource (proxy/public_feeds.py), and a request with credentials, is named only by its host. Addresses
-        have no secrets.
+        A private resource (proxy/public_feeds.py), and the target of a request with credentials, are named only by
+        their host. The names contain no secrets.
         """
         public = to_public(target, self.settings)
         is_personal = request is not None and any(is_credential(name) for name, _ in request)
@@ -236,7 +237,7 @@ class App:
 
     @property
     def is_open(self) -> bool:
-        """Return True if store and client are open."""
+        """Return True if the store and the origin client are open."""
         return self._services is not None
 
     @property
@@ -289,13 +290,13 @@ class App:
 
     @staticmethod
     def shortage() -> str:
-        """Return a sentence about a resource that is too short for requests to origins, or ""."""
+        """Return a sentence about a resource of which too little is left for requests to origins, or ""."""
         reason = local_failure.shortage()
         return f"No origin can be asked: {reason}." if reason else ""
 
     @property
     def access_control(self) -> AccessControl:
-        """Return the access control of clients, which also adds credentials to requests to origins."""
+        """Return the access control of clients. It also adds credentials to requests to origins."""
         return self._open().access_control
 
     @property
@@ -316,7 +317,7 @@ class App:
         return scores
 
     def use_recorder(self, make: Callable[[], Recorder] | None) -> None:
-        """Record exchanges with the recorder that `make` returns. None stops recording."""
+        """Let the recorder that `make` returns record all exchanges. None stops the recording."""
         self._make_recorder, self._recorder = make, None
 
     @property
@@ -449,7 +450,8 @@ class _Services:
         self._sweeping = asyncio.ensure_future(self._sweep_periodically())
 
     def stored_secret(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """Return a stored value of this installation, which `make` returns at the first start."""
+        """Return a stored value of this installation. At the first start, `make` returns the value, and it is
+        stored."""
         with contextlib.suppress(StoreError):
             if stored := self.store.get_state(name):
                 return stored

@@ -1,7 +1,7 @@
 """The command line: `feedproxy COMMAND …`.
 
-Exit codes: 0 for success, 1 for findings or a failure, 2 for a wrong usage or configuration, which is reported in one
-line.
+Exit codes: 0 for success, 1 for findings or a failure, 2 for a wrong usage or configuration. A wrong usage or
+configuration is reported in one line.
 """
 
 import argparse

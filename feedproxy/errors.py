@@ -43,7 +43,7 @@ class BadTarget(FeedproxyError):
 class BadRequest(FeedproxyError):
     """Error for an invalid request head.
 
-    The status is 400, 501 for an unknown method or transfer coding, or 505 for another version of HTTP.
+    The status is 501 for an unknown method or transfer coding, 505 for another version of HTTP, and otherwise 400.
     """
 
     status_hint = 400
@@ -69,8 +69,8 @@ class Forbidden(FeedproxyError):
 
 
 class WrongHost(FeedproxyError):
-    """Error for a host at which this proxy does not answer, or for which the connection is not meant (RFC 9110, section
-    15.5.20)."""
+    """Error for a host at which this proxy does not answer, or for which this connection must not be used (RFC 9110,
+    section 15.5.20)."""
 
     status_hint = 421
     detail = "wrong-host"
@@ -141,7 +141,7 @@ class MalformedResponse(FetchError):
 
 
 class TooLarge(FeedproxyError):
-    """Error for content above its limit, as received or after decoding."""
+    """Error for content that is too large, as received or after decoding."""
 
     status_hint = 502
     detail = "too-large"
@@ -162,6 +162,6 @@ class NotAFeed(FeedproxyError):
 
 
 class StoreError(FeedproxyError):
-    """Error for a failure of the store, which counts as a miss. Clients get no error."""
+    """Error for a failure of the store. The failure counts as a miss, and clients get no error."""
 
     detail = "store-error"

@@ -1,8 +1,8 @@
 """Rules: options for feeds that match a pattern, from the list `feeds:` of the configuration (config/config_file.py).
 
 Servers may interpret one address in several ways (http/target_uri/path_confusion.py). The protecting options
-(`readers`, `private`) of a rule therefore apply to every interpretation, and the strictest result counts. Other options
-apply to the address as written.
+(`readers`, `private`) of a rule therefore apply to every interpretation, and the strictest result counts. All other
+options apply to the address as written.
 """
 
 from collections import OrderedDict
@@ -185,8 +185,8 @@ def _forms_of(reading: str, base: Settings) -> tuple[str, ...]:
 def _strictest(protecting: Iterable[Rule], forms_of_target: tuple[str, ...], base: Settings) -> _Protection:
     """Return the protection of one interpretation of an address, the stricter of two results.
 
-    One result is that of rules that match as written. The other includes rules that match only in their extended form
-    (`TargetPattern.protects`).
+    One result is that of rules that match as written. The other result includes rules that match only in their extended
+    form (`TargetPattern.protects`).
     """
     written = extended = _Protection(base.readers, base.private)
     for rule in protecting:

@@ -64,7 +64,7 @@ class MemoryLimits:
     headlines: int
     """Maximum size of titles and texts of feeds for pages about several feeds, in bytes."""
     deltas: int
-    """Maximum size of all responses with only the new entries of a feed (RFC 3229), in bytes."""
+    """Maximum size of all responses with only the new items of a feed (RFC 3229), in bytes."""
     dictionaries: int
     """Maximum size of all feeds compressed with a version that a client has (RFC 9842), in bytes."""
     decoded: int

@@ -1,7 +1,7 @@
 """Notes: findings about a feed or a reader, each with a level, a summary, advice and a source.
 
-Each Note is a class below the code that yields it. The texts of the class have places for values, which an instance
-fills. In reports, the Note below is named `no-validator`:
+Each Note is a class below the code that yields it. The texts of the class have places for values. An instance fills
+these places. In reports, the Note below is named `no-validator`:
 
     class NO_VALIDATOR(Note):
         level = Level.WARN
@@ -43,7 +43,7 @@ class Level(StrEnum):
 
 
 class Category(StrEnum):
-    """Subject area of a Note, which is its heading in reports."""
+    """Subject area of a Note. It is the heading of the Note in reports."""
 
     CONDITIONS = "Conditional requests"
     SCHEDULE = "Schedule"

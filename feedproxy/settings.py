@@ -71,7 +71,8 @@ bytes."""
 
 @lru_cache(maxsize=256)
 def price_of(polling: str) -> int | None:
-    """Return the price of a request for a value of `polling`, in seconds of staleness, or None if it is invalid."""
+    """Return the price of a request for a value of `polling`, in seconds of staleness, or None if the value is
+    invalid."""
     price = PRICES.get(polling)
     return (parse(polling, "s") or None) if price is None else price
 
@@ -397,15 +398,18 @@ class Settings:
     users_file: str = option(
         "",
         "File of readers' passwords, as `htpasswd -B` writes it (bcrypt, Argon2).",
-        "If the file changes, feedproxy reads it again within a second. docs/how-to/ask-readers-who-they-are.md"
-        " describes this option and the next three.",
+        "If the content of the file changes, feedproxy reads it within a second. Only a change of the option itself"
+        " needs a restart."
+        " docs/how-to/ask-readers-who-they-are.md describes this option and the next three.",
         restart=True,
     )
     wsse_file: str = option(
         "", "File of NAME:PASSWORD lines for readers that sign in by WSSE. Its mode should be 0600.", restart=True
     )
     tokens_file: str = option(
-        "", "File of secret addresses, which `feedproxy token` creates and revokes.", restart=True
+        "",
+        "File of hashes of the tokens in readers' secret addresses. `feedproxy token` creates and revokes tokens.",
+        restart=True,
     )
     wallet: str = option(
         "",
@@ -859,7 +863,7 @@ class Settings:
 
     @property
     def decoded_max(self) -> int:
-        """Return the largest decoded response in bytes. A larger response counts as a decompression bomb."""
+        """Return the maximum size of a decoded response, in bytes. A larger response counts as a decompression bomb."""
         return 5 * self.buffer_max
 
     @property
@@ -873,7 +877,7 @@ class Settings:
 
     @property
     def subscriptions_per_site(self) -> int:
-        """Return the largest number of subscriptions with callbacks at one registrable domain."""
+        """Return the maximum number of subscriptions with callbacks at one registrable domain."""
         return max(2, self.subscriptions_max // 50)
 
     @property
@@ -979,7 +983,7 @@ def ports(settings: Settings, listed: tuple[str, ...]) -> tuple[str, ...]:
 def listen_address(text: str, option_name: str) -> tuple[str, int]:
     """Return host and port of `HOST:PORT`, `:PORT` (all addresses, host "") or `PORT` (loopback).
 
-    Raises UsageError, which names the option.
+    Raises a UsageError that names the option.
     """
     match = _ADDRESS.fullmatch(text.strip())
     if match is None or int(match["port"]) > 65535:

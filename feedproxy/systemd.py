@@ -35,8 +35,8 @@ def notify(state: str) -> None:
 def reloading() -> Iterator[None]:
     """Notify the service manager that the proxy loads its configuration again while the block runs.
 
-    The message has the time of the monotonic clock. By that time, systemd recognizes that the message is later than its
-    own request (`Type=notify-reload`, sd_notify(3)).
+    The message contains the time of the monotonic clock. The time shows systemd that the message is later than
+    systemd's own request (`Type=notify-reload`, sd_notify(3)).
     """
     notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}\nSTATUS=loading the configuration")
     try:

@@ -1,8 +1,8 @@
 """Actions of the operator: refresh, purge, undo, add, pause, block and allow.
 
 An action answers with JSON. For a form of the pages, it answers with a redirect to a page that shows the outcome. The
-parameter `url` is the public or upstream address of a target, or its address at this proxy. The pages use `id`, its
-identifier, because a URL may contain a secret. `pattern` matches several targets.
+parameter `url` is the public or upstream address of a target, or its address at this proxy. The pages use `id`, the
+identifier of the target, because a URL may contain a secret. `pattern` matches several targets.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Authorization of requests to the admin listener.
 
-A page of another site must not be able to use the operator's browser. Each request therefore passes four checks:
+A page of another site must not be able to send requests through the operator's browser. Each request therefore passes
+four checks:
 
     via     a request through a feedproxy comes from a client, which must not get the rights of this machine: 403
     host    a request must name this host: another site's DNS may lead to this machine (rebinding): 421

@@ -43,7 +43,7 @@ type Route = tuple[str, str, Handler]
 """A route: method, path and handler."""
 
 type Outcome = Callable[[web.Request, int, str], Awaitable[None]]
-"""Function that is called after each permitted request, with its status and the reason."""
+"""Function that is called after each permitted request, with the status of the response and the reason."""
 
 
 class ErrorPage(Protocol):

@@ -42,7 +42,8 @@ class Probes:
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def healthz(self, _: web.Request) -> web.Response:
-        """Return `ok`, in a fleet a line about the connection to Redis, and a line about a shortage of resources."""
+        """Return a line `ok`. In a fleet, a line about the connection to Redis follows, and during a shortage of
+        resources a line about the shortage."""
         lines = filter(None, ("ok", *self._app.status_lines(), self._app.shortage()))
         return web.Response(text="".join(f"{line}\n" for line in lines))
 

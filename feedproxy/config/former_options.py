@@ -12,7 +12,8 @@ logger = logging.getLogger(__name__)
 
 
 def is_replaced(name: str) -> bool:
-    """Return True if another option, or none, replaces this option."""
+    """Return True if the option has no effect of its own: another option replaces it (RENAMED), or its value follows
+    from other options (DERIVED)."""
     return name in RENAMED or name in DERIVED
 
 

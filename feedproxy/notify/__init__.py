@@ -2,8 +2,8 @@
 
 When a feed's content changes (`NotificationService.on_feed_changed`), one transaction records the change and enqueues a
 delivery for every subscription to the feed. When another server reports a change (`RefreshRequests.accept_ping`), the
-feed is fetched once. One database has the changes, deliveries and requests (notification_database.py). A request is
-acknowledged only after the commit.
+feed is fetched once. One database contains the changes, deliveries and requests (notification_database.py). A request
+is acknowledged only after the commit.
 
 How to add a protocol:
 
@@ -25,5 +25,5 @@ How to add a protocol:
    to `proxy.admin.apply_push`.
 
 The topic of a subscription is always the target URI that feedproxy fetches. `data` contains the URL that the subscriber
-wrote. No notification names a feed that public lists may not name (proxy/public_feeds.py).
+wrote. No notification names a feed that public lists must not name (proxy/public_feeds.py).
 """

@@ -1,4 +1,4 @@
-"""Purge sinks: caches in front of feedproxy, such as a CDN or Varnish, which purge a feed when it changes.
+"""Purge sinks: caches in front of feedproxy, such as a CDN or Varnish. They purge a feed when the feed changes.
 
 A sink is a URL, which may have a prefix:
 

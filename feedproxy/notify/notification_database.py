@@ -1,9 +1,10 @@
 """The database of notifications: a SQLite file in the store's folder.
 
-A subscription or an accepted ping cannot be fetched again, unlike a feed in the store. The database commits both before
-they are acknowledged (`synchronous=FULL`, docs/decisions/notification-database.md).
+A subscription or an accepted ping cannot be fetched again, unlike a feed in the store. The database therefore commits
+subscriptions and pings before they are acknowledged (`synchronous=FULL`, docs/decisions/notification-database.md).
 
-One thread uses the connection. Several processes may open the file, and the one that holds the lock sends deliveries.
+Several processes may open the file. The process that holds the lock sends deliveries. In each process, one thread uses
+the connection to the database.
 """
 
 import asyncio
@@ -74,7 +75,8 @@ CREATE INDEX subscriptions_moved ON subscriptions (moved_from, role, state) WHER
 
 
 def shift_deadlines(db: sqlite3.Connection, seconds: Seconds) -> None:
-    """Subtract `seconds` from all deadlines, because the clock was set back by as much. Call this within a transaction.
+    """Subtract `seconds` from all deadlines, because the clock was set back by this time. Call this function within a
+    transaction.
 
     A clock that was a year ahead would otherwise delay deliveries and prolong subscriptions by a year.
     """

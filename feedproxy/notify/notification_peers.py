@@ -13,8 +13,7 @@ class NotificationPeers(Protocol):
         ...
 
     async def claim_delivery(self, snapshot: FeedSnapshot) -> bool:
-        """Return whether this machine makes the deliveries that only one machine of the fleet must make, such as
-        pings."""
+        """Return whether this machine makes the deliveries that are made only once in a fleet, such as pings."""
         ...
 
 

@@ -135,12 +135,12 @@ class NotificationService:
 
     @property
     def can_receive_calls(self) -> bool:
-        """Return whether other servers can send pushes, for which `public_url` must be set."""
+        """Return whether other servers can send pushes to feedproxy: whether `public_url` is set."""
         return bool(self.settings().public_url)
 
     async def enqueue(self, *requests: DeliveryRequest) -> None:
-        """Enqueue deliveries, which are durable when the call returns, and wake the loop. Raises StoreError if the
-        database fails."""
+        """Enqueue deliveries, and wake the loop. The deliveries are durable when the call returns. Raises StoreError if
+        the database fails."""
         await self.queue.add(*requests, now=self.clock.now())
         self.wake()
 

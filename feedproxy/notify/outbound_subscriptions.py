@@ -107,8 +107,8 @@ class OutboundSubscriptions:
         await self._request(await subscriptions.put(new))
 
     async def confirm_all(self) -> None:
-        """Request all subscriptions again: "when the service comes back on-line it should confirm all
-        subscriptions"."""
+        """Request all subscriptions again: "when the service comes back on-line it should confirm all subscriptions"
+        (CNWS)."""
         last = 0
         while page := await self._service.subscriptions.all(
             role=Role.PUBLISHER, protocol=self._protocol, after=last, limit=PAGE_SIZE

@@ -50,7 +50,7 @@ class TooManyRequests(FeedproxyError):
 
 @dataclass(frozen=True, slots=True)
 class UnknownSite:
-    """A site that pings have named, without a stored feed."""
+    """A site that pings have named, and of which no feed is stored."""
 
     url: str
     name: str
@@ -88,8 +88,8 @@ class RefreshRequests:
     async def find_feeds(self, *addresses: str) -> list[str]:
         """Return the known feeds that these normalised URLs name. Raises StoreError if the database fails.
 
-        If a URL is the address of a feed, the result is that feed alone. If no URL is, the result is all feeds of the
-        sites at these URLs.
+        If a URL is the address of a feed, the result is that feed alone. If no URL is the address of a feed, the result
+        is all feeds of the sites at these URLs.
         """
         for address in addresses:
             if self._cache_admin.is_feed(target := self._cache_admin.to_upstream_url(address)):

@@ -1,6 +1,7 @@
 """Topics: the feeds that clients' URLs name, and the rule for subscribing to them.
 
-Clients may subscribe to stored public feeds, and to feeds of the operator's upstream, which are fetched if necessary.
+Clients may subscribe to stored public feeds, and to feeds of the operator's upstream. A feed of the upstream is fetched
+if it is not stored.
 """
 
 import contextlib

@@ -42,7 +42,7 @@ MITMPROXY_DEFAULTS: dict[str, Any] = {
 
 
 class Master(master.Master):
-    """mitmproxy's master, which logs the exhaustion of local resources in one line."""
+    """mitmproxy's master. It logs the exhaustion of local resources in one line."""
 
     def _asyncio_exception_handler(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

@@ -26,7 +26,7 @@ class LoadedOptions(NamedTuple):
     config: Config
     """The configuration file."""
     overrides: Mapping[str, Any]
-    """Options from flags, `--set` and the environment, which take precedence over the configuration file."""
+    """Options from flags, `--set` and the environment. They take precedence over the configuration file."""
 
     @contextlib.contextmanager
     def locating(self) -> Iterator[None]:
@@ -46,7 +46,7 @@ class ServePlan:
     config: str = ""
     sets: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Options from flags, which take precedence over `--set`, the environment and the configuration file."""
+    """Options from flags. They take precedence over `--set`, the environment and the configuration file."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables, which may set options."""
     sockets: tuple[socket.socket, ...] = ()

@@ -319,8 +319,8 @@ def _worker_options(proxy_master: master.Master, app: App, loaded: LoadedOptions
 
 
 def _own_folder(settings: Settings) -> Path | None:
-    """Return the folder of the store, or None if this proxy does not own it: in memory, or shared because of
-    `reuse_port`."""
+    """Return the folder of the store, or None if the store is in memory, or if another process may share the folder
+    (`reuse_port`)."""
     return None if settings.local_store == MEMORY or settings.reuse_port else store_folder(settings.local_store)
 
 

@@ -24,7 +24,7 @@ logger = logging.getLogger("feedproxy")
 def reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
     """Load the configuration and the TLS certificate again, apply what needs no restart, and log the result.
 
-    After a mistake, nothing is applied. The service manager is notified of the beginning and the end.
+    After a mistake, nothing is applied. The service manager is notified of the beginning and the end of the reload.
     """
     with systemd.reloading() if app.ready else contextlib.nullcontext():
         _reload(proxy_master, app, plan)

@@ -6,8 +6,8 @@ forks the workers, and opens only these files:
     listening sockets   one for each worker and address (SO_REUSEPORT). They stay open while a worker restarts, so
                         that new connections wait. After two exits in a row, they are closed, and the other workers
                         get all connections until the worker starts again.
-    control sockets     a pair for each worker, which reports that it is ready, and learns that the supervisor has
-                        exited.
+    control sockets     a pair for each worker. By its socket, the worker reports that it is ready, and learns that the
+                        supervisor has exited.
     configuration       read at a reload.
     shared memory       for the coordination of the store, metrics and heartbeats. It outlives the workers.
 """
@@ -61,7 +61,7 @@ SUSPENDED_ABOVE: Seconds = 1
 """If the supervisor's own checks are late by more than this many seconds, the machine counts as suspended or
 overloaded.
 
-Workers without a heartbeat are then not killed, because they may not hang.
+Workers without a heartbeat are then not killed, because they perhaps do not hang.
 """
 
 USAGE_ERROR = 2

@@ -1,7 +1,7 @@
 """Dictionary compression towards origins: the stored version of a feed shortens the next transfer.  RFC 9842
 
-If an origin offers a response as a dictionary, the next request for its URL names the dictionary. The origin may then
-send its answer in the content coding `dcz`. `DictionaryClient` decodes the answer. See
+If an origin offers a response as a dictionary, the next request for the same URL names the dictionary. The origin may
+then send its answer in the content coding `dcz`. `DictionaryClient` decodes the answer. See
 docs/explanation/dictionaries.md.
 """
 
@@ -32,7 +32,7 @@ from feedproxy.upstream.fetch_result import Fetched, Oversized
 logger = logging.getLogger(__name__)
 
 _OF_CODED_CONTENT = ("content-encoding", "content-digest", "repr-digest", "digest", "content-md5")
-"""Fields that describe coded content, removed when the content is decoded."""
+"""Fields that describe coded content. They are removed when the content is decoded."""
 
 CONTENT_BYTES_MAX = 8 * 1024 * 1024
 """Content is offered to the origin as a dictionary only if all its codings together have at most this many bytes."""
@@ -50,7 +50,7 @@ class StoredDictionary:
     """The identifier that the origin gave the dictionary. Requests repeat it."""
 
     async def add_to(self, fields: Fields) -> Fields:
-        """Return the request fields with the fields that name the dictionary and accept `dcz` added."""
+        """Return the request fields `fields`, with added fields that name the dictionary and accept `dcz`."""
         if len(self.content) <= HASHED_ON_LOOP_MAX:
             found = compression_dictionary.dictionary_hash(self.content)
         else:

@@ -1,6 +1,6 @@
 """Publication dates in the stored document of a feed that was fetched only once, added to the changes of the feed.
 
-They show how often the feed changes before feedproxy itself has seen a change.
+Before feedproxy itself has seen a change, these dates show how often the feed changes.
 """
 
 import contextlib

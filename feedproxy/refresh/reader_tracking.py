@@ -46,7 +46,7 @@ class ReaderTracker:
     def upstream_user_agent(self, target: str, newcomer: str | None = None) -> str:
         """Return the User-Agent for requests to the origin of this target.
 
-        `newcomer` is the User-Agent of the first reader of a new feed, which is not counted yet.
+        `newcomer` is the User-Agent of the first reader of a new feed. This reader is not counted yet.
         """
         now = self._clock.now()
         subscribers = (

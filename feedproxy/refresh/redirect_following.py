@@ -22,7 +22,7 @@ TEMPORARY = frozenset({302, 303, 307})
 REDIRECTS = PERMANENT | TEMPORARY
 
 NON_FEED_REDIRECTS_MAX = 10_000
-"""At most this many targets are remembered with a redirect that leads to no feed. The oldest is removed first.
+"""A redirect that leads to no feed is remembered for at most this many targets. The oldest target is removed first.
 
 Clients get such a redirect as the response.
 """
@@ -131,8 +131,9 @@ async def follow_redirects(
     """Fetch the request's target, follow at most `limit` redirects, and return the chain.
 
     Credentials and cookies are sent to the first origin only (RFC 9110, section 15.4). If `skip_address_check` is true,
-    the address of the first origin is not checked. Raises FeedproxyError if the first fetch fails, and Overload. After
-    any other failure, the chain ends with `redirect_error`.
+    the address of the first origin is not checked. Raises FeedproxyError if the first fetch fails, and Overload if a
+    later fetch fails because this machine lacks resources. After any other failure of a later fetch, the chain ends
+    with `redirect_error`.
 
     `to_target` is explained in `next_hop`. `may_serve_under(start, end)` returns whether content of `end` may be served
     under `start`. If it returns False, the chain ends with Detail.ACCESS, and clients get the redirect.

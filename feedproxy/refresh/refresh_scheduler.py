@@ -43,8 +43,8 @@ SMOOTHING = 0.1
 """Weight of the last refresh in the exponentially smoothed mean duration."""
 
 SLEEP_MAX: Seconds = 60
-"""The scheduler sleeps for at most this many seconds. After a suspension of the machine, the schedule is at most so
-late."""
+"""The scheduler sleeps for at most this many seconds. After a suspension of the machine, the schedule is late by at
+most this time."""
 
 
 def _no_targets() -> list[str]:

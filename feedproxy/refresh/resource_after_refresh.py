@@ -44,7 +44,7 @@ VERSIONS_MAX = 16
 """At most this many versions of a feed are stored for deltas: a night of a feed that changes every hour."""
 
 VERSIONS_BYTES = 32 * 1024
-"""The entries of all versions of a feed for deltas take at most this many bytes together."""
+"""The items of all versions of a feed for deltas take at most this many bytes together."""
 
 
 def unmodified_content(response: Response) -> Content:
@@ -124,7 +124,7 @@ def _is_redirect(chain: redirect_following.RedirectChain) -> bool:
 
 
 def with_last_modified(before: Resource, response: StoredResponse, job: RefreshJob) -> StoredResponse:
-    """Return a feed with a Last-Modified, and any other response unchanged. Some feed readers send only dates.
+    """Return a feed with a Last-Modified, and any other response unchanged. Some feed readers validate only by date.
 
     Without the origin's date, Last-Modified is the instant at which the content arrived. The same instant is used if
     earlier content in another language had the origin's date. Two versions never get the same second.
@@ -297,7 +297,7 @@ def with_publications(resource: Resource, response: StoredResponse, published: t
 
 
 def client_fields_in_vary(response: Fields) -> tuple[str, ...]:
-    """Return the names in Vary of the fields that clients send, without those that feedproxy writes."""
+    """Return the field names in Vary, without the names of the fields that feedproxy itself writes."""
     names = (name for name in vary_names(response) if name not in FIXED_FIELDS and name != "*")
     return tuple(name for name in names if len(name) <= VARYING_NAME_LENGTH_MAX)[:VARYING_NAMES_MAX]
 

@@ -85,7 +85,7 @@ def _confirmed_for_client(job: RefreshJob, fetched: Fetched) -> StoredResponse |
 
 
 class ResponseInterpreter:
-    """Interpreter of received responses, which stores nothing."""
+    """Interpreter of received responses. It stores nothing."""
 
     def __init__(self, store: Store, clock: Clock, jitter: Callable[[], float]) -> None:
         self._store = store

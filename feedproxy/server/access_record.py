@@ -21,7 +21,8 @@ SCORED_FIELDS_MAX = 64
 request is kept."""
 
 SCORED_LENGTH_MAX = 4096
-"""A request with field values of more than this many characters is not scored. Feed readers send a tenth."""
+"""A request is not scored if its field values together have more than this many characters. Requests of feed readers
+have a tenth of this number."""
 
 CLIENT_GONE = "the client disconnected before the response"
 """The reason in the log if the client disconnected before the response. The status in the log is then 0."""

@@ -98,7 +98,8 @@ def periods_of_span(history: History, span: Span, now: Instant) -> list[TrafficP
 
 
 def requests_chart(periods: Sequence[TrafficPeriod], span: Span) -> Chart:
-    """Return the chart of requests. Requests that the store answered are below those that needed an origin."""
+    """Return the chart of requests. Requests that the store answered are drawn under the requests that needed an
+    origin."""
 
     def parts(tally: TrafficCounts) -> tuple[int, int]:
         return tally.hits, tally.requests - tally.hits
@@ -110,7 +111,7 @@ def requests_chart(periods: Sequence[TrafficPeriod], span: Span) -> Chart:
 
 
 def traffic_chart(periods: Sequence[TrafficPeriod], span: Span) -> Chart:
-    """Return the chart of bytes sent to clients. Bytes from the store are below those from origins."""
+    """Return the chart of bytes sent to clients. Bytes from the store are drawn under the bytes from origins."""
 
     def parts(tally: TrafficCounts) -> tuple[int, int]:
         return tally.bytes_spared, tally.received

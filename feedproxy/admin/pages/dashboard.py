@@ -39,7 +39,7 @@ TROUBLED_STATES = (FeedState.FAILING, FeedState.GONE, FeedState.MOVED)
 
 
 class Dashboard:
-    """The handlers of `/` and of the history."""
+    """The handlers of `/` and of the history of traffic."""
 
     def __init__(
         self, app: App, pages: FeedPages, is_listening: Callable[[], bool], reader_scores: ReaderScores
@@ -95,7 +95,7 @@ class Dashboard:
         return as_json({name: _slots(tallies, unit) for name, tallies, unit in periods})
 
     def merged_history(self) -> History:
-        """Return the sum of all workers' histories, with the current traffic."""
+        """Return the sum of all workers' histories of traffic, including the current traffic."""
         self._pages.service()
         own = self._app.history_recorder.record(self._app.clock.now())
         return traffic_history.merge_histories([own, *self._app.peer_metrics.histories])

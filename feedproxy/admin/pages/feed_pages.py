@@ -39,7 +39,8 @@ OUTCOME: ContextVar[str] = ContextVar("outcome", default="")
 """The outcome of the current request's action, for the log."""
 
 NOTICES_MAX = 64
-"""The outcomes of at most this many actions are remembered. The page to which an action redirects shows its outcome."""
+"""The outcomes of at most this many actions are remembered. The page to which an action redirects shows the outcome of
+the action."""
 
 _AS_OF = re.compile(rb'<p id="as-of".*?</p>', re.DOTALL)
 """Pattern of the part of a page that states when the page was made."""
@@ -71,7 +72,7 @@ class Notice:
 
 
 class FeedPages:
-    """The handlers of pages about feeds, which change nothing."""
+    """The handlers of pages about feeds. The handlers change nothing."""
 
     def __init__(self, app: App, feed_table: FeedTableCache) -> None:
         self._app = app
@@ -236,7 +237,7 @@ class FeedPages:
 
 
 def page_tag(body: bytes) -> str:
-    """Return the weak entity tag of a page. The time when the page was made does not matter."""
+    """Return the weak entity tag of a page. The time when the page was made does not affect the tag."""
     return f'W/"{hashlib.sha256(_AS_OF.sub(b"", body)).hexdigest()[:32]}"'
 
 

@@ -20,7 +20,7 @@ from feedproxy.store.resource import Resource
 from feedproxy.telemetry.page_redaction import View
 
 FEEDS_MAX = 20_000
-"""Maximum number of feeds in the table, at about 4 KB each."""
+"""Maximum number of feeds in the table. A feed takes about 4 KB."""
 TARGETS_MAX = 200_000
 """At most this many targets in the store are searched for feeds. A proxy for browsers stores many other responses."""
 REUSE_FACTOR = 10
@@ -83,7 +83,7 @@ class FeedTableCache:
             return self._table
 
     async def count(self, service: Service) -> int:
-        """Return the number of stored targets, some seconds old at most."""
+        """Return the number of stored targets. The number is at most some seconds old."""
         if time.monotonic() >= self._count_until:
             start = time.monotonic()
             self._count = sum([1 async for _ in iterate_cooperatively(service.store.targets())])

@@ -21,7 +21,7 @@ CONNECTIONS_HIGH_SHARE = 0.9
 """If clients use at least this fraction of `max_connections`, feedproxy may soon refuse clients."""
 
 FAILURES_MIN = 10
-"""With fewer failed fetches than this number, in this hour and the hour before, FAILING_SHARE does not count."""
+"""FAILING_SHARE does not apply if fewer than this many fetches failed in this hour and the hour before."""
 FAILING_SHARE = 0.5
 """If more than this fraction of fetches failed, this machine's network is the likely cause."""
 

@@ -27,7 +27,7 @@ COUNTED_MAX = 40
 
 @dataclass(frozen=True, slots=True)
 class ScoreSummary:
-    """Scores, the lowest grade first, with the number of tracked readers and its limit."""
+    """Scores, the lowest grade first, with the number of tracked readers and the limit of this number."""
 
     scores: list[ReaderScore]
     followed: int

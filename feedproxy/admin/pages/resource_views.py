@@ -240,7 +240,7 @@ def _relocation_view(sighting: Relocation | None, settings: Settings) -> View | 
 
 
 def _moved_to(view: ResourceView) -> str | None:
-    """Return the new address of a feed, from a rule or its origin, or None."""
+    """Return the new address of a feed, as a rule or the origin states it, or None."""
     sighting = view.resource.relocation
     location = view.settings.moved_to or (sighting.location if sighting is not None else "")
     return redact_target(to_public(location, view.settings)) if location else None

@@ -16,7 +16,7 @@ milliseconds."""
 
 
 class StoreUsageMeter:
-    """Meter of one store, which works outside the event loop."""
+    """Meter of one store. It works outside the event loop."""
 
     def __init__(self) -> None:
         self._usage = StoreUsage()

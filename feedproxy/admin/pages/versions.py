@@ -1,4 +1,4 @@
-"""Views of a feed's versions: the time of the first fetch, size, and new entries."""
+"""Views of a feed's versions: for each, the time of its first fetch, its size, and its new items."""
 
 from feedproxy.feed.delta.entry_identities import unpack
 from feedproxy.refresh.ingest.ingest import make_delta_base
@@ -11,8 +11,8 @@ type View = dict[str, str | int | None]
 def version_list(resource: Resource) -> list[View]:
     """Return the stored versions, the newest first. The call parses a feed, so it must not run in the event loop.
 
-    `new`, `changed` and `gone` are numbers of entries compared with the previous version, or None if its entries are
-    not stored.
+    `new`, `changed` and `gone` are numbers of items compared with the previous version. They are None if the items of
+    one of the two versions are not stored.
     """
     entries = {base.tag: base.entries for base in resource.delta_bases}
     for variant in resource.variants:

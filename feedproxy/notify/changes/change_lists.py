@@ -28,7 +28,7 @@ class ChangeLists:
         return await self._recent(call, SHORT_LIST)
 
     async def archive(self, call: Call) -> Response:
-        """Return the list for `changes/YYYY/MM/DD/HH.xml`, an hour in UTC.
+        """Return the list of one hour (UTC), for the path `changes/YYYY/MM/DD/HH.xml`.
 
         Raises NotFound for an invalid, future or expired hour.
         """

@@ -1,7 +1,7 @@
 """The log of feed changes. It contains each change once.
 
-The table `known` has the digest of each feed's content at its last recorded change. A feed that the store evicted and
-fetched again is therefore not reported twice. A change right before a crash is found at the next start.
+The table `known` has the digest of each feed's content at its last recorded change. A feed that was evicted from the
+store and fetched again is therefore not reported twice. A change right before a crash is found at the next start.
 """
 
 import sqlite3
@@ -37,7 +37,7 @@ class FeedSnapshot:
     name: str
     link: str
     is_new: bool
-    """True for the first content of a feed, which is no change."""
+    """True for the first content of a feed. The first content is no change."""
     listed: bool
 
 
@@ -74,8 +74,8 @@ class ChangeLog:
     ) -> list[Change]:
         """Record the snapshots that are changes, and enqueue their deliveries. Return the changes.
 
-        A feed that the store evicted and fetched again has only a digest of its bytes. If the database has a digest of
-        its parsed content, the feed is parsed, and recorded in a second transaction.
+        A feed that was evicted from the store and fetched again has only a digest of its bytes. If the database has a
+        digest of its parsed content, the feed is parsed, and recorded in a second transaction.
         """
 
         def work(db: sqlite3.Connection) -> tuple[list[Change], list[FeedSnapshot]]:

@@ -22,7 +22,7 @@ SHORT_LIST: Seconds = 300
 """Seconds that shortChanges.xml covers: five minutes."""
 HOUR: Seconds = 3600
 ENTRIES_MAX = 5_000
-"""Maximum number of entries in one document, the newest. 5,000 entries take about 800 KB."""
+"""One document contains at most this many entries, the newest ones. 5,000 entries take about 800 KB."""
 
 _ARCHIVE = re.compile(r"(\d{4})/(\d{2})/(\d{2})/(\d{2})\.xml", re.ASCII)
 _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -48,7 +48,7 @@ def parse_archive_hour(path: str) -> Instant | None:
     """Return the instant at which an archive's hour begins, or None if the path is invalid.
 
     `2007/01/01/01.xml` is the first hour of the day, and `24.xml` the last: "All pings received in the first hour of
-    January 1st 2007 would be archived in the file …/2007/01/01/01.xml."
+    January 1st 2007 would be archived in the file …/2007/01/01/01.xml" (RSS Feed State).
     """
     match = _ARCHIVE.fullmatch(path)
     if match is None:

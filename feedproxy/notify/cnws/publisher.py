@@ -1,4 +1,5 @@
-"""The publisher's side of CNWS: "a publisher server which adds the subscriber to a list of interested parties".
+"""The publisher's side of CNWS. The specification calls it "a publisher server which adds the subscriber to a list of
+interested parties".
 
 The specification leaves the verification of subscribers and the end of subscriptions open. In feedproxy, a
 notificationURL at the caller's own address needs no verification. The server of any other notificationURL gets a test
@@ -52,8 +53,10 @@ class Publisher:
         SubscriberMaintenance(service, NAME)
 
     async def endpoint(self, call: Call) -> Response:
-        """Answer a subscription request at `/-/cnws`: "If the response is an error (HTTP, or FALSE) then the
-        subscription is refused"."""
+        """Answer a subscription request at `/-/cnws`.
+
+        "If the response is an error (HTTP, or FALSE) then the subscription is refused" (CNWS).
+        """
         try:
             request = cnws_messages.read(call.content)
         except InvalidCall as error:
@@ -131,7 +134,7 @@ class Publisher:
         """Return the verdict on a subscriber's response.
 
         "If the response is false then remove this server from the list. If a HTTP error occurs then the server is
-        removed from the list. If the host can not be contacted then an ageing process begins."
+        removed from the list. If the host can not be contacted then an ageing process begins" (CNWS).
         """
         if isinstance(answer, Forbidden | BadTarget):
             return Refused(str(answer), remove=True)

@@ -1,7 +1,7 @@
 """The subscriber's side of CNWS: subscriptions at publishers that the operator names (`cnws_subscribe`).
 
-"If any publisher has not issued a notification for a given resource within 30 days the subscriber should try and
-re-confirm the subscription."
+The specification requires confirmations: "If any publisher has not issued a notification for a given resource within 30
+days the subscriber should try and re-confirm the subscription."
 """
 
 from feedproxy.clock import Seconds
@@ -63,8 +63,10 @@ class Subscriber:
         return Message("POST", subscription.callback, fields, body, address_trust=AddressTrust.CONFIGURED_NAME)
 
     async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
-        """Return the verdict on a publisher's response: "If the response is an error (HTTP, or FALSE) then the
-        subscription is refused"."""
+        """Return the verdict on a publisher's response to a subscription request.
+
+        "If the response is an error (HTTP, or FALSE) then the subscription is refused" (CNWS).
+        """
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer))
         if not 200 <= answer.status < 300:

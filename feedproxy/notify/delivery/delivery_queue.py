@@ -18,7 +18,7 @@ from feedproxy.notify.subscription_table import remove_in
 RETRY_DELAY_MIN: Seconds = 10
 """Delay before the first retry, in seconds. Each failure doubles the delay, up to RETRY_DELAY_MAX.
 
-A random fraction, up to one half, shortens each delay.
+A random fraction of up to one half is subtracted from each delay.
 """
 
 RETRY_DELAY_MAX: Seconds = 7_200
@@ -29,8 +29,8 @@ def next_try(tries: int, since: Instant, now: Instant, *, retry_for: Seconds, ji
     """Return the instant of the next try after `tries` failures, or None after the last try.
 
     The last try is `retry_for` seconds after `since`: "The publisher should keep retrying for a minimum of a 24 hour
-    period, with a minimum of 1 retry at the end of that period" (CNWS). `jitter` is a random number in [0, 1) that
-    shortens the delay, most at 0.
+    period, with a minimum of 1 retry at the end of that period" (CNWS). `jitter` is a random number in [0, 1). The
+    delay is halved at 0, and unchanged near 1.
     """
     end = since + retry_for
     if now >= end:
@@ -66,7 +66,7 @@ class DeliveryQueue:
         self._database = database
 
     async def add(self, *requests: DeliveryRequest, now: Instant) -> None:
-        """Enqueue deliveries, which are durable when the call returns."""
+        """Enqueue deliveries. They are durable when the call returns."""
         await self._database.run(lambda db: enqueue_in(db, requests, now))
 
     async def due(

@@ -46,7 +46,7 @@ MAX_CONCURRENT_REQUESTS = 32
 REQUESTS_WAITING_MAX = 256
 """At most this many immediate requests (`request_now`) wait for a free place. Further requests are refused."""
 REQUEST_TIMEOUT: Seconds = 10
-"""An immediate request (`request_now`) fails without an answer in this many seconds, because a client waits for the
+"""An immediate request (`request_now`) fails if no answer arrives within this many seconds. A client waits for its
 outcome."""
 
 

@@ -43,7 +43,8 @@ class PingReceiver:
         return await self._respond(ping_messages.parse_extended_ping, parameters, call)
 
     async def page(self, call: Call) -> Response:
-        """Answer `/pingSiteForm?name=…&url=…` with "an HTML human readable page", and status 200, 400, 429 or 503."""
+        """Answer `/pingSiteForm?name=…&url=…` with "an HTML human readable page" (RSS Feed State), and status 200, 400,
+        429 or 503."""
         try:
             query = parse_qs(call.query, keep_blank_values=True, max_num_fields=20)
         except ValueError:
@@ -85,8 +86,8 @@ class PingReceiver:
             return address
 
     async def _respond(self, read: Any, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
-        """Accept a ping. Return the struct of the response: "flerror is a boolean … the message describes the success
-        or failure"."""
+        """Accept a ping. Return the struct of the response, in which "flerror is a boolean … the message describes the
+        success or failure" (RSS Feed State)."""
         try:
             await self.accept(read(parameters), call.client)
         except InvalidCall:

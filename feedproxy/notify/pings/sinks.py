@@ -80,7 +80,8 @@ def expand_template(template: str, name: str, url: str, feed: str) -> str:
 def ping_message(sink: PingSink, agent: str, *, name: str, url: str, feed: str = "") -> Message:
     """Return the ping for a site, or for one of its feeds.
 
-    The operator has named the sink. The port is therefore not checked. Only the addresses of a host name are checked.
+    The operator has named the sink. Therefore, neither its port nor an IP address in place of its host name is checked.
+    The addresses to which a host name resolves are checked.
     """
     lines = [("User-Agent", agent)]
     if sink.kind is SinkKind.GET:
@@ -147,7 +148,7 @@ class PingSinks:
                 yield DeliveryRequest(self.name, "ping", change.target, sink, change=change.number)
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the ping, with the feed's current title and site, or None to drop it."""
+        """Return the ping with the feed's current title and site, or None to drop the delivery."""
         settings, request = self._settings(), delivery.request
         if request.callback not in settings.ping_sinks:
             return None  # the operator has removed the sink

@@ -19,7 +19,7 @@ from feedproxy.request.endpoint_registry import Call
 logger = logging.getLogger(__name__)
 
 CONTENT_MAX = 65_536
-"""A call of more than this many bytes is refused. A subscription to a hundred feeds has about 10,000."""
+"""A call of more than this many bytes is refused. A subscription to a hundred feeds has about 10,000 bytes."""
 
 CHARACTER_COUNTS_MAX = {b"<": 2_000, b"=": 2_000, b"&": 2_000, b"\n": 8_000, b"\r": 8_000}
 """Maximum number of occurrences of each character in a call. More of them would take too long to parse.

@@ -1,7 +1,7 @@
 """The rssCloud aggregator: it registers at the `cloud` of feeds that feedproxy serves, and receives notifications.
 
-The aggregator registers again at each start: "It will work for systems with non-fixed IP addresses if the workstation
-software re-registers at startup."
+The aggregator registers again at each start. The description of rssCloud says: "It will work for systems with non-fixed
+IP addresses if the workstation software re-registers at startup."
 """
 
 import xmlrpc.client
@@ -45,7 +45,7 @@ CHALLENGE_MAX = 256
 
 
 def cloud_of(resource: Resource) -> SubscriptionTarget | None:
-    """Return the cloud that a feed names, or None if its protocol is unknown or its address invalid."""
+    """Return the cloud that a feed names, or None if the cloud's protocol is unknown or its address is invalid."""
     cloud = resource.channel.cloud if resource.channel is not None else None
     # "protocol is xml-rpc, soap or http-post (case-sensitive)"
     if cloud is None or cloud.protocol not in tuple(NotificationMethod) or not cloud.domain.strip():
@@ -60,7 +60,7 @@ def cloud_of(resource: Resource) -> SubscriptionTarget | None:
 
 
 RENEW_AFTER: Seconds = 24 * 3600
-"""feedproxy renews a registration after this many seconds: "Workstations should register every 24 hours"."""
+"""feedproxy renews a registration after this many seconds: "Workstations should register every 24 hours" (rssCloud)."""
 
 
 class RssCloudAggregator:
@@ -90,7 +90,8 @@ class RssCloudAggregator:
         return registration(subscription, settings)
 
     async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
-        """Return the verdict on a cloud's response: "true if it was able to do the registration, false otherwise"."""
+        """Return the verdict on a cloud's response, which is "true if it was able to do the registration, false
+        otherwise"."""
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer))
         if answer.status == 429 or answer.status >= 500:
@@ -129,7 +130,7 @@ class RssCloudAggregator:
         return plain_text(200, token)
 
     async def _answer_call(self, content: bytes, subscription: Subscription | None) -> Response:
-        """Answer a notification by XML-RPC or SOAP: "one parameter, the url of the channel that changed"."""
+        """Answer a notification by XML-RPC or SOAP. It has "one parameter, the url of the channel that changed"."""
         if soap.split_tag(soap.parse_document(content).tag)[1] == "Envelope":
             soap_call = soap.read_call(content)
             texts = [value for _, value in soap_call.parameters if isinstance(value, str)]

@@ -40,7 +40,7 @@ from feedproxy.request.upstream_request import own_user_agent
 logger = logging.getLogger(__name__)
 
 REGISTRATION_LIFETIME: Seconds = 25 * 3600
-"""A registration expires after this many seconds: "By convention registrations expire after 25 hours"."""
+"""A registration expires after this many seconds: "By convention registrations expire after 25 hours" (rssCloud)."""
 
 REGISTERED = "Thanks for the registration. It expires after 25 hours: register again every 24 hours."
 METHODS = ("pleaseNotify", "rssPleaseNotify")
@@ -154,8 +154,8 @@ class RssCloudServer:
     # -- pings
 
     async def ping(self, parameters: tuple[object, ...], call: Call) -> bool:
-        """Answer a call of `rssCloud.ping`: "true whenever well-formed". Raises MalformedCall if the parameters have
-        the wrong number or types."""
+        """Answer a call of `rssCloud.ping`. The answer to a well-formed call is true. Raises MalformedCall if the
+        parameters have the wrong number or types."""
         if len(parameters) != 1 or not isinstance(parameters[0], str):
             raise MalformedCall("invalid ping: expected one parameter, the URL of the changed feed")
         await self._accept_ping(parameters[0], call.client)

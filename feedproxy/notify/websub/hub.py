@@ -53,7 +53,7 @@ DENY = "deny"
 NO_FEED = "there is no public feed at that URL"
 
 LEASE_MIN: Seconds = 60
-"""The hub grants no lease of fewer than this many seconds, which limits the frequency of renewals."""
+"""The hub grants no lease of fewer than this many seconds. The minimum limits the frequency of renewals."""
 
 _URI_REFERENCE = re.compile(r"[!#$%&'()*+,\-./0-9:;=?@A-Z_a-z~\[\]]+")
 """Pattern of a text that can stand in the field Link without changes (RFC 3986, section 2)."""
@@ -70,7 +70,7 @@ class Hub:
     # -- requests
 
     async def answer(self, call: Call) -> Response:
-        """Answer `POST /-/hub`. Errors are described "in the response body as plain text"."""
+        """Answer `POST /-/hub`. Errors are described "in the response body as plain text" (WebSub)."""
         try:
             return await self._answer(call)
         except TooManyRequests as error:
@@ -129,10 +129,10 @@ class Hub:
         await refresh_requests.accept_ping(list(dict.fromkeys(feeds)), source)
 
     def _targets(self, request: SubscriptionRequest, base: str) -> tuple[str, str]:
-        """Return two targets of a request's topic: the named one, and the one to which the feed has moved. Raises
+        """Return two targets of a request's topic: the named target, and the target to which the feed has moved. Raises
         InvalidRequest.
 
-        Without a move, both are the same.
+        If the feed has not moved, the two targets are equal.
         """
         try:
             named_target = self._service.proxy.admin.to_upstream_url(named_address(self._service, request.topic, base))
@@ -183,7 +183,7 @@ class Hub:
     async def _content(
         self, request: DeliveryRequest, subscription: Subscription, agent: tuple[str, str]
     ) -> Message | None:
-        """Return the message with the current feed: "MUST contain the full contents of the topic URL"."""
+        """Return the message with the current feed. It "MUST contain the full contents of the topic URL" (WebSub)."""
         if not self._service.can_receive_calls:
             return None  # a delivery "MUST" name the hub (section 7), which has no URL without `public_url`
         settings = self._service.settings_for(request.topic)
@@ -305,10 +305,10 @@ def _final_message(subscription: Subscription) -> DeliveryRequest:
 
 
 def _self_link(subscription: Subscription, target: str, settings: Settings) -> str:
-    """Return the `rel=self` of a delivery: the topic as the subscriber wrote it, by which it recognises its
-    subscription.
+    """Return the `rel=self` of a delivery: the topic as the subscriber wrote it.
 
-    If the feed has moved to another `target`, return the public address of `target`.
+    The subscriber recognises its subscription by this topic. If the feed has moved to another `target`, return the
+    public address of `target`.
     """
     topic = subscription.data.get("topic", "")
     is_current = subscription.data.get("target") == target and _URI_REFERENCE.fullmatch(topic)

@@ -1,6 +1,6 @@
 """Discovery of a feed's hubs and topic URL (WebSub, section 4), in Link fields and in the feed's document.
 
-"Subscribers MUST check for HTTP Link headers first."
+The Link fields take precedence: "Subscribers MUST check for HTTP Link headers first."
 """
 
 import re
@@ -21,7 +21,7 @@ _ABSOLUTE = re.compile(r"(?i)https?://[!$%&'()*+,\-./0-9:;=?@A-Z_a-z~\[\]]+")
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredHubs:
-    """The topic as the publisher names it, and its hubs, https first."""
+    """The topic as the publisher names it, and its hubs. Hubs with an https URL come first."""
 
     topic: str
     hubs: tuple[str, ...] = ()
@@ -55,8 +55,9 @@ def prefer_https(hub: str, tries: int) -> str:
 def _topic(target: str, reference: str) -> str:
     """Return the topic of a self link, or "" if the link is invalid.
 
-    "this MUST be the 'self' URL found during the discovery step" -- WebSub, section 5.1. Hubs compare topics as texts,
-    so that an absolute address is not normalised. A topic is a resource, which a fragment does not identify.
+    The topic in a request "MUST be the 'self' URL found during the discovery step" (WebSub, section 5.1). Hubs compare
+    topics as texts, so that an absolute address is not normalised. Only a fragment is removed, because it does not
+    belong to the identity of a resource.
     """
     address = _resolve(target, reference)
     written = reference.strip().partition("#")[0]

@@ -41,7 +41,7 @@ def sealed_token(key: bytes) -> str:
 
 
 def is_sealed(key: bytes, text: str) -> bool:
-    """Return whether `sealed_token` made this token with this key."""
+    """Return whether `text` is a token that `sealed_token` made with `key`."""
     nonce, seal = text[:-SEAL_LENGTH], text[-SEAL_LENGTH:]
     return hmac.compare_digest(_seal(key, nonce).encode(), seal.encode("utf-8", "replace"))
 

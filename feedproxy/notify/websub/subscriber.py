@@ -4,9 +4,12 @@ If a feed has readers and names hubs, the subscriber tries one hub after another
 more readers, or names other hubs, the subscriber unsubscribes. Feeds are checked every SWEEP_INTERVAL seconds, and when
 their content changes.
 
-Each request has its own secret callback URL, `/-/push/websub/ID.TOKEN` ("changed when subscriptions are renewed"). Only
-the last verified token is valid. Pushes are signed with a secret. Only a hub at an https URL gets `https_secret`,
-because others on the network can read the secret of a hub at an http URL.
+Each request has its own secret callback URL, `/-/push/websub/ID.TOKEN`. WebSub, section 5.1, recommends callbacks that
+are "changed when subscriptions are renewed". Only the last verified token is valid.
+
+Hubs sign pushes with a secret that feedproxy sends them. A subscription has two secrets. A request over https contains
+`https_secret`. A request over http contains the other secret (`Subscription.secret`), because third parties on the
+network can read the request.
 """
 
 from collections.abc import Callable
@@ -42,18 +45,18 @@ from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.store.resource import Resource
 
 LEASE: Seconds = 10 * DAY
-"""Lease in seconds that is requested: "10 days is a good default"."""
+"""Lease in seconds that is requested: "10 days is a good default" (WebSub)."""
 LEASE_MAX: Seconds = 90 * DAY
 """A hub's lease of more than this many seconds counts as LEASE_MAX."""
 LEASE_MIN: Seconds = 60
-"""A hub's lease of fewer than this many seconds counts as LEASE_MIN, which limits the frequency of renewals."""
+"""A hub's lease of fewer than this many seconds counts as LEASE_MIN. The minimum limits the frequency of renewals."""
 RENEWAL_MARGIN_MAX: Seconds = DAY
 """feedproxy renews a lease at most this many seconds before its end. A lease below ten days is renewed when a tenth is
 left."""
 SWEEP_INTERVAL: Seconds = 600
 """Seconds between two checks of all feeds."""
 SWEEP_BATCH = 1000
-"""An iteration of the service's loop checks this many feeds, in some tenths of a second."""
+"""An iteration of the service's loop checks this many feeds. The check takes some tenths of a second."""
 RECHECK_FOR: Seconds = 60
 """A new feed is checked repeatedly for this many seconds, because its first reader is counted only after the
 response."""
@@ -269,7 +272,7 @@ class Subscriber:
         self._service.wake()
 
     async def renew(self, subscription: Subscription) -> None:
-        """Renew a lease that is about to end: "the subscriber MUST re-request the subscription"."""
+        """Renew a lease that is about to end: "the subscriber MUST re-request the subscription" (WebSub)."""
         await self._check(subscription.topic)
         current = await self._service.subscriptions.get(subscription.id)
         if current is not None and _is_wanted(current) and self._service.can_receive_calls:
@@ -318,7 +321,7 @@ class Subscriber:
     async def _follow_redirect(self, subscription: Subscription, answer: Response) -> Verdict:
         """Enqueue the request at the hub's new URL. Return the verdict.
 
-        "The subscriber is expected to retry the subscription or unsubscription at the new hub URL."
+        "The subscriber is expected to retry the subscription or unsubscription at the new hub URL" (WebSub).
         """
         hops = int(subscription.data.get("hops", "0")) + 1
         try:
@@ -356,7 +359,7 @@ class Subscriber:
 
 
 def covers_topic(service: NotificationService, target: str, topic: str) -> bool:
-    """Return whether the rules permit serving content that a hub sends for `topic` under `target`."""
+    """Return whether the rules permit serving under `target` the content that a hub sends for `topic`."""
     try:
         return may_serve_under(service.settings_for(target), service.settings_for(uri.normalise(topic)))
     except BadTarget:

@@ -92,7 +92,7 @@ class SubscriberCallback:
     # -- POST
 
     async def _receive(self, call: Call, subscription: Subscription | None, token: str) -> Response:
-        """Answer a push. A 2xx "SHOULD only indicate receipt of the message"."""
+        """Answer a push. A 2xx "SHOULD only indicate receipt of the message" (WebSub)."""
         if subscription is None or subscription.data.get("wanted") == Mode.UNSUBSCRIBE:
             return plain_text(410, "there is no such subscription")
         if not _is_equal_token(token, subscription.data.get("key", "")):

@@ -21,8 +21,8 @@ type EditSettings = tuple[object, ...]
 def self_link_mode(settings: Settings) -> str:
     """Return the option `self_link`, or its default.
 
-    The default is `add` outside reverse mode. In reverse mode, the default is `correct` with `public_url`, and `off`
-    without.
+    The default is `add` outside reverse mode. In reverse mode, the default is `correct` if `public_url` is set, and
+    otherwise `off`.
     """
     if settings.self_link or not settings.upstream:
         return settings.self_link or "add"
@@ -31,7 +31,7 @@ def self_link_mode(settings: Settings) -> str:
 
 @memoize_by_identity()
 def settings_digest(settings: Settings) -> str:
-    """Return the digest of the settings that control editing, empty for the defaults."""
+    """Return the digest of the settings that control editing, or an empty text for the defaults."""
     return _digest(_edit_settings(settings))
 
 

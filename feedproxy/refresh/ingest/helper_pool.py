@@ -221,7 +221,7 @@ class HelperPool:
     def _on_quick_limit(self, helper: _Helper, job: _Job) -> None:
         """Move a job that exceeds `Limits.quick` to the slow lane.
 
-        If the lane is full, the helper is ended, and the job waits for another helper.
+        If the slow lane is full, the helper is ended, and the job waits for another helper.
         """
         if helper.job is not job:
             return

@@ -4,8 +4,8 @@ The template imports the modules of all jobs once. A fork then takes a few milli
 another, and gets the jobs over its own socket.
 
 The system limits a helper's memory, processor time and open files. A helper cannot write files, start processes or dump
-core. Template and helpers exit with the proxy, even after SIGKILL. They ignore signals to the process group, because
-the proxy needs them until its last requests are answered.
+core. Template and helpers exit with the proxy, even if the proxy gets SIGKILL. They ignore signals to the process
+group, because the proxy needs the helpers until its last requests are answered.
 """
 
 import array

@@ -24,8 +24,8 @@ def endpoint_address(settings: Settings, path: str) -> str:
 
 
 def announcement(settings: Settings) -> Announcement:
-    """Return the links to insert into a feed. None are inserted outside reverse mode or if a rule restricts its
-    readers."""
+    """Return the links to insert into a feed. No links are inserted outside reverse mode, or if a rule restricts the
+    readers of the feed."""
     if not settings.upstream or not settings.public_url or settings.private or settings.readers:
         return Announcement()
     return Announcement(
@@ -37,7 +37,7 @@ def announcement(settings: Settings) -> Announcement:
 def own_cloud(settings: Settings) -> Cloud | None:
     """Return this proxy's `cloud` element, or None if the element cannot express the proxy's address.
 
-    The element has no scheme, and clients use TLS only at port 443.
+    The element states no scheme: clients use TLS at port 443, and plain HTTP at all other ports.
     """
     split = urlsplit(endpoint_address(settings, CLOUD))
     secure = split.scheme == "https"

@@ -76,9 +76,9 @@ class IngestedContent:
     previous_contents: PreviousContents | None = None
     """Earlier contents of a changed feed for use as dictionaries, or None if the feed must not have dictionaries."""
     publication_dates: tuple[Instant, ...] | None = None
-    """Publication dates of the entries from before the first fetch, or None if the dates were not read."""
+    """The items' publication dates that lie before the first fetch, or None if the dates were not read."""
     new_publications: tuple[Instant, ...] = ()
-    """Publication dates of the entries since the previous fetch, for changed content."""
+    """The items' publication dates that lie after the previous fetch. Empty if the content has not changed."""
     previous_channel: Channel | None = None
     """The previously stored channel with a content digest that this ingestion computed for it.
 
@@ -127,9 +127,10 @@ def ingest(
     """Return the content of a complete response as it will be stored.
 
     * `self_href` is the address for the self link.
-    * `stored` is the stored content, and `known_channel` its channel. Equivalent new content does not replace it.
+    * `stored` is the stored content, and `known_channel` its channel. New content that is equivalent to `stored` does
+      not replace `stored`.
     * `superseded` contains the stored feeds that new content replaces.
-    * `first_seen` is the instant of the first fetch. If it is given, the publication dates of older entries are read.
+    * `first_seen` is the instant of the first fetch. If it is given, the publication dates of older items are read.
     * `previous_contents` contains the predecessors of `stored`, or is None if the feed must not have dictionaries.
 
     The function never raises. Content that cannot be parsed stays as received, with the reason in `error`.
@@ -279,8 +280,8 @@ def _resolve_previous(channel: Channel | None, superseded: Sequence[StoredRespon
 def read_stored_channel(channel: Channel | None, variants: Sequence[StoredResponse]) -> Channel | None:
     """Return the channel with all its elements, also those within items.
 
-    `ingest_fast_path` reads only the elements outside of items. For its channels, the stored content is parsed again.
-    Without stored content, `channel` is returned unchanged.
+    `ingest_fast_path` reads only the elements outside of items. For a channel that it returned, the stored content is
+    parsed again. Without stored content, `channel` is returned unchanged.
     """
     content_hash = pending_hash(channel.content_digest) if channel is not None else None
     stored = next(
@@ -358,7 +359,7 @@ def ingest_fast_path(
 
 
 def make_delta_base(stored: StoredResponse) -> DeltaBase | None:
-    """Return a stored feed as the base of deltas, or None if its entries cannot be determined exactly."""
+    """Return a stored feed as the base of deltas, or None if its items cannot be determined exactly."""
     declared = stored.fields.get("content-type")
     body = stored.content.bodies.get("identity")
     channel = channel_parser.read(body, declared) if body is not None else None

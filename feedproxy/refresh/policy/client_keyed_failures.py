@@ -13,7 +13,8 @@ from feedproxy.lru_map import LRU
 from feedproxy.store.resource import Failures
 
 RECORDS_MAX = 4096
-"""Maximum number of records, 2 MB together. The record without a poll for the longest time is removed first."""
+"""Maximum number of records. Together they take 2 MB. The record without a poll for the longest time is removed
+first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Privacy of compression dictionaries.  RFC 9842, sections 8 and 9
 
-The size of compressed content reveals how much content and dictionary have in common ("Reading Content", section 9.2).
-Therefore, both must be content that every client may have.
+The size of compressed content reveals how much the content and its dictionary have in common ("Reading Content",
+section 9.2). A dictionary is therefore used only if every client may have both the content and the dictionary.
 """
 
 from feedproxy.cache.stored_response import StoredResponse
@@ -16,7 +16,8 @@ from feedproxy.settings import Settings
 def may_encode(request: Fields, response: Fields) -> bool:
     """Return True if a dictionary may be used for this request (RFC 9842, section 9.3.3, "Server Responsibility").
 
-    By the size in `dcz`, a web page could learn about a response of another origin that the page may not read.
+    From the size of a `dcz` response, a web page could learn about content of another origin that the page may not
+    read.
     """
     if request.get("sec-fetch-site") in (None, "same-origin"):
         return True

@@ -127,7 +127,7 @@ def plan(
     """Return the next refresh of the cheapest plan, or None if the plan has no refresh.
 
     `polls` are in order of time. The feed changes `per_second` times per second. `permitted` returns the first instant,
-    not before its argument, at which the origin may be asked.
+    at or after its argument, at which the origin may be asked.
     """
     clusters = _clusters(polls, now)
     if not clusters:
@@ -207,9 +207,9 @@ class _PlanSearch:
         The cost is infinite if the origin may not be asked in time.
         """
         self._nexts = [len(clusters)] * len(clusters)
-        """Item n is the number of the cluster for which the next refresh is made, if a refresh is made for cluster n.
+        """Item n is the number of the cluster that gets the next refresh after the refresh for cluster n.
 
-        The number of all clusters as a value means that no further refresh follows.
+        An item that equals the number of clusters means that no further refresh follows.
         """
 
         self._after_renewal: list[tuple[float, int] | None] = [None] * len(clusters)

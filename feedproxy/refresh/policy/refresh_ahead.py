@@ -5,7 +5,7 @@ refreshed shortly before its copy expires, but not more often than these readers
 
 * No refresh while the publisher's hints are valid: max-age, Expires, ttl, sy:*, or a push lease.
 * No refresh in an hour or on a day that the publisher wants to be skipped.
-* No refresh of a feed without a usable copy, because of no-cache or no-store, a move or an end.
+* No refresh of a feed if a new copy could not answer, because of no-cache or no-store, a move or an end.
 * Minimum intervals, Retry-After and back-off (min_interval_and_back_off.py) apply as to all other requests.
 """
 
@@ -145,7 +145,7 @@ class _Bounds:
     until: Callable[[Instant], Instant]
     """Function that returns the last instant at which a copy made at a given instant may answer."""
     permitted: Callable[[Instant], Instant]
-    """Function that returns the first instant, not before its argument, at which the origin may be asked."""
+    """Function that returns the first instant, at or after its argument, at which the origin may be asked."""
 
 
 def _bounds(resource: Resource, freshness: Freshness, now: Instant, settings: Settings, jitter: float) -> _Bounds:

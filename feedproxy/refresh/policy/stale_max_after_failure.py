@@ -2,7 +2,7 @@
 
 The time depends on the fault:
 
-* `stale_max` after 429, 5xx, no response, and content that is not a feed: these tell nothing about the feed.
+* `stale_max` after 429, 5xx, no response, and content that is not a feed. These outcomes say nothing about the feed.
 * `stale_max` after 408, 421 and 425, because the same request may succeed later (RFC 9110, sections 15.5.9 and 15.5.20;
   RFC 8470, section 5.2).
 * `stale_max_refused` after 403, 404 and other 4xx, which may be intended.
@@ -37,8 +37,8 @@ class FetchOutcome:
     """The outcome of a fetch: a response (`status`), or no response (`error`).
 
     With a `status`, `error` means that the content is undecodable or too large. `channel` is the parsed feed. For other
-    content, `page` contains the first decoded bytes. `truncated` is true if the end is known to be missing.
-    `redirect_error` is the reason why a redirect could not be followed.
+    content, `page` contains the first decoded bytes. `truncated` is true if the end of the content is known to be
+    missing. `redirect_error` is the reason why a redirect could not be followed.
     """
 
     status: int | None = None

@@ -60,17 +60,19 @@ class ClientIdentity(NamedTuple):
 
 
 class AccessLogger:
-    """Logger of fast-path responses, which also counts responses and reads of feeds."""
+    """Logger of fast-path responses. It also counts responses and reads of feeds."""
 
     def __init__(self, app: App) -> None:
         self._app = app
         self.log_lines: list[str] = []
         """Buffered lines that are not written yet."""
         self.recent_hits: deque[tuple[Instant, ResponseTemplate, HitState, bytes]] = deque(maxlen=REQUESTS_MAX)
-        """The last hits that are not in the recent activity yet: time, template, hit state, User-Agent line."""
+        """The last hits that are not in the recent activity yet, each as time, template, hit state and User-Agent
+        line."""
         self._counters: dict[tuple[Entrance, str | None, int], HitCounter] = {}
         self.logged_count = 0
-        """Number of logged responses, for the schedule of garbage collections. `log` counts a response twice."""
+        """Number of logged responses, for the schedule of garbage collections. A response that `log` records counts
+        twice: in `log`, and when its line is written."""
         self._flush_scheduled = False
         self._clients: dict[tuple[str, bytes], ClientIdentity] = {}
         self._cached_lines: deque[tuple[Instant, ResponseTemplate]] = deque()

@@ -1,6 +1,6 @@
 """Files in memory with large bodies that are requested often. The kernel sends a file without a copy (sendfile).
 
-Copying a body of 60 KB into the socket takes a fifth of a hit (benchmark row "60 KB identity keep-alive").
+Copying a body of 60 KB into the socket takes a fifth of the time of a hit (benchmark row "60 KB identity keep-alive").
 """
 
 import contextlib

@@ -22,13 +22,15 @@ RECORD_MAX = 16_384
 """Maximum size of a TLS record in bytes (RFC 8446, section 5.1)."""
 
 READ_SIZE = 2 * RECORD_MAX
-"""Maximum bytes per read. All are decrypted at once, because the epoll reports only bytes that are not read yet."""
+"""Maximum bytes per read. Each read decrypts all its bytes, so that OpenSSL keeps none of them. The epoll reports only
+bytes in the socket, and would not report bytes that OpenSSL keeps."""
 
 ENCRYPT_BATCH = 131_072
 """This many bytes are encrypted at a time, and at most this many encrypted bytes wait for one slow client."""
 
 BATCHES_PER_WRITE = 8
-"""One client gets at most this many encrypted batches before other connections are served, in about a millisecond."""
+"""One client gets at most this many batches (ENCRYPT_BATCH) before other connections are served. To encrypt and send
+them takes about a millisecond."""
 
 LOW_WATER_MARK = 81
 """During the handshake, the kernel reports a connection as readable from this many bytes of input on (SO_RCVLOWAT).

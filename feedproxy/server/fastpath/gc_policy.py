@@ -2,11 +2,11 @@
 
 No client is answered during a full collection, which takes 0.1 s, or one second with a million stored feeds. A full
 collection therefore runs only while clients are idle, after memory has doubled, or every six hours. Python itself
-collects new objects, in less than a millisecond.
+collects new objects. Such a collection takes less than a millisecond.
 
 Objects that survive a full collection are excluded from later collections (gc.freeze). A *recent* collection searches
-only the objects made since the last collection, in some milliseconds. Recent collections run after memory has grown by
-a fortieth.
+only the objects made since the last collection, and takes some milliseconds. Recent collections run after memory has
+grown by a fortieth.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from feedproxy.clock import Seconds
 
 YOUNG_THRESHOLD = 500
-"""Python collects the young generation after this many new objects, in 0.3 ms."""
+"""Python collects the young generation after this many new objects. A collection takes 0.3 ms."""
 
 MIDDLE_THRESHOLD = 0
 """Python collects the middle generation after more than this many young collections. With 0, every second collection is
@@ -39,13 +39,13 @@ FULL_INTERVAL: Seconds = 21_600
 """A full collection runs this many seconds after the last, even if clients are not idle."""
 
 FULL_GROWTH_SHARE, FULL_GROWTH_MIN = 1.0, 64 * 1024 * 1024
-"""Growth of the resident memory since the last full collection after which a full collection runs.
+"""A full collection runs after the resident memory has grown by this much since the last full collection.
 
 The growth is given as a fraction and in bytes. The larger of the two applies.
 """
 
 RECENT_GROWTH_SHARE, RECENT_GROWTH_MIN = 0.025, 4 * 1024 * 1024
-"""Growth of the resident memory since the last collection after which a recent collection runs.
+"""A recent collection runs after the resident memory has grown by this much since the last collection.
 
 The growth is given as a fraction and in bytes. The larger of the two applies.
 """
@@ -171,7 +171,8 @@ class GcScheduler:
 
 @dataclass(frozen=True, slots=True)
 class _Collection:
-    """The last collection of a kind: its time and duration in seconds, and the memory after it in bytes."""
+    """The last collection of one kind (full or recent): its time and duration in seconds, and the memory after it in
+    bytes."""
 
     at: Seconds
     duration: Seconds

@@ -1,8 +1,9 @@
 """Request handler of the fast path.
 
-A request with the same bytes as an earlier request is answered from the cache without parsing. Other requests are
-parsed (request_head.py) and looked up by key. If no template is found, the handler calls the service. A request that is
-not a plain GET or HEAD for a feed is handed off to mitmproxy, together with all bytes that were read.
+A request with the same bytes as an earlier request is answered from the cache without parsing. All other requests are
+parsed, and looked up by their key (request_head.py). If the cache has no template for the response
+(response_template.py), the handler calls the service. A request that is not a plain GET or HEAD for a feed is handed
+off to mitmproxy, together with all bytes that were read.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ class ConnectionOwner(Protocol):
         ...
 
     def hand_off(self, connection: ClientConnection, data: bytes) -> None:
-        """Pass the connection and the bytes that were read to mitmproxy."""
+        """Pass mitmproxy the connection and the bytes that were read."""
         ...
 
     def update_interest(self, connection: ClientConnection) -> None:
@@ -84,7 +85,7 @@ class FastPathHandler:
     def start_iteration(self) -> None:
         """Read the clock, and update the generation: a number that changes with settings and stored responses.
 
-        A template with another generation is checked before its next use.
+        A template that was checked in an earlier generation is checked again before its next use.
         """
         now = self._clock()
         if now < self.now:

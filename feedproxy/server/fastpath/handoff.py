@@ -51,7 +51,7 @@ type HandleStream = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Await
 
 
 class HandedOffProtocol(asyncio.StreamReaderProtocol):
-    """The protocol of a connection that mitmproxy's handler serves until it is taken back."""
+    """The protocol of a connection that mitmproxy's handler serves until the connection returns to the fast path."""
 
     def __init__(
         self, stream: asyncio.StreamReader, handle: HandleStream, peer: PeerAddress, take_back: TakeBack
@@ -108,7 +108,7 @@ def is_idle(handler: Any) -> bool:
 async def hand_off(
     client_socket: socket.socket, peer: PeerAddress, data: bytes, handle: HandleStream, take_back: TakeBack
 ) -> None:
-    """Let mitmproxy's `handle` continue a connection of which `data` has been read.
+    """Let mitmproxy's `handle` continue a connection from which `data` has been read.
 
     `take_back` is called with the connection when mitmproxy no longer needs it.
     """

@@ -1,4 +1,4 @@
-"""Listener of the fast path. Client connections are on an epoll of its own, which is nested in the event loop's epoll.
+"""Listener of the fast path. It has an epoll of its own for client connections, nested in the event loop's epoll.
 
 One callback of the event loop serves all ready connections with plain reads and writes. A connection that arrives with
 its request (TCP_DEFER_ACCEPT) and closes after the response is never registered with the epoll.
@@ -65,7 +65,7 @@ EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 IN, OUT, HANGUP = select.EPOLLIN, select.EPOLLOUT, select.EPOLLHUP | select.EPOLLERR
 
 type HandOff = Callable[[socket.socket, PeerAddress, bytes], None]
-"""Function that passes a connection, its peer address and the bytes already read to mitmproxy."""
+"""Function that passes mitmproxy a connection, its peer address and the bytes already read."""
 
 
 class Listener:
@@ -97,9 +97,10 @@ class Listener:
         """Lowest file descriptor at which a new client connection causes idle connections to be closed (RESERVED)."""
         self._connections: dict[int, ClientConnection] = {}
         self._deadlines: dict[ClientConnection, tuple[Seconds, bool]] = {}
-        """The deadline of each connection on the loop's clock, and its kind.
+        """For each connection: its deadline by the loop's clock, and the kind of the deadline.
 
-        The kind is True for the sending of a response, and False for the arrival of a request head.
+        The kind is True while a response is sent or input is discarded, and False while a request head or a handshake
+        arrives.
         """
         size = app.settings.memory.hits
         first = FastPathCache(size)
@@ -334,7 +335,7 @@ class Listener:
             self.close_connection(connection)
 
     def hand_off(self, connection: ClientConnection, data: bytes) -> None:
-        """Pass a connection and the bytes already read to mitmproxy."""
+        """Pass mitmproxy a connection and the bytes already read."""
         if self._unregister(connection):
             try:
                 client_socket = connection.detach_socket()

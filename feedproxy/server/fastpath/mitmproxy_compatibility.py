@@ -86,7 +86,7 @@ def _missing_attributes(module: str, names: Iterable[str]) -> Iterable[str]:
 
 
 def select_modes(modes: Iterable[str]) -> list[str]:
-    """Return mitmproxy's mode specifications in their fast-path form, or unchanged for an incompatible mitmproxy."""
+    """Return the mode specifications `modes` in their fast-path form, or unchanged if mitmproxy is incompatible."""
     if missing := find_missing():
         logger.warning("fast path: off, because mitmproxy lacks %s; responses are slower", ", ".join(missing))
         return list(modes)

@@ -4,7 +4,8 @@ The kind of each line is cached, because feed readers send the same lines again.
 lines that can affect the response.
 
 Only unambiguous heads are parsed: GET or HEAD, HTTP/1.1, no content, lines that end in CRLF, exactly one Host.
-mitmproxy parses all others. Two parsers that disagree about the end of a request would make request smuggling possible.
+mitmproxy parses all other heads. Two parsers that disagree about the end of a request would make request smuggling
+possible.
 """
 
 import re
@@ -86,7 +87,7 @@ _ABSOLUTE_FORM = re.compile(r"http://([^/]+)(/.*)")
 _CLOSE_LINE = b"Connection: close"
 
 _LINES_PER_GENERATION = 4096
-"""Maximum number of cached lines in each of two generations, at about 100 bytes each."""
+"""Each of two generations has at most this many cached lines. A line takes about 100 bytes."""
 UNIQUE_NAMES_MAX = 4
 """`without_unique_lines` removes the lines of at most this many field names."""
 _MEMOIZED_LINE_MAX = 1024

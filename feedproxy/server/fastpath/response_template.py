@@ -2,7 +2,7 @@
 
 Three fields of a reusable hit depend on time: Age, the ttl in Cache-Status, and Cache-Control if the proxy writes it
 (proxy/repeated_hit.py). A response with other time-dependent parts gets no template. The head is made at the first hit
-in a hit state, and dropped after that state. The body is the object in the store.
+in a hit state, and dropped when the state ends. The body is the same object as in the store.
 """
 
 import itertools
@@ -50,7 +50,7 @@ OWN_FIELDS = frozenset(
         "x-served-by",
     ]
 )
-"""Names of fields that have another value for each feed, or for each response of an origin.
+"""Names of fields that have a different value for each feed, or for each response of an origin.
 
 Without these values, most heads are equal, so that feeds share one HeadForm.
 """
@@ -224,7 +224,7 @@ class ResponseTemplate:
 
 
 def prepare_head(response: Response, hit_state: HitState, *, closes: bool) -> tuple[HeadForm, bytes]:
-    """Return the form of a response's head, and its own values that are inserted into the form.
+    """Return the form of a response's head, and the response's own values to insert into the form.
 
     Raises ValueError if `response` is not the response of a hit in `hit_state`.
     """

@@ -1,11 +1,11 @@
 """The cache of the fast path: response templates, by the exact bytes of a request and by the request's key.
 
-A request with the bytes of an earlier request is looked up without parsing. Other requests are parsed (request_head.py)
-and looked up by key.
+A request with the bytes of an earlier request is looked up without parsing. All other requests are parsed, and looked
+up by their key (request_head.py).
 
-The size of all tables together is limited in bytes. The oldest entries are evicted first. A template is stored at the
-second request with its key or bytes, so that requests that never repeat evict nothing. While half of the space is free,
-a template is stored at the first request with its key.
+All tables (by bytes, by key) together have a limit in bytes. The oldest entries are evicted first. A template is stored
+at the second request with its key or bytes, so that requests that never repeat evict nothing. While half of the space
+is free, a template is stored at the first request with its key.
 """
 
 from collections import OrderedDict
@@ -37,7 +37,7 @@ EVICTION_BATCH = 32
 """A full cache evicts this many entries at a time."""
 
 SWEEP_BATCH = 1024
-"""This many entries are checked for validity each second, in about 0.5 ms."""
+"""This many entries are checked for validity each second. The check takes about 0.5 ms."""
 
 
 class AdmissionFilter:
@@ -82,7 +82,8 @@ class TemplatePartInterner:
         return cached
 
     def intern_properties(self, properties: SharedProperties) -> SharedProperties:
-        """Return the cached properties that equal `properties`. Their parts are compared by identity."""
+        """Return the cached properties that equal `properties`. Two values are equal if their parts are the same
+        objects."""
         if len(self._values) >= INTERNED_MAX:
             self._values.clear()
         cached: SharedProperties = self._values.setdefault(tuple(map(id, properties)), properties)

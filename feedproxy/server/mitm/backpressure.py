@@ -34,7 +34,7 @@ class WriteBackpressure:
             self._handlers[client.id] = handler
 
     def on_server_connected(self, client: Any, server: Any) -> None:
-        """Prepare a new connection to an origin, so that its response can be read after a failed write
+        """Prepare a new connection to an origin, so that the origin's response can be read after a failed write
         (origin_reset.py)."""
         handler = self._handlers.get(client.id)
         connection = handler.transports.get(server) if handler is not None else None

@@ -1,7 +1,7 @@
 """The end of mitmproxy's connection handlers: notice of a shutdown, and release after the connection has ended.
 
-The handler's layers refer to each other in cycles: 80 KB for each intercepted tunnel, which only the garbage collector
-would free. After the cycles are broken, the layers are freed at once.
+The handler's layers refer to each other in cycles, which only the garbage collector would free. The layers of an
+intercepted tunnel take 80 KB. After the cycles are broken, the layers are freed at once.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from feedproxy.clock import Seconds
 from feedproxy.server.mitm.http2_flood_limits import DrainNotice
 
 RETRY_FIRST: Seconds = 1
-"""If a request was still being answered at the first attempt to break the cycles, the second follows after this many
-seconds.
+"""If a request was still being answered at the first attempt to break the cycles, the second attempt follows after this
+many seconds.
 
 Each further attempt waits twice as long.
 """

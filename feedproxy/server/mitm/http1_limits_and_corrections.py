@@ -11,8 +11,8 @@
 * mitmproxy writes an empty piece of content as the last chunk. Here, the piece is dropped.
 * mitmproxy answers unreadable messages with its own page. Here, the client gets feedproxy's page.
 
-This module replaces two of mitmproxy's internal names, once per process. If a new version lacks the names, nothing is
-replaced, and a warning is logged.
+This module replaces two of mitmproxy's internal names, once per process. If a new version of mitmproxy lacks the names,
+nothing is replaced, and a warning is logged.
 """
 
 import logging

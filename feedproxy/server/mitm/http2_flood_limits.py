@@ -132,7 +132,7 @@ class ExcessiveLoad(Exception):
 
 
 class FrameAllowance:
-    """Counter of the frames of a connection, which raises ExcessiveLoad if a limit is exceeded.
+    """Counter of the frames of a connection. It raises ExcessiveLoad if a limit is exceeded.
 
     The counter reads only the first nine bytes of each frame.
     """
@@ -415,7 +415,7 @@ class BoundedServer(Http2Server):
             self._transport.set_reading_paused(self.context.client, self._paused_servers.pop(stream_id), False)
 
     def _schedule_poll(self) -> layer.CommandGenerator[None]:
-        """Schedule another check of a full socket, because asyncio has no event for it."""
+        """Schedule another check of a full socket, because asyncio has no event for free space in a socket's buffer."""
         if self.h2_conn.is_choked and self._poll_timer is None:
             self._poll_timer = commands.RequestWakeup(UNSENT_POLL_INTERVAL)
             yield self._poll_timer

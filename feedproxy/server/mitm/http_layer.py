@@ -143,7 +143,7 @@ class FeedStream(HttpStream):
         return (yield from super().check_invalid(request))
 
     def _refuse(self, error: BadRequest) -> layer.CommandGenerator[None]:
-        """Answer a malformed request with an error, without running its hooks."""
+        """Answer a malformed request with an error, without running mitmproxy's hooks for the request."""
         logger.info("HTTP: answered %d: %s", error.status_hint, error)
         self.flow.error = mitmproxy_flow.Error(str(error))
         yield HttpErrorHook(self.flow)
@@ -402,7 +402,7 @@ def check_http2_request(request: http.Request) -> None:
 
 
 def remove_empty_ports(request: http.Request) -> None:
-    """Remove a colon that no port follows from the authority and from Host of an HTTP/2 request (RFC 3986, section
+    """Remove the colon of an empty port from the authority and from Host of an HTTP/2 request (RFC 3986, section
     3.2.3)."""
     request.data.authority = request.data.authority.removesuffix(b":")
     if "host" in request.headers:

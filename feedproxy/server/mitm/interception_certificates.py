@@ -1,7 +1,7 @@
 """Certificates of mitmproxy's authority for intercepted connections, renewed before they expire.
 
-mitmproxy makes a certificate for a host at the first connection, valid for about 200 days, and keeps it until the
-process ends.
+mitmproxy makes a certificate for a host at the first connection to the host. The certificate is valid for about 200
+days, and mitmproxy keeps it until the process ends.
 """
 
 import datetime
@@ -15,7 +15,7 @@ RENEW_BEFORE = datetime.timedelta(days=30)
 
 
 class TlsConfig(tlsconfig.TlsConfig):
-    """mitmproxy's addon, with renewal of the certificates that it has made."""
+    """mitmproxy's addon of this name, which here also renews certificates that it has made."""
 
     def get_cert(self, conn_context: Context) -> CertStoreEntry:
         entry = super().get_cert(conn_context)

@@ -18,7 +18,7 @@ HOPS_MAX = 3
 """At most this many redirects are followed: from a page to its feed, and from a feed that has moved."""
 
 _FEED_READER_FIELDS = Fields([("Accept", ", ".join(FEED_TYPES))])
-"""Request fields of a feed reader. With these fields, a page gives a redirect to its feed."""
+"""Request fields of a feed reader. A request for a page with these fields gets a redirect to the feed of the page."""
 
 PROTECTED = "This feed asks each reader for a name and a password, so it is not shown here."
 REFUSAL_SENTENCES: Mapping[tuple[str, ...], str] = {

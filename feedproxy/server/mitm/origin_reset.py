@@ -2,7 +2,7 @@
 
 An origin that refuses an upload responds at once, and resets the connection if further content arrives (RFC 9112,
 section 9.6). asyncio would drop the connection at the first failed write, together with the unread response. Here, a
-failed write only ends writing, and received data is read first.
+failed write only ends writing, and received data can still be read.
 """
 
 import asyncio

@@ -1,9 +1,11 @@
 """The parent proxy (`upstream_proxy`) for mitmproxy's own connections: tunnels and streamed requests.
 
 mitmproxy itself supports only one HTTP parent. In feedproxy, the parent depends on the target, and may be a SOCKS
-proxy. A `ParentProxyHost` therefore takes the place of a server's address, and a replacement of `asyncio` in
-mitmproxy's module connects to it. If a new version of mitmproxy does not use the name `asyncio`, connections that need
-a parent are refused.
+proxy. For a server behind a parent, mitmproxy therefore gets a `ParentProxyHost` as the host of the server.
+
+mitmproxy opens connections by the name `asyncio` in its module `mitmproxy.proxy.server`. `install` replaces the value
+of this name by an object that also connects to a `ParentProxyHost`. If the module of a new version of mitmproxy lacks
+the name, connections that need a parent are refused.
 """
 
 import asyncio
@@ -35,7 +37,7 @@ class ParentProxyHost(str):
     requested_host: str
     """Host in the request to the parent: the origin's name, or its checked address."""
     is_plain: bool
-    """True if requests are sent to the parent itself, in absolute-form."""
+    """True if requests are sent to the parent itself, in absolute-form. False for a tunnel through the parent."""
     _policy: AddressPolicy
 
     @classmethod
@@ -85,7 +87,7 @@ class ParentProxyHost(str):
 
 
 class _AsyncioWithParents:
-    """Replacement of asyncio in mitmproxy's module, which can also connect to a `ParentProxyHost`."""
+    """Object in place of `asyncio` in `mitmproxy.proxy.server`. It can also connect to a `ParentProxyHost`."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(asyncio, name)

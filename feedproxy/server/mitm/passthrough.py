@@ -233,7 +233,8 @@ def _framing(fields: Fields) -> list[tuple[str, str]]:
 
 
 def refuse_parents_challenge(flow: http.HTTPFlow) -> BodyCounter:
-    """Replace a streamed 407 from a parent proxy, which is not for the client. Return the counter of the content."""
+    """Replace a streamed 407 from a parent proxy, because such a 407 is not for the client. Return the counter of the
+    content."""
     fields = Fields([("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")])
     content = b"The parent proxy (upstream_proxy) refuses its user name and password.\n"
     status = CacheStatus(detail=Detail.PARENT_PROXY)

@@ -1,7 +1,7 @@
 """Routing of a request: its entrance, its target URI and its client.
 
-The field that the option `forwarded_by` names is trusted only from `trusted_proxies`, and only the part that these
-proxies wrote (request/forwarded_client_address.py).
+The field that the option `forwarded_by` names is read only in requests from `trusted_proxies`. Of this field, only the
+part that these proxies wrote is used (request/forwarded_client_address.py).
 """
 
 import contextlib
@@ -177,7 +177,7 @@ def is_asterisk(method: str, path: str) -> bool:
 
 
 def _path_in_target(head: IncomingRequest) -> str:
-    """Return the path for the target URI, which asterisk-form lacks (RFC 9112, section 3.3)."""
+    """Return the path for the target URI. For asterisk-form, the path is empty (RFC 9112, section 3.3)."""
     return "" if is_asterisk(head.method, head.path) else head.path
 
 
@@ -185,8 +185,8 @@ def _check_tunnel_host(head: IncomingRequest, host: str, port: int) -> None:
     """Raise WrongHost if the request names another host than the tunnel's.
 
     "a request for an "https" resource MUST be rejected unless it has been received over a connection that has been
-    secured via a certificate valid for that target URI's origin" -- RFC 9110, section 7.4. If the request names no
-    port, it is the tunnel's port.
+    secured via a certificate valid for that target URI's origin" -- RFC 9110, section 7.4. A request that names no port
+    is for the tunnel's port.
     """
     origin = uri.normalise(f"https://{uri.join_host_port(host, port)}/")
     for named in head.named_hosts:
@@ -216,8 +216,8 @@ def usual_endpoint_path(path: str, client: ClientContext) -> str:
     """Return the usual form of an endpoint's path that ends with a gateway target.
 
     Return "" if the path already has the usual form: the target has a scheme, and a slash after its host. `path` is
-    relative to the prefix, with the query. For a path in another form, a browser could send the password to other hosts
-    (gateway_address.lacks_path).
+    relative to the prefix, with the query. After a sign-in at a path in another form, a browser could send the password
+    to other hosts (`lacks_path` in http/target_uri/gateway_path.py).
     """
     match = _BEFORE_TARGET.match(path)
     if client.entrance is not Entrance.GATEWAY or match is None:
@@ -235,9 +235,9 @@ def usual_endpoint_path(path: str, client: ClientContext) -> str:
 def _guess_target(path: str, base: str) -> str:
     """Return the target of an unusual gateway path: with `feed:`, encoded, or without a scheme.
 
-    Without a scheme, the path must name a host with a port, as an IP address, or below a known suffix, because browsers
-    also request files such as `/apple-touch-icon.png`. Raises BadTarget or NotFound. NotFound states the right address
-    if it can be guessed.
+    Browsers also request files such as `/apple-touch-icon.png`. Without a scheme, the path must therefore name a host
+    that has a port, is an IP address, or ends with a known suffix. Raises BadTarget or NotFound. NotFound states the
+    right address if it can be guessed.
     """
     written = path.lstrip("/")
     if pasted_address.has_scheme(written):
@@ -331,9 +331,10 @@ def client_context(head: IncomingRequest, settings: Settings, entrance: Entrance
 
 
 def _forwarded_origin(head: IncomingRequest, settings: Settings) -> Hop:
-    """Return the client's address, and the scheme and host that a trusted proxy states.
+    """Return the client's address, and the scheme and host of its request, as trusted proxies state them.
 
-    A missing or invalid part is "".
+    Without a trusted proxy, the address is the peer's, and scheme and host are "". A missing or invalid part is "",
+    too.
     """
     if not is_trusted_proxy(settings, head.peer):
         return Hop(head.peer, "", "")
