@@ -1,8 +1,4 @@
-"""Every scenario runs on each stage, and all stages must give the same result.
-
-Of a table of cases, only the first runs on the proxy without the fast path. The addons see every case, and so does the
-fast path; between them and `OnProxy` are only mitmproxy's sockets.
-"""
+"""Every scenario runs on each stage, and all stages must give the same result."""
 
 import calendar
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,21 +16,6 @@ NOON: float = calendar.timegm((2026, 11, 20, 12, 0, 0))
 """A Friday."""
 
 type Opened = Callable[..., Awaitable[tuple[Proxy, Origin, ManualClock]]]
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out all cases of a table but the first on the stage `OnProxy`, which takes the most time."""
-    played, kept, left_out = set[object](), list[pytest.Item](), list[pytest.Item]()
-    for item in items:
-        test = None
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
-            test = item.function if item.callspec.params.get("stage") is OnProxy else None
-        (left_out if test in played else kept).append(item)
-        if test is not None:
-            played.add(test)
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = kept
 
 
 async def _stages(make: Callable[..., Any]) -> AsyncIterator[Opened]:
