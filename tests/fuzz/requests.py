@@ -73,6 +73,7 @@ ODD_LINES = [
     b"X-A: \x1b[31m",
     b": b",
     b"no colon",
+    b"X-Text",
     b"",
     b"Content-Length: 0",
     b"Content-Length: 3",

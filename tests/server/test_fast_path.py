@@ -12,7 +12,9 @@ import pytest
 
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.server.fastpath.client_connection import ClientConnection
+from feedproxy.server.fastpath.handler import FastPathHandler
 from feedproxy.server.fastpath.listener import LINGERING_TIME
+from feedproxy.server.fastpath.request_head import RequestHead
 from feedproxy.subscribers.poll_rhythms import REPEAT
 from tests.server.conftest import Opened, until
 from tests.stages.origin import a_feed
@@ -40,6 +42,40 @@ async def test_request_with_a_unique_id_is_answered_by_the_fast_path(front: Open
         assert (await line.ask(proxy.get("/feed.rss", f"X-Request-Id: {number}"))).status == 200
 
     assert proxy.service_calls == asked
+
+
+@pytest.mark.parametrize("path", ["/feed.rss", "/new.rss"], ids=["stored", "not-stored"])
+async def test_line_without_a_colon_is_refused_also_if_it_is_a_known_field_name(front: Opened, path: str) -> None:
+    """The name of an ignored field is remembered. Such a line was then ignored, or ended the batch of events."""
+    proxy = await front()
+    line = await proxy.warm()
+    await line.ask(proxy.get("/feed.rss", "X-Known: 1"))
+
+    assert (await (await proxy.line()).ask(proxy.get(path, "X-Known"))).status == 400
+
+
+async def test_defect_closes_its_connection_and_no_other(
+    front: Opened, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    proxy = await front()
+    line = await proxy.warm()
+    connections = proxy.stage.app.connections
+    route = FastPathHandler._route
+
+    def fail(handler: FastPathHandler, connection: ClientConnection, head: RequestHead) -> object:
+        if b"X-Defect: 1" in head.lines:
+            raise ZeroDivisionError
+        return route(handler, connection, head)
+
+    monkeypatch.setattr(FastPathHandler, "_route", fail)
+    failing = await proxy.line()
+
+    await failing.say(proxy.get("/new.rss", "X-Defect: 1"))
+
+    assert await failing.ended()
+    assert proxy.stage.app.connections == connections
+    assert (await line.ask(proxy.get("/new.rss"))).status == 404
+    assert "fast path: request failed" in caplog.text
 
 
 async def test_same_fields_in_another_order_are_answered_by_the_fast_path(front: Opened) -> None:

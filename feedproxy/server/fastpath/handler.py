@@ -130,7 +130,13 @@ class FastPathHandler:
                 self._connections.hand_off(connection, data)
                 return
             block, data = (data, b"") if end == len(data) else (data[:end], data[end:])
-            if not self._handle_request(connection, block, data):
+            try:
+                takes_next = self._handle_request(connection, block, data)
+            except Exception:  # a defect concerns this connection only: the other events of the batch are handled
+                logger.exception("fast path: request failed")
+                self._connections.close_connection(connection)
+                return
+            if not takes_next:
                 return
         connection.unparsed = data
 

@@ -144,8 +144,8 @@ class LineClassifier:
 
     def classify(self, line: bytes) -> int:
         """Return the kind (LineKind) of a line that is not in the younger generation."""
-        name, _, value = line.partition(b":")
-        if _IGNORED_NAMES.get(name) == _IGNORED and not value.translate(None, _VALUE_BYTES):
+        name, colon, value = line.partition(b":")
+        if colon and _IGNORED_NAMES.get(name) == _IGNORED and not value.translate(None, _VALUE_BYTES):
             self._record_unique(name)
             return _IGNORED  # often unique: not cached
         kind = self._old.get(line)
