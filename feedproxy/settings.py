@@ -18,45 +18,6 @@ from feedproxy.memory_max_shares import MemoryLimits
 
 _ADDRESS = re.compile(r"(?:(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^:\[\]/@\s]*)):)?(?P<port>[0-9]{1,5})")
 
-RENAMED: Mapping[str, tuple[str, str]] = {
-    "announce_cloud": ("announce", "cloud"),
-    "announce_hub": ("announce", "hub"),
-    "brotli_level": ("codings", "br"),
-    "gzip_level": ("codings", "gzip"),
-    "ping_source_limit": ("source_limit", ""),
-    "refresh_ahead": ("polling", "off"),
-    "rsscloud_register": ("push_subscribe", ""),
-    "subscription_source_limit": ("source_limit", ""),
-    "websub_subscribe": ("push_subscribe", ""),
-    "zstd_level": ("codings", "zstd"),
-}
-"""Former names of options, each with the name of the new option, and an item or "".
-
-Without an item, the new option gets the value of the former one. With an item, the new option is a list: the item is
-added if the former option is true or not zero, and otherwise removed. Only `polling` is no list. It gets the item as
-its value if the former option is false.
-"""
-
-DERIVED: Mapping[str, str] = {
-    "decoded_max": "five times buffer_max",
-    "first_byte_timeout": "half of fetch_timeout",
-    "learned_lifetime": "what the price in polling gives",
-    "learned_patience": "what the price in polling gives",
-    "memo_max": "half of memory_max",
-    "refresh_idle_after": "what the price in polling gives",
-    "refresh_per_poll": "what the price in polling gives",
-    "stale_max_refused": "stale_max, and a day at most",
-    "subscriptions_per_site": "a fiftieth of subscriptions_max",
-}
-"""Former options with values that now follow from other options. Setting a former option has no effect."""
-
-
-INSTEAD: Mapping[str, str] = {
-    "changes_when": "ask for changes.xml?when=seconds",
-}
-"""Advice for deprecated options without a replacement."""
-
-
 PRICES: Mapping[str, int] = {"off": 300, "frugal": 7200, "balanced": 1800, "eager": 300}
 """Price of a request for each name in the option `polling`: the seconds of staleness that a request must save.
 

@@ -25,7 +25,7 @@ from ruamel.yaml.reader import ReaderError
 
 from feedproxy import option_files
 from feedproxy.clock import Seconds
-from feedproxy.config.former_options import is_former, is_replaced, translate_former, warn_of_former
+from feedproxy.config.former_options import replace_former
 from feedproxy.config.option_suggestions import MATCH_KEY, RULES_KEY, suggest, suggest_key
 from feedproxy.config.option_types import OptionSpec, check_value, option_specs
 from feedproxy.errors import BadTarget, UsageError
@@ -74,10 +74,9 @@ def load(path: str | Path, specs: Mapping[str, OptionSpec], *, foreign: bool = F
     rules: tuple[Rule, ...] = ()
     for name, value in document.items():
         location = f"{path}:{_line(document, name)}"
-        if is_former(name):
-            warn_of_former(name, location)
-        if is_replaced(name):
-            options |= translate_former(name, value, location, options)
+        replacement = replace_former(name, value, location, options)
+        if replacement is not None:
+            options |= replacement
         elif name == RULES_KEY:
             rules = tuple(_parse_rules(value, str(path), location))
         elif name not in specs:
@@ -141,11 +140,9 @@ def _parse_rules(value: Any, path: str, location: str) -> Iterable[Rule]:
             rule_location = f"{path}:{_line(entry, name)}"
             if name == MATCH_KEY:
                 continue
-            if is_former(name):
-                warn_of_former(name, rule_location)
-            if is_replaced(name):
-                translated = translate_former(name, option_value, rule_location, overrides)
-                overrides |= {new: tuple(item) if isinstance(item, list) else item for new, item in translated.items()}
+            replacement = replace_former(name, option_value, rule_location, overrides)
+            if replacement is not None:
+                overrides |= {new: _normalise_override(new, item, rule_location) for new, item in replacement.items()}
                 continue
             if name in specs and name not in allowed:
                 raise UsageError(f"{rule_location}: {name} applies to all feeds: expected outside of {RULES_KEY}")

@@ -8,7 +8,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from feedproxy.config.former_options import is_former, is_replaced, parse_scalar, translate_former, warn_of_former
+from feedproxy.config.former_options import parse_scalar, replace_former
 from feedproxy.config.option_suggestions import suggest
 from feedproxy.config.option_types import OptionSpec, check_value
 from feedproxy.errors import UsageError
@@ -34,10 +34,9 @@ def from_environment(environment: Mapping[str, str], specs: Mapping[str, OptionS
         name = variable.removeprefix(ENVIRONMENT).lower()
         if not variable.startswith(ENVIRONMENT):
             continue
-        if is_former(name):
-            warn_of_former(name, variable)
-        if is_replaced(name):
-            options |= translate_former(name, parse_scalar(environment[variable]), variable, options)
+        replacement = replace_former(name, parse_scalar(environment[variable]), variable, options)
+        if replacement is not None:
+            options |= replacement
         elif name in specs:
             options[name] = _parse_value(name, environment[variable], specs[name], variable)
     return options
@@ -105,10 +104,9 @@ def parse_sets(texts: Iterable[str], specs: Mapping[str, OptionSpec]) -> dict[st
     options: dict[str, Any] = {}
     for text in texts:
         name, _, value = text.partition("=")
-        if is_former(name):
-            warn_of_former(name, "--set")
-        if is_replaced(name):
-            options |= translate_former(name, parse_scalar(value or "true"), "--set", options)
+        replacement = replace_former(name, parse_scalar(value or "true"), "--set", options)
+        if replacement is not None:
+            options |= replacement
             continue
         name, value = parse_set(text, specs)
         options[name] = [*options.get(name, []), *value] if specs[name].kind is list else value

@@ -6,50 +6,79 @@ from typing import Any
 
 from feedproxy.config.option_types import describe_type
 from feedproxy.errors import UsageError
-from feedproxy.settings import DERIVED, INSTEAD, RENAMED, Settings, deprecated_names, format_value
+from feedproxy.settings import Settings, deprecated_names, format_value
 
 logger = logging.getLogger(__name__)
 
+RENAMED: Mapping[str, tuple[str, str]] = {
+    "announce_cloud": ("announce", "cloud"),
+    "announce_hub": ("announce", "hub"),
+    "brotli_level": ("codings", "br"),
+    "gzip_level": ("codings", "gzip"),
+    "ping_source_limit": ("source_limit", ""),
+    "refresh_ahead": ("polling", "off"),
+    "rsscloud_register": ("push_subscribe", ""),
+    "subscription_source_limit": ("source_limit", ""),
+    "websub_subscribe": ("push_subscribe", ""),
+    "zstd_level": ("codings", "zstd"),
+}
+"""Former names of options, each with the name of the new option, and an item or "".
 
-def is_replaced(name: str) -> bool:
-    """Return True if the option has no effect of its own: another option replaces it (RENAMED), or its value follows
-    from other options (DERIVED)."""
-    return name in RENAMED or name in DERIVED
+Without an item, the new option gets the value of the former one. With an item, the new option is a list: the item is
+added if the former option is true or not zero, and otherwise removed. Only `polling` is no list. It gets the item as
+its value if the former option is false.
+"""
+
+DERIVED: Mapping[str, str] = {
+    "decoded_max": "five times buffer_max",
+    "first_byte_timeout": "half of fetch_timeout",
+    "learned_lifetime": "what the price in polling gives",
+    "learned_patience": "what the price in polling gives",
+    "memo_max": "half of memory_max",
+    "refresh_idle_after": "what the price in polling gives",
+    "refresh_per_poll": "what the price in polling gives",
+    "stale_max_refused": "stale_max, and a day at most",
+    "subscriptions_per_site": "a fiftieth of subscriptions_max",
+}
+"""Former options with values that now follow from other options. Setting a former option has no effect."""
+
+INSTEAD: Mapping[str, str] = {
+    "changes_when": "ask for changes.xml?when=seconds",
+}
+"""Advice for deprecated options without a replacement."""
 
 
-def is_former(name: str) -> bool:
-    """Return True if the next release will lack this option."""
-    return is_replaced(name) or name in deprecated_names()
+def replace_former(name: str, value: Any, location: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the name and value of the option that replaces a former option. Return None for an option that is not
+    replaced.
 
-
-def warn_of_former(name: str, location: str) -> None:
-    """Log that the next release will lack an option, and what replaces it."""
+    Log a warning if the next release will lack the option. `options` are those that were read before. Raises UsageError
+    unless the value of a renamed option is a number or a boolean.
+    """
     if name in DERIVED:
-        advice = f"it is now {DERIVED[name]}"
-    elif name in RENAMED:
+        _warn(name, location, f"it is now {DERIVED[name]}")
+        return {}
+    if name in RENAMED:
         new, item = RENAMED[name]
-        advice = f"use {new}: [{item}]" if item in ("hub", "cloud") else f"use {new}"
-        advice += f": {item} in place of false" if new == "polling" else ""
-    elif name in INSTEAD:
-        advice = INSTEAD[name]
-    else:
-        advice = f"from the next release on it is {format_value(name, getattr(Settings(), name))!r} always"
+        _warn(name, location, _advice(new, item))
+        return _translate(name, value, location, options)
+    if name in deprecated_names():
+        fixed = f"from the next release on it is {format_value(name, getattr(Settings(), name))!r} always"
+        _warn(name, location, INSTEAD.get(name, fixed))
+    return None
+
+
+def _warn(name: str, location: str, advice: str) -> None:
     logger.warning("config: %s: %s is deprecated: %s", location, name, advice)
 
 
-def parse_scalar(text: str) -> Any:
-    """Return the text as a boolean or a whole number if it is one, or unchanged."""
-    word = text.strip().lower()
-    return {"true": True, "false": False}.get(word, int(word) if word.isdecimal() else text)
+def _advice(new: str, item: str) -> str:
+    if new == "polling":
+        return f"use {new}: {item} in place of false"
+    return f"use {new}: [{item}]" if item in ("hub", "cloud") else f"use {new}"
 
 
-def translate_former(name: str, value: Any, location: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the name and value of the option that replaces a former option, or {} if nothing replaces it.
-
-    Raises UsageError unless the value is a number or a boolean.
-    """
-    if name in DERIVED:
-        return {}
+def _translate(name: str, value: Any, location: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(value, int):
         raise UsageError(f"{location}: {name}: expected a number, or true or false, not {describe_type(value)}")
     new, item = RENAMED[name]
@@ -59,3 +88,9 @@ def translate_former(name: str, value: Any, location: str, options: Mapping[str,
         return {new: value}
     items = [*options.get(new, getattr(Settings(), new))]
     return {new: [*(present for present in items if present != item), *([item] if value else [])]}
+
+
+def parse_scalar(text: str) -> Any:
+    """Return the text as a boolean or a whole number if it is one, or unchanged."""
+    word = text.strip().lower()
+    return {"true": True, "false": False}.get(word, int(word) if word.isdecimal() else text)
