@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
 
+from feedproxy.feed.xml_characters import valid_text
 from feedproxy.notes import Level
 from feedproxy.scoring.grade import FeedScore, Finding, ReaderScore, RuleResult
 from feedproxy.scoring.polling_interval_rules import format_duration
@@ -171,11 +172,7 @@ def _suite(score: ReaderScore) -> ElementTree.Element:
             text = "\n\n".join(
                 "\n".join(_finding_text(finding)).strip() for finding in score.findings if finding.rule is rule
             )
-            ElementTree.SubElement(case, "failure", message=message, type=str(rule)).text = _valid_xml(text)
+            ElementTree.SubElement(case, "failure", message=message, type=str(rule)).text = valid_text(text)
     suite.set("failures", str(failures))
     suite.set("skipped", str(len(ReaderRule) - len(results)))
     return suite
-
-
-def _valid_xml(text: str) -> str:
-    return "".join(character for character in text if character in "\t\n" or character >= " ")

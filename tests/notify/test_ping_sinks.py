@@ -50,7 +50,7 @@ def test_ping_template_values_are_encoded() -> None:
 
 def test_extended_ping_has_four_parameters_in_order() -> None:
     message = ping_message(
-        read_ping_sink(f"extended:{RPC}"), "me", name="N\x00ame", url="http://a/", feed="http://a/feed"
+        read_ping_sink(f"extended:{RPC}"), "me", name="N\x00am\uffffe", url="http://a/", feed="http://a/feed"
     )
 
     assert xmlrpc.client.loads(message.body.decode()) == (

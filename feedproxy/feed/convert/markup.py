@@ -10,7 +10,7 @@ from lxml import etree
 
 from feedproxy.feed.convert.model import Text
 from feedproxy.feed.convert.namespaces import XHTML
-from feedproxy.feed.convert.xml_nodes import valid_text
+from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import Element, text_of
 
 _ELEMENTS = (

@@ -10,20 +10,13 @@ from lxml import etree
 
 from feedproxy.feed.convert.model import Node
 from feedproxy.feed.convert.namespaces import ALIASES, PREFIXES, RSS1, RSS2, RSS11, XML
+from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import Element, attributes, qualified_name
-
-_ILLEGAL = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Pattern of characters that XML 1.0 does not allow (section 2.2), and lone surrogates."""
 
 _NAME = re.compile(r"[^\W\d][\w.\-]*")
 _SILENT = (etree._Comment, etree._ProcessingInstruction)
 _DEPTH_MAX = 64
 """Maximum number of levels of nested elements. Known modules have five."""
-
-
-def valid_text(text: str) -> str:
-    """Return the text without characters that XML does not allow."""
-    return _ILLEGAL.sub("", text)
 
 
 def canonical_namespace(namespace: str) -> str:

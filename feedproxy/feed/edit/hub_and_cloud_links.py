@@ -10,9 +10,10 @@ import json
 from dataclasses import dataclass
 
 from feedproxy.feed.channel import Channel, Cloud, Kind
-from feedproxy.feed.edit.self_link import ILLEGAL, NOT_EXTENSIBLE, EditResult, atom_prefix
+from feedproxy.feed.edit.self_link import NOT_EXTENSIBLE, EditResult, atom_prefix
 from feedproxy.feed.edit.splice import Edit, EncodedDocument, open_document, splice
 from feedproxy.feed.edit.tag_offsets import ATOM_10, ChannelOffsets, EditRefused, find_channel
+from feedproxy.feed.xml_characters import valid_text
 from feedproxy.http.link import parse_links
 from feedproxy.http.message import Fields
 
@@ -113,7 +114,7 @@ def _element(
     document: EncodedDocument, prefix: str, name: str, attributes: dict[str, str], declaration: str = ""
 ) -> str:
     name = f"{prefix}:{name}" if prefix else name
-    values = ((key, document.character_data(ILLEGAL.sub("", value))) for key, value in attributes.items())
+    values = ((key, document.character_data(valid_text(value))) for key, value in attributes.items())
     return f"<{name}" + "".join(f' {key}="{value}"' for key, value in values) + f"{declaration}/>"
 
 

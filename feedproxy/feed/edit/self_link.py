@@ -22,6 +22,7 @@ from feedproxy.errors import BadTarget
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.edit.splice import Edit, EncodedDocument, open_document, splice
 from feedproxy.feed.edit.tag_offsets import ATOM_03, ATOM_10, ChannelOffsets, EditRefused, LinkTag, find_channel
+from feedproxy.feed.xml_characters import valid_text
 from feedproxy.http.uri import normalise
 
 NOT_EXTENSIBLE = frozenset({"0.9", "0.90", "0.91"})
@@ -32,8 +33,6 @@ _MARKUP = re.compile(r"<!--.*?(?:-->|\Z)|</?[A-Za-z][^<>]*>", re.DOTALL)
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});")
 _ABSOLUTE = re.compile(r"https?://[^/]", re.IGNORECASE)
 _ATTRIBUTE = re.compile(rb"""(?<![^\s=<>"'/])([^\s=<>"'/]++)\s*+=\s*+("[^"]*+"|'[^']*+')""")
-# XML 1.0, section 2.2: characters that are not allowed, not even as references.
-ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +129,7 @@ def _refusal_reason(channel: Channel, href: str, mode: str) -> str:
         return f"RSS {channel.version} does not permit extensions"
     if not channel.well_formed:
         return "the document is ill-formed"
-    if ILLEGAL.search(href) or not href:
+    if not href or valid_text(href) != href:
         return "the address cannot be written in XML"
     if mode == "add" and any(link.rel == "self" and _is_usable(link.href) for link in channel.self_links):
         return "the document has a self link"
@@ -181,7 +180,7 @@ def _add_link(
         prefix, declaration = atom_prefix(offsets)
         attributes["title"] = plain_title(channel.title)
         if link_text:
-            content = escaped(" ".join(ILLEGAL.sub("", channel.link).split()))
+            content = escaped(" ".join(valid_text(channel.link).split()))
     name = f"{prefix}:link" if prefix else "link"
     attribute_text = "".join(f' {key}="{escaped(value)}"' for key, value in attributes.items() if value)
     end = f">{content}</{name}>" if content else "/>"
@@ -200,7 +199,7 @@ def atom_prefix(offsets: ChannelOffsets) -> tuple[str, str]:
 def plain_title(title: str) -> str:
     """Return a channel's title as one line of text: no markup, no references, at most 255 characters."""
     text = _REFERENCE.sub(lambda match: unescape(match[0]), _MARKUP.sub(" ", title[: 16 * _TITLE_MAX]))
-    return " ".join(ILLEGAL.sub("", text).split())[:_TITLE_MAX].rstrip()
+    return " ".join(valid_text(text).split())[:_TITLE_MAX].rstrip()
 
 
 # -- correcting

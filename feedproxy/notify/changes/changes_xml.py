@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import quoteattr
 
 from feedproxy.clock import Instant, Seconds
+from feedproxy.feed.xml_characters import valid_text
 from feedproxy.http.date import format_http_date
 from feedproxy.notify.notification_protocol import Change
 
@@ -25,7 +26,6 @@ ENTRIES_MAX = 5_000
 """One document contains at most this many entries, the newest ones. 5,000 entries take about 800 KB."""
 
 _ARCHIVE = re.compile(r"(\d{4})/(\d{2})/(\d{2})/(\d{2})\.xml", re.ASCII)
-_UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def write_document(entries: Iterable[WeblogEntry], *, updated: Instant, count: i
         seconds_ago = max(0, math.floor(updated - entry.at))
         when = seconds_ago // 60 if minutes else seconds_ago
         values = (("name", entry.name), ("url", entry.url), ("rssUrl", entry.rss_url))
-        attributes = " ".join(f"{name}={quoteattr(_UNWRITABLE.sub('', value))}" for name, value in values)
+        attributes = " ".join(f"{name}={quoteattr(valid_text(value))}" for name, value in values)
         lines.append(f' <weblog {attributes} when="{when}"/>')
     return "\n".join([*lines, "</weblogUpdates>", ""]).encode()
 

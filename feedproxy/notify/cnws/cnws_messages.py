@@ -6,10 +6,10 @@ from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape
 
 from feedproxy.clock import Instant
+from feedproxy.feed.xml_characters import valid_text
 from feedproxy.http.date import format_http_date
 from feedproxy.notify.pings.ping_messages import InvalidCall
 from feedproxy.notify.rpc.soap import parse_document, split_tag
-from feedproxy.notify.rpc.xmlrpc import remove_unwritable
 
 NAME = "cnws"
 NAMESPACE = "http://www.owlfish.com/thoughts/cnws-2003-04-08.html"
@@ -105,7 +105,7 @@ def _optional_parts(title: str, description: str) -> list[tuple[str, str]]:
 
 
 def _document(kind: str, parts: list[tuple[str, str]]) -> bytes:
-    inner = "".join(f"<{name}>{escape(remove_unwritable(text))}</{name}>\n" for name, text in parts)
+    inner = "".join(f"<{name}>{escape(valid_text(text))}</{name}>\n" for name, text in parts)
     return (
         f'<?xml version="1.0" encoding="utf-8"?>\n<notification version="1.0" xmlns="{NAMESPACE}">\n'
         f"<{kind}>\n{inner}</{kind}>\n</notification>\n"

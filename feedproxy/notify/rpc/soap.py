@@ -10,11 +10,12 @@ from xml.sax.saxutils import escape
 
 from defusedxml.ElementTree import fromstring
 
+from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import safe_length
 from feedproxy.http.message import Response
 from feedproxy.notify.endpoint_responses import XML, generated_response
 from feedproxy.notify.pings.ping_messages import InvalidCall
-from feedproxy.notify.rpc.xmlrpc import is_excessive, remove_unwritable
+from feedproxy.notify.rpc.xmlrpc import is_excessive
 
 SOAP_11 = "http://schemas.xmlsoap.org/soap/envelope/"
 SOAP_12 = "http://www.w3.org/2003/05/soap-envelope"
@@ -130,4 +131,4 @@ def _envelope(inner: str) -> bytes:
 
 
 def _text(text: str) -> str:
-    return escape(remove_unwritable(text), {'"': "&quot;"})
+    return escape(valid_text(text), {'"': "&quot;"})

@@ -11,6 +11,7 @@ from typing import Any
 from defusedxml.xmlrpc import DefusedExpatParser
 
 from feedproxy.errors import FeedproxyError
+from feedproxy.feed.xml_characters import valid_text
 from feedproxy.http.message import Response
 from feedproxy.notify.endpoint_responses import XML, generated_response
 from feedproxy.notify.pings.ping_messages import InvalidCall
@@ -74,34 +75,34 @@ def read_call(content: bytes) -> tuple[str, tuple[Any, ...]]:
     """Return a call's method name and parameters. Raises InvalidCall if the content is no valid call."""
     if is_excessive(content):
         raise InvalidCall("the call has too many elements, attributes or lines")
-    unmarshaller = xmlrpc.client.Unmarshaller()
     try:
-        parser = DefusedExpatParser(unmarshaller, forbid_dtd=True, forbid_entities=True, forbid_external=True)
-        parser.feed(content)
-        parser.close()
-        parameters = unmarshaller.close()
+        name, parameters = _unmarshal(content)
     except Exception as error:
         # Exceptions of expat and defusedxml, and of xmlrpc.client for a malformed value.
         raise InvalidCall("invalid XML-RPC call") from error
-    name = unmarshaller.getmethodname()
     if not isinstance(name, str) or not isinstance(parameters, tuple):
         raise InvalidCall("invalid XML-RPC call: the method name is missing")
     return name.strip(), parameters
 
 
+def _unmarshal(content: bytes) -> tuple[str | None, Any]:
+    unmarshaller = xmlrpc.client.Unmarshaller()
+    parser = DefusedExpatParser(unmarshaller, forbid_dtd=True, forbid_entities=True, forbid_external=True)
+    parser.feed(content)
+    parser.close()
+    values = unmarshaller.close()
+    return unmarshaller.getmethodname(), values
+
+
 def write_call(name: str, *parameters: str) -> bytes:
     """Return a call with strings as parameters."""
-    return xmlrpc.client.dumps(tuple(map(remove_unwritable, parameters)), name).encode()
+    return xmlrpc.client.dumps(tuple(map(valid_text, parameters)), name).encode()
 
 
 def read_answer(content: bytes) -> Any:
     """Return the value of a response. Raises InvalidCall for a fault or an invalid response."""
-    unmarshaller = xmlrpc.client.Unmarshaller()
     try:
-        parser = DefusedExpatParser(unmarshaller, forbid_dtd=True, forbid_entities=True, forbid_external=True)
-        parser.feed(content)
-        parser.close()
-        (value,) = unmarshaller.close()
+        _, (value,) = _unmarshal(content)
     except xmlrpc.client.Fault as fault:
         raise InvalidCall(f"fault {fault.faultCode}: {str(fault.faultString)[:200]}") from fault
     except Exception as error:
@@ -113,16 +114,7 @@ def write_response(value: Any) -> Response:
     if not isinstance(value, xmlrpc.client.Fault):
         value = (value,)
     else:
-        value = xmlrpc.client.Fault(value.faultCode, remove_unwritable(value.faultString))
+        value = xmlrpc.client.Fault(value.faultCode, valid_text(value.faultString))
     head = b'<?xml version="1.0"?>\n'
     body = head + xmlrpc.client.dumps(value, methodresponse=True).partition("?>")[2].strip().encode() + b"\n"
     return generated_response(200, XML, body)
-
-
-def remove_unwritable(text: str) -> str:
-    """Return the text without characters that XML does not allow."""
-    return "".join(
-        character
-        for character in text
-        if character in "\t\n\r" or (character >= " " and not "\ud800" <= character <= "\udfff")
-    )

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote_plus, urlencode, urlsplit
 
 from feedproxy.errors import BadTarget, FeedproxyError
+from feedproxy.feed.xml_characters import valid_text
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.endpoint_responses import XML, generated_response
@@ -227,7 +228,7 @@ def write_result(element: str, success: bool, message: str, accept: str) -> Resp
     if "application/json" in accept:
         body, media_type = json.dumps({"success": success, "msg": message}), "application/json"
     else:
-        result = xmlrpc.remove_unwritable(message).replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+        result = valid_text(message).replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
         body = f'<?xml version="1.0" encoding="utf-8"?>\n<{element} success="{str(success).lower()}" msg="{result}"/>\n'
         media_type = XML
     return generated_response(200, media_type, body.encode())

@@ -5,7 +5,7 @@ from feedproxy.feed.channel import Channel, Kind, Schedule
 from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.model import Feed, Image, Item, Link
 from feedproxy.feed.convert.read.element_precedence import merge_links
-from feedproxy.feed.convert.xml_nodes import valid_text
+from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import Element, attributes, named_children, text_of
 
 _MINUTE = 60

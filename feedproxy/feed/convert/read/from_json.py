@@ -10,8 +10,8 @@ from feedproxy.feed.convert import markup, persons
 from feedproxy.feed.convert.model import Category, Enclosure, Feed, Image, Item, Link, Person, Text
 from feedproxy.feed.convert.model_as_dict import from_data
 from feedproxy.feed.convert.read.element_precedence import drop_inherited, merge_categories, merge_links
-from feedproxy.feed.convert.xml_nodes import valid_text
 from feedproxy.feed.parse import jsonfeed
+from feedproxy.feed.xml_characters import valid_text
 
 CUSTOM_OBJECT = "_feedproxy"
 """Name of the custom object with the fields of the model that JSON Feed lacks (model_as_dict.py)."""

@@ -40,8 +40,9 @@ from feedproxy.feed.convert.namespaces import (
     XHTML,
     XML,
 )
-from feedproxy.feed.convert.xml_nodes import canonical_namespace, make_node, valid_text
+from feedproxy.feed.convert.xml_nodes import canonical_namespace, make_node
 from feedproxy.feed.parse import xml_elements
+from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import Element, attribute_of, qualified_name, text_of
 
 UNKNOWN_TYPE = "application/octet-stream"

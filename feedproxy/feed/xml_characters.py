@@ -1,0 +1,11 @@
+"""The characters that XML 1.0 allows (section 2.2)."""
+
+import re
+
+_NOT_ALLOWED = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Pattern of characters that are not allowed, not even as references, and of lone surrogates."""
+
+
+def valid_text(text: str) -> str:
+    """Return the text without characters that XML does not allow."""
+    return _NOT_ALLOWED.sub("", text)
