@@ -23,7 +23,10 @@ def register(subparsers: Any) -> None:
         "reader does not meet the plan's requirements.",
     )
     parser.add_argument("plan", metavar="PLAN.yaml", help="the plan; examples are in conf/")
-    parser.add_argument("command", metavar="COMMAND", nargs="+", help="the reader's command, after --")
+    # argparse.PARSER: the first word that is no option of this command, and all words after it.
+    parser.add_argument(
+        "command", metavar="COMMAND", nargs=argparse.PARSER, help="the reader's command, with its own options; last"
+    )
     parser.add_argument("--format", choices=FORMATS, default="text", help="output format of the score (text)")
     parser.add_argument("--output", metavar="FILE", default="", help="write the score to this file")
     parser.add_argument("--record", metavar="FILE.har", default="", help="record requests and answers in this file")
@@ -34,19 +37,20 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the plan and print the score. Return 1 if the run misses a requirement of the plan."""
     from feedproxy.lab import plan, run  # noqa: PLC0415
-    from feedproxy.lab.record import har_format  # noqa: PLC0415 -- only this command pays for the lab
-    from feedproxy.lab.recording_scores import grade_recording  # noqa: PLC0415
+    from feedproxy.lab.recording_scores import grade_recording  # noqa: PLC0415 -- only this command pays for the lab
 
+    # argparse removes the `--` before the command only if no option precedes it.
+    command = args.command[1:] if args.command[0] == "--" else args.command
     test_plan = plan.read_plan(Path(args.plan))
     for file in filter(None, (args.record, args.output)):
         if not Path(file).parent.is_dir():  # fail before the run instead of after it
             raise UsageError(f"{file}: No such file or directory")
     done = asyncio.run(
-        run.run(test_plan, _world(args.plan, test_plan), args.command, verbose=args.verbose, progress=_progress)
+        run.run(test_plan, _world(args.plan, test_plan), command, verbose=args.verbose, progress=_progress)
     )
     if args.record:
         try:
-            Path(args.record).write_bytes(har_format.dump_recording(done.recording))
+            _write_recording(Path(args.record), done.recording, test_plan.seed)
         except OSError as error:
             raise UsageError(f"{args.record}: {error.strerror or error}") from error
     graded = grade_recording(done.recording)
@@ -57,10 +61,21 @@ def run(args: argparse.Namespace) -> int:
     unmet = run.unmet_demands(test_plan, done, grades)
     tell(graded, args.format, args.output, tuple(unmet))
     if done.failed:
-        print(f"feedproxy: {done.failed} of {done.starts} starts failed: {done.first_failure}", file=sys.stderr)
+        hint = "" if args.verbose else "; --verbose shows the output of the command"
+        print(f"feedproxy: {done.failed} of {done.starts} starts failed: {done.first_failure}{hint}", file=sys.stderr)
     for demand in unmet:
         print(f"feedproxy: missed: {demand}", file=sys.stderr)
     return 1 if unmet else 0
+
+
+def _write_recording(file: Path, recording: Any, seed: str) -> None:
+    from feedproxy.lab.record import har_format  # noqa: PLC0415
+    from feedproxy.lab.record.har_redaction import ADDRESSES, Redactor  # noqa: PLC0415
+
+    # The only network address in the lab is the loopback address.
+    redacted = Redactor(seed.encode("utf-8", "surrogateescape"), keep=(ADDRESSES,)).recording(recording)
+    file.touch(mode=0o600)
+    file.write_bytes(har_format.dump_recording(redacted))
 
 
 def _world(file: str, test_plan: Any) -> Any:

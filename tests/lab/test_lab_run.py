@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -76,6 +77,43 @@ def test_lab_run_junit_has_failure_per_broken_rule(plan: Path, capsys: pytest.Ca
     root = ElementTree.fromstring(capsys.readouterr().out.encode())
     broken = [case.get("name") for case in root.iter("testcase") if case.find("failure") is not None]
     assert "ETag and Last-Modified are returned unchanged" in broken
+
+
+@pytest.mark.parametrize("dashes", [(), ("--",)])
+@pytest.mark.parametrize("before", [(), ("--format", "json")])
+def test_lab_run_leaves_options_after_the_command_to_the_command(
+    plan: Path, tmp_path: Path, before: tuple[str, ...], dashes: tuple[str, ...]
+) -> None:
+    said = tmp_path / "said"
+    script = f"import pathlib, sys; pathlib.Path({str(said)!r}).write_text(' '.join(sys.argv[1:]))"
+
+    cli.main(["lab", "run", str(plan), *before, *dashes, sys.executable, "-c", script, "--once", "--output", "f", "--"])
+
+    assert said.read_text() == "--once --output f --"
+
+
+def test_lab_run_records_no_secrets_of_the_reader(plan: Path, tmp_path: Path) -> None:
+    recorded = tmp_path / "run.har"
+    fetch = (
+        "import sys, urllib.request as r; "
+        "r.urlopen(r.Request(sys.argv[1], headers={'Authorization': 'Basic aHVudGVy', 'Cookie': 'sid=hunter'})).read()"
+    )
+
+    cli.main(["lab", "run", str(plan), "--record", str(recorded), "--", sys.executable, "-c", fetch, "{url}"])
+
+    text = recorded.read_text()
+    assert "hunter" not in text
+    assert "aHVudGVy" not in text
+    assert "redacted" in text
+    assert recorded.stat().st_mode & 0o777 == 0o600
+
+
+def test_lab_run_shows_the_address_of_the_feed(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _run(plan, "{url}", "{home}", "keeps")
+
+    assert re.search(
+        r"127\.0\.0\.1: 6 requests.*\n +http://127\.0\.0\.1:\d+/lab-\d+/feed\.xml", capsys.readouterr().out
+    )
 
 
 def test_lab_run_of_silent_reader_fails_plan(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
