@@ -223,7 +223,7 @@ def test_decision_page_has_question_situation_choice_and_price(page: Path) -> No
     text = page.read_text(encoding="utf-8")
 
     assert text.splitlines()[0].endswith("?")
-    for word in ("Situation", "Choice", "Price"):
+    for word in ("Situation", "Choice", "Cost"):
         assert re.search(rf"^(?:\*\*{word}\b|## {word}$)", text, re.M), f"no {word}"
 
 

@@ -122,7 +122,7 @@ class AdminActions:
         )
 
     async def undo(self, request: web.Request) -> web.Response:
-        """Delete the recorded move or end of a target. Return the outcome."""
+        """Delete the record that a feed has moved or has ended (Relocation). Return the outcome."""
         target, pattern = await self._parse_target(request)
         if pattern:
             raise request_parameters.InvalidForm(

@@ -161,9 +161,9 @@ class OutboundSubscriptions:
         return subscription
 
     async def on_notification(self, subscription: Subscription) -> bool:
-        """Enqueue a refresh of the topic. Return False if the feed no longer names a server.
+        """Enqueue a refresh of the topic. Return False if the feed is no longer stored, or names no hub or cloud now.
 
-        No rate limit applies, because only the server knows the callback URL.
+        Only the hub or cloud knows the callback URL. No other program can cause refreshes, so no rate limit is needed.
         """
         resource = self._service.proxy.store.peek(subscription.topic)
         if resource is None or self._find_target(resource) is None:

@@ -110,13 +110,13 @@ def is_private(resource: Resource, settings: Settings) -> bool:
 
 
 def current_topic(service: NotificationService, target: str) -> str:
-    """Return the stored target to which a feed has moved permanently, or else `target`."""
+    """Return the target to which the feed at `target` has moved permanently, if it is stored, or else `target`."""
     return _follow_redirects(service, target, service.proxy.admin.is_feed)
 
 
 def moved_target(service: NotificationService, target: str) -> str:
-    """Return the target to which a feed has moved permanently, even if that target is not stored. Return `target` if
-    the feed has not moved."""
+    """Return the target to which the feed at `target` has moved permanently, stored or not, or `target` if the feed has
+    not moved."""
     return _follow_redirects(service, target, lambda _: True)
 
 

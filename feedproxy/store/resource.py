@@ -148,8 +148,8 @@ class Resource:
     - `parts`: partial contents (cache/partial_content.py), which never answer as the whole content.
     - `keyed`: responses to requests with client-specific fields (refresh/client_keyed_responses.py). They answer only
       requests with the same fields.
-    - `changes`: the last 32 instants at which the content changed, newest last: dates of new entries, or times of
-      refreshes.
+    - `changes`: when the content changed (the last 32 changes, newest last). Each instant is the date of a new entry, or
+      the time of the refresh if no new entry has a date.
     - `delta_bases`: earlier versions from which deltas are computed, newest last.
     - `version_records`: latest versions for the operator's page, the current version last.
     - `oversized`: True if the content exceeded `buffer_max`. The next content is then streamed from its beginning.

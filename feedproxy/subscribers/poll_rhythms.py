@@ -65,7 +65,7 @@ A plan treats several polls in this time as one (CLUSTER_LENGTH in refresh/polic
 """
 
 SWEEP_BATCH = 4
-"""Each poll checks this many feeds for outdated readers."""
+"""After each poll, this many feeds are searched for readers that have not polled within the window."""
 
 GAPS_MAX = 5
 _RECORD = struct.Struct("<Qdfff5f")

@@ -42,7 +42,7 @@ _PLAIN_MAX = 2 * 1024 * 1024
 
 
 _NAMESPACES_TIMES_ELEMENTS = 100_000
-"""Maximum product of the number of a text's namespaces and the number of its child elements.
+"""Maximum product of two numbers of one text: the namespaces that it declares, and its child elements.
 
 Each child is serialised with all namespaces, so the product determines the size of the result.
 """

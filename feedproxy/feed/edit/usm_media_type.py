@@ -1,4 +1,6 @@
-"""The media type of a feed's responses. With this type, a click in a browser subscribes to the feed (USM).
+"""The media type with which a feed is served, such as application/rss+xml.
+
+With this type, a click on the feed in a browser opens a feed reader (USM, Universal Subscription Mechanism).
 
 A browser chooses a feed reader by the media type, and passes only a temporary file to the reader. The feed must
 therefore also contain its own address (self_link.py).

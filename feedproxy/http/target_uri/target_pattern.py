@@ -73,8 +73,10 @@ _LOOPBACK = (
 
 
 def _aliases(host: str) -> str:
-    """Return a regular expression, without a port, for all host names that always lead to the same machine as
-    `host`."""
+    """Return a regular expression for all names of the same machine as the expression `host`.
+
+    These are all names of the loopback interface, or both forms of an IPv4 address. The result matches no port.
+    """
     bare = re.sub(r":\d+$", "", host)
     if re.fullmatch(_LOOPBACK, bare.replace("\\", "")):
         return _LOOPBACK

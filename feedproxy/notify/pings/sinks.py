@@ -80,8 +80,8 @@ def expand_template(template: str, name: str, url: str, feed: str) -> str:
 def ping_message(sink: PingSink, agent: str, *, name: str, url: str, feed: str = "") -> Message:
     """Return the ping for a site, or for one of its feeds.
 
-    The operator has named the sink. Therefore, neither its port nor an IP address in place of its host name is checked.
-    The addresses to which a host name resolves are checked.
+    The operator chose the sink, so its port is not checked, nor is its host if that is an IP address or `localhost`.
+    The addresses of any other host name are checked, because the owner of the name can change them.
     """
     lines = [("User-Agent", agent)]
     if sink.kind is SinkKind.GET:

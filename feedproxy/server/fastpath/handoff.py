@@ -83,7 +83,7 @@ class HandedOffProtocol(asyncio.StreamReaderProtocol):
         self._take_back(descriptor, self.peer.address, data)
 
     def _is_idle(self, transport: asyncio.Transport) -> bool:
-        """Return True if mitmproxy waits for the next plain request and has no unsent output."""
+        """Return True if the connection has no TLS, mitmproxy waits for its next request, and all output is sent."""
         if self.peer.secure:
             return False  # TLS continues behind the socket pair, so that the connection cannot return
         if self.handler is None or self._stream._buffer or transport.get_write_buffer_size():  # type: ignore[attr-defined]

@@ -21,7 +21,7 @@ from feedproxy.server.mitm.flow_handler import FlowState
 from feedproxy.server.mitm.request_routing import fields_of
 
 type ExchangeAndBody = tuple[Exchange, bytes | None]
-"""An exchange, and its content as transferred, or None if the content was not recorded."""
+"""An exchange, and the content of its response as transferred. The content is None if it was not recorded."""
 
 
 NAMES_MAX = 8192

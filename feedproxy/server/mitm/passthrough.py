@@ -227,7 +227,8 @@ def prepare_response(
 
 
 def _framing(fields: Fields) -> list[tuple[str, str]]:
-    """Return the framing fields in lower case, because some recipients compare transfer codings case-sensitively."""
+    """Return the framing fields with values in lower case, because some recipients compare transfer codings
+    case-sensitively."""
     # "All transfer-coding names are case-insensitive" -- RFC 9112, section 7
     return [(name, value.lower()) for name, value in fields if name.lower() in FRAMING]
 
@@ -303,7 +304,10 @@ def to_mitmproxy(response: Response) -> http.Response:
 async def enforce_address_policy(
     data: ServerConnectionHookData, policy: AddressPolicy, parent_of: Callable[[str], Parent | None]
 ) -> None:
-    """Let mitmproxy connect only to permitted addresses, for connections without approvals."""
+    """Let mitmproxy connect only to addresses that the policy permits.
+
+    The addon `entrance` approves each server in advance. This function is for an addon list without `entrance`.
+    """
     try:
         if data.server.address is None:
             raise Forbidden("no address")
