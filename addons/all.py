@@ -1,5 +1,5 @@
 """All addons as one script: `mitmdump -s addons/all.py`."""
 
-from feedproxy.addons import default_addons
+from feedproxy.addons.order import default_addons
 
 addons = default_addons()

@@ -14,8 +14,8 @@ from xml.parsers.expat import ErrorString, ExpatError, ParserCreate
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed import feed_dates, xml_parser, xml_redirect
 from feedproxy.feed.channel import Channel, Kind
+from feedproxy.feed.document_kind import DocumentKind, detect_utf8_kind
 from feedproxy.feed.encoding_detection import Utf8Text, to_utf8
-from feedproxy.feed.format_detection import DocumentKind, detect_utf8_kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http.field_values import charset_of

@@ -7,9 +7,9 @@ from feedproxy.check.observations import FeedObservations, ProbeExchange
 from feedproxy.errors import MalformedResponse, TooLarge
 from feedproxy.feed import xml_redirect
 from feedproxy.feed.channel import Kind
+from feedproxy.feed.document_kind import DocumentKind
 from feedproxy.feed.encoding_detection import declared_encoding, encoding_by_bytes
 from feedproxy.feed.encoding_labels import codec_of
-from feedproxy.feed.format_detection import DocumentKind
 from feedproxy.http.field_values import parse_parameters
 from feedproxy.notes import Category, Level, Note
 

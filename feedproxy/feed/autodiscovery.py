@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from lxml import etree
 
+from feedproxy.feed.document_kind import DocumentKind, detect_kind
 from feedproxy.feed.encoding_detection import to_utf8
 from feedproxy.feed.feed_scheme import resolve_address
-from feedproxy.feed.format_detection import DocumentKind, detect_kind
 from feedproxy.http import negotiation
 from feedproxy.http.field_values import charset_of, parse_parameters
 from feedproxy.http.link import Link

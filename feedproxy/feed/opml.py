@@ -14,10 +14,10 @@ from lxml import etree
 from feedproxy.clock import Instant
 from feedproxy.errors import BadTarget
 from feedproxy.feed.convert.write.xml_writer import finish, put
+from feedproxy.feed.document_kind import find_document_start
 from feedproxy.feed.edit.self_link import plain_title
 from feedproxy.feed.encoding_detection import to_utf8
 from feedproxy.feed.feed_scheme import strip_feed_scheme
-from feedproxy.feed.format_detection import find_document_start
 from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import Element, attributes, escape_bare_ampersands, qualified_name, safe_length, text_of
 from feedproxy.http import uri

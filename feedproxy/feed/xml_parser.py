@@ -19,9 +19,9 @@ from typing import Any
 
 from lxml import etree
 
+from feedproxy.feed.document_kind import SEARCH_MAX, find_document_start, find_root
 from feedproxy.feed.encoding_detection import Utf8Text
 from feedproxy.feed.entity_references import resolve_references
-from feedproxy.feed.format_detection import SEARCH_MAX, find_document_start, find_root
 
 ATOM = "http://www.w3.org/2005/Atom"
 ATOM03 = "http://purl.org/atom/ns#"
@@ -219,7 +219,7 @@ class _StreamParser:
         self._consume()
         self._bytes_since_count += len(piece)
         if self.root is None:
-            # The root element begins in the searched bytes (feed/format_detection.py), but its tag may end later.
+            # The root element begins in the searched bytes (feed/document_kind.py), but its tag may end later.
             return self._bytes_since_count <= SEARCH_MAX
         if len(piece) < _PIECE or self._bytes_since_count < self._bytes_until_count:
             return True

@@ -12,7 +12,7 @@ from mitmproxy import master, options
 from mitmproxy.addons import core, disable_h2c, next_layer, proxyserver
 from mitmproxy.log import LegacyLogEvents
 
-from feedproxy.addons import default_addons
+from feedproxy.addons.order import default_addons
 from feedproxy.app import App, bind_app
 from feedproxy.config.environment_and_set import unknown_variables
 from feedproxy.config.option_types import OptionSpec, option_specs, spec_of

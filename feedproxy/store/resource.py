@@ -148,7 +148,7 @@ class Resource:
     - `parts`: partial contents (cache/partial_content.py), which never answer as the whole content.
     - `keyed`: responses to requests with client-specific fields (refresh/client_keyed_responses.py). They answer only
       requests with the same fields.
-    - `changes`: when the content changed (the last 32 changes, newest last). Each instant is the date of a new entry, or
+    - `changes`: when the content changed (the last 32 times, newest last). Each instant is the date of a new entry, or
       the time of the refresh if no new entry has a date.
     - `delta_bases`: earlier versions from which deltas are computed, newest last.
     - `version_records`: latest versions for the operator's page, the current version last.

@@ -30,7 +30,7 @@ from feedproxy.subscribers.claim_confirmation import (
 )
 from feedproxy.subscribers.distinct_readers import DistinctReaders
 from feedproxy.subscribers.poll_rhythms import PollRhythms
-from feedproxy.subscribers.product_name_numbers import ProductNames
+from feedproxy.subscribers.product_codes import ProductNames
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.subscribers.read_events import CLAIM_INTERVAL, READER_INTERVAL, ReadRecord, is_due
 from feedproxy.subscribers.readers_and_claims import CLAIM_WEIGHT, FeedReaders, weight_of_name

@@ -6,8 +6,8 @@ import pytest
 
 from feedproxy.feed.channel import Channel, Cloud, Kind
 from feedproxy.feed.convert.read import from_document
+from feedproxy.feed.document_kind import DocumentKind, detect_kind
 from feedproxy.feed.encoding_detection import Utf8Text, to_utf8
-from feedproxy.feed.format_detection import DocumentKind, detect_kind
 from feedproxy.feed.parse import channel_parser
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.feed.parse.channel_scan import scan_channel

@@ -14,7 +14,7 @@ import pytest
 
 from feedproxy.feed import xml_parser
 from feedproxy.feed.channel import Channel, Period, Schedule
-from feedproxy.feed.format_detection import detect_kind
+from feedproxy.feed.document_kind import detect_kind
 from feedproxy.feed.parse.channel_parser import read
 from tests.waiting import PATIENCE
 

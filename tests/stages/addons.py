@@ -3,7 +3,7 @@
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from feedproxy.addons import default_addons
+from feedproxy.addons.order import default_addons
 from mitmproxy import connection, http
 from mitmproxy.proxy import server_hooks
 from mitmproxy.proxy.layers.http import _hooks as hooks

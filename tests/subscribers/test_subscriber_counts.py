@@ -13,7 +13,7 @@ from feedproxy.proxy.scheduled_refreshes import FeedAudience
 from feedproxy.proxy.service_collaborators import NoDemand
 from feedproxy.subscribers import subscriber_counts
 from feedproxy.subscribers.poll_rhythms import READERS_MAX
-from feedproxy.subscribers.product_name_numbers import NAMES_MAX
+from feedproxy.subscribers.product_codes import NAMES_MAX
 from feedproxy.subscribers.pseudonyms import Identifier, Pseudonym
 from feedproxy.subscribers.subscriber_counts import SWEEP_BATCH, SubscriberCounts
 from tests.steps import steps

@@ -10,8 +10,8 @@ import re
 from feedproxy.feed import xml_parser
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.content_digest import ContentDigest, digest_of_text
+from feedproxy.feed.document_kind import BEGINNING, DocumentKind, detect_utf8_kind, has_text_before_document
 from feedproxy.feed.encoding_detection import Utf8Text, encoding_by_bytes, to_utf8
-from feedproxy.feed.format_detection import BEGINNING, DocumentKind, detect_utf8_kind, has_text_before_document
 from feedproxy.feed.parse import atom, cdf, jsonfeed, rdf, rss
 from feedproxy.feed.parse.feed_structure import Items, local_names
 from feedproxy.http.field_values import charset_of

@@ -1,8 +1,7 @@
 """Decoding of content codings with limits against decompression bombs: small messages that expand to a large content.
 
 Decoders work in pieces and stop at the caller's limit. Truncated content and content with a wrong checksum raise an
-error. Content labelled gzip or zstd is taken as uncoded if it lacks the format's magic number and looks like XML or
-JSON.
+error.
 """
 
 import io
@@ -12,7 +11,7 @@ import brotli
 import zstandard
 
 from feedproxy.errors import TooLarge, Undecodable
-from feedproxy.http.coding.content_coding import GZIP_MAGIC, ZSTD_MAGIC, UnknownCoding, layers
+from feedproxy.http.coding.content_coding import GZIP_MAGIC, UnknownCoding, is_mislabelled, is_zstd_frame, layers
 from feedproxy.http.coding.deflate import zlib
 
 LAYERS_MAX = 4
@@ -68,7 +67,7 @@ def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
     remaining = limit
     # "the codings are listed in the order in which they were applied" -- section 8.4
     for coding in reversed(codings):
-        if not body or _is_mislabelled(body, coding):
+        if not body or is_mislabelled(body, coding):
             continue
         body = _gunzip_at_once(body, coding, remaining) or collect(
             _DECODERS[coding](body, remaining), coding, remaining
@@ -83,26 +82,6 @@ def decoding_limit(length: int, limit: int) -> int:
     The result is `limit`, or less if a content of the size `limit` would indicate a decompression bomb.
     """
     return min(limit, max(_ALWAYS_ACCEPTED, _EXPANSION * length))
-
-
-def _is_mislabelled(body: bytes, coding: str) -> bool:
-    """Return True if a body lacks the magic number of the stated coding and looks like XML or JSON."""
-    if coding == "gzip":
-        return not body.startswith(GZIP_MAGIC) and _is_text(body)
-    if coding == "zstd":
-        return not _is_zstd_frame(body) and _is_text(body)
-    return False
-
-
-def _is_text(body: bytes) -> bool:
-    start = body[:512].removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
-    # UTF-16 with its byte order mark, then the first bytes of XML and JSON.
-    return start.startswith((b"\xff\xfe", b"\xfe\xff", b"<", b"{", b"["))
-
-
-def _is_zstd_frame(data: bytes) -> bool:
-    # The magic number of a skippable frame ends in any of sixteen nibbles (RFC 8878, section 3.1.2).
-    return data.startswith(ZSTD_MAGIC) or (data[1:4] == b"\x2a\x4d\x18" and data[0] >> 4 == 5)
 
 
 def collect(pieces: Generator[bytes], coding: str, limit: int) -> bytes:
@@ -202,7 +181,7 @@ def zstd_frames(
     decoder, offset, remaining = decompressor.decompressobj(), 0, limit
     while offset < len(body):
         if decoder.eof:
-            if not _is_zstd_frame(body[offset : offset + 4]):
+            if not is_zstd_frame(body[offset : offset + 4]):
                 if strict:
                     raise Undecodable("data after the last zstd frame")
                 return

@@ -1,4 +1,4 @@
-"""Content codings: their names in Content-Encoding, and encoding.  RFC 9110, section 8.4
+"""Content codings: their names in Content-Encoding, wrong names, and encoding.  RFC 9110, section 8.4
 
 The encoders write neither a time nor a file name. The same content therefore always has the same entity tag.
 """
@@ -61,6 +61,30 @@ def sniff(body: bytes) -> str | None:
     if body.startswith(ZSTD_MAGIC):
         return "zstd"
     return None
+
+
+def is_mislabelled(body: bytes, coding: str) -> bool:
+    """Return True if a body lacks the magic number of the stated coding and looks like XML or JSON.
+
+    Such a body is taken as uncoded. Only gzip and zstd have magic numbers.
+    """
+    if coding == "gzip":
+        return not body.startswith(GZIP_MAGIC) and _is_text(body)
+    if coding == "zstd":
+        return not is_zstd_frame(body) and _is_text(body)
+    return False
+
+
+def _is_text(body: bytes) -> bool:
+    start = body[:512].removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
+    # UTF-16 with its byte order mark, then the first bytes of XML and JSON.
+    return start.startswith((b"\xff\xfe", b"\xfe\xff", b"<", b"{", b"["))
+
+
+def is_zstd_frame(data: bytes) -> bool:
+    """Return True if the bytes begin with the magic number of a zstd frame or of a skippable frame."""
+    # The magic number of a skippable frame ends in any of sixteen nibbles (RFC 8878, section 3.1.2).
+    return data.startswith(ZSTD_MAGIC) or (data[1:4] == b"\x2a\x4d\x18" and data[0] >> 4 == 5)
 
 
 def encode(body: bytes, coding: str, level: int) -> bytes:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from feedproxy.errors import BadTarget, UsageError
-from feedproxy.feed.format_detection import DocumentKind, detect_kind
+from feedproxy.feed.document_kind import DocumentKind, detect_kind
 from feedproxy.http import uri
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields

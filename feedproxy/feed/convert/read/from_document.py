@@ -11,8 +11,8 @@ from feedproxy.feed.convert.namespaces import RSS2
 from feedproxy.feed.convert.read import element_precedence, from_cdf, from_json
 from feedproxy.feed.convert.read.from_rss_and_atom import element_base, extract
 from feedproxy.feed.convert.xml_nodes import limit_namespaces
+from feedproxy.feed.document_kind import DocumentKind, detect_utf8_kind
 from feedproxy.feed.encoding_detection import to_utf8
-from feedproxy.feed.format_detection import DocumentKind, detect_utf8_kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.channel_parser import read as read_channel
 from feedproxy.http.field_values import charset_of

@@ -1,0 +1,52 @@
+"""Checks and corrections of the heads of HTTP/2 messages.  RFC 9113, section 8
+
+mitmproxy passes on heads of HTTP/2 that HTTP/1 does not permit. Here, the rules are those of HTTP/1.
+"""
+
+from mitmproxy import http
+
+from feedproxy.errors import BadRequest, MalformedResponse
+from feedproxy.http import field_syntax, request_validation
+from feedproxy.server.mitm.http1_limits_and_corrections import without_framing
+
+
+def check_http2_request(request: http.Request) -> None:
+    """Check the head of an HTTP/2 request (RFC 9113, sections 8.2 and 8.3). Raises BadRequest if the head is
+    invalid."""
+    data, fields = request.data, request.headers.fields
+    request_validation.check_request_line(data.method, data.path)
+    if not data.path.startswith(b"/") and (data.method, data.path) != (b"OPTIONS", b"*"):
+        raise BadRequest("invalid :path: expected a path")
+    if data.authority and not request_validation.is_host(data.authority):
+        raise BadRequest("invalid :authority: expected a host, optionally with a port")
+    request_validation.check_fields(fields)
+    request_validation.check_host(fields, required=not data.authority, may_be_empty=bool(data.authority))
+    request_validation.check_framing(fields, minor=1)
+
+
+def remove_empty_ports(request: http.Request) -> None:
+    """Remove the colon of an empty port from the authority and from Host of an HTTP/2 request (RFC 3986, section
+    3.2.3)."""
+    request.data.authority = request.data.authority.removesuffix(b":")
+    if "host" in request.headers:
+        request.headers = http.Headers(request_validation.without_empty_port(request.headers.fields))
+
+
+def join_cookies(request: http.Request) -> None:
+    """Join the Cookie fields of an HTTP/2 request to one field. Browsers send one field for each cookie."""
+    # "If there are multiple Cookie header fields after decompression, these MUST be concatenated into a single octet
+    # string using the two-octet delimiter of 0x3b, 0x20 (the ASCII string "; ") before being passed into a non-HTTP/2
+    # context" -- RFC 9113, section 8.2.3
+    cookies = request.headers.get_all("cookie")
+    if len(cookies) > 1:
+        request.headers["cookie"] = "; ".join(cookies)
+
+
+def clean_http2_response(response: http.Response, method: str) -> None:
+    """Correct the head of an HTTP/2 response by the same rules as in HTTP/1. Raises MalformedResponse if a fault cannot
+    be corrected."""
+    if not 100 <= response.status_code <= 599:
+        raise MalformedResponse(f"invalid status code {response.status_code}")
+    lines = [name + b":" + value for name, value in response.headers.fields]
+    fields = field_syntax.field_lines(lines, MalformedResponse)
+    response.headers = http.Headers(without_framing(fields, response.status_code, method))
