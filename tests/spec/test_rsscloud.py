@@ -23,6 +23,7 @@ from feedproxy.notify.subscription_table import Role, State, Subscription
 from tests.stages.clouds import PUBLIC, WORKSTATION, Clouds, answering, call, clouds_on
 from tests.stages.notify import NOON, TARGET
 from tests.stages.origin import Origin, a_feed
+from tests.waiting import PATIENCE
 
 HOUR = 3600
 ENDPOINT = f"http://{WORKSTATION}:8080/notify"
@@ -600,6 +601,7 @@ async def test_challenge_is_returned_for_own_registrations_only(stand_at: Callab
         assert (await clouds.push(other, query=query)).status == 404
     assert (await clouds.push(path, query=urlencode({"url": f"{TARGET}2", "challenge": "abc"}))).status == 404
     assert (await clouds.push(path, query=urlencode({"url": TARGET, "challenge": "a" * 300}))).status == 404
+    assert (await clouds.push(path, query=f"{query}&{'a&' * 1000}")).status == 404
 
 
 async def test_notification_causes_a_fetch(stand_at: Callable[..., Any]) -> None:
@@ -720,6 +722,7 @@ async def test_registration_with_an_unreachable_cloud_is_retried(stand_at: Calla
         Response(200, body=b'<notifyResult success="false" msg="no"/>'),
         Response(200, body=b'{"success": false, "msg": "no"}'),
         Response(200, body=b"<html>"),
+        Response(200, body=b'{"success": false, "msg": ' + b"[" * 60_000),
         Response(200, body=b"<!DOCTYPE a [<!ENTITY b 'c'>]><a success='true'/>"),
     ],
 )
@@ -737,6 +740,21 @@ async def test_registration_refused_by_a_cloud_is_retried_after_a_day(
     for _ in range(24 * 12 + 1):
         await clouds.stand.pass_time(300)
     assert len(clouds.stand.others.calls) == 2
+
+
+@pytest.mark.parametrize("success", ["true", "false"])
+async def test_registration_result_with_half_of_a_surrogate_pair_does_not_end_all_deliveries(
+    stand_at: Callable[..., Any], success: str
+) -> None:
+    """SQLite refused such a message, and with it the outcomes of all other deliveries, again and again."""
+    clouds = await workstation(stand_at)
+    clouds.stand.others.answer = lambda _: Response(200, body=b'{"success": %b, "msg": "\\ud800"}' % success.encode())
+    clouds.stand.origin.publish("/feed.xml", clouded("one"))
+
+    await asyncio.wait_for(clouds.stand.read(), PATIENCE)
+
+    assert clouds.stand.notifications.delivery_worker.running_count == 0
+    assert await clouds.stand.notifications.delivery_worker.next_due() is None
 
 
 async def test_registration_follows_a_changed_cloud_element(

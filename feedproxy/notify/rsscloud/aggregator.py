@@ -6,7 +6,7 @@ IP addresses if the workstation software re-registers at startup."
 
 import xmlrpc.client
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError
@@ -119,7 +119,7 @@ class RssCloudAggregator:
             return rpc.write_response(xmlrpc.client.Fault(rsscloud_messages.FAULT_CODE, str(error)))
 
     def _answer_challenge(self, call: Call, subscription: Subscription | None) -> Response:
-        form = dict(parse_qsl(call.query, keep_blank_values=True, max_num_fields=20))
+        form = dict(rsscloud_messages.parse_form(call.query.encode("latin-1", "replace")))
         token = form.get("challenge", "")
         if (
             subscription is None

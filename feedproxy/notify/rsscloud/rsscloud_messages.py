@@ -240,8 +240,10 @@ def read_result(content: bytes) -> tuple[bool, str]:
         result: Mapping[str, Any] = (
             json.loads(content) if content.lstrip()[:1] == b"{" else soap.parse_document(content).attrib
         )
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidCall("invalid result of a registration") from error
     if "success" not in result:
         raise InvalidCall("invalid result of a registration")
-    return str(result["success"]).lower() == "true", str(result.get("msg", ""))[:200]
+    # JSON can encode half of a surrogate pair, which UTF-8 and therefore the database cannot.
+    message = str(result.get("msg", ""))[:200].encode("utf-8", "replace").decode()
+    return str(result["success"]).lower() == "true", message
