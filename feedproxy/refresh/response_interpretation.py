@@ -4,9 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from feedproxy.cache import freshness, set_cookie, storing, validation, vary
+from feedproxy.cache import freshness, serving_stale, set_cookie, storing, validation, vary
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.cache.targeted_directives import governing_directives
 from feedproxy.clock import Clock, Instant
 from feedproxy.errors import FeedproxyError, MalformedResponse, Overload, TooLarge
 from feedproxy.feed.xml_redirect import Gone, Moved
@@ -488,11 +489,15 @@ class ResponseInterpreter:
         )
 
     def _is_worth_storing(self, response: StoredResponse, job: RefreshJob) -> bool:
-        """Return whether the response can be used later: while fresh, after validation, or as a stale copy of a
-        feed."""
-        explicit = freshness.explicit_lifetime(response, targeted=job.settings.is_targeted)
+        """Return whether the response can be used later: while fresh, after validation, as a stale copy of a feed, or
+        stale with the permission of RFC 5861."""
+        targeted = job.settings.is_targeted
+        explicit = freshness.explicit_lifetime(response, targeted=targeted)
+        control = governing_directives(response.fields, targeted=targeted).control
+        may_be_stale = bool(control.stale_while_revalidate or control.stale_if_error)
         return (
             response.content.feed
             or bool(validation.conditional_fields(response))
             or (explicit is not None and explicit[0] > 0)
+            or (may_be_stale and not serving_stale.prohibits_stale_use(control))
         )

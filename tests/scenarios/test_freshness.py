@@ -226,3 +226,27 @@ async def test_surrogate_key_and_lifetime_are_stated_for_a_move(stage):
 
     assert seen.fields.get("surrogate-key") == surrogate_key(origin.url("/old.rss"))
     assert seen.fields.get("cdn-cache-control") == seen.fields.get("cache-control") == "max-age=3600"
+
+
+@pytest.mark.parametrize("directive", ["stale-while-revalidate", "stale-if-error"])
+async def test_page_without_lifetime_and_validator_is_stored_if_it_may_be_used_stale(stage, directive):
+    proxy, origin, clock = await stage()
+    control = f"max-age=0, {directive}=60"
+    origin.publish("/page", b"one", content_type="text/plain", cache_control=control, validators=False)
+    (await proxy.get("/page")).expect(200, cache="fwd=uri-miss; stored")
+    clock.advance(seconds=30)
+    origin.break_down(503)
+
+    (await proxy.get("/page")).expect(200, body=b"one")
+    clock.advance(seconds=60)
+    (await proxy.get("/page")).expect(503)
+
+
+async def test_page_without_lifetime_and_validator_is_not_stored_if_it_must_be_validated(stage):
+    proxy, origin, _ = await stage()
+    control = "max-age=0, stale-while-revalidate=60, must-revalidate"
+    origin.publish("/page", b"one", content_type="text/plain", cache_control=control, validators=False)
+
+    seen = (await proxy.get("/page")).expect(200, body=b"one")
+
+    assert "stored" not in seen.cache
