@@ -72,8 +72,9 @@ _PROXY_FIELDS = frozenset({"accept-encoding", "cache-control", "pragma", "via"})
 _FEED_TYPES = ("application/rss+xml", "application/atom+xml", "application/feed+json", "application/rdf+xml")
 
 _CREDENTIAL = re.compile(
-    r"authorization|cookie2?|x-wsse|(?:x-)?auth(?!or).*"
+    r"authorization|cookie2?|x-wsse|dpop|(?:x-)?auth(?!or).*|(?:(?!surrogate).*-)?key"
     r"|.*(?:token|secret|passw|api-?key|access-?key|session|signature|credential|csrf|xsrf|-auth(?:\Z|-)).*"
+    r"|.*(?:jwt|oidc|bearer|client-?cert).*"
 )
 _ORDINARY = re.compile(r"[\w*;=.,+/ -]{0,256}", re.ASCII)
 """Pattern for the value of a field that Vary nominates. A request for a shared copy contains only matching values."""

@@ -21,6 +21,14 @@ SECRET_FIELDS = [
     ("X-WSSE", f'UsernameToken PasswordDigest="{TOKEN}"'),
     ("X-Api-Key", TOKEN),
     ("X-CSRF-Token", TOKEN),
+    ("X-Auth", TOKEN),
+    ("Authentication", TOKEN),
+    ("Ocp-Apim-Subscription-Key", TOKEN),
+    ("X-Key", TOKEN),
+    ("X-JWT-Assertion", TOKEN),
+    ("X-Amzn-Oidc-Data", TOKEN),
+    ("DPoP", TOKEN),
+    ("X-SSL-Client-Cert", TOKEN),
     ("Referer", f"https://example.com/?token={TOKEN}"),
     ("Location", f"/feed?sig={TOKEN}"),
     ("Link", f'<https://example.com/feed?auth={TOKEN}>; rel="self"'),
@@ -117,8 +125,11 @@ def test_redactor_pseudonyms_are_stable_per_key() -> None:
     assert other.address("192.0.2.1") != first.reader
 
 
-@pytest.mark.parametrize("name", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "CF-Connecting-IP", "From"])
-def test_recording_redacts_network_addresses(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["X-Forwarded-For", "Forwarded", "X-Real-IP", "CF-Connecting-IP", "From", "X-Remote-User", "X-Forwarded-Email"],
+)
+def test_recording_redacts_addresses_of_clients_and_users(name: str, tmp_path: Path) -> None:
     assert b"192.0.2.7" not in _recorded(tmp_path, an_exchange(asked=[(name, "192.0.2.7")], reader="192.0.2.7"))
 
 

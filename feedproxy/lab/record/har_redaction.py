@@ -23,6 +23,7 @@ from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields
 from feedproxy.http.target_uri.url_redaction import has_secret, without_secrets
 from feedproxy.lab.record.exchange import Exchange, Recording
+from feedproxy.request.upstream_request import is_credential
 
 ADDRESSES = "addresses"
 SECRETS = "secrets"
@@ -31,13 +32,13 @@ KEEP_CHOICES = (ADDRESSES, SECRETS)
 
 REDACTED = "redacted"
 
-_CREDENTIALS = re.compile(
-    r"authorization|proxy-authorization|(?:set-)?cookie2?|(?:proxy-)?authentication-info|x-wsse"
-    r"|.*(?:token|secret|password|api-?key|access-?key|session|signature|credential|csrf|xsrf).*",
-    re.IGNORECASE,
+_OTHER_SECRETS = frozenset(
+    {"proxy-authorization", "set-cookie", "set-cookie2", "authentication-info", "proxy-authentication-info"}
 )
+"""Fields with secrets besides the credentials that feedproxy forwards."""
 _ADDRESS_FIELDS = re.compile(
-    r"forwarded|x-forwarded-for|x-original-forwarded-for|from|.*(?:real|client|remote|connecting|user)-?ip|.*-client-addr(?:ess)?",
+    r"forwarded|x-forwarded-for|x-original-forwarded-for|from|.*(?:real|client|remote|connecting|user)-?ip|.*-client-addr(?:ess)?"
+    r"|.*-(?:user|user-?name|email|login)",
     re.IGNORECASE,
 )
 """Pattern of the names of fields that contain an address of the client or its user."""
@@ -68,7 +69,11 @@ def _is_private(exchange: Exchange) -> bool:
 def _has_credentials(exchange: Exchange) -> bool:
     """Return True if the request has credentials: in a field, or stored ones (access/origin_credentials.py)."""
     request = exchange.request
-    return "#" in request.target or any(_CREDENTIALS.fullmatch(name) for name, _ in request.fields)
+    return "#" in request.target or any(_is_secret(name) for name, _ in request.fields)
+
+
+def _is_secret(name: str) -> bool:
+    return is_credential(name) or name.lower() in _OTHER_SECRETS
 
 
 def _names_secret_address(fields: Fields) -> bool:
@@ -152,7 +157,7 @@ class Redactor:
         return Fields((name, self._redact_value(name, value, secrets)) for name, value in fields)
 
     def _redact_value(self, name: str, value: str, secrets: set[str]) -> str:
-        if self._secrets and _CREDENTIALS.fullmatch(name):
+        if self._secrets and _is_secret(name):
             return REDACTED
         if self._addresses and _ADDRESS_FIELDS.fullmatch(name):
             return REDACTED
