@@ -22,12 +22,13 @@ _CONTROLS = bytes.maketrans(bytes([*range(1, 9), *range(11, 32), 127]), b" " * 3
 def field_lines(lines: Iterable[bytes], error: Callable[[str], FeedproxyError]) -> list[Line]:
     """Return the names and values of field lines.
 
-    An invalid line raises `error`: BadRequest for a request, MalformedResponse for a response. In a response, white
+    An invalid line raises `error`: BadRequest for a request, MalformedResponse for a response. The message does not
+    repeat the line, which may contain a password or a cookie, because messages are logged. In a response, white
     space before the colon is removed, and control characters except NUL and bare CR become spaces.
     """
     of_response = error is MalformedResponse
     parsed: list[Line] = []
-    for line in lines:
+    for number, line in enumerate(lines, 1):
         if line[:1] in {b" ", b"\t"}:
             # "replace each received obs-fold with one or more SP octets" -- RFC 9112, section 5.2
             if not parsed:
@@ -40,7 +41,7 @@ def field_lines(lines: Iterable[bytes], error: Callable[[str], FeedproxyError]) 
             # "A proxy MUST remove any such whitespace from a response message" (before the colon) -- section 5.1
             name = name.rstrip(b" \t")
         if not colon or not TOKEN.fullmatch(name):
-            raise error(f"invalid field line {line[:60]!r}: expected a name, a colon and a value")
+            raise error(f"invalid field line {number}: expected a name, a colon and a value")
         parsed.append((name, _value(value, of_response, error)))
     return parsed
 

@@ -89,7 +89,7 @@ def parse_head(data: bytes) -> ResponseHead:
     end = data.find(b"\n") + 1
     match = _STATUS.fullmatch(data[:end].removesuffix(b"\n").removesuffix(b"\r").rstrip(b" \t"))
     if match is None:
-        raise MalformedResponse(f"invalid status line {data[:60]!r}: expected HTTP/1")
+        raise MalformedResponse(f"invalid status line {data[:12]!r}: expected HTTP/1")
     # A higher minor version is treated as the highest known minor version (RFC 9110, section 2.5).
     minor, status = min(1, int(match[1])), int(match[2])
     if _PLAIN.fullmatch(data, end, len(data) - 2):

@@ -83,7 +83,7 @@ class ResponseParser:
         """
         data = data.lstrip(b"\r\n") if data[:1] in b"\r\n" else data
         if not could_be_http(data):
-            raise MalformedResponse(f"invalid status line {data[:60]!r}: expected HTTP/1")
+            raise MalformedResponse(f"invalid status line {data[:12]!r}: expected HTTP/1")
         end = find_end(data)
         if self._head_bytes + (end or len(data)) > self._limits.head or self._heads == HEADS_MAX:
             raise MalformedResponse(f"the head of the response is larger than {self._limits.head} bytes")

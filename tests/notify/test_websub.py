@@ -1,6 +1,7 @@
 """WebSub over days: leases, renewals, outages and failing hubs; and limits for unknown clients."""
 
 import gzip
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -273,6 +274,22 @@ async def test_push_during_subscription_request_is_newer_than_its_response(
 
     (known,) = await made.held(Role.PUBLISHER)
     assert known.note == words
+
+
+async def test_secrets_that_a_hub_repeats_are_not_logged(
+    stand_at: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    made = await websub_at(stand_at)
+    made.stand.others.answer = lambda _: Response(400, body=b"invalid: " + made.calls[-1][2][::-1][:200][::-1])
+    made.stand.origin.publish("/feed.xml", a_feed(*OLD), link=LINKS)
+
+    await made.read_by_somebody()
+
+    assert "status 400 from the hub" in caplog.text
+    (known,) = await made.held(Role.PUBLISHER)
+    for secret in (known.secret, known.data["https_secret"], known.data["next"]):
+        assert secret not in caplog.text
 
 
 async def test_push_rate_is_limited(stand_at: Callable[..., Any]) -> None:

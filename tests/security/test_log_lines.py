@@ -7,8 +7,13 @@ import sys
 
 import pytest
 
+from feedproxy.errors import MalformedResponse
 from feedproxy.telemetry.access_log_format import AccessLine
 from feedproxy.telemetry.log_format import JsonLines, LineFormatter, printable
+from feedproxy.upstream.response_head_parser import parse_head
+from tests.security.conftest import bases
+from tests.security.wire import exchange, status_of
+from tests.stages.front import OnFront
 
 CONTROLS = [
     *range(32),
@@ -82,3 +87,35 @@ def test_members_of_a_line_contain_no_secret_of_an_address(form: str) -> None:
     for place in ("target", "agent", "reason", "upstream"):
         line = a_line(place, " https://example.com/feed?token=sesame https://example.com/?u=x%3Fkey%3Dsesame ")
         assert "sesame" not in line.format(form), place
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"GET / HTTP/1.1\r\nHost: a\r\nAuthorization : Bearer sesame",
+        b"GET / HTTP/1.1\r\nHost: a\r\nCookie sesame",
+        b"GET / HTTP/1.1\r\nHost: a\r\nCookie: a=sesame\x01",
+        b"CONNECT user:sesame@example.com:443 HTTP/1.1\r\nHost: a",
+        b"GET http://user:sesame@example.com/ HTTP/1.1\r\nHost: a",
+        b"GET http://example.com:x/?token=sesame HTTP/1.1\r\nHost: a",
+    ],
+)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_refused_request_is_logged_without_its_secret(
+    stage: OnFront, caplog: pytest.LogCaptureFixture, line: bytes
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    for base in bases(stage).values():
+        assert status_of(await exchange(base, line + b"\r\n\r\n")) == 400
+
+    assert "answered 400" in caplog.text
+    assert "sesame" not in caplog.text
+
+
+@pytest.mark.parametrize("line", [b"Set-Cookie sesame", b"Set-Cookie=a=sesame", b"X-\x80: sesame"])
+def test_invalid_response_is_described_without_its_secret(line: bytes) -> None:
+    with pytest.raises(MalformedResponse) as refused:
+        parse_head(b"HTTP/1.1 200 OK\r\nX-A: b\r\n%b\r\n\r\n" % line)
+
+    assert str(refused.value) == "invalid field line 2: expected a name, a colon and a value"

@@ -100,6 +100,7 @@ class RssCloudAggregator:
             succeeded, reason = _registration_result(NotificationMethod(subscription.data["way"]), answer)
         except InvalidCall as error:
             succeeded, reason = False, str(error)
+        reason = reason.replace(subscription.secret, "redacted")  # a cloud may repeat the callback, and it is logged
         if not succeeded:
             return await self.subscriptions.on_rejected(subscription, reason or f"status {answer.status}, result false")
         return await self.subscriptions.on_confirmed(subscription, reason or "registered")

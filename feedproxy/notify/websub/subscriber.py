@@ -315,7 +315,11 @@ class Subscriber:
             return await self._follow_redirect(subscription, answer)
         if answer.status == HTTPStatus.TOO_MANY_REQUESTS or answer.status >= 500:
             return Retry(f"status {answer.status} from the hub")
-        reason = " ".join(answer.body[:200].decode("utf-8", "replace").split())
+        text = answer.body.decode("utf-8", "replace")
+        secrets = (subscription.secret, *(subscription.data.get(name, "") for name in ("https_secret", "key", "next")))
+        for secret in filter(None, secrets):
+            text = text.replace(secret, "redacted")  # a hub may repeat the request, and the reason is logged
+        reason = " ".join(text[:200].split())
         return await self._fail(subscription, f"status {answer.status} from the hub: {reason}")
 
     async def _follow_redirect(self, subscription: Subscription, answer: Response) -> Verdict:

@@ -208,10 +208,10 @@ class LimitedHttp1Server(_http1.Http1Server):
         yield from self.state(event)
 
     def _refuse_head(self, error: BadRequest | ValueError) -> layer.CommandGenerator[None]:
-        status = error.status_hint if isinstance(error, BadRequest) else 400
-        reason = f"This request could not be read: {error}." if isinstance(error, BadRequest) else ""
-        logger.info("HTTP/1: answered %d: %s", status, error)
-        yield from self.refuse(status, reason)
+        # mitmproxy's message repeats the request line, which may contain a password.
+        refused = error if isinstance(error, BadRequest) else BadRequest("invalid request line")
+        logger.info("HTTP/1: answered %d: %s", refused.status_hint, refused)
+        yield from self.refuse(refused.status_hint, f"This request could not be read: {refused}.")
 
     def _skip_empty_lines(self) -> None:
         # "In the interest of robustness, a server that is expecting to receive and parse a request-line SHOULD ignore
