@@ -5,8 +5,8 @@ collection therefore runs only while clients are idle, after memory has doubled,
 collects new objects. Such a collection takes less than a millisecond.
 
 Objects that survive a full collection are excluded from later collections (gc.freeze). A *recent* collection searches
-only the objects made since the last collection, and takes some milliseconds. Recent collections run after memory has
-grown by a fortieth.
+only the objects made since the last collection. Recent collections run after memory has grown by a fortieth, and before
+so many objects are new that a recent collection would take more than some milliseconds.
 """
 
 import ctypes
@@ -53,11 +53,28 @@ The growth is given as a fraction and in bytes. The larger of the two applies.
 RECENT_INTERVAL: Seconds = 600
 """A recent collection runs this many seconds after the last, even if memory has not grown."""
 
+RECENT_MIDDLE_COLLECTIONS = 8
+"""A recent collection runs after this many middle collections.
+
+A middle collection is due after a thousand new objects. A recent collection of eight thousand objects takes three
+milliseconds. After a minute with 150 refreshes a second, it would take ten times as long or more.
+"""
+
 INTERVAL_MIN: Seconds = 60
-"""Minimum seconds between two full collections, and between two recent collections."""
+"""Minimum seconds between two full collections."""
 
 TIME_SHARE_MAX = 0.001
-"""Full collections take at most this fraction of the time. Recent collections have the same maximum."""
+"""Full collections take at most this fraction of the time."""
+
+RECENT_INTERVAL_MIN: Seconds = 2
+"""Minimum seconds between two recent collections.
+
+If objects in a cycle are in use during a recent collection, only the next full collection frees them. Such cycles are
+rare: refreshes make none, and those of mitmproxy's layers are broken (server/mitm/connection_teardown.py).
+"""
+
+RECENT_TIME_SHARE_MAX = 0.005
+"""Recent collections take at most this fraction of the time."""
 
 TRIM_INTERVAL: Seconds = 60
 """Seconds between two returns of unused memory to the system."""
@@ -70,6 +87,11 @@ def trim() -> None:
     """Return unused heap memory to the system, if the C library has malloc_trim."""
     if (malloc_trim := getattr(_C_LIBRARY, "malloc_trim", None)) is not None:  # exists in glibc, not in musl or macOS
         malloc_trim(0)
+
+
+def middle_collections() -> int:
+    """Return the number of middle collections since the last full or recent collection."""
+    return gc.get_count()[2]
 
 
 def resident_memory() -> int:
@@ -109,8 +131,8 @@ def freeze_startup_objects() -> None:
 class GcScheduler:
     """Scheduler of recent and full garbage collections. The caller calls `maybe_collect` every second.
 
-    Times are those of the event loop. `memory` returns the bytes of the process. `clock` measures the duration of a
-    collection.
+    Times are those of the event loop. `memory` returns the bytes of the process, and `survived` the number of middle
+    collections. `clock` measures the CPU time of a collection, which other processes do not lengthen.
     """
 
     def __init__(
@@ -118,7 +140,8 @@ class GcScheduler:
         now: Seconds,
         trim: Callable[[], None] = trim,
         memory: Callable[[], int] = resident_memory,
-        clock: Callable[[], Seconds] = time.perf_counter,
+        clock: Callable[[], Seconds] = time.thread_time,
+        survived: Callable[[], int] = middle_collections,
     ) -> None:
         self._last_trim = now
         self._last_response = now
@@ -126,6 +149,7 @@ class GcScheduler:
         self._trim = trim
         self._memory = memory
         self._clock = clock
+        self._survived = survived
         self._recent = self._full = _Collection(now, 0, memory())
 
     def maybe_collect(self, now: Seconds, responses: int) -> None:
@@ -140,24 +164,27 @@ class GcScheduler:
         duration: Seconds = 0
         if is_due:
             duration = self._collect(is_full=is_full)
-        elif now - self._last_trim < TRIM_INTERVAL:
-            return
-        self._last_trim = now
-        self._trim()
+        if is_full or now - self._last_trim >= TRIM_INTERVAL:
+            self._last_trim = now
+            self._trim()
         if is_due:
             last = _Collection(now, duration, self._memory())
             self._recent, self._full = (replace(last, duration=0), last) if is_full else (last, self._full)
 
     def _is_full_due(self, now: Seconds) -> bool:
+        if not self._full.may_repeat(now, INTERVAL_MIN, TIME_SHARE_MAX):
+            return False
         since = now - self._full.at
         if since >= FULL_INTERVAL or (since >= FULL_INTERVAL_WHEN_IDLE and now - self._last_response >= IDLE_AFTER):
-            return self._full.may_repeat(now)
-        return self._full.has_grown(now, self._memory, FULL_GROWTH_SHARE, FULL_GROWTH_MIN)
+            return True
+        return self._full.has_grown(self._memory(), FULL_GROWTH_SHARE, FULL_GROWTH_MIN)
 
     def _is_recent_due(self, now: Seconds) -> bool:
-        if now - self._recent.at >= RECENT_INTERVAL:
-            return self._recent.may_repeat(now)
-        return self._recent.has_grown(now, self._memory, RECENT_GROWTH_SHARE, RECENT_GROWTH_MIN)
+        if not self._recent.may_repeat(now, RECENT_INTERVAL_MIN, RECENT_TIME_SHARE_MAX):
+            return False
+        if now - self._recent.at >= RECENT_INTERVAL or self._survived() >= RECENT_MIDDLE_COLLECTIONS:
+            return True
+        return self._recent.has_grown(self._memory(), RECENT_GROWTH_SHARE, RECENT_GROWTH_MIN)
 
     def _collect(self, *, is_full: bool) -> Seconds:
         """Collect garbage, exclude the survivors from later recent collections, and return the duration in seconds."""
@@ -178,13 +205,11 @@ class _Collection:
     duration: Seconds
     memory: int
 
-    def may_repeat(self, now: Seconds) -> bool:
-        """Return True if INTERVAL_MIN and TIME_SHARE_MAX permit the next collection of this kind."""
-        return now - self.at >= max(INTERVAL_MIN, self.duration / TIME_SHARE_MAX)
+    def may_repeat(self, now: Seconds, interval_min: Seconds, time_share_max: float) -> bool:
+        """Return True if the limits of this kind permit its next collection."""
+        return now - self.at >= max(interval_min, self.duration / time_share_max)
 
-    def has_grown(self, now: Seconds, memory: Callable[[], int], share: float, minimum: int) -> bool:
-        """Return True if the next collection may run, and memory has grown enough since the last collection.
-
-        The growth must exceed both `minimum` bytes and the fraction `share`.
-        """
-        return self.may_repeat(now) and memory() - self.memory > max(minimum, share * self.memory)
+    def has_grown(self, memory: int, share: float, minimum: int) -> bool:
+        """Return True if memory has grown since the last collection by more than `minimum` bytes and the fraction
+        `share`."""
+        return memory - self.memory > max(minimum, share * self.memory)
