@@ -17,6 +17,7 @@ from typing import NamedTuple
 from feedproxy.clock import Instant, Seconds, is_set_back, is_unset
 from feedproxy.cooperative_iteration import THROTTLED_BLOCKING_TIME, iterate_cooperatively, iterate_in_background
 from feedproxy.errors import StoreError
+from feedproxy.subscribers.block_buffer import BlockBuffer
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
 READERS_MAX = 64
@@ -232,13 +233,13 @@ class PollRhythms:
 
     def dump(self) -> bytes:
         """Return all rhythms as bytes for `load`: pseudonyms and times, but no addresses."""
-        return _whole(b"".join(self._parts()))
+        return _whole(BlockBuffer(self._parts()))
 
     async def dump_yielding(self) -> bytes:
         """Return the same as `dump`, with pauses for other tasks. Polls during a pause may be missing."""
-        body = bytearray()
+        body = BlockBuffer()
         async for part in iterate_cooperatively(self._parts(), THROTTLED_BLOCKING_TIME):
-            body += part
+            body.append(part)
         return await asyncio.to_thread(_whole, body)
 
     def _parts(self) -> Iterator[bytes]:
@@ -346,8 +347,11 @@ class PollRhythms:
         return record, len(gaps) < 2 or any(abs(gap - usual) > PUNCTUAL for gap in gaps)
 
 
-def _whole(body: bytes | bytearray) -> bytes:
-    return MAGIC + zlib.crc32(body).to_bytes(4, "little") + body
+def _whole(body: BlockBuffer) -> bytes:
+    blocks, checksum = body.blocks(), 0
+    for block in blocks:
+        checksum = zlib.crc32(block, checksum)
+    return b"".join([MAGIC, checksum.to_bytes(4, "little"), *blocks])
 
 
 def _find(records: bytes, key: int) -> int:

@@ -18,6 +18,7 @@ from typing import Any
 
 from feedproxy.clock import Instant
 from feedproxy.errors import StoreError
+from feedproxy.subscribers.block_buffer import BlockBuffer
 from feedproxy.subscribers.claim_confirmation import ClaimState
 from feedproxy.subscribers.readers_and_claims import FeedReaders, unpack
 
@@ -41,8 +42,8 @@ class CountsWriter:
         self._names: list[str] = []
         self._others: frozenset[int] = frozenset()
         # A list of a million texts would delay hits by collections of garbage, and when its texts are joined.
-        self._listed = bytearray()
-        self._readers = bytearray()
+        self._listed = BlockBuffer()
+        self._readers = BlockBuffer()
 
     def names(self, names: list[str]) -> None:
         """Set the product names of the feeds written next. The index of a name is its number."""
@@ -55,22 +56,22 @@ class CountsWriter:
             for key, claim_state in feed.claims.items()
         ]
         if self._listed:
-            self._listed += b","
-        self._listed += _json([target, feed.size, claims]).encode()
+            self._listed.append(b",")
+        self._listed.append(_json([target, feed.size, claims]).encode())
         if feed.packed and not self._others:
-            self._readers += feed.packed
+            self._readers.append(feed.packed)
             return
         readers = feed.readers
         values: Iterable[int] = readers.values()
         if self._others:
             values = (value & ~0xFF if value & 0xFF in self._others else value for value in values)
-        self._readers += _pack(readers.keys())
-        self._readers += _pack(values)
+        self._readers.append(_pack(readers.keys()))
+        self._readers.append(_pack(values))
 
     def whole(self) -> bytes:
         """Return the stored form after the last feed was added. Any thread may call this method."""
-        header = b"".join([b'{"names":', _json(self._names).encode(), b',"feeds":[', self._listed, b"]}"])
-        parts = (struct.pack("<I", len(header)), header, self._readers)
+        header = [b'{"names":', _json(self._names).encode(), b',"feeds":[', *self._listed.blocks(), b"]}"]
+        parts = [struct.pack("<I", sum(map(len, header))), *header, *self._readers.blocks()]
         checksum = 0
         for part in parts:
             checksum = zlib.crc32(part, checksum)

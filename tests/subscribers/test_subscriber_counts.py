@@ -11,7 +11,7 @@ import pytest
 from feedproxy.errors import StoreError
 from feedproxy.proxy.scheduled_refreshes import FeedAudience
 from feedproxy.proxy.service_collaborators import NoDemand
-from feedproxy.subscribers import subscriber_counts
+from feedproxy.subscribers import block_buffer, subscriber_counts
 from feedproxy.subscribers.poll_rhythms import READERS_MAX
 from feedproxy.subscribers.product_codes import NAMES_MAX
 from feedproxy.subscribers.pseudonyms import Identifier, Pseudonym
@@ -361,6 +361,23 @@ async def test_dump_yields_between_feeds(monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert turns > feeds
     assert await writing == counts.dump()
+
+
+async def test_dumps_are_joined_from_bytes_blocks_because_a_join_of_others_keeps_the_interpreter_lock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counts = a_busy_day()
+    for number in range(9):
+        counts.rhythms.record(f"https://example.com/{number}", reader(number), NOW)
+    dumps = counts.dump(), counts.rhythms.dump()
+
+    monkeypatch.setattr(block_buffer, "BLOCK_SIZE", 64)
+    buffer = block_buffer.BlockBuffer([b"a" * 60, b"b" * 60, b"c"])
+
+    assert buffer.blocks() == [b"a" * 60 + b"b" * 60, b"c"]
+    assert {type(block) for block in buffer.blocks()} == {bytes}
+    assert (counts.dump(), counts.rhythms.dump()) == dumps
+    assert (await counts.dump_yielding(), await counts.rhythms.dump_yielding()) == dumps
 
 
 async def test_dump_during_requests_neither_loses_nor_repeats_readers(
