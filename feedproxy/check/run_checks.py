@@ -16,6 +16,7 @@ from feedproxy.check.checked_document import CheckedDocument, parse
 from feedproxy.check.observations import FeedObservations, ProbeExchange
 from feedproxy.clock import Instant
 from feedproxy.notes import Note
+from feedproxy.refresh.policy.bot_challenge import identify_vendor
 
 CHECKS = (connection, response, validators, caching, document_format, entries, publishing_schedule, subscription_links)
 """The modules with checks, in the order of their subjects: first the connection, last the links."""
@@ -29,13 +30,12 @@ def check_document(body: bytes, now: Instant, subject: str = "") -> tuple[Note, 
     return tuple(_check_document(document, None, subject, now))
 
 
-def check_feed(observations: FeedObservations, *, challenge: str | None = None) -> tuple[Note, ...]:
-    """Return the Notes on a published feed.
-
-    `challenge` is the vendor of a challenge page that was received instead of the feed, or None.
-    """
-    now = observations.last.at
-    document = _parse_response(observations.last)
+def check_feed(observations: FeedObservations) -> tuple[Note, ...]:
+    """Return the Notes on a published feed."""
+    last = observations.last
+    now, document = last.at, _parse_response(last)
+    is_feed = document is not None and document.channel is not None
+    challenge = None if is_feed else identify_vendor(last.fields, last.content or b"")
     notes: list[Note] = [*connection.check(observations, now), *response.check(observations, document, challenge)]
     if challenge or document is None:
         return tuple(notes)
@@ -44,7 +44,7 @@ def check_feed(observations: FeedObservations, *, challenge: str | None = None) 
         notes += caching.check(observations, document, now)
         repeat = observations.repeat
         # The same bytes have the same identifiers.
-        if repeat is not None and repeat.content != observations.last.content and (second := _parse_response(repeat)):
+        if repeat is not None and repeat.content != last.content and (second := _parse_response(repeat)):
             notes += entries.check_stable_ids(document, second, observations.target)
     notes += _check_document(document, observations, observations.target, now)
     return tuple(notes)

@@ -52,8 +52,7 @@ async def check(source: str, settings: Settings, **options: Any) -> Any:
     from feedproxy.check.check_report import CheckReport  # noqa: PLC0415
     from feedproxy.check.probe import probe_feed  # noqa: PLC0415
     from feedproxy.clock import SystemClock  # noqa: PLC0415
-    from feedproxy.refresh.policy.bot_challenge import identify_vendor  # noqa: PLC0415
-    from feedproxy.usm.usm_discovery import from_file, parse_source, private_address_hint  # noqa: PLC0415
+    from feedproxy.usm.address_discovery import from_file, parse_source, private_address_hint  # noqa: PLC0415
 
     now = SystemClock().now()
     address = parse_source(source)
@@ -66,18 +65,7 @@ async def check(source: str, settings: Settings, **options: Any) -> Any:
             observations = await probe_feed(address, settings, report_progress=progress.report, **options)
     finally:
         progress.end()
-    challenge = (
-        identify_vendor(observations.last.fields, observations.last.content or b"")
-        if _is_no_feed(observations)
-        else None
-    )
-    return CheckReport(source, now, run_checks.check_feed(observations, challenge=challenge), observations.requests)
-
-
-def _is_no_feed(observations: Any) -> bool:
-    from feedproxy.feed.parse.channel_parser import read  # noqa: PLC0415
-
-    return read(observations.last.content or b"", observations.last.fields.get("content-type")) is None
+    return CheckReport(source, now, run_checks.check_feed(observations), observations.requests)
 
 
 class _Progress:

@@ -8,8 +8,8 @@ from typing import Any
 from feedproxy.admin import admin_client
 from feedproxy.feed.autodiscovery import DiscoveredFeed
 from feedproxy.settings import Settings
-from feedproxy.usm.usm_discovery import discover as find
-from feedproxy.usm.usm_discovery import private_address_hint, verification_failure
+from feedproxy.usm.address_discovery import discover as find
+from feedproxy.usm.address_discovery import private_address_hint, verification_failure
 
 
 def register(subparsers: Any) -> None:

@@ -10,7 +10,7 @@ from feedproxy.admin.feed_list_import import CONTENT_MAX, InvalidFeedList
 from feedproxy.feed import opml as lists
 from feedproxy.refresh.standalone_fetch import fetch_document
 from feedproxy.settings import Settings
-from feedproxy.usm.usm_discovery import from_file, parse_source
+from feedproxy.usm.address_discovery import from_file, parse_source
 
 
 def register(subparsers: Any) -> None:

@@ -15,7 +15,6 @@ from feedproxy.check.probe import probe_feed
 from feedproxy.check.run_checks import check_feed
 from feedproxy.http.message import Fields, Request
 from feedproxy.notes import Level, Note
-from feedproxy.refresh.policy.bot_challenge import identify_vendor
 from feedproxy.settings import Settings
 from feedproxy.upstream.tls_probe import ProbedCertificate
 from tests.check.publisher import HOUR, Answer, Fault, Publisher, PublisherRequest, feed, items, publishing
@@ -34,8 +33,7 @@ async def observe(publisher: Publisher, path: str = "/feed.xml") -> FeedObservat
 
 
 def find(observations: FeedObservations) -> set[str]:
-    last = observations.last
-    return findings(check_feed(observations, challenge=identify_vendor(last.fields, last.content or b"")))
+    return findings(check_feed(observations))
 
 
 def change_feed(change: Callable[[PublisherRequest, Answer], Answer]) -> Fault:
@@ -292,7 +290,7 @@ async def test_hub_or_cloud_status_decides_silent_note(what: str, status: int, s
         publisher.documents["/feed.xml"] = DOCUMENTS[f"{what}-silent"].replace("PORT", port)
         publisher.fault = lambda request, answer: Answer(status) if request.path == "/hub" else answer
 
-        notes = check_feed(await observe(publisher), challenge=None)
+        notes = check_feed(await observe(publisher))
 
         assert (f"{what}-silent" in {note.id() for note in notes}) is silent
         assert (f"{what}-answers" in {note.id() for note in notes}) is not silent
