@@ -80,6 +80,12 @@ def test_json_feed_gets_an_entry_in_hubs(feed: dict[str, object], indent: int | 
     assert found == {name: value for name, value in feed.items() if name != "hubs"}
 
 
+def test_json_feed_with_repeated_hubs_gets_the_entry_in_the_list_that_decoders_read() -> None:
+    body = b'{"version": "https://jsonfeed.org/version/1.1", "title": "", "items": [], "hubs": [], "hubs": []}'
+
+    assert channel_of(told(body)).hubs == (HUB,)
+
+
 def test_hub_and_cloud_of_the_publisher_are_kept() -> None:
     own = RSS.replace(
         b"<link>",

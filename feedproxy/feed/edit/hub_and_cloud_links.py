@@ -13,11 +13,10 @@ from feedproxy.feed.channel import Channel, Cloud, Kind
 from feedproxy.feed.edit.self_link import NOT_EXTENSIBLE, EditResult, atom_prefix
 from feedproxy.feed.edit.splice import Edit, EncodedDocument, open_document, splice
 from feedproxy.feed.edit.tag_offsets import ATOM_10, ChannelOffsets, EditRefused, find_channel
+from feedproxy.feed.json_scanner import DECODER, expect, scan_object, skip_space
 from feedproxy.feed.xml_characters import valid_text
 from feedproxy.http.link import parse_links
 from feedproxy.http.message import Fields
-
-_SPACE = " \t\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,49 +136,22 @@ def _insert_position(document: EncodedDocument, offsets: ChannelOffsets) -> int 
 def _edit_json(document: EncodedDocument, hub: str) -> list[Edit]:
     """Return the edits that add `"hubs": [{"type": "WebSub", "url": …}]` (JSON Feed 1.1, Subscribing to Real-time
     Notifications)."""
+    lists: list[int] = []
+
+    def member(name: str, at: int) -> int:
+        if name == "hubs":
+            lists.append(expect(text, at, "["))
+        return DECODER.raw_decode(text, at)[1]
+
     try:
         text = document.utf8.decode()
-        start = _skip_expected(text, 0, "{")
-        hubs_start = _find_hubs(text, start)
-    except (ValueError, IndexError, RecursionError):
+        scan_object(text, member)
+    except (ValueError, RecursionError):
         return []
     entry = json.dumps({"type": "WebSub", "url": hub})
-    if hubs_start is None:
-        more = "" if text[_skip_space(text, start)] == "}" else ", "
-        offset, inserted = start, f'"hubs": [{entry}]{more}'
-    else:
-        more = "" if text[_skip_space(text, hubs_start)] == "]" else ", "
-        offset, inserted = hubs_start, f"{entry}{more}"
-    offset = len(text[:offset].encode())
-    return [Edit(offset, offset, inserted)]
-
-
-def _find_hubs(text: str, at: int) -> int | None:
-    """Return the offset of the first element in the list of hubs of a JSON object, or None without a list.
-
-    `at` is the offset of the object's first member. Raises ValueError if `hubs` is not a list, or the text is not JSON.
-    """
-    decoder = json.JSONDecoder()
-    while text[at := _skip_space(text, at)] != "}":
-        key, at = decoder.raw_decode(text, at)
-        at = _skip_expected(text, at, ":")
-        if key == "hubs":
-            return _skip_expected(text, at, "[")
-        _, at = decoder.raw_decode(text, _skip_space(text, at))
-        if text[at := _skip_space(text, at)] != ",":
-            break
-        at += 1
-    return None
-
-
-def _skip_space(text: str, at: int) -> int:
-    while text[at] in _SPACE:
-        at += 1
-    return at
-
-
-def _skip_expected(text: str, at: int, expected: str) -> int:
-    at = _skip_space(text, at)
-    if text[at] != expected:
-        raise ValueError(f"invalid JSON at character {at}: expected {expected}")
-    return at + 1
+    # Of repeated members, JSON decoders read the last.
+    offset, closing = (lists[-1], "]") if lists else (expect(text, 0, "{"), "}")
+    more = "" if text.startswith(closing, skip_space(text, offset)) else ", "
+    inserted = f"{entry}{more}" if lists else f'"hubs": [{entry}]{more}'
+    position = len(text[:offset].encode())
+    return [Edit(position, position, inserted)]

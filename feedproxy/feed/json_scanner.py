@@ -1,0 +1,60 @@
+"""Scanner of JSON objects and lists, for the offsets of their members.
+
+The standard library's decoder does not report where inner values begin and end. This module scans the outer object or
+list, and the callers decode the values. All functions raise ValueError for invalid JSON.
+"""
+
+import json
+import re
+from collections.abc import Callable
+
+DECODER = json.JSONDecoder()
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+def scan_object(text: str, read: Callable[[str, int], int]) -> None:
+    """Call `read` with the name of each member of the object in `text`, and the offset of its value.
+
+    `read` returns the offset of the value's end.
+    """
+
+    def member(at: int) -> int:
+        name, at = DECODER.raw_decode(text, at)
+        return read(name, skip_space(text, expect(text, at, ":")))
+
+    _scan(text, 0, "{}", member)
+
+
+def scan_list(text: str, at: int, read: Callable[[int], int]) -> int:
+    """Call `read` with the offset of each value of the list at `at`. Return the offset of the list's end.
+
+    `read` returns the offset of the value's end.
+    """
+    return _scan(text, at, "[]", read)
+
+
+def expect(text: str, at: int, sign: str) -> int:
+    """Return the offset after a sign that follows white space at `at`."""
+    at = skip_space(text, at)
+    if not text.startswith(sign, at):
+        raise ValueError(f"invalid JSON at character {at}: expected {sign}")
+    return at + 1
+
+
+def skip_space(text: str, at: int) -> int:
+    """Return the offset after the white space at `at`."""
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
+
+
+def _scan(text: str, at: int, brackets: str, read: Callable[[int], int]) -> int:
+    opening, closing = brackets[0], brackets[1]
+    at = skip_space(text, expect(text, at, opening))
+    if text.startswith(closing, at):
+        return at + 1
+    while True:
+        at = skip_space(text, read(at))
+        if text.startswith(closing, at):
+            return at + 1
+        at = skip_space(text, expect(text, at, ","))
