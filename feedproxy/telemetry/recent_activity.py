@@ -6,7 +6,7 @@ operator's pages show them without secrets (page_redaction.py).
 """
 
 import logging
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass
 from typing import Any
@@ -94,8 +94,7 @@ class RecentActivity:
         self._settings = settings
         self._name_in_log = name_in_log
         self._requests: deque[RequestActivity] = deque(maxlen=REQUESTS_MAX)
-        self._fetches: OrderedDict[str, deque[FetchActivity]] = OrderedDict()
-        self._count = 0
+        self._fetches: LRU[str, deque[FetchActivity]] = LRU()
         self._failed: LRU[str, FailedAddress] = LRU(entries_max=FAILED_MAX)
 
     # -- RefreshObserver
@@ -138,7 +137,7 @@ class RecentActivity:
 
     def fetches(self, target: str) -> list[FetchActivity]:
         """Return the last fetches of a target, the newest last."""
-        return list(self._fetches.get(target, ()))
+        return list(self._fetches.get(target) or ())
 
     def failed_addresses(self) -> list[FailedAddress]:
         """Return the addresses that never returned a feed, the latest fetch last."""
@@ -153,12 +152,10 @@ class RecentActivity:
         return {"requests": [list(astuple(request)) for request in self._requests], "failed": failed}
 
     def _keep(self, target: str, fetch: FetchActivity, bytes_max: int) -> None:
-        fetches = self._fetches.setdefault(target, deque(maxlen=FETCHES_MAX))
-        self._count += len(fetches) < FETCHES_MAX
+        fetches = self._fetches.get(target) or deque(maxlen=FETCHES_MAX)
         fetches.append(fetch)
-        self._fetches.move_to_end(target)
-        while self._count * FETCH_SIZE > bytes_max:
-            self._count -= len(self._fetches.popitem(last=False)[1])
+        self._fetches.resize(bytes_max)
+        self._fetches.put(target, fetches, len(fetches) * FETCH_SIZE)
 
     def _keep_failed(self, target: str, fetch: FetchActivity) -> None:
         before = self._failed.get(target)

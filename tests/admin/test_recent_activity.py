@@ -9,6 +9,7 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.http.target_uri.url_redaction import redact_target
+from feedproxy.lru_map import ENTRY_OVERHEAD
 from feedproxy.memory_max_shares import DIVISORS
 from feedproxy.refresh.refresh_result import RefreshFinished
 from feedproxy.request.feed_id import feed_id
@@ -113,7 +114,8 @@ def test_recent_activity_is_bounded() -> None:
 
 
 def test_fetches_of_all_feeds_stay_within_their_part_of_memory_max() -> None:
-    activity = an_activity(log_format="off", memory_max=10 * recent_activity.FETCH_SIZE * DIVISORS["fetches"])
+    size = recent_activity.FETCH_SIZE + ENTRY_OVERHEAD
+    activity = an_activity(log_format="off", memory_max=10 * size * DIVISORS["fetches"])
 
     for number in range(30):
         activity.on_refresh_ended(replace(FAILED, target=f"https://example.com/{number}"))
