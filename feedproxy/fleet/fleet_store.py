@@ -10,7 +10,7 @@ from feedproxy.errors import StoreError
 from feedproxy.event_signal import Signal
 from feedproxy.fleet.machine_coordination import MachineCoordination
 from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
-from feedproxy.fleet.redis_operations import RedisOperations, StoredCopy, decompress
+from feedproxy.fleet.redis_operations import TRANSFER_TIMEOUT_FACTOR, RedisOperations, StoredCopy, decompress
 from feedproxy.fleet.redis_queue import RedisQueue
 from feedproxy.single_flight import SingleFlight
 from feedproxy.store import resource_codec
@@ -109,14 +109,17 @@ class FleetStore:
         resource = self.local.get_latest(target)
         return resource.fencing_token if resource is not None else 0
 
-    async def fetch_copy(self, target: str) -> bool:
+    async def fetch_copy(self, target: str, *, timeout_factor: float = 1) -> bool:
         """Apply a later copy or purge of another machine. Return True if a resource has changed here.
 
-        The call returns within the timeout of requests to Redis, and at once while Redis is unavailable.
+        The call returns within `timeout_factor` times the timeout of requests to Redis, and at once while Redis is
+        unavailable. A copy that is missed is found when all copies are compared.
         """
         before = self._invalidation_epochs(target)
         try:
-            stored_copy = await self.redis_operations.get_if_later(target, self.stored_token(target))
+            stored_copy = await self.redis_operations.get_if_later(
+                target, self.stored_token(target), timeout_factor=timeout_factor
+            )
         except (RedisUnavailable, RedisRefused):
             return False
         return await self.store_copy(target, stored_copy, before)
@@ -127,12 +130,7 @@ class FleetStore:
 
     async def _pull(self, target: str) -> bool:
         async with self._pull_slots:
-            before = self._invalidation_epochs(target)
-            try:
-                stored_copy = await self.redis_operations.get_if_later_slow(target, self.stored_token(target))
-            except (RedisUnavailable, RedisRefused):
-                return False  # all copies are compared when Redis is available
-            return await self.store_copy(target, stored_copy, before)
+            return await self.fetch_copy(target, timeout_factor=TRANSFER_TIMEOUT_FACTOR)
 
     async def store_copy(self, target: str, stored_copy: StoredCopy, before: object) -> bool:
         """Store a peer's copy here. Return True if it was later than the local copy.

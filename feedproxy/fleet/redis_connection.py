@@ -44,7 +44,7 @@ FILE_PARAMETERS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 START_TIMEOUT: Seconds = 2
 """Timeout of requests to Redis at the start, in seconds."""
 
-type ScriptCall = tuple[Script, Sequence[str], Sequence[str | bytes | int]]
+type ScriptCall = tuple[Script, Sequence[str | bytes], Sequence[str | bytes | int]]
 
 
 class RedisUnavailable(StoreError):
@@ -116,7 +116,7 @@ class RedisConnection:
         return self._next_probe
 
     async def run(
-        self, script: Script, keys: Sequence[str], *values: str | bytes | int, timeout_factor: float = 1
+        self, script: Script, keys: Sequence[str | bytes], *values: str | bytes | int, timeout_factor: float = 1
     ) -> Any:
         """Return the result of a script. Raises RedisUnavailable or RedisRefused if Redis does not answer, or answers
         with an error."""

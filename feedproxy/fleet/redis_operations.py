@@ -102,15 +102,10 @@ class RedisOperations:
         self._lease = int(lease * 1000)
         self._expiry = int(expiry * 1000)
 
-    async def get_if_later(self, target: str, known_version: int) -> StoredCopy:
+    async def get_if_later(self, target: str, known_version: int, *, timeout_factor: float = 1) -> StoredCopy:
         """Return the stored version. If it is later than `known_version`, also return the copy."""
-        version, data = await self.connection.run(lua_scripts.GET_IF_LATER, [self._copy(target)], known_version)
-        return StoredCopy(self._integer(version), data)
-
-    async def get_if_later_slow(self, target: str, known_version: int) -> StoredCopy:
-        """Return the same as `get_if_later`, within TRANSFER_TIMEOUT_FACTOR times the timeout."""
         version, data = await self.connection.run(
-            lua_scripts.GET_IF_LATER, [self._copy(target)], known_version, timeout_factor=TRANSFER_TIMEOUT_FACTOR
+            lua_scripts.GET_IF_LATER, [self.keys.copy(target)], known_version, timeout_factor=timeout_factor
         )
         return StoredCopy(self._integer(version), data)
 
@@ -120,7 +115,7 @@ class RedisOperations:
         `own` is the token of this machine's earlier lease.
         """
         names = self.keys
-        keys = [names.lease(target), self._copy(target), names.fencing_counter]
+        keys: list[str | bytes] = [names.lease(target), names.copy(target), names.fencing_counter]
         token, version, data = await self.connection.run(
             lua_scripts.ACQUIRE_LEASE, keys, self._lease, known_version, own
         )
@@ -151,7 +146,7 @@ class RedisOperations:
         `token` is that of the lease for the fetch, or 0 without a lease. With `release`, the lease ends.
         """
         names = self.keys
-        keys = [self._copy(target), names.lease(target), names.barrier, names.sequence, names.log]
+        keys: list[str | bytes] = [names.copy(target), names.lease(target), names.barrier, names.sequence, names.log]
         released = token if release and token else ""
         data = await asyncio.to_thread(compress, data)
         copy_values = (version, data, released, token or version, self._expiry)
@@ -164,7 +159,7 @@ class RedisOperations:
     async def purge(self, target: str, version: int) -> None:
         """Delete the copies of a target that were fetched before `version`, or before now if it is 0."""
         names = self.keys
-        keys = [self._copy(target), names.fencing_counter, names.sequence, names.log]
+        keys: list[str | bytes] = [names.copy(target), names.fencing_counter, names.sequence, names.log]
         event_values = (names.channel, LOG_MAX, self._message("purge", target))
         await self.connection.run(
             lua_scripts.PURGE_COPY, keys, version, self._expiry, *event_values, timeout_factor=TRANSFER_TIMEOUT_FACTOR
@@ -216,7 +211,7 @@ class RedisOperations:
         return now, events
 
     async def versions(self, targets: Iterable[str]) -> list[tuple[int, bool]]:
-        calls: list[ScriptCall] = [(lua_scripts.COPY_VERSION, [self._copy(target)], []) for target in targets]
+        calls: list[ScriptCall] = [(lua_scripts.COPY_VERSION, [self.keys.copy(target)], []) for target in targets]
         return [
             (self._integer(version), bool(has_copy))
             for version, has_copy in await self.connection.run_all(calls, timeout_factor=TRANSFER_TIMEOUT_FACTOR)
@@ -260,9 +255,6 @@ class RedisOperations:
             return int(value)
         except (TypeError, ValueError):
             raise self.connection.refuse(f"invalid number: {value!r:.40}") from None
-
-    def _copy(self, target: str) -> Any:
-        return self.keys.copy(target)
 
     def _message(self, kind: str, target: str, payload: Any = None) -> str:
         message = [kind, self.machine, target] if payload is None else [kind, self.machine, target, payload]

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from feedproxy.client_network import parse_address
 from feedproxy.http.message import Fields
 
 X_FORWARDED_FOR = "x-forwarded-for"
@@ -68,17 +69,8 @@ def client_hop(fields: Fields, field_name: str, peer: str, is_trusted: Callable[
 
 
 def canonical(address: str) -> str:
-    """Return an IP address in canonical form without zone, or "" if the address is invalid.
-
-    An IPv4-mapped IPv6 address becomes an IPv4 address.
-    """
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return ""
-    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return str(parsed)
+    """Return an IP address as `parse_address` reads it, or "" if the address is invalid."""
+    return str(parse_address(address) or "")
 
 
 def _host_key(address: str) -> str:

@@ -10,8 +10,8 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from ipaddress import ip_address
 
+from feedproxy.client_network import parse_address
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError, FetchTimeout, StoreError
 from feedproxy.http.message import Response
@@ -152,8 +152,8 @@ class DeliveryWorker:
 
         Raises Forbidden or BadTarget for a URL that may not be called, and Unreachable for an unknown host.
         """
-        own = _normalise_address(address)
-        return own in map(_normalise_address, await self._caller.resolve(url))
+        resolved, own = await self._caller.resolve(url), parse_address(address)
+        return own is not None and own in map(parse_address, resolved)
 
     async def _wait_for_capacity(self, host: str) -> None:
         """Wait until an immediate request to a site may start, and count the request. Raises Overloaded if too many
@@ -321,11 +321,3 @@ class DeliveryWorker:
         request = delivery.request
         if request.what in SUBSCRIPTION_REQUESTS:
             self.record_failed_request(request.protocol, request.what, request.topic, request.callback, reason)
-
-
-def _normalise_address(address: str) -> str:
-    try:
-        parsed = ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    return str(getattr(parsed, "ipv4_mapped", None) or parsed)

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from mitmproxy import http
 
+from feedproxy.client_network import parse_address
 from feedproxy.errors import BadTarget, NotFound, WrongHost
 from feedproxy.feed import pasted_address
 from feedproxy.http import uri
@@ -20,7 +21,7 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.http.target_uri.gateway_path import gateway_target, lacks_path
 from feedproxy.http.target_uri.registrable_domain import has_known_suffix
 from feedproxy.request.context import ClientContext, Entrance
-from feedproxy.request.forwarded_client_address import Hop, canonical, client_hop
+from feedproxy.request.forwarded_client_address import Hop, client_hop
 from feedproxy.request.gateway_hosts import is_gateway_host
 from feedproxy.server.mitm.http_layer import ABSOLUTE_FORM
 from feedproxy.settings import Settings
@@ -349,11 +350,8 @@ def is_trusted_proxy(settings: Settings, peer: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_in_networks(networks: tuple[str, ...], peer: str) -> bool:
-    text = canonical(peer)
-    if not text:
-        return False
-    address = ipaddress.ip_address(text)
-    return any(address in ipaddress.ip_network(network, strict=False) for network in networks)
+    address = parse_address(peer)
+    return address is not None and any(address in ipaddress.ip_network(network, strict=False) for network in networks)
 
 
 def is_client_gone(flow: http.HTTPFlow) -> bool:
