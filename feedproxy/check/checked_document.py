@@ -14,6 +14,7 @@ from xml.parsers.expat import ErrorString, ExpatError, ParserCreate
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed import feed_dates, xml_parser, xml_redirect
 from feedproxy.feed.channel import Channel, Kind
+from feedproxy.feed.convert.namespaces import CONTENT, DC, DCTERMS
 from feedproxy.feed.document_kind import DocumentKind, detect_utf8_kind
 from feedproxy.feed.encoding_detection import Utf8Text, to_utf8
 from feedproxy.feed.parse import xml_elements
@@ -28,8 +29,6 @@ _TEXT_LENGTH_MAX = 20_000
 """The checks read at most this many characters of one text."""
 _CHUNK_SIZE = 64 * 1024
 _DATES = frozenset({"pubdate", "date", "updated", "published", "modified", "issued", "created", "lastbuilddate"})
-_DUBLIN_CORE = ("http://purl.org/dc/elements/1.1/", "http://purl.org/dc/terms/")
-_CONTENT = "http://purl.org/rss/1.0/modules/content/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +184,9 @@ class _EntryCollector:
                 if name in ("title", "summary", "content", "description")
                 else xml_parser.text_of(child)
             )
-            if name in _DATES and namespace in (own_namespace, *_DUBLIN_CORE):
+            if name in _DATES and namespace in (own_namespace, DC, DCTERMS):
                 written_dates.append(_to_date(local, text))
-            elif name == "encoded" and namespace == _CONTENT:
+            elif name == "encoded" and namespace == CONTENT:
                 content.append(text[:_TEXT_LENGTH_MAX])
             elif namespace != own_namespace:
                 continue
@@ -231,7 +230,7 @@ def _channel_texts(channel_element: xml_parser.Element) -> tuple[dict[str, list[
     texts: dict[str, list[str]] = {}
     written_dates: list[WrittenDate] = []
     for namespace, local, child in xml_parser.children(channel_element):
-        if namespace in (own_namespace, *_DUBLIN_CORE):
+        if namespace in (own_namespace, DC, DCTERMS):
             text = xml_parser.text_of(child)[:_TEXT_LENGTH_MAX]
             texts.setdefault(local.lower(), []).append(text)
             if local.lower() in _DATES:

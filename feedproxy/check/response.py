@@ -16,12 +16,6 @@ from feedproxy.notes import Category, Level, Note
 SMALL_SIZE = 1400
 """Content of at most this many bytes fits into one packet, so its compression has no benefit."""
 
-_MEDIA_TYPES = {
-    Kind.RSS: ("application/rss+xml",),
-    Kind.RDF: ("application/rss+xml", "application/rdf+xml"),
-    Kind.ATOM: ("application/atom+xml",),
-    Kind.JSON: ("application/feed+json", "application/json"),
-}
 _GENERIC = ("application/xml", "text/xml")
 
 
@@ -235,8 +229,8 @@ def _check_media_type(observations: FeedObservations, document: CheckedDocument,
         yield MEDIA_TYPE_MISSING(observations.target)
         return
     essence, parameters = parse_parameters(value)
-    proper = _MEDIA_TYPES.get(kind)
-    if proper is None or essence in proper:
+    proper = kind.media_types
+    if kind is Kind.CDF or essence in proper:
         yield MEDIA_TYPE_RIGHT(observations.target, type=essence)
     elif essence in _GENERIC:
         yield MEDIA_TYPE_GENERIC(observations.target, type=essence, proper=proper[0])

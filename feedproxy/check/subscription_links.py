@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from feedproxy.check.checked_document import CheckedDocument
 from feedproxy.check.observations import FeedObservations, ProbeExchange
 from feedproxy.errors import BadTarget
-from feedproxy.feed.autodiscovery import FEED_TYPES, discover_feeds
+from feedproxy.feed.autodiscovery import discover_feeds
 from feedproxy.feed.channel import Channel, Cloud, Kind, SelfLink
 from feedproxy.feed.channel_addresses import announced_address, self_address
 from feedproxy.feed.edit.self_link import NOT_EXTENSIBLE, plain_title
@@ -102,9 +102,8 @@ def _check_type(channel: Channel, self_link: SelfLink, subject: str) -> Iterator
     if channel.kind is Kind.JSON:
         return
     essence = parse_parameters(self_link.type)[0] if self_link.type else ""
-    expected = "application/atom+xml" if channel.kind is Kind.ATOM else "application/rss+xml"
-    if essence and essence != expected and not (channel.kind is Kind.RDF and essence in FEED_TYPES):
-        yield SELF_LINK_TYPE_WRONG(subject, type=self_link.type, expected=expected)
+    if essence and essence not in channel.kind.media_types:
+        yield SELF_LINK_TYPE_WRONG(subject, type=self_link.type, expected=channel.kind.media_types[0])
 
 
 def _check_title(document: CheckedDocument, channel: Channel, subject: str) -> Iterator[Note]:

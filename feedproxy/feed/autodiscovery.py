@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from lxml import etree
 
+from feedproxy.feed.channel import READER_MEDIA_TYPES, Kind
 from feedproxy.feed.document_kind import DocumentKind, detect_kind
 from feedproxy.feed.encoding_detection import to_utf8
 from feedproxy.feed.feed_scheme import resolve_address
@@ -17,13 +18,7 @@ from feedproxy.http import negotiation
 from feedproxy.http.field_values import charset_of, parse_parameters
 from feedproxy.http.link import Link
 
-FEED_TYPES = (
-    "application/rss+xml",
-    "application/atom+xml",
-    "application/feed+json",
-    "application/rdf+xml",
-    "application/x-cdf",
-)
+FEED_TYPES = (*READER_MEDIA_TYPES, *Kind.CDF.media_types)
 """Media types of feeds, in a page's links and in a client's Accept field."""
 
 GENERIC_TYPES = ("application/xml", "text/xml", "application/json")

@@ -20,6 +20,24 @@ class Kind(StrEnum):
         """Return the usual name of the format, such as RSS for all versions of RSS."""
         return {Kind.RDF: "RSS", Kind.ATOM: "Atom", Kind.JSON: "JSON Feed"}.get(self, self.upper())
 
+    @property
+    def media_types(self) -> tuple[str, ...]:
+        """Return the correct media types of the format, the usual one first."""
+        return _MEDIA_TYPES[self]
+
+
+_MEDIA_TYPES = {
+    # "you must change the Content-Type header to return the application/rss+xml media type" -- USM, Content-Type
+    Kind.RSS: ("application/rss+xml",),
+    Kind.RDF: ("application/rss+xml", "application/rdf+xml"),
+    Kind.ATOM: ("application/atom+xml",),
+    Kind.JSON: ("application/feed+json", "application/json"),
+    Kind.CDF: ("application/x-cdf",),
+}
+
+READER_MEDIA_TYPES = ("application/rss+xml", "application/atom+xml", "application/feed+json", "application/rdf+xml")
+"""Media types for which feed readers register, and which they accept."""
+
 
 class Period(StrEnum):
     """Values of sy:updatePeriod (RSS 1.0 syndication module)."""

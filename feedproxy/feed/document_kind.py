@@ -58,7 +58,7 @@ def find_document_start(data: bytes) -> int | None:
     White space or text may precede the document, such as a program's warning.
     """
     start = _skip_space(data)
-    root = _skip_prolog(data, start)
+    root = skip_prolog(data, start)
     if _is_html(data, start):
         return start
     if _XML_START.match(data, root) and not _HTML_PIECE.match(data, root):
@@ -69,11 +69,6 @@ def find_document_start(data: bytes) -> int | None:
     return hidden.start()
 
 
-def find_root(data: bytes, start: int) -> int:
-    """Return the offset of the root element of the document that begins at `start`, after its prolog."""
-    return _skip_prolog(data, start)
-
-
 def has_text_before_document(data: bytes) -> bool:
     """Return True if visible text precedes the XML or HTML document in `data` (UTF-8)."""
     start = find_document_start(data)
@@ -81,7 +76,7 @@ def has_text_before_document(data: bytes) -> bool:
 
 
 def _is_html(data: bytes, start: int) -> bool:
-    root = _skip_prolog(data, start)
+    root = skip_prolog(data, start)
     if _HTML_ROOT.match(data, root):
         return True
     # A feed may have a wrong document type. Any other document with the document type of HTML is a page.
@@ -93,6 +88,7 @@ def _skip_space(data: bytes) -> int:
     return match.end() if match else 0
 
 
-def _skip_prolog(data: bytes, start: int) -> int:
+def skip_prolog(data: bytes, start: int) -> int:
+    """Return the offset of the root element of the document that begins at `start`, after its prolog."""
     match = _PROLOG.match(data, start, SEARCH_MAX)
     return match.end() if match else start

@@ -19,7 +19,7 @@ from typing import Any
 
 from lxml import etree
 
-from feedproxy.feed.document_kind import SEARCH_MAX, find_document_start, find_root
+from feedproxy.feed.document_kind import SEARCH_MAX, find_document_start, skip_prolog
 from feedproxy.feed.encoding_detection import Utf8Text
 from feedproxy.feed.entity_references import resolve_references
 
@@ -173,7 +173,7 @@ def parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlTr
     end = safe_length(text.data)
     parser = _StreamParser(on_item)
     escaped = escape_bare_ampersands(text.data[start:end])
-    resolved, has_fault = resolve_references(escaped, find_root(escaped, 0))
+    resolved, has_fault = resolve_references(escaped, skip_prolog(escaped, 0))
     # The texts of entities may contain tags.
     data = resolved if resolved is escaped else resolved[: safe_length(resolved)]
     for at in range(0, len(data), _PIECE):

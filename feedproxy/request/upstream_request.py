@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from feedproxy import __version__
+from feedproxy.feed.channel import READER_MEDIA_TYPES
 from feedproxy.http import negotiation
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.hop_by_hop import HOP_BY_HOP
@@ -69,7 +70,6 @@ _NOT_FORWARDED_PREFIXES = (
 _PROXY_FIELDS = frozenset({"accept-encoding", "cache-control", "pragma", "via"})
 """Fields that this module itself writes, and that therefore do not make a request client-specific."""
 
-_FEED_TYPES = ("application/rss+xml", "application/atom+xml", "application/feed+json", "application/rdf+xml")
 
 _CREDENTIAL = re.compile(
     r"authorization|cookie2?|x-wsse|dpop|(?:x-)?auth(?!or).*|(?:(?!surrogate).*-)?key"
@@ -302,9 +302,9 @@ def _is_anything(value: str | None) -> bool:
 @memoize_short()
 def _is_for_feeds(accept: str) -> bool:
     """Return True if this value of Accept lists a type of feeds, and does not prefer HTML."""
-    if not any(media_type in accept.lower() for media_type in _FEED_TYPES):
+    if not any(media_type in accept.lower() for media_type in READER_MEDIA_TYPES):
         return False
-    return negotiation.choose_media_type(accept, (*_FEED_TYPES, "text/html")) != "text/html"
+    return negotiation.choose_media_type(accept, (*READER_MEDIA_TYPES, "text/html")) != "text/html"
 
 
 def _cache_control_lines(client_fields: Fields) -> list[tuple[str, str]]:

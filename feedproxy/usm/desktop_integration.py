@@ -16,9 +16,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from feedproxy.errors import FeedproxyError
+from feedproxy.feed.channel import READER_MEDIA_TYPES
 
 ENTRY = "feedproxy-subscribe.desktop"
-TYPES = ("application/rss+xml", "application/atom+xml", "application/feed+json", "application/rdf+xml")
+TYPES = READER_MEDIA_TYPES
 SCHEME = "x-scheme-handler/feed"
 """The media type by which a desktop finds the programs for addresses with the scheme `feed:`."""
 

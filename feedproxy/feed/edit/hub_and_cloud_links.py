@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from feedproxy.feed.channel import Channel, Cloud, Kind
 from feedproxy.feed.edit.self_link import NOT_EXTENSIBLE, EditResult, atom_prefix
 from feedproxy.feed.edit.splice import Edit, EncodedDocument, open_document, splice
-from feedproxy.feed.edit.tag_offsets import ATOM_10, ChannelOffsets, EditRefused, find_channel
+from feedproxy.feed.edit.tag_offsets import ChannelOffsets, EditRefused, find_channel
 from feedproxy.feed.json_scanner import DECODER, expect, scan_object, skip_space
 from feedproxy.feed.xml_characters import valid_text
+from feedproxy.feed.xml_parser import ATOM
 from feedproxy.http.link import parse_links
 from feedproxy.http.message import Fields
 
@@ -92,7 +93,7 @@ def _edit_xml(document: EncodedDocument, channel: Channel, hub: str, cloud: Clou
     if hub:
         if channel.kind is not Kind.ATOM:
             prefix, declaration = atom_prefix(offsets)
-        elif offsets.namespace == ATOM_10:
+        elif offsets.namespace == ATOM:
             prefix, declaration = offsets.prefix, ""
         else:
             return []  # Atom 0.3 has no such relation

@@ -21,8 +21,9 @@ from html import unescape
 from feedproxy.errors import BadTarget
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.edit.splice import Edit, EncodedDocument, open_document, splice
-from feedproxy.feed.edit.tag_offsets import ATOM_03, ATOM_10, ChannelOffsets, EditRefused, LinkTag, find_channel
+from feedproxy.feed.edit.tag_offsets import ChannelOffsets, EditRefused, LinkTag, find_channel
 from feedproxy.feed.xml_characters import valid_text
+from feedproxy.feed.xml_parser import ATOM, ATOM03
 from feedproxy.http.uri import normalise
 
 NOT_EXTENSIBLE = frozenset({"0.9", "0.90", "0.91"})
@@ -46,22 +47,20 @@ class EditResult:
 
 @dataclass(frozen=True, slots=True)
 class _LinkForm:
-    """The correct form of a self link in one format. `rels` and `types` are the accepted values. A new or corrected
-    link gets `rel` and the first of `types`.
+    """The correct form of a self link in one format. `rels` are the accepted relations. A new or corrected link gets
+    `rel`.
     """
 
     namespace: str
     rel: str
     rels: tuple[str, ...]
-    types: tuple[str, ...]
 
 
-_RSS = _LinkForm(ATOM_10, "self", ("self", "start"), ("application/rss+xml",))
-_RDF = _LinkForm(ATOM_10, "self", ("self", "start"), ("application/rss+xml", "application/rdf+xml"))
+_RSS = _LinkForm(ATOM, "self", ("self", "start"))
 # "Use rel='self' in Atom 1.0 and later and rel='start' in Atom 0.3." In Atom 1.0 `start` is the first page.
 _ATOM = {
-    ATOM_10: _LinkForm(ATOM_10, "self", ("self",), ("application/atom+xml",)),
-    ATOM_03: _LinkForm(ATOM_03, "start", ("start", "self"), ("application/atom+xml",)),
+    ATOM: _LinkForm(ATOM, "self", ("self",)),
+    ATOM03: _LinkForm(ATOM03, "start", ("start", "self")),
 }
 
 
@@ -104,7 +103,7 @@ def apply_self_link(
         title = plain_title(channel.title) if mode == "correct" and channel.kind is not Kind.ATOM else None
         # A second link keeps the older rel: both values name the feed's address.
         others = [(link, replace(form, rel=link.rel)) for link in present if every and link is not first]
-        edits, changes = _correct_links(document, [(first, form), *others], href, title)
+        edits, changes = _correct_links(document, [(first, form), *others], href, title, channel.kind.media_types)
     else:
         edits, changes = _add_link(document, offsets, form, channel, href=href, link_text=link_text)
     if not edits:
@@ -141,12 +140,12 @@ def _is_verbatim(body: bytes, channel: Channel, href: str, mode: str) -> bool:
     if len(channel.self_links) != 1 or at < 0:
         return False
     (link,) = channel.self_links
-    if (link.rel, link.namespace, link.href) != ("self", ATOM_10, href):
+    if (link.rel, link.namespace, link.href) != ("self", ATOM, href):
         return False
     # Atom 0.3 uses rel="start"; in RDF, either type is correct.
+    types = channel.kind.media_types
     if channel.kind is Kind.ATOM:
-        return channel.version == "1.0" and link.type in ("", *_ATOM[ATOM_10].types)
-    types = (_RDF if channel.kind is Kind.RDF else _RSS).types
+        return channel.version == "1.0" and link.type in ("", *types)
     if mode == "add":
         return link.type in ("", *types)
     tag = body[body.rfind(b"<", 0, at) : body.find(b">", at)]
@@ -159,7 +158,7 @@ def _is_verbatim(body: bytes, channel: Channel, href: str, mode: str) -> bool:
 def _link_form(kind: Kind, offsets: ChannelOffsets) -> _LinkForm | None:
     if kind is Kind.ATOM:
         return _ATOM.get(offsets.namespace)
-    return _RDF if kind is Kind.RDF else _RSS
+    return _RSS
 
 
 # -- adding
@@ -172,7 +171,7 @@ def _add_link(
     if position is None:
         return [], ()
     escaped = document.character_data
-    attributes = {"rel": form.rel, "type": form.types[0], "title": "", "href": href}
+    attributes = {"rel": form.rel, "type": channel.kind.media_types[0], "title": "", "href": href}
     content = ""
     if channel.kind is Kind.ATOM:
         prefix, declaration = offsets.prefix, ""
@@ -190,10 +189,10 @@ def _add_link(
 def atom_prefix(offsets: ChannelOffsets) -> tuple[str, str]:
     """Return a prefix for Atom's namespace, and the declaration to add, which is "" for a declared prefix."""
     for prefix, namespace in offsets.scope.items():
-        if prefix and namespace == ATOM_10:
+        if prefix and namespace == ATOM:
             return prefix, ""
     prefix = next((prefix for prefix in _PREFIXES if prefix not in offsets.scope), _PREFIXES[-1])
-    return prefix, f' xmlns:{prefix}="{ATOM_10}"'
+    return prefix, f' xmlns:{prefix}="{ATOM}"'
 
 
 def plain_title(title: str) -> str:
@@ -206,24 +205,30 @@ def plain_title(title: str) -> str:
 
 
 def _correct_links(
-    document: EncodedDocument, links: Iterable[tuple[LinkTag, _LinkForm]], href: str, title: str | None
+    document: EncodedDocument,
+    links: Iterable[tuple[LinkTag, _LinkForm]],
+    href: str,
+    title: str | None,
+    types: tuple[str, ...],
 ) -> tuple[list[Edit], tuple[str, ...]]:
     edits: list[Edit] = []
     changes: list[str] = []
     for link, form in links:
         tag = document.utf8[link.start : link.end]
-        for part, name, value in _corrections(link, form, href, title):
+        for part, name, value in _corrections(link, form, href, title, types):
             edits.append(_set_attribute(tag, link, name, document.character_data(value)))
             changes.append(f"self link: {part} corrected")
     return edits, tuple(dict.fromkeys(changes))
 
 
-def _corrections(link: LinkTag, form: _LinkForm, href: str, title: str | None) -> Iterator[tuple[str, str, str]]:
+def _corrections(
+    link: LinkTag, form: _LinkForm, href: str, title: str | None, types: tuple[str, ...]
+) -> Iterator[tuple[str, str, str]]:
     """Yield the corrections of a link, each with a description, and the attribute's name and value."""
     if link.href is None or not _same_address(link.href, href):
         yield "href", "href", href
-    if title is not None if link.type is None else link.type.partition(";")[0].strip().lower() not in form.types:
-        yield "type", "type", form.types[0]
+    if title is not None if link.type is None else link.type.partition(";")[0].strip().lower() not in types:
+        yield "type", "type", types[0]
     if title and link.title is not None and title not in (link.title, plain_title(link.title)):
         yield "title", "title", title
     if link.rel != form.rel:

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from xml.parsers.expat import ExpatError, ParserCreate
 
 from feedproxy.feed.parse.xml_elements import RELATION_REGISTRY
+from feedproxy.feed.xml_parser import ATOM, ATOM03
 
-ATOM_10 = "http://www.w3.org/2005/Atom"
-ATOM_03 = "http://purl.org/atom/ns#"
 SIGNATURES = b"http://www.w3.org/2000/09/xmldsig#"
 # libxml2's own limit for untrusted documents.
 _DEPTH_MAX = 256
@@ -150,11 +149,11 @@ class _ChannelFinder:
         own = _declarations(attributes)
         namespace = own[prefix] if prefix in own else self._scope.get(prefix, "")
         rel = _relation(attributes.get("rel", ""))
-        if rel and namespace in (ATOM_10, ATOM_03):
+        if rel and namespace in (ATOM, ATOM03):
             start, tag = self.parser.CurrentByteIndex, self._current_tag()
             values = (attributes.get("href"), attributes.get("type"), attributes.get("title"))
             self._links.append(LinkTag(start, start + len(tag), name, prefix, namespace, rel, *values))
-            if rel == ("start" if self._namespace == ATOM_03 else "self") and not self._reads_every_link:
+            if rel == ("start" if self._namespace == ATOM03 else "self") and not self._reads_every_link:
                 raise _StopParsing
         if namespace == self._namespace and self._own_link is None:
             tag = self._current_tag()

@@ -15,13 +15,6 @@ from feedproxy.feed.encoding_detection import declared_encoding, encoding_by_byt
 from feedproxy.feed.encoding_labels import codec_of, superset_of
 from feedproxy.http.field_values import charset_of, is_token, parse_parameters, quote
 
-_TYPES = {
-    # "you must change the Content-Type header to return the application/rss+xml media type" (Content-Type)
-    Kind.RSS: "application/rss+xml",
-    Kind.ATOM: "application/atom+xml",
-    Kind.JSON: "application/feed+json",
-}
-_CDF = "application/x-cdf"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CACHED_TYPE_MAX = 256
 """The result for a declared Content-Type of more than this many characters is not cached."""
@@ -39,8 +32,8 @@ def media_type_of(
     section 3). Other parameters are kept if the type stays the same. A CDF channel keeps its declared type.
     """
     if channel.kind is Kind.CDF:
-        return declared or _CDF
-    proper = rdf_media_type if channel.kind is Kind.RDF else _TYPES[channel.kind]
+        return declared or channel.kind.media_types[0]
+    proper = rdf_media_type if channel.kind is Kind.RDF else channel.kind.media_types[0]
     detected = encoding_by_bytes(body)
     mark = detected[0] if detected is not None else ""
     declared = declared or ""

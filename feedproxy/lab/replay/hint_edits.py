@@ -6,9 +6,8 @@ in any XML feed. OPML, JSON and HTML are not changed, nor are documents in an en
 
 import re
 
+from feedproxy.feed.xml_parser import SY
 from feedproxy.http.date import WEEKDAYS
-
-SY = "http://purl.org/rss/1.0/modules/syndication/"
 
 _CHANNEL = re.compile(rb"<(?:[A-Za-z_][\w.-]*:)?(?P<name>channel|feed)(?=[\s>])(?:[^<>\"']|\"[^\"]*\"|'[^']*')*(?<!/)>")
 _ITEM = re.compile(rb"<(?:[A-Za-z_][\w.-]*:)?(?:item|entry)[\s>]")

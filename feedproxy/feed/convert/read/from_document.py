@@ -7,7 +7,7 @@ from feedproxy.feed import xml_parser
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.model import Feed, Item, Link, Person
-from feedproxy.feed.convert.namespaces import RSS2
+from feedproxy.feed.convert.namespaces import RSS2, XML
 from feedproxy.feed.convert.read import element_precedence, from_cdf, from_json
 from feedproxy.feed.convert.read.from_rss_and_atom import element_base, extract
 from feedproxy.feed.convert.xml_nodes import limit_namespaces
@@ -112,7 +112,7 @@ class _ModelReader:
         statements = extract(
             container, core=core, is_atom=kind is Kind.ATOM, base=self._base_of(container), is_item=False
         )
-        statements.language = statements.language or _inherited_attribute(container, "lang")
+        statements.language = statements.language or _inherited_language(container)
         statements.direction = statements.direction or (root.get("dir") or "").strip().lower()
         if kind is Kind.RDF:
             root_statements = extract(root, core=core, is_atom=False, base=self._base_of(root), is_item=False)
@@ -153,8 +153,8 @@ def _channel_in(root: xml_parser.Element) -> xml_parser.Element:
     return next((child for _, local, child in xml_parser.children(root) if local.lower() == "channel"), root)
 
 
-def _inherited_attribute(element: xml_parser.Element, local: str) -> str:
-    key = "{http://www.w3.org/XML/1998/namespace}" + local
+def _inherited_language(element: xml_parser.Element) -> str:
+    key = f"{{{XML}}}lang"
     return next((ancestor.get(key) or "" for ancestor in element.iterancestors() if ancestor.get(key)), "").strip()
 
 
