@@ -93,16 +93,26 @@ class Shard:
     def get(self, key: str) -> bytes | None:
         """Return the value of this key, or None if no value is stored. Raises StoreError if the disk fails."""
         with self._translate_errors():
-            value: bytes | None = self._rows.get(key)
+            value: bytes | None = self._current_rows().get(key)
             return value
 
     def holds(self, key: str) -> bool:
         with self._translate_errors():
-            return key in self._rows
+            return key in self._current_rows()
 
     def keys(self) -> Iterator[str]:
         with self._translate_errors():
-            yield from self._rows.iter_keys()
+            yield from self._current_rows().iter_keys()
+
+    def _current_rows(self) -> Rows:
+        """Return the rows of the file that now has the shard's name. Raises StoreError if it cannot be opened.
+
+        The connection to a file that was removed or replaced would return values that another process has replaced or
+        purged since.
+        """
+        if self._opened is not None and _inode(self._folder) != self._inode:
+            self._open_present_file()
+        return self._rows
 
     # -- writing
 
@@ -145,9 +155,7 @@ class Shard:
             self._reopen()
             _LOG.info("store: %s is open again", self._folder)
         elif self._corrupt or _inode(self._folder) != self._inode:
-            with contextlib.suppress(sqlite3.Error):
-                self._opened.close()
-            self._reopen()
+            self._open_present_file()
 
     def stop_waiting(self) -> None:
         """Make all operations fail at once instead of waiting for a lock. May be called from any thread."""
@@ -199,20 +207,28 @@ class Shard:
                 self._corrupt = True
             raise StoreError(f"store: shard {self._folder.name} cannot be used: {error}") from error
 
+    def _open_present_file(self) -> None:
+        """Open the file that now has the shard's name, or a new file if it is corrupt or missing. Raises StoreError if
+        the disk fails."""
+        if not self._corrupt:
+            self._on_failure(StoreError(f"store: shard {self._folder.name} was removed or replaced: opening it again"))
+        self.close()
+        self._reopen()
+
     def _reopen(self) -> None:
-        previous_rows, self._opened = self._opened, None
         try:
             with self._translate_errors():
                 # `feeds` or `state`, which contains every shard's lock.
                 make_folder(self._folder.parent)
                 with self._lock():
-                    if self._corrupt and (previous_rows is None or _inode(self._folder) == self._inode):
+                    if self._corrupt and (self._opened is None or _inode(self._folder) == self._inode):
                         self._set_aside("corrupt")
                     self._opened = self._open()
                     self._inode = _inode(self._folder)
                     self._corrupt = False
         except StoreError as error:
             self._failure = str(error)
+            self._opened = None
             self._retry_at = time.monotonic() + RETRY_INTERVAL
             raise
 

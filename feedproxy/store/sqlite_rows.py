@@ -32,12 +32,17 @@ a much larger size, SQLite would copy long chains of pages.
 PAGE_CACHE_KIB = 1024
 """Size of the page cache of each connection, in KiB. Nine files have two connections each.
 
-With diskcache's default of 32 MiB, the caches could take 576 MiB in total. Reads use the memory map, and are as fast
-with a small cache.
+With diskcache's default of 32 MiB, the caches could take 576 MiB in total. The kernel keeps the file's pages in memory
+as well.
 """
 JOURNAL_MAX = 4 * 1024 * 1024
 """SQLite checkpoints the journal of a file when it reaches this many bytes. `size_max` does not include the journal."""
-MAP_MAX = 2 * 1024 * 1024 * 1024
+MAP_MAX = 0
+"""The file is not mapped into memory. If a disk fails, or another program truncates the file, a read then returns an
+error. With a map, the kernel would end the process (SIGBUS).
+
+A map would save 40 µs for a value of 120 KB, and nothing for values below 20 KB.
+"""
 PAGE_ROWS = 256
 """When all keys are listed, one query reads this many keys, in half a millisecond."""
 BUSY_TIMEOUT = 0.25

@@ -1,5 +1,6 @@
 """Shards: a corrupt file is set aside and replaced; every failure is a StoreError."""
 
+import contextlib
 import errno
 import fcntl
 import logging
@@ -179,6 +180,57 @@ def test_shard_folder_removed_in_use_is_made_anew(open_shard: OpenShard, folder:
 
     assert shard.get("https://2.example/") == b"new"
     assert shard.get("https://1.example/") is None
+
+
+def test_shard_folder_removed_in_use_is_not_read_any_more(
+    open_shard: OpenShard, folder: Path, failures: list[StoreError]
+) -> None:
+    reader, writer = open_shard(), open_shard()
+    writer.set("https://1.example/", b"old")
+    assert reader.get("https://1.example/") == b"old"
+    shutil.rmtree(folder.parent)
+    writer.set("https://1.example/", b"new")
+
+    assert reader.get("https://1.example/") == b"new"
+    assert [str(each) for each in failures] == ["store: shard 000 was removed or replaced: opening it again"] * 2
+
+
+def test_shard_is_read_while_the_writer_opens_it_again(
+    open_shard: OpenShard, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shard = open_shard()
+    shard.set("https://1.example/", b"value")
+    shard._corrupt = True
+    opening = shard._open
+
+    def open_while_read() -> Rows:
+        assert shard.get("https://1.example/") in (b"value", None)
+        return opening()
+
+    monkeypatch.setattr(shard, "_set_aside", lambda reason: None)
+    monkeypatch.setattr(shard, "_open", open_while_read)
+    shard.repair()
+
+    assert shard.get("https://1.example/") == b"value"
+
+
+def test_shard_truncated_in_use_raises_and_is_replaced(
+    open_shard: OpenShard, folder: Path, failures: list[StoreError]
+) -> None:
+    """With a memory map, the first read beyond the end of the file would end the process by SIGBUS."""
+    shard = open_shard()
+    keys = [f"https://{number}.example/" for number in range(40)]
+    shard.set_all([(key, b"v" * 100_000) for key in keys])  # more than the connection's page cache
+    with contextlib.closing(sqlite3.connect(folder / "cache.db")) as connection:
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    os.truncate(folder / "cache.db", 4096)
+
+    with pytest.raises(StoreError):
+        [shard.get(key) for key in keys]
+    shard.set("https://new.example/", b"new")
+
+    assert shard.get("https://new.example/") == b"new"
+    assert len(failures) == 1
 
 
 @pytest.mark.parametrize("size", [50_000, FILE_MIN])
