@@ -72,14 +72,14 @@ class AddressPolicy:
         if (inner := embedded_ipv4(address)) is not None:
             kind, target = inner
             if not (listed or self._allow_private):
-                raise Forbidden(f"{subject} is an {kind} form of {target}")
+                raise Forbidden(f"{subject} is an {kind} form of {target}, and not in allow_networks")
             self._check(target, f"{subject} ({target})")
         elif (
             not listed
             and (row := special_network_of(address)) is not None
             and not (row.private and self._allow_private)
         ):
-            raise Forbidden(f"{subject} is not a public address: {row.description}")
+            raise Forbidden(f"{subject} is not a public address, nor in allow_networks: {row.description}")
 
     def literal_address(self, host: str, port: int) -> str | None:
         """Return the checked address of a host that is a literal address, or None for a name.
