@@ -47,7 +47,9 @@ def run(args: argparse.Namespace) -> int:
     open_standard_descriptors()
     with contextlib.suppress(AttributeError, ValueError):  # no such signal, or not the main thread
         # SIGHUP is ignored until there is a handler: it must not end a proxy that is starting.
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        # SIGUSR1 and SIGUSR2 are always ignored. Programs that rotate logs send them to servers.
+        for ignored in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(ignored, signal.SIG_IGN)
         # The first process of a container ignores SIGTERM without a handler.
         signal.signal(signal.SIGTERM, _end_start)
     # Only this command imports mitmproxy, which takes time.

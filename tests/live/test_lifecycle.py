@@ -146,6 +146,23 @@ def test_sighup_reloads_the_configuration_without_ending_connections(
     assert proxy.terminate() == 0
 
 
+@pytest.mark.parametrize("arguments", [(), ("--workers", "2")])
+def test_signals_that_reopen_the_logs_of_other_programs_are_ignored(
+    start: Start, origin: Origin, arguments: tuple[str, ...]
+) -> None:
+    origin.publish("/usr", a_feed("x"), Cache_Control="max-age=3600")
+    proxy = start(*arguments)
+    before = workers(proxy)
+
+    for process in (proxy.pid, *before):
+        os.kill(process, signal.SIGUSR1)
+        os.kill(process, signal.SIGUSR2)
+
+    assert answered(proxy.address, origin.url("/usr")) == "200"
+    assert workers(proxy) == before
+    assert proxy.terminate() == 0
+
+
 def test_worker_that_starts_again_keeps_the_options_that_need_a_restart(
     start: Start, origin: Origin, tmp_path: Path
 ) -> None:
