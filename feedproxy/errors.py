@@ -96,10 +96,16 @@ class LoopDetected(FeedproxyError):
 
 
 class Overload(FeedproxyError):
-    """Error for a lack of descriptors, memory, capacity or network on this machine."""
+    """Error for a lack of descriptors, memory or capacity on this machine. The origin is not at fault."""
 
     status_hint = 503
     detail = "overload"
+
+
+class NoNetwork(Overload):
+    """Error for a machine that can reach neither origins nor name servers."""
+
+    detail = "no-network"
 
 
 class ParentFailed(Overload):

@@ -132,8 +132,9 @@ class Detail(StrEnum):
     RECORDING = "recording", "The recording cannot be written."
     OVERLOAD = (
         "overload",
-        "feedproxy has no connection, file descriptor or network available; the origin is not at fault.",
+        "feedproxy has no connection, file descriptor or memory available; the origin is not at fault.",
     )
+    NO_NETWORK = "no-network", "This machine can reach no origin and no name server; the origin is not at fault."
     BUSY = "busy", "Too many requests are under way; try again later."
     WEBSUB = "websub", "The request to the hub is invalid; the response text gives the reason."
     BAD_STEP = "bad-step", "Invalid step for the clock of a replay."

@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Sequence
 
-from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, LoopDetected, Overload, Unreachable, UsageError
+from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, LoopDetected, NoNetwork, Unreachable, UsageError
 from feedproxy.http.target_uri.registrable_domain import is_below_public_suffix
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.own_listeners import OwnListeners
@@ -221,13 +221,12 @@ class AddressPolicy:
         except TimeoutError as error:
             raise _UnknownSite(Unreachable(f"{host} cannot be resolved: no response in time")) from error
         except (OSError, UnicodeError, MemoryError) as error:
-            reason = getattr(error, "strerror", None) or error
-            if local_failure.is_exhaustion(error):
-                local_failure.complaints.warn(f"{host} cannot be resolved: {error}")
-                raise Overload(f"{host} cannot be resolved now: {reason}") from error
-            if local_failure.is_local(error):
-                raise _UnknownSite(Overload(f"{host} cannot be resolved now: {reason}")) from error
-            logger.info("%s: %s", host, reason)
+            overload = local_failure.overload_of(error, f"{host} cannot be resolved")
+            if isinstance(overload, NoNetwork):
+                raise _UnknownSite(overload) from error  # the parent proxy may have a network
+            if overload is not None:
+                raise overload from error
+            logger.info("%s: %s", host, getattr(error, "strerror", None) or error)
             raise _UnknownSite(_unresolved_error(host)) from error
         if not addresses:
             raise _UnknownSite(_unresolved_error(host))

@@ -14,7 +14,7 @@ import aiohttp
 from yarl import URL
 
 from feedproxy.clock import Seconds
-from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, MalformedResponse, Overload, Unreachable
+from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, MalformedResponse, Unreachable
 from feedproxy.http import uri
 from feedproxy.http.field_syntax import is_field
 from feedproxy.http.message import Fields, Response
@@ -123,9 +123,8 @@ class CallbackClient:
         except TimeoutError as error:
             raise FetchTimeout(f"{authority} did not respond in {TOTAL_TIMEOUT:g} s") from error
         except aiohttp.ClientConnectorError as error:
-            if local_failure.is_local(error.os_error):
-                local_failure.complaints.warn(f"{authority} cannot be reached: {error.os_error}")
-                raise Overload(f"{authority} cannot be reached now") from error
+            if (overload := local_failure.overload_of(error.os_error, f"{authority} cannot be reached")) is not None:
+                raise overload from error
             raise Unreachable(f"{authority} cannot be reached") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise MalformedResponse(f"{authority}: {error or type(error).__name__}") from error

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from feedproxy.clock import Seconds
+from feedproxy.errors import NoNetwork, Overload
 
 logger = logging.getLogger(__name__)
 
@@ -93,13 +94,23 @@ def is_exhaustion(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno in EXHAUSTED
 
 
-def is_local(error: BaseException | None) -> bool:
-    """Return True if a look-up or connection failed because of this machine."""
-    if is_exhaustion(error):
-        return True
+def has_no_network(error: BaseException | None) -> bool:
+    """Return True if a look-up or connection failed because the network is down."""
     if isinstance(error, socket.gaierror):
         return error.errno in RESOLVER_FAILURES and network.is_down
     return isinstance(error, OSError) and error.errno in NO_NETWORK and network.is_down
+
+
+def overload_of(error: BaseException | None, failure: str) -> Overload | None:
+    """Return the error for the client if a look-up or connection failed because of this machine, otherwise None.
+
+    `failure` says what failed, such as "example.com cannot be reached". A lack of resources is logged.
+    """
+    message = f"{failure} now: {getattr(error, 'strerror', None) or error}"
+    if is_exhaustion(error):
+        complaints.warn(f"{failure}: {error}")
+        return Overload(message)
+    return NoNetwork(message) if has_no_network(error) else None
 
 
 _ANY_DESCRIPTOR = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)

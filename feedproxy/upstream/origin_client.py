@@ -429,10 +429,8 @@ def _host_of(root: str) -> _Host:
 
 def _raise_if_local(error: BaseException | None, authority: str) -> None:
     """Raise Overload if an exchange failed because of this machine."""
-    if local_failure.is_exhaustion(error):
-        local_failure.complaints.warn(f"no exchange with {authority}: {error}")
-    if local_failure.is_local(error):
-        raise Overload(f"{authority} cannot be reached now: {getattr(error, 'strerror', None) or error}") from error
+    if (overload := local_failure.overload_of(error, f"{authority} cannot be reached")) is not None:
+        raise overload from error
 
 
 def _field_lines_to_send(fields: Fields) -> bytes:

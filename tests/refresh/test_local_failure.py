@@ -16,13 +16,13 @@ from functools import partial
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.errors import FeedproxyError, Overload, ParentFailed, ParentRefused, Unreachable
+from feedproxy.errors import FeedproxyError, NoNetwork, Overload, ParentFailed, ParentRefused, Unreachable
 from feedproxy.process.mitmproxy_master import Master
 from feedproxy.refresh.ingest import helper_pool
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.store.resource import Failures
 from feedproxy.upstream import local_failure
-from feedproxy.upstream.local_failure import NetworkState, RateLimitedLog, ResourceCheck, is_exhaustion, is_local
+from feedproxy.upstream.local_failure import NetworkState, RateLimitedLog, ResourceCheck, is_exhaustion, overload_of
 from tests.stages.origin import a_feed
 from tests.stages.play import OnService, Proxy
 from tests.upstream.raw import a_fetcher, a_get, a_policy
@@ -101,32 +101,44 @@ async def test_failure_of_the_parent_proxy_is_neither_a_move_nor_an_end_of_the_f
 
 
 @pytest.mark.parametrize("name", ["EMFILE", "ENFILE", "ENOBUFS", "ENOMEM", "EADDRNOTAVAIL"])
-def test_resource_exhaustion_is_local(name: str) -> None:
-    assert is_exhaustion(OSError(getattr(errno, name), "x"))
-    assert is_local(OSError(getattr(errno, name), "x"))
+def test_resource_exhaustion_is_overload_and_logged(
+    network: NetworkState, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    error = OSError(getattr(errno, name), "x")
+
+    assert is_exhaustion(error)
+    assert type(overload_of(error, "example.org cannot be reached")) is Overload
+    assert "out of resources: example.org cannot be reached: " in caplog.text
 
 
-def test_lack_of_memory_or_threads_is_local() -> None:
-    assert is_local(MemoryError())
-    assert is_local(RuntimeError("can't start new thread"))
-    assert not is_local(RuntimeError("something else"))
+def test_lack_of_memory_or_threads_is_overload(network: NetworkState) -> None:
+    assert type(overload_of(MemoryError(), "x")) is Overload
+    assert type(overload_of(RuntimeError("can't start new thread"), "x")) is Overload
+    assert overload_of(RuntimeError("something else"), "x") is None
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ECONNREFUSED, "x"), socket.gaierror(socket.EAI_NONAME, "x"), None])
-def test_errors_of_origins_and_their_names_are_not_local(network: NetworkState, error: OSError | None) -> None:
-    assert not is_local(error)
+def test_errors_of_origins_and_their_names_are_no_overload(network: NetworkState, error: OSError | None) -> None:
+    assert overload_of(error, "x") is None
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENETUNREACH, "x"), socket.gaierror(socket.EAI_AGAIN, "x")])
-def test_network_error_is_local_only_until_a_connection_succeeds(network: NetworkState, error: OSError) -> None:
-    assert is_local(error)
+def test_network_error_is_no_network_only_until_a_connection_succeeds(
+    network: NetworkState, caplog: pytest.LogCaptureFixture, error: OSError
+) -> None:
+    overload = overload_of(error, "example.org cannot be reached")
+
+    assert isinstance(overload, NoNetwork)
+    assert overload.detail == "no-network"
+    assert str(overload) == "example.org cannot be reached now: x"
+    assert not caplog.records, "the machine has resources"
     network.record_success()
-    assert not is_local(error)
+    assert overload_of(error, "x") is None
 
 
 @pytest.mark.parametrize(
     ("error", "raised"),
-    [(errno.EMFILE, Overload), (errno.ENETUNREACH, Overload), (errno.ENOENT, Unreachable)],
+    [(errno.EMFILE, Overload), (errno.ENETUNREACH, NoNetwork), (errno.ENOENT, Unreachable)],
 )
 async def test_failed_local_name_lookup_is_overload(
     network: NetworkState, error: int, raised: type[FeedproxyError]
