@@ -64,7 +64,7 @@ def load(path: str | Path, specs: Mapping[str, OptionSpec], *, foreign: bool = F
     `specs` contains the options by name. With `foreign`, unknown names are skipped: client commands do not know
     mitmproxy's options.
     """
-    document = _read_document(Path(path))
+    document = read_document(Path(path))
     if document is None:
         return Config()
     if not isinstance(document, dict):
@@ -73,7 +73,7 @@ def load(path: str | Path, specs: Mapping[str, OptionSpec], *, foreign: bool = F
     locations: dict[str, str] = {}
     rules: tuple[Rule, ...] = ()
     for name, value in document.items():
-        location = f"{path}:{_line(document, name)}"
+        location = f"{path}:{line_of(document, name)}"
         replacement = replace_former(name, value, location, options)
         if replacement is not None:
             options |= replacement
@@ -89,7 +89,7 @@ def load(path: str | Path, specs: Mapping[str, OptionSpec], *, foreign: bool = F
     return Config(options, rules, locations)
 
 
-def _read_document(path: Path) -> Any:
+def read_document(path: Path) -> Any:
     """Return the document in a file, with the line number of each key."""
     try:
         text = option_files.read(path, pipe_timeout=PIPE_TIMEOUT).decode("utf-8-sig")
@@ -130,14 +130,14 @@ def _parse_rules(value: Any, path: str, location: str) -> Iterable[Rule]:
         )
     specs, allowed = option_specs(), set(per_feed_names())
     for index, entry in enumerate(value):
-        rule_location = f"{path}:{_item_line(value, index, location)}"
+        rule_location = f"{path}:{item_line(value, index, location)}"
         if not isinstance(entry, dict):
             raise UsageError(f"{rule_location}: expected a rule, beginning with `- {MATCH_KEY}: PATTERN`")
         if MATCH_KEY not in entry:
             raise UsageError(f"{rule_location}: this rule has no `{MATCH_KEY}: PATTERN`{suggest_key(entry, MATCH_KEY)}")
         overrides: dict[str, Any] = {}
         for name, option_value in entry.items():
-            rule_location = f"{path}:{_line(entry, name)}"
+            rule_location = f"{path}:{line_of(entry, name)}"
             if name == MATCH_KEY:
                 continue
             replacement = replace_former(name, option_value, rule_location, overrides)
@@ -153,7 +153,7 @@ def _parse_rules(value: Any, path: str, location: str) -> Iterable[Rule]:
             overrides[name] = _normalise_override(
                 name, check_value(name, option_value, specs[name], rule_location), rule_location
             )
-        rule_location = f"{path}:{_line(entry, MATCH_KEY)}"
+        rule_location = f"{path}:{line_of(entry, MATCH_KEY)}"
         pattern = _parse_pattern(entry[MATCH_KEY], rule_location)
         if len(entry) == 1:
             # Options that are not indented would apply to all feeds.
@@ -182,7 +182,7 @@ def _normalise_override(name: str, value: Any, location: str) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _line(mapping: Any, key: Any) -> int:
+def line_of(mapping: Any, key: Any) -> int:
     """Return the line number of a key. A merged key (`<<`) has the line number of its mapping."""
     try:
         return int(mapping.lc.key(key)[0]) + 1
@@ -190,7 +190,8 @@ def _line(mapping: Any, key: Any) -> int:
         return int(getattr(getattr(mapping, "lc", None), "line", 0) or 0) + 1
 
 
-def _item_line(sequence: Any, index: int, location: str) -> int:
+def item_line(sequence: Any, index: int, location: str) -> int:
+    """Return the line number of an item. An item without its own line has the line number at the end of `location`."""
     try:
         return int(sequence.lc.item(index)[0]) + 1
     except (AttributeError, KeyError, TypeError):

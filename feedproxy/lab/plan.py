@@ -1,21 +1,24 @@
 """Test plans in YAML: the feed, the duration, the reader's command, and the required grade."""
 
+import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
 from feedproxy.clock import Instant, Seconds
+from feedproxy.config.config_file import item_line, line_of, read_document
 from feedproxy.errors import UsageError
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
 from feedproxy.lab.record.exchange import content_digest
+from feedproxy.lab.replay.faults import CATALOGUE
+from feedproxy.lab.replay.faults.fault import parse_fault
+from feedproxy.lab.replay.hint_overrides import parse_changes
 from feedproxy.lab.replay.time_arguments import parse_instant, parse_length
 from feedproxy.lab.replay.timeline import ReplayWorld, Timeline, Version
+from feedproxy.scoring.account_serialization import KINDS
 
 SYNTHETIC_START: Instant = 1_767_571_200
 """Time of the first version of a generated feed: 2026-01-05T00:00:00Z."""
@@ -68,58 +71,107 @@ class Plan:
 
 _DURATION_KEYS = ("change", "every", "jitter", "timeout")
 _LIST_KEYS = ("add", "strip", "fault", "without")
+_PASS_KEYS = ("grade", "without")
 
 
 def read_plan(path: Path) -> Plan:
-    """Return the plan in a file. Raises UsageError, with the file and the key in its message."""
-    try:
-        document = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
-    except (UnicodeDecodeError, YAMLError) as error:
-        raise UsageError(f"{path}: {' '.join(str(error).split())}") from error
+    """Return the plan in a file. Raises UsageError, with the file and the line in its message."""
+    document = read_document(path)
     if not isinstance(document, Mapping):
-        raise UsageError(f"{path}: expected keys such as days, every, fault, pass")
-    values = dict(document)
-    demands = values.pop("pass", None) or {}
-    if not isinstance(demands, Mapping) or set(demands) - {"grade", "without"}:
-        raise UsageError(f"{path}: pass: expected grade and without")
-    names = {plan_field.name for plan_field in fields(Plan)} - {"grade", "without"}
-    if unknown := sorted(set(map(str, values)) - names):
-        raise UsageError(f"{path}: unknown key {unknown[0]}; expected one of {', '.join(sorted(names))} and pass")
-    values = {
-        name: _parse_value(path, name, value) for name, value in {**values, **demands}.items() if value is not None
-    }
+        raise UsageError(f"{path}:1: expected keys such as days, every, fault, pass")
+    names = sorted({plan_field.name for plan_field in fields(Plan)} - {*_PASS_KEYS})
+    values = _parse_values(path, document, [*names, "pass"])
+    demands = document.get("pass") or {}
+    if not isinstance(demands, Mapping):
+        raise UsageError(f"{path}:{line_of(document, 'pass')}: pass: expected grade and without")
+    values |= _parse_values(path, demands, _PASS_KEYS)
     plan = Plan(**values)
-    _validate(path, plan)
+    if plan.days * 86_400 / plan.every > STARTS_MAX:
+        line = line_of(document, "every" if "every" in document else "days")
+        raise UsageError(f"{path}:{line}: every: the command would be started more than {STARTS_MAX} times")
     return plan
 
 
-def _parse_value(path: Path, name: str, value: Any) -> Any:
-    try:
-        if name in _DURATION_KEYS:
-            return float(value) if isinstance(value, int | float) else parse_length(str(value))
+def _parse_values(path: Path, document: Mapping[Any, Any], names: Sequence[str]) -> dict[str, Any]:
+    values = {}
+    for name, value in document.items():
+        location = f"{path}:{line_of(document, name)}"
+        if name not in names:
+            similar = difflib.get_close_matches(str(name), names, 1)
+            hint = f"did you mean {similar[0]}?" if similar else f"expected one of {', '.join(names)}"
+            raise UsageError(f"{location}: unknown key {name}; {hint}")
+        if name == "pass" or value is None:
+            continue
         if name in _LIST_KEYS:
-            return tuple(map(str, value if isinstance(value, list) else [value]))
-        kind = type(getattr(Plan(), name))
-        if kind is bool and not isinstance(value, bool):
-            raise ValueError("expected true or false")
+            values[name] = tuple(_parse_texts(path, location, name, value))
+            continue
+        try:
+            values[name] = _parse_value(name, value)
+        except (ValueError, OverflowError, UsageError) as error:
+            raise UsageError(f"{location}: {name}: {error}") from error
+    return values
+
+
+def _parse_texts(path: Path, location: str, name: str, value: Any) -> Iterator[str]:
+    """Yield the items of a list as texts. Raises UsageError if a fault, a hint or a finding is unknown or invalid."""
+    for index, item in enumerate(value if isinstance(value, list) else [value]):
+        text = str(item)
+        try:
+            if name == "fault":
+                parse_fault(text, CATALOGUE, SYNTHETIC_START, "")
+            elif name == "without":
+                _check_finding(text)
+            else:
+                parse_changes([text] if name == "strip" else [], [text] if name == "add" else [])
+        except UsageError as error:
+            # The errors of the command line begin with the name of the option, such as `--fault`.
+            raise UsageError(f"{path}:{item_line(value, index, location)}: {str(error).removeprefix('--')}") from error
+        yield text
+
+
+def _check_finding(name: str) -> None:
+    if name not in KINDS:
+        similar = difflib.get_close_matches(name, KINDS, 1)
+        hint = f"did you mean {similar[0]}?" if similar else "see docs/reference/findings.md"
+        raise UsageError(f"without {name}: unknown finding; {hint}")
+
+
+def _parse_value(name: str, value: Any) -> Any:
+    """Return a checked value. Raises ValueError, OverflowError or UsageError for an invalid value."""
+    if name in _DURATION_KEYS:
+        return _parse_duration(name, value)
+    if name in _RANGES:
+        lowest, highest, kind = _RANGES[name]
+        if isinstance(value, bool) or not isinstance(value, (int, kind)) or not lowest <= value <= highest:
+            raise ValueError(f"expected a {'whole ' if kind is int else ''}number from {lowest:g} to {highest:g}")
         return kind(value)
-    except (ValueError, TypeError, UsageError) as error:
-        raise UsageError(f"{path}: {name}: {error}") from error
+    if isinstance(getattr(Plan(), name), bool):
+        if not isinstance(value, bool):
+            raise ValueError("expected true or false")
+        return value
+    if isinstance(value, Mapping | list):
+        raise ValueError("expected one value")
+    if name == "at":
+        parse_instant(str(value), SYNTHETIC_START)
+    return str(value)
 
 
-def _validate(path: Path, plan: Plan) -> None:
-    if not 0 < plan.days <= DAYS_MAX:
-        raise UsageError(f"{path}: days: expected a number above 0, at most {DAYS_MAX}")
-    if not 0 <= plan.speed <= 1e6:
-        raise UsageError(f"{path}: speed: expected a number from 0 to 1000000")
-    if plan.every < 1 or plan.days * 86_400 / plan.every > STARTS_MAX:
-        raise UsageError(f"{path}: every: the command would be started more than {STARTS_MAX} times")
-    if not 0 <= plan.grade <= 100:
-        raise UsageError(f"{path}: pass: grade: expected a grade from 0 to 100")
-    if plan.change < 1:
-        raise UsageError(f"{path}: change: expected a duration such as 4h")
+_RANGES: Mapping[str, tuple[float, float, type[int] | type[float]]] = {
+    "days": (0.001, DAYS_MAX, float),
+    "speed": (0, 1_000_000, float),
+    "grade": (0, 100, int),
+}
+
+
+def _parse_duration(name: str, value: Any) -> Seconds:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(value)
+    else:
+        seconds = parse_length(str(value))
+    lowest = 0 if name == "jitter" else 1
+    if not lowest <= seconds <= DAYS_MAX * 86_400:
+        raise ValueError(f"expected a duration of at least {lowest} s and at most {DAYS_MAX}d")
+    return seconds
 
 
 def generate_feed(plan: Plan) -> ReplayWorld:

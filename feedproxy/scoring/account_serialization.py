@@ -13,11 +13,12 @@ from feedproxy.scoring.reader_accounts import FeedAccount, ReaderAccount
 from feedproxy.scoring.rule_evaluation import Evidence, FindingCount, RuleTally, TrafficCost
 from feedproxy.scoring.rule_weights import ReaderRule
 
-_KINDS: dict[str, type[Note]] = {
+KINDS: dict[str, type[Note]] = {
     kind.id(): kind
     for module in (conditional_request_rules, client_hygiene_rules, redirect_rules, polling_interval_rules)
     for kind in notes_of(module)
 }
+"""All kinds of Notes about readers, keyed by name."""
 
 
 def dump_account(account: ReaderAccount) -> bytes:
@@ -75,7 +76,7 @@ def _load_feed(values: dict[str, Any]) -> FeedAccount:
     findings = {}
     for name, (count, rule, details, requests) in values["heard"].items():
         broken_rule = ReaderRule(rule) if rule is not None else None
-        findings[_KINDS[name]] = FindingCount(dict(details), list(_load_evidence(requests)), int(count), broken_rule)
+        findings[KINDS[name]] = FindingCount(dict(details), list(_load_evidence(requests)), int(count), broken_rule)
     return FeedAccount(
         feed=str(values["feed"]),
         tallies={ReaderRule(rule): RuleTally(*map(int, counts)) for rule, counts in values["tallies"].items()},

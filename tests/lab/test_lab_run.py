@@ -15,6 +15,7 @@ from feedproxy import cli
 from feedproxy.errors import UsageError
 from feedproxy.lab.plan import Plan, generate_feed, read_plan
 from feedproxy.lab.record import har_format
+from feedproxy.lab.record.exchange import Recording
 from feedproxy.lab.run import run
 from tests.live.conftest import needs
 
@@ -126,18 +127,44 @@ def test_lab_run_names_missing_command_in_one_line(plan: Path, capsys: pytest.Ca
     assert capsys.readouterr().err == "feedproxy: no-such-reader: No such file or directory\n"
 
 
-@pytest.mark.parametrize("text", ["dayz: 2", "days: soon", "every: 0", "pass: {grade: 101}", "- a", "days: -1"])
-def test_plan_with_invalid_value_is_rejected_with_file_name(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("days: 1\ndayz: 2", "2: unknown key dayz; did you mean days?"),
+        ("days: soon", "1: days: expected a number from 0.001 to 366"),
+        ("days: true", "1: days: expected a number from 0.001 to 366"),
+        ("days: -1", "1: days: expected a number from 0.001 to 366"),
+        ("days: 1\ndays: 2", "2: duplicate key 'days'"),
+        ("days: [1", "1: not YAML: expected ',' or ']', but got '<stream end>'"),
+        ("days: 1\n\nevery: 0", "3: every: expected a duration of at least 1 s and at most 366d"),
+        ("days: 1\nevery: 2s", "2: every: the command would be started more than 10000 times"),
+        ("jitter: -5", "1: jitter: expected a duration of at least 0 s and at most 366d"),
+        ("timeout: .inf", "1: timeout: expected a duration of at least 1 s and at most 366d"),
+        ("faketime: 1", "1: faketime: expected true or false"),
+        ("seed: [1]", "1: seed: expected one value"),
+        ("pass: {grade: 101}", "1: grade: expected a whole number from 0 to 100"),
+        ("pass:\n  without:\n    - gone-ignored\n    - no-compresion", "4: without no-compresion: unknown finding; "),
+        ("fault:\n  - 410@1d\n  - nosuch@1h", "3: fault nosuch: unknown fault; see feedproxy replay --list-faults"),
+        ("fault: 500@1x", "1: fault 500@1x: invalid time '1x'"),
+        ("add: ttl=soon", "1: add ttl=soon: expected ttl=MINUTES"),
+        ("strip: no field", "1: strip no field: expected a field such as ETag"),
+        ("at: yesterday", "1: at: invalid time 'yesterday'"),
+        ("- a", "1: expected keys such as days, every, fault, pass"),
+    ],
+)
+def test_plan_with_invalid_value_is_rejected_with_file_and_line(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "plan.yaml"
     file.write_text(text)
 
-    with pytest.raises(UsageError, match=r"plan\.yaml: "):
+    with pytest.raises(UsageError) as refused:
         read_plan(file)
+
+    assert str(refused.value).startswith(f"{file}:{message}")
 
 
 def test_plan_that_is_missing_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["lab", "run", "/nowhere/plan.yaml", "--", "true"]) == 2
-    assert capsys.readouterr().err == "feedproxy: /nowhere/plan.yaml: No such file or directory\n"
+    assert capsys.readouterr().err == "feedproxy: /nowhere/plan.yaml: cannot be read: No such file or directory\n"
 
 
 @pytest.mark.parametrize("option", ["--record", "--output"])
@@ -170,6 +197,18 @@ def test_score_command_writes_every_format(plan: Path, tmp_path: Path, capsys: p
         assert sign in capsys.readouterr().out
     assert cli.main(["score", str(recorded), "--min", "100", "--output", str(tmp_path / "out")]) == 0
     assert "100 of 100" in (tmp_path / "out").read_text()
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("--min", "1"), 1), (("--format", "json", "--min", "1"), 1)])
+def test_score_of_recording_without_reader_misses_every_minimum(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], code: int
+) -> None:
+    file = tmp_path / "week.har"
+    file.write_bytes(har_format.dump_recording(Recording(())))
+
+    assert cli.main(["score", str(file), *options]) == code
+
+    assert "no reader requested a feed" in capsys.readouterr().err
 
 
 # -- continuous readers

@@ -97,7 +97,7 @@ def parse_fault(text: str, kinds: dict[str, type[Fault]], start: Instant, seed: 
     if name not in kinds:
         similar = difflib.get_close_matches(name, kinds, 1)
         hint = f" (did you mean {similar[0]}?)" if similar else ""
-        raise UsageError(f"--fault {name}: unknown fault{hint}; see --list-faults")
+        raise UsageError(f"--fault {name}: unknown fault{hint}; see feedproxy replay --list-faults")
     kind = kinds[name]
     try:
         at = parse_when(when or kind.when, start)
