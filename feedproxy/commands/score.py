@@ -16,7 +16,8 @@ def register(subparsers: Any) -> None:
         "score",
         help="grade the behaviour of readers in a recording",
         description="Grade every reader in a recording (HAR, or a flow file of mitmproxy's): its faults, what it does "
-        "well, the requests that show it, and a grade. The exit code is 1 if a grade is below --min.",
+        "well, the requests that show it, and a grade. With --min, the exit code is 1 if a reader has a lower grade, "
+        "or if there is no reader.",
     )
     parser.add_argument("file", metavar="FILE.har", nargs="+", help="a recording; several are merged")
     parser.add_argument("--format", choices=FORMATS, default="text", help="output format (default: text)")
@@ -40,9 +41,10 @@ def run(args: argparse.Namespace) -> int:
     graded = grade_recording(recording, Side(args.side) if args.side else None)
     tell(graded, args.format, args.output)
     failing_scores = [score for score in graded.scores if score.grade < args.min]
-    if not graded.scores and args.format == "text":
+    if not graded.scores:
         print("feedproxy: no reader requested a feed in this recording", file=sys.stderr)
-    return 1 if failing_scores else 0
+    # Without a reader, a minimum grade is not reached: a test that expects one must not pass by mistake.
+    return 1 if failing_scores or (args.min and not graded.scores) else 0
 
 
 def tell(graded: Any, form: str, output: str = "", failures: tuple[str, ...] = ()) -> None:
