@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
             _write_recording(Path(args.record), done.recording, test_plan.seed)
         except OSError as error:
             raise UsageError(f"{args.record}: {error.strerror or error}") from error
-    graded = grade_recording(done.recording)
+    graded = grade_recording(done.recording, one_reader=True)
     grades = [
         (score.user_agent or "(no User-Agent)", score.grade, frozenset(finding.note.id() for finding in score.findings))
         for score in graded.scores

@@ -3,10 +3,12 @@
 A HAR file of another program has only requests to origins. The client that sent them is then graded.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from feedproxy.feed.channel import Schedule
+from feedproxy.http.user_agent import product
 from feedproxy.lab.record.exchange import Exchange, Recording, Side
 from feedproxy.scoring.grade import ReaderScore, score_reader
 from feedproxy.scoring.reader_feeds import Reader
@@ -36,19 +38,26 @@ class RecordingScores:
     """The polls of each reader, keyed by feed. The readers are in the order of `scores`."""
 
 
-def grade_recording(recording: Recording, side: Side | None = None) -> RecordingScores:
+CHANGING_AGENTS_MIN = 6
+"""Requests for a feed from one address are of one reader that changes its User-Agent, if the same product sent them
+with at least this many User-Agents, and used most of them once."""
+
+
+def grade_recording(recording: Recording, side: Side | None = None, *, one_reader: bool = False) -> RecordingScores:
     """Return the scores of the readers in one side of a recording.
 
-    None as `side` means the readers' side, or if that is empty, the origins' side.
+    None as `side` means the readers' side, or if that is empty, the origins' side. With `one_reader`, a single reader
+    has sent all requests.
     """
     exchanges = recording.side(side) if side else recording.side(Side.READER) or recording.side(Side.ORIGIN)
     read_content = _memoize_contents(recording)
+    name_of = (lambda exchange: ReaderName(exchange.reader, "")) if one_reader else _reader_names(exchanges)
     readers: dict[ReaderName, Reader] = {}
     polls: dict[ReaderName, dict[str, list[ObservedPoll]]] = {}
     for number, exchange in _number_exchanges(recording, exchanges):
         if exchange.request.method not in ("GET", "HEAD") or exchange.failure.startswith("address"):
             continue
-        name = reader_name(exchange.reader, exchange.user_agent, exchange.request.target)
+        name = name_of(exchange)
         reader = readers.setdefault(name, Reader(name.reader))
         poll = to_poll(number, exchange, read_content)
         evaluation = reader.evaluate(poll)
@@ -60,6 +69,30 @@ def grade_recording(recording: Recording, side: Side | None = None) -> Recording
     ]
     scores.sort(key=lambda scored: (scored[0].grade, -scored[0].cost.requests))
     return RecordingScores(tuple(grade for grade, _ in scores), tuple(by_feed for _, by_feed in scores))
+
+
+def _reader_names(exchanges: Iterable[Exchange]) -> Callable[[Exchange], ReaderName]:
+    """Return the function that names the reader of an exchange.
+
+    A reader that changes its User-Agent with every request has the name of its product.
+    """
+    by_product: dict[tuple[str, str, str], Counter[str]] = {}
+    for exchange in exchanges:
+        name = reader_name(exchange.reader, exchange.user_agent, exchange.request.target)
+        key = (name.reader, product(exchange.user_agent), exchange.request.target)
+        by_product.setdefault(key, Counter())[name.user_agent] += 1
+    changing = {
+        key[:2]
+        for key, counts in by_product.items()
+        if len(counts) >= CHANGING_AGENTS_MIN and counts.total() < 2 * len(counts)
+    }
+
+    def name_of(exchange: Exchange) -> ReaderName:
+        name = reader_name(exchange.reader, exchange.user_agent, exchange.request.target)
+        agent = product(exchange.user_agent)
+        return ReaderName(name.reader, agent) if (name.reader, agent) in changing else name
+
+    return name_of
 
 
 def to_poll(number: int, exchange: Exchange, read_content: Callable[[Exchange], PollContent | None]) -> Poll:

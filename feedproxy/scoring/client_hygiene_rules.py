@@ -10,6 +10,7 @@ from feedproxy.http.memoize import memoize_short
 from feedproxy.http.negotiation import weights_in
 from feedproxy.http.user_agent import parse_claim, product
 from feedproxy.notes import Category, Level, Note
+from feedproxy.scoring.reader_names import distinguishing_part
 from feedproxy.scoring.reader_state import ReaderState
 from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict, short_target
 from feedproxy.scoring.scored_request import Poll
@@ -24,7 +25,7 @@ _LIBRARY = re.compile(
 _LIBRARY_PAGE = re.compile(r"kurtmckee/feedparser|feedparser\.org|simplepie\.org|rometools", re.IGNORECASE)
 """Pattern of the address of a library's own page. Default User-Agents of libraries contain such an address. It is no
 contact to the operator of a reader."""
-_BROWSERS = frozenset({"Mozilla", "Chrome", "Safari", "Firefox", "Edge", "Opera"})
+_BROWSERS = frozenset({"Mozilla", "Chrome", "HeadlessChrome", "Safari", "Firefox", "Edge", "Opera"})
 # The look-behind keeps the search linear: a long name before an `@` is scanned once.
 _CONTACT = re.compile(r"https?://|www\.|(?<![\w.+-])[\w.+-]++@[\w-]++\.\w", re.IGNORECASE)
 _OLD_VERSIONS = ("/0.9", "/1.0")
@@ -59,9 +60,14 @@ def evaluate_version(poll: Poll, _: ReaderState) -> Verdict:
     return (Observation(OLD_HTTP, poll.version),) if poll.version.endswith(_OLD_VERSIONS) else NO_VIOLATIONS
 
 
-def evaluate_identity(poll: Poll, _: ReaderState) -> Verdict:
-    """Return a violation if the User-Agent is absent, or names only a library or a browser."""
-    return _evaluate_agent((poll.fields.get("user-agent") or "").strip())
+def evaluate_identity(poll: Poll, state: ReaderState) -> Verdict:
+    """Return a violation if the User-Agent is absent, differs from the previous one, or names only a library or a
+    browser."""
+    agent = poll.fields.get("user-agent") or ""
+    verdict = _evaluate_agent(agent.strip())
+    if state.previous is None or hash(distinguishing_part(agent)) == state.user_agent_hash:
+        return verdict
+    return (*verdict, Observation(CHANGING_USER_AGENT, f"User-Agent: {agent}"))
 
 
 @memoize_short(entries=AGENTS_MAX)
@@ -115,8 +121,9 @@ def _observe_claim(agent: str) -> Observation | None:
     return Observation(TELLS_SUBSCRIBERS, f"User-Agent: {agent}", {"subscribers": claim.count}) if claim else None
 
 
-def evaluate_needless(poll: Poll, _: ReaderState) -> Verdict:
-    """Return a violation for a Cookie field, for a Referer field, and for query parameters that defeat caches."""
+def evaluate_needless(poll: Poll, state: ReaderState) -> Verdict:
+    """Return a violation for a Cookie field, for a Referer field, for query parameters that defeat caches, and for a
+    HEAD before a GET."""
     observations = []
     if "cookie" in poll.fields:
         observations.append(Observation(COOKIES_SENT, "Cookie was sent"))
@@ -124,6 +131,8 @@ def evaluate_needless(poll: Poll, _: ReaderState) -> Verdict:
         observations.append(Observation(REFERRER_SENT, f"Referer: {short_target(referrer)}"))
     if (plain := strip_cache_busters(poll.target, poll.at)) != poll.target:
         observations.append(Observation(QUERY_ADDED, f"{short_target(poll.target)} instead of {short_target(plain)}"))
+    if state.is_get_after_head(poll):
+        observations.append(Observation(HEAD_BEFORE_GET, "a HEAD for the same feed came just before this GET"))
     return tuple(observations)
 
 
@@ -218,6 +227,16 @@ class NAMES_ITSELF(Note):
     reference = "RFC 9110, section 10.1.5"
 
 
+class CHANGING_USER_AGENT(Note):
+    level = Level.WARN
+    category = Category.IDENTITY
+    summary = "%(times)s had another User-Agent than the request before."
+    advice = """\
+    Servers count each User-Agent as another reader, and may take the requests for an attack. Send the same User-Agent
+    in every request. Only a new version of the reader has another."""
+    reference = "RFC 9110, section 10.1.5"
+
+
 class NO_CONTACT(Note):
     level = Level.WARN
     category = Category.IDENTITY
@@ -285,6 +304,15 @@ class QUERY_ADDED(Note):
     origin. Send conditional requests to the address that the user subscribed to, without added parameters. If the
     answer has to be validated at the origin, send `Cache-Control: no-cache`."""
     reference = "RFC 9111, section 5.2.1.4"
+
+
+class HEAD_BEFORE_GET(Note):
+    level = Level.WARN
+    category = Category.CONDITIONS
+    summary = "%(times)s came after a HEAD that only asked whether the feed had changed."
+    advice = """\
+    A conditional GET needs one request: the answer is 304 without content, or the new content. Send no HEAD."""
+    reference = "RFC 9110, sections 9.3.2 and 13.1"
 
 
 class NOTHING_NEEDLESS(Note):

@@ -19,12 +19,14 @@ a reader recover from a cache that answers 304 by mistake."""
 
 def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
     """Return violations in the request's validators, or None if there are no earlier validators to compare with."""
-    if poll.status in (0, 504) or (poll.status >= 300 and poll.status != 304):
+    if not _is_informed(poll, state):
         return None
     if not state.stored and not state.issued:
         # Validators that the server issued before the recording began are unknown.
         return _evaluate_unconditional(poll, state)
     if not poll.is_conditional:
+        if poll.method == "HEAD" or (poll.status == 206 and state.belongs_to_previous(poll)):
+            return None  # no content is sent again
         if not state.is_storable or poll.at - state.stored_at >= UNCONDITIONAL_ALLOWED_AFTER or not state.stored:
             return None
         if state.is_new_address(poll.target):
@@ -36,6 +38,21 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
             ),
         )
     return (*_evaluate_tag(poll, state), *_evaluate_date(poll, state))
+
+
+def evaluate_tag_use(poll: Poll, state: ReaderState) -> Verdict | None:
+    """Return a violation if a conditional request has no If-None-Match, although the server had sent an ETag.
+
+    Return None if the server had sent no ETag, or if the request is unconditional. The violation has a rule of its own,
+    because If-Modified-Since alone usually saves the content, too.
+    """
+    if not state.stored.tag or not poll.is_conditional or not _is_informed(poll, state):
+        return None
+    if "if-none-match" in poll.fields:
+        return NO_VIOLATIONS
+    return (
+        Observation(TAG_NOT_RETURNED, f"only If-Modified-Since, although the server had sent ETag: {state.stored.tag}"),
+    )
 
 
 def evaluate_delta(poll: Poll, state: ReaderState) -> Verdict | None:
@@ -60,6 +77,11 @@ def evaluate_delta(poll: Poll, state: ReaderState) -> Verdict | None:
     )
 
 
+def _is_informed(poll: Poll, state: ReaderState) -> bool:
+    """Return True if the answer depends on the validators, and the reader knew the previous answer."""
+    return (poll.status < 300 or poll.status == 304) and poll.status != 0 and not state.is_duplicate(poll)
+
+
 def _evaluate_unconditional(poll: Poll, state: ReaderState) -> Verdict | None:
     if state.last_success is None or not poll.is_conditional or state.partial:
         return None
@@ -76,12 +98,6 @@ def _evaluate_unconditional(poll: Poll, state: ReaderState) -> Verdict | None:
 def _evaluate_tag(poll: Poll, state: ReaderState) -> Verdict:
     sent = _sent_tags(poll)
     if not sent:
-        if state.stored.tag:
-            return (
-                Observation(
-                    TAG_NOT_RETURNED, f"only If-Modified-Since, although the server had sent ETag: {state.stored.tag}"
-                ),
-            )
         return ()
     current = [tag for tag in (state.stored.tag, state.confirmed.tag) if tag]
     if any(tag in sent for tag in current):

@@ -48,10 +48,12 @@ def timer_tolerance(wait: Seconds) -> Seconds:
 def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
     """Return a violation for each interval of the feed that had not passed since the last success.
 
-    Return None if there was no success yet, or if the request follows a redirect.
+    Return None if there was no success yet, or if the request is part of the previous poll.
     """
-    if state.last_success is None or state.follows(poll):
+    if state.last_success is None or state.belongs_to_previous(poll):
         return None
+    if state.is_duplicate(poll):
+        return (Observation(DUPLICATE_REQUEST, "the same request was sent less than a second before"),)
     gap = poll.at - state.last_success
     intervals = [interval for interval in _polling_intervals(state) if interval[0] > 0]
     if not intervals:
@@ -94,10 +96,10 @@ def _polling_intervals(state: ReaderState) -> list[tuple[Seconds, type[Note], st
 def evaluate_skips(poll: Poll, state: ReaderState) -> Verdict | None:
     """Return a violation if the poll falls in skipHours or on skipDays.
 
-    Return None if the feed has neither hint, or if the request follows a redirect.
+    Return None if the feed has neither hint, or if the request is part of the previous poll.
     """
     schedule = state.schedule
-    if state.last_success is None or state.follows(poll) or not (schedule.skip_hours or schedule.skip_days):
+    if state.last_success is None or state.belongs_to_previous(poll) or not (schedule.skip_hours or schedule.skip_days):
         return None
     if not is_skipped(schedule, poll.at):
         return NO_VIOLATIONS
@@ -110,12 +112,12 @@ def evaluate_skips(poll: Poll, state: ReaderState) -> Verdict | None:
 def evaluate_refusal(poll: Poll, state: ReaderState) -> Verdict | None:
     """Return a violation if the poll came too soon after a refusal or failure.
 
-    Return None if neither occurred, or if the request follows a redirect.
+    Return None if neither occurred, or if the request is part of the previous poll.
     """
     refusal = state.refusal
-    if refusal is None or state.follows(poll):
+    if refusal is None or state.belongs_to_previous(poll):
         return None
-    gap, failure = poll.at - refusal.at, f"after {refusal.status or 'no answer'}"
+    gap, failure = poll.at - refusal.at, f"after {refusal.answer}"
     if refusal.wait is not None and refusal.status in (*REFUSALS, 413):
         if gap < refusal.wait - min(30.0, refusal.wait / 20):
             return (
@@ -188,6 +190,16 @@ class POLLED_OFTEN(Note):
     advice = """\
     The feed specifies no interval, or the answer came from a cache after its interval had passed. Poll at most every
     half hour, and less often if the feed seldom changes."""
+    reference = "docs/explanation/grades.md"
+
+
+class DUPLICATE_REQUEST(Note):
+    level = Level.WARN
+    category = Category.SCHEDULE
+    summary = "%(times)s repeated the request before, within a second."
+    advice = """\
+    The second answer cannot differ from the first. Start no second fetch of a feed while a fetch of this feed is in
+    progress, and subscribe to each address only once."""
     reference = "docs/explanation/grades.md"
 
 

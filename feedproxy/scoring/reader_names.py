@@ -28,11 +28,11 @@ class ReaderName(NamedTuple):
 
 def reader_name(address: str, user_agent: str, target: str) -> ReaderName:
     """Return the name of the reader that sent a request."""
-    return ReaderName(secret_hash(target) or address, _distinguishing_part(user_agent))
+    return ReaderName(secret_hash(target) or address, distinguishing_part(user_agent))
 
 
 @memoize_short()
-def _distinguishing_part(user_agent: str) -> str:
+def distinguishing_part(user_agent: str) -> str:
     """Return the part of a User-Agent that distinguishes readers: everything except the number of subscribers."""
     claim = parse_claim(user_agent)
     return f"{claim.fetcher}\0claim" if claim is not None else user_agent

@@ -12,6 +12,7 @@ from feedproxy.http import uri
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields
 from feedproxy.http.target_uri.gateway_path import gateway_target
+from feedproxy.scoring.reader_names import distinguishing_part
 from feedproxy.scoring.scored_request import PERMANENT, REDIRECTS, REFUSALS, Poll
 
 ISSUED_MAX = 64
@@ -23,6 +24,15 @@ ADDRESSES_MAX = 32
 
 FOLLOW_TIMEOUT: Seconds = 600
 """A request for the target of a redirect counts as following the redirect within this many seconds."""
+
+LOOP_TIMEOUT: Seconds = 30
+"""In a redirect loop, a request after more than this many seconds is the next poll."""
+
+HEAD_TIMEOUT: Seconds = 30
+"""A GET within this many seconds of a HEAD for the same target belongs to the same poll."""
+
+DUPLICATE_GAP: Seconds = 1
+"""A second request for the same target within this many seconds repeats the first request."""
 
 RETRY_MAX: Seconds = 2 * 86_400
 """A Retry-After of more than this many seconds counts as this number. Longer values are mistakes of the server."""
@@ -100,6 +110,8 @@ class ServerRefusal:
     status: int
     wait: Seconds | None
     """Seconds in Retry-After, or None if the field is absent or invalid."""
+    answer: str
+    """The answer in words, such as `503` or `an incomplete 200`."""
 
 
 @dataclass(slots=True)
@@ -144,6 +156,8 @@ class ReaderState:
     """Age of the last complete answer: the seconds for which caches had stored it."""
     schedule: Schedule = field(default_factory=Schedule)
     refusal: ServerRefusal | None = None
+    user_agent_hash: int = 0
+    """Hash of the distinguishing part of the last User-Agent, which may be long."""
     previous: Poll | None = None
     redirect_target: str = ""
     """Target of the redirect if the previous answer was a redirect, otherwise ""."""
@@ -165,7 +179,41 @@ class ReaderState:
             self.previous is not None
             and bool(self.redirect_target)
             and poll.target == self.redirect_target
-            and poll.at - self.previous.at <= FOLLOW_TIMEOUT
+            and poll.at - self.previous.at <= (LOOP_TIMEOUT if self.is_in_loop else FOLLOW_TIMEOUT)
+        )
+
+    def belongs_to_previous(self, poll: Poll) -> bool:
+        """Return True if the request and the previous request are parts of one poll: it follows a redirect, is the GET
+        after a HEAD, or fetches the rest of an incomplete answer (RFC 9110, section 14)."""
+        previous = self.previous
+        if previous is None or poll.at - previous.at > FOLLOW_TIMEOUT:
+            return False
+        if self.follows(poll):
+            return True
+        return poll.target == previous.target and (
+            self.is_get_after_head(poll) or ("range" in poll.fields and not previous.complete)
+        )
+
+    def is_get_after_head(self, poll: Poll) -> bool:
+        """Return True if the previous request was a HEAD for the same target, some seconds ago."""
+        previous = self.previous
+        return (
+            previous is not None
+            and (previous.method, poll.method) == ("HEAD", "GET")
+            and poll.target == previous.target
+            and poll.at - previous.at <= HEAD_TIMEOUT
+        )
+
+    def is_duplicate(self, poll: Poll) -> bool:
+        """Return True if the reader can hardly have read the previous answer from the same target before this
+        request."""
+        previous = self.previous
+        return (
+            previous is not None
+            and previous.method == poll.method
+            and previous.target == poll.target
+            and previous.is_success
+            and poll.at - previous.at < DUPLICATE_GAP
         )
 
     @property
@@ -192,6 +240,7 @@ class ReaderState:
         self._learn_validators(poll)
         self._learn_schedule(poll)
         self._learn_moves(poll)
+        self.user_agent_hash = hash(distinguishing_part(poll.fields.get("user-agent") or ""))
         # The fields of a request and its answer take kilobytes; only the fields of a redirect are read again.
         self.previous = replace(poll, fields=NO_FIELDS, answer=poll.answer if poll.status in REDIRECTS else NO_FIELDS)
 
@@ -214,7 +263,9 @@ class ReaderState:
                 )
             if validators not in self.rejected:
                 self.confirmed = validators  # servers answer 304 to validators of truncated answers, too
-        elif validators and poll.status:
+        elif poll.status == 206:
+            self.confirmed = validators  # the reader may have combined parts (RFC 9111, section 3.4)
+        elif validators and poll.status and poll.method == "GET":
             self.rejected.add(validators)
             return
         if validators:
@@ -235,7 +286,11 @@ class ReaderState:
             poll.status in REFUSALS or poll.status >= 400 or not poll.status or not poll.complete or poll.status == 200
         ):
             # The rule on ended feeds (redirect_rules.py) applies to 410.
-            self.refusal = None if poll.status == 410 else ServerRefusal(poll.at, poll.status, _retry_after(poll))
+            self.refusal = (
+                None
+                if poll.status == 410
+                else ServerRefusal(poll.at, poll.status, _retry_after(poll), _describe_failure(poll))
+            )
         if poll.content is not None and poll.content.is_feed and poll.content.relocation is None:
             self.schedule = poll.content.schedule
 
@@ -254,6 +309,7 @@ class ReaderState:
             self.permanent.pop(poll.target, None)
         if self.is_in_loop:
             self._discount_moves(self.chain)
+            self.refusal = ServerRefusal(poll.at, poll.status, None, "a redirect loop")
         elif not poll.is_success and poll.status not in (*REDIRECTS, 410):
             self._discount_moves(self.chain[:-1])
         if poll.status == 410 or isinstance(relocation, Gone):
@@ -278,6 +334,14 @@ class ReaderState:
         for target in set(addresses):
             if (sightings := self.permanent.get(target)) is not None:
                 sightings.count = max(0, sightings.count - 1)
+
+
+def _describe_failure(poll: Poll) -> str:
+    if not poll.status:
+        return "no answer"
+    if not poll.complete:
+        return f"an incomplete {poll.status}"
+    return str(poll.status) if poll.status >= 400 else f"a {poll.status} without a feed"
 
 
 def _with_address(addresses: tuple[str, ...], address: str) -> tuple[str, ...]:

@@ -16,6 +16,9 @@ Publishers make mistakes. Therefore a reader need not act on the first announcem
 HOPS_MAX = 5
 """A reader must follow at least this many redirects in a row."""
 
+LOOP_HOPS_MAX = 20
+"""A reader should end a redirect loop after this many redirects at the latest, as browsers do (Fetch, section 4.4)."""
+
 GONE_CHECK_INTERVAL: Seconds = 6.5 * 86_400
 """A reader may check after this many seconds whether a feed is still gone: a week, minus half a day of tolerance."""
 
@@ -28,6 +31,9 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
     observations, applies = list[Observation](), False
     previous = state.previous
     if state.follows(poll):
+        if state.is_in_loop and len(state.chain) > LOOP_HOPS_MAX:
+            reason = f"redirect {len(state.chain)} of this poll led to {short_target(poll.target)} again"
+            return (Observation(REDIRECT_LOOP_FOLLOWED, reason),)
         return NO_VIOLATIONS
     if (
         previous is not None
@@ -134,6 +140,16 @@ class REDIRECT_NOT_FOLLOWED(Note):
     Follow 301, 302, 303, 307 and 308, at least five in a row, with the same conditional fields. The target of the
     last redirect is the feed."""
     reference = "RFC 9110, section 15.4"
+
+
+class REDIRECT_LOOP_FOLLOWED(Note):
+    level = Level.BAD
+    category = Category.MOVES
+    summary = "%(times)s followed a redirect loop beyond twenty redirects."
+    advice = """\
+    Remember the addresses of a poll, and stop at the first that comes again. Treat the loop as a failure: keep the
+    copy, and poll at the usual time."""
+    reference = "RFC 9110, section 15.4; Fetch, section 4.4"
 
 
 class PERMANENT_MOVE_IGNORED(Note):

@@ -26,6 +26,7 @@ EVALUATORS: Mapping[ReaderRule, Evaluator] = {
     ReaderRule.SKIPPED: polling_interval_rules.evaluate_skips,
     ReaderRule.CODING: client_hygiene_rules.evaluate_coding,
     ReaderRule.IDENTITY: client_hygiene_rules.evaluate_identity,
+    ReaderRule.TAGS: conditional_request_rules.evaluate_tag_use,
     ReaderRule.TEMPORARY: redirect_rules.evaluate_temporary,
     ReaderRule.DELTAS: conditional_request_rules.evaluate_delta,
     ReaderRule.CONTACT: client_hygiene_rules.evaluate_contact,
@@ -122,7 +123,7 @@ class FeedEvaluation:
         self.has_content = False
         """True if at least one answer was a feed, a redirect document, a 226 or a 304."""
         self.rounds = 0
-        """Number of polls. A poll includes the requests that follow its redirects."""
+        """Number of polls. A poll includes the requests that follow its redirects, and a GET after a HEAD."""
         self.on_hour = 0
         self.hourly: list[Evidence] = []
         self._evidence_max = evidence_max
@@ -140,7 +141,7 @@ class FeedEvaluation:
             self._record_observation(observation, poll)
         if poll.answer.get("location") is None and (adoptions := redirect_rules.describe_adoptions(state, poll.target)):
             self._record_praise(redirect_rules.ADOPTS_MOVES, poll, f"adopted {adoptions}")
-        if not state.follows(poll):
+        if not state.belongs_to_previous(poll):
             self.rounds += 1
             if polling_interval_rules.is_on_the_hour(poll):
                 self.on_hour += 1

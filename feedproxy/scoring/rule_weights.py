@@ -20,6 +20,7 @@ class ReaderRule(StrEnum):
     SKIPPED = "skipped"
     CODING = "coding"
     IDENTITY = "identity"
+    TAGS = "tags"
     HOUR = "hour"
     TEMPORARY = "temporary"
     DELTAS = "deltas"
@@ -49,6 +50,7 @@ WEIGHTS: Mapping[str, int] = {
     "skipped": 10,
     "coding": 10,
     "identity": 5,
+    "tags": 5,
     "hour": 5,
     "temporary": 5,
     "deltas": 5,
@@ -67,11 +69,12 @@ REQUIREMENTS: Mapping[str, str] = {
     "skipped": "no request in skipHours and on skipDays",
     "coding": "compressed answers are accepted",
     "identity": "the User-Agent names the reader",
+    "tags": "If-None-Match is sent if the server has sent an ETag",
     "hour": "not all polls come on the hour",
     "temporary": "302, 303 and 307 do not change the subscription",
     "deltas": "the ETag of a 226 is sent in the next request",
     "contact": "the User-Agent contains a contact address",
-    "needless": "no cookies, no Referer and no query parameters of the reader's own",
+    "needless": "no cookies, no Referer, no query parameters of the reader's own, and no HEAD before a GET",
     "connection": "connections are reused",
     "version": "HTTP/1.1 or later",
 }

@@ -4,6 +4,7 @@ There are no sockets: the replay is called as its listener calls it, at simulate
 """
 
 import gzip
+import itertools
 import math
 from collections.abc import Iterable
 from email.utils import formatdate
@@ -65,6 +66,7 @@ class CorrectReader:
     address = "reader-1"
     least_wait = 1800.0
     detects_loops = True
+    hops_max = 8
 
     def __init__(self, feed: str = FEED) -> None:
         self.feed = feed
@@ -206,7 +208,7 @@ def poll(
     """Send one poll and follow its redirects."""
     target, is_permanent = reader.address_of(now), True
     visited: set[str] = set()
-    for hop in range(8):
+    for hop in itertools.count():
         fields = Fields(reader.fields(now))
         bare = target.partition("?")[0]
         asked = replay.to_replay_request(ReplayRequestHead("GET", bare, fields), now)
@@ -236,7 +238,10 @@ def poll(
         contents[exchange.digest] = content
         location = reader.take(exchange, content, is_permanent)
         visited.add(target)
-        if not location or not reader.follows(reply.status) or (reader.detects_loops and location in visited):
+        if not location or not reader.follows(reply.status):
+            return
+        if (reader.detects_loops and location in visited) or hop == reader.hops_max - 1:
+            reader.not_before = now + 1800
             return
         is_permanent = is_permanent and reply.status in (301, 308)
         target = location

@@ -262,6 +262,11 @@ FAULTY_READERS: dict[type[Note], tuple[type[CorrectReader], dict[str, Any], dict
         {},
         {"faults": ["redirect-302@1d..30h"]},
     ),
+    redirect_rules.REDIRECT_LOOP_FOLLOWED: (
+        habit(detects_loops=False, hops_max=30),
+        {},
+        {"faults": ["redirect-loop@1d..30h"]},
+    ),
     redirect_rules.PERMANENT_MOVE_IGNORED: (habit(adopt=_never), {}, {"faults": ["redirect-301@1d"]}),
     redirect_rules.XML_REDIRECT_IGNORED: (
         habit(adopt=_never, due=lambda self, now: now % 3600 == 420),
@@ -425,6 +430,120 @@ def test_delta_reader_without_tag_of_226_gets_finding() -> None:
     assert findings(score_of(_delta_exchanges('"0"'))) == {conditional_request_rules.TAG_OF_226_UNUSED}
 
 
+# -- readers that send more requests than a poll needs
+
+
+def _with_requests(recording: Recording, expand: Callable[[Exchange], list[Exchange]]) -> Recording:
+    exchanges = tuple(request for exchange in recording.exchanges for request in expand(exchange))
+    return Recording(exchanges, recording.contents, recording.until)
+
+
+def _head_of(exchange: Exchange) -> Exchange:
+    fields = exchange.request.fields.without("if-none-match", "if-modified-since")
+    request = replace(exchange.request, method="HEAD", fields=fields)
+    return replace(exchange, at=exchange.at - 1, request=request, status=200, digest="", size=0)
+
+
+def test_head_before_get_is_found_alone() -> None:
+    score = score_of(_with_requests(play(CorrectReader()), lambda exchange: [_head_of(exchange), exchange]))
+
+    assert findings(score) == {client_hygiene_rules.HEAD_BEFORE_GET}
+    assert score.feeds[0].interval == pytest.approx(1800, abs=1), "HEAD and GET are one poll"
+
+
+def test_reader_that_polls_by_head_need_not_send_conditions() -> None:
+    recording = play(CorrectReader())
+
+    score = score_of(
+        _with_requests(recording, lambda exchange: [_head_of(exchange) if exchange.status == 304 else exchange])
+    )
+
+    assert findings(score) == set()
+
+
+def test_duplicate_request_is_found_without_blame_for_its_validators() -> None:
+    """The second request was sent before the first answer with new validators came."""
+    recording = _with_requests(
+        play(CorrectReader()), lambda exchange: [exchange, replace(exchange, at=exchange.at + 0.01, connection="2")]
+    )
+
+    assert findings(score_of(recording)) == {polling_interval_rules.DUPLICATE_REQUEST}
+
+
+@pytest.mark.parametrize("status", [206, 200])
+def test_rest_of_incomplete_answer_may_be_fetched_at_once(status: int) -> None:
+    """The second request has Range and If-Range; the server sends the rest or, if the feed has changed, the whole."""
+    base = play(CorrectReader(), days=1).exchanges[0]
+    tag = base.fields.get("etag") or ""
+
+    def request(at: float, *lines: tuple[str, str], **changes: Any) -> Exchange:
+        fields = Fields([*base.request.fields, *lines])
+        return replace(base, at=base.at + at, request=replace(base.request, fields=fields), **changes)
+
+    rest = request(
+        2, ("Range", "bytes=100-"), ("If-Range", tag), status=status, digest="" if status == 206 else base.digest
+    )
+    polls = [request(3600 * hour, ("If-None-Match", tag), status=304, digest="") for hour in range(1, 8)]
+    recording = Recording((replace(base, faults=("reset",)), rest, *polls), {base.digest: document(3)})
+
+    assert findings(score_of(recording)) == set()
+
+
+# -- User-Agents
+
+
+def _with_agents(agents: Callable[[int], str]) -> Recording:
+    recording = play(CorrectReader(), world(count=1), days=1)
+    exchanges = [
+        replace(
+            exchange,
+            request=replace(exchange.request, fields=exchange.request.fields.with_field("User-Agent", agents(number))),
+        )
+        for number, exchange in enumerate(recording.exchanges)
+    ]
+    return replace(recording, exchanges=tuple(exchanges))
+
+
+def test_reader_with_new_user_agent_in_each_request_is_one_reader() -> None:
+    score = score_of(_with_agents(lambda number: f"Perfect/1.{number} (+https://example.com/perfect)"))
+
+    assert findings(score) == {client_hygiene_rules.CHANGING_USER_AGENT}
+
+
+@pytest.mark.parametrize("count", [2, 8])
+def test_readers_of_one_product_behind_one_address_are_several(count: int) -> None:
+    recording = _with_agents(lambda number: f"Perfect/1.{number % count} (+https://example.com/perfect)")
+
+    scores = grade_recording(recording).scores
+    (merged,) = grade_recording(recording, one_reader=True).scores
+
+    assert [findings(score) for score in scores] == [set()] * count
+    assert findings(merged) == {client_hygiene_rules.CHANGING_USER_AGENT}, "in the lab there is one reader"
+
+
+@pytest.mark.parametrize("browser", ["Chrome/140.0.0.0 Safari/537.36", "HeadlessChrome/156.0.0.0 Safari/537.36"])
+def test_browser_names_no_reader(browser: str) -> None:
+    agent = f"Mozilla/5.0 (X11; Linux x86_64; +https://example.com) AppleWebKit/537.36 (KHTML, like Gecko) {browser}"
+
+    assert findings(score_of(play(habit(agent=agent)()))) == {client_hygiene_rules.BROWSER_USER_AGENT}
+
+
+def test_conditional_request_without_etag_costs_less_than_an_unconditional_request() -> None:
+    without_tag = score_of(play(habit(conditions=_only("If-Modified-Since"))()))
+    unconditional = score_of(play(habit(conditions=lambda self, now: [])()))
+
+    assert unconditional.grade < without_tag.grade - 20
+
+
+def test_incomplete_answer_is_named_in_the_evidence() -> None:
+    reader = habit(broken=lambda self, exchange: None, due=lambda self, now: True)
+
+    score = score_of(play(reader(), days=0.1, options=ReplayOptions(faults=["reset"])))
+
+    (hammered,) = (finding for finding in score.findings if type(finding.note) is polling_interval_rules.HAMMERED)
+    assert hammered.requests[0].reason == "1 min after an incomplete 200"
+
+
 def test_subscriber_count_is_praised_and_its_absence_behind_proxy_noted() -> None:
     counted = score_of(play(habit(agent="Perfect/1.0 (+https://example.com; 12 subscribers)")()))
     uncounted = score_of(play(habit(fields=_extra_line("Via", "1.1 cache"))()))
@@ -444,7 +563,13 @@ def test_single_poll_is_graded_with_note_on_few_requests() -> None:
 def test_faulty_readers_cover_every_finding() -> None:
     kinds = {kind for kind in _all_notes() if kind.level.is_finding}
 
-    assert kinds == {*FAULTY_READERS, conditional_request_rules.TAG_OF_226_UNUSED}
+    assert kinds == {
+        *FAULTY_READERS,
+        conditional_request_rules.TAG_OF_226_UNUSED,
+        client_hygiene_rules.HEAD_BEFORE_GET,
+        client_hygiene_rules.CHANGING_USER_AGENT,
+        polling_interval_rules.DUPLICATE_REQUEST,
+    }
 
 
 def _all_notes() -> set[type[Note]]:
