@@ -71,6 +71,9 @@ SPECIAL_NETWORKS = _table(
     ("ff00::/8", "multicast", False),
 )
 
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+"""The only IPv6 addresses that IANA allocates. A site may use others within its own network."""
+
 # Prefixes of IPv6 addresses that embed an IPv4 address, and the position of its first bit.
 TRANSLATION_PREFIXES = (
     (ipaddress.IPv6Network("::ffff:0:0/96"), "IPv4-mapped", 96),
@@ -91,7 +94,7 @@ def special_network_of(address: Address) -> SpecialNetwork | None:
     for row in SPECIAL_NETWORKS:
         if address.version == row.network.version and address in row.network:
             return row
-    if not address.is_global:
+    if not address.is_global or (address.version == 6 and address not in _GLOBAL_UNICAST):
         return SpecialNetwork(ipaddress.ip_network(address), "reserved")
     return None
 
