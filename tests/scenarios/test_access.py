@@ -143,6 +143,19 @@ async def test_access_rule_marks_responses_private_for_downstream_caches(door, f
 # -- secret addresses
 
 
+@pytest.mark.parametrize("conversion", ["", "-/as/html/"])
+async def test_secret_address_is_not_sent_to_other_sites_as_referrer(door, files, conversion):
+    proxy, origin, clock = await door(**files)
+    origin.publish("/private.rss", a_feed(), referrer_policy="unsafe-url")
+    proxy.rule("/private.rss", readers=("bob",))
+    _, token = issue(Path(files["tokens_file"]), "bob", origin.url("/private.rss"))
+    clock.advance(1)
+
+    seen = (await proxy.ask(f"/-/with/{token}/{conversion}{origin.url('/private.rss')}")).expect(200)
+
+    assert seen.fields.get_all("referrer-policy") == ["no-referrer"]
+
+
 async def test_secret_address_admits_its_reader_until_the_token_is_revoked(door, files):
     proxy, origin, clock = await door(**files)
     origin.publish("/private.rss", a_feed(), cache_control="max-age=600")

@@ -24,6 +24,12 @@ async def handle(app: App, call: Call) -> Response:
     Raises NotFound if the token is revoked or not valid for the target. All addresses in the response contain the
     token, because the client has no other credentials.
     """
+    response = await _respond(app, call)
+    # An origin's Referrer-Policy could make browsers send the secret address to the sites of images in a page.
+    return response.with_fields(response.fields.with_field("Referrer-Policy", "no-referrer"))
+
+
+async def _respond(app: App, call: Call) -> Response:
     token, _, address = call.path.removeprefix(PATH).partition("/")
     if f"/{address}".startswith(f"{app.settings.endpoint_prefix}{conversions.PATH}"):
         return await _convert(app, call, token, address)
