@@ -26,6 +26,13 @@ ACCEPT = (
 )
 """Accept of requests for a shared copy. Feeds are preferred, and all other types are accepted."""
 
+CLIENT_ADDRESS_FIELDS = frozenset(
+    {"forwarded", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-remote-ip", "x-remote-addr", "client-ip"}
+    | {"true-client-ip", "x-true-client-ip", "x-originating-ip", "x-proxyuser-ip", "wl-proxy-client-ip"}
+    | {"cf-connecting-ip", "cf-connecting-ipv6", "fastly-client-ip"}
+)
+"""Names of fields in which a client can claim an address, in lower case. Some origins trust them."""
+
 NOT_FORWARDED = frozenset(
     # The cache evaluates conditions and ranges. If they were forwarded, they would affect the stored copy.
     {"if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range"}
@@ -33,9 +40,7 @@ NOT_FORWARDED = frozenset(
     | {"a-im"}
     # Compression with a client's dictionary is done by feedproxy, too (RFC 9842).
     | {"available-dictionary", "dictionary-id"}
-    # Fields with the client's identity or claimed address. They are withheld because the response is for all clients.
-    | {"forwarded", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-remote-ip", "x-remote-addr", "client-ip"}
-    | {"true-client-ip", "x-true-client-ip", "x-originating-ip", "x-proxyuser-ip", "wl-proxy-client-ip"}
+    | CLIENT_ADDRESS_FIELDS
     # Fields that make frameworks answer for another address, host, scheme or method.
     | {"x-original-url", "x-original-uri", "x-original-path", "x-original-host", "x-rewrite-url", "x-rewrite-uri"}
     | {"x-host", "x-http-host-override", "x-host-override", "x-http-host", "x-server-name", "x-base-url", "base-url"}

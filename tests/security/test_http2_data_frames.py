@@ -80,9 +80,11 @@ class Client:
     http2: h2.connection.H2Connection
     seen: list[h2.events.Event] = field(default_factory=list)
 
-    def begin(self, port: int, *fields: tuple[str, str], method: str = "POST", path: str = "/x") -> int:
+    def begin(
+        self, port: int, *fields: tuple[str, str], method: str = "POST", path: str = "/x", scheme: str = "https"
+    ) -> int:
         stream = self.http2.get_next_available_stream_id()
-        head = [(":method", method), (":path", path), (":scheme", "https"), (":authority", f"localhost:{port}")]
+        head = [(":method", method), (":path", path), (":scheme", scheme), (":authority", f"localhost:{port}")]
         self.http2.send_headers(stream, [*head, *fields])
         return stream
 
@@ -223,6 +225,7 @@ async def test_invalid_field_does_not_reach_the_origin(tunnel: Tunnel, field: tu
         ("POST", "/a b"),
         ("POST", "x"),
         ("head", "/"),
+        ("CONNECT", "/x"),
     ],
 )
 async def test_invalid_method_or_path_does_not_reach_the_origin(tunnel: Tunnel, method: str, path: str) -> None:
@@ -235,6 +238,18 @@ async def test_invalid_method_or_path_does_not_reach_the_origin(tunnel: Tunnel, 
         except AssertionError as error:
             assert "ended" in str(error)  # noqa: PT017
     assert not tunnel.connections[before:]
+
+
+@pytest.mark.parametrize("pseudo_fields", [{"method": "CONNECT"}, {"scheme": "ftp"}])
+async def test_refusal_is_not_a_page_of_mitmproxy(tunnel: Tunnel, pseudo_fields: dict[str, str]) -> None:
+    async with client_of(tunnel) as client:
+        stream = client.begin(tunnel.port, **pseudo_fields)
+        client.http2.end_stream(stream)
+
+        (answer,) = [each for each in await client.ended(stream) if isinstance(each, h2.events.ResponseReceived)]
+
+    assert (b":status", b"400") in answer.headers
+    assert (b"cache-status", b"feedproxy; detail=bad-request") in answer.headers
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])

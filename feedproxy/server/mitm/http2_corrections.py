@@ -15,6 +15,10 @@ def check_http2_request(request: http.Request) -> None:
     invalid."""
     data, fields = request.data, request.headers.fields
     request_validation.check_request_line(data.method, data.path)
+    if data.method == b"CONNECT":
+        raise BadRequest("CONNECT within a tunnel")
+    if data.scheme not in (b"http", b"https"):
+        raise BadRequest("invalid :scheme: expected http or https")
     if not data.path.startswith(b"/") and (data.method, data.path) != (b"OPTIONS", b"*"):
         raise BadRequest("invalid :path: expected a path")
     if data.authority and not request_validation.is_host(data.authority):

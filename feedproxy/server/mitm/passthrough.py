@@ -22,7 +22,7 @@ from feedproxy.request.gateway_fields import apply_entrance_rules, make_private,
 from feedproxy.request.loops_and_max_forwards import max_forwards
 from feedproxy.request.problem_details import problem_response
 from feedproxy.request.upstream_and_public_urls import is_upstream_target
-from feedproxy.request.upstream_request import with_via
+from feedproxy.request.upstream_request import CLIENT_ADDRESS_FIELDS, with_via
 from feedproxy.server.mitm.parent_proxy_connections import ParentProxyHost, route_through_parent
 from feedproxy.server.mitm.request_routing import ASTERISK, RoutedRequest, fields_of, headers_of, is_asterisk
 from feedproxy.settings import Settings
@@ -153,7 +153,7 @@ def prepare_request(flow: http.HTTPFlow, routed: RoutedRequest, *, via: str, par
         fields = fields.without("cookie", "cookie2", "referer", "origin", "available-dictionary", "dictionary-id")
     forwarded_names = [name for name, _ in fields if name.lower().startswith("x-forwarded-")]
     unportable_names = [name for name, _ in fields if _PORTABLE_NAME.fullmatch(name) is None]
-    fields = fields.without("forwarded", "x-real-ip", *PATH_OVERRIDE_FIELDS, *forwarded_names, *unportable_names)
+    fields = fields.without(*CLIENT_ADDRESS_FIELDS, *PATH_OVERRIDE_FIELDS, *forwarded_names, *unportable_names)
     if routed.client.entrance is Entrance.REVERSE:
         scheme, _, name = routed.client.base.partition("://")
         fields = fields.with_field("X-Forwarded-For", routed.client.address)
