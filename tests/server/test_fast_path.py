@@ -78,6 +78,24 @@ async def test_defect_closes_its_connection_and_no_other(
     assert "fast path: request failed" in caplog.text
 
 
+async def test_defect_after_the_answer_closes_the_connection(
+    front: Opened, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    proxy = await front()
+    line = await proxy.line()
+
+    def fail(*given: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(FastPathHandler, "_store_template", fail)
+    await line.say(proxy.get())
+
+    assert await line.ended()
+    assert proxy.stage.app.connections == 0
+    assert proxy.stage.app.fastpath_requests == 0
+    assert "fast path: response failed" in caplog.text
+
+
 async def test_same_fields_in_another_order_are_answered_by_the_fast_path(front: Opened) -> None:
     proxy = await front()
     line = await proxy.line()

@@ -229,7 +229,7 @@ class FastPathHandler:
         # Start eagerly, except in an iteration that has already taken PREEMPT_AFTER seconds: other clients may then
         # wait for cached hits.
         eager = time.monotonic() - self._iteration_start < PREEMPT_AFTER
-        task = asyncio.Task(self._respond(connection, head, block, routed), loop=loop, eager_start=eager)
+        task = asyncio.Task(self._respond_or_close(connection, head, block, routed), loop=loop, eager_start=eager)
         if task.done():
             return connection.fd >= 0 and not connection.unsent and not connection.lingering
         # Counted outside the coroutine, because a task that is cancelled before its first step runs none of it.
@@ -265,6 +265,16 @@ class FastPathHandler:
         if self.app.settings_for(routed.request.target).readers:
             return None  # the flow handler authenticates clients
         return routed
+
+    async def _respond_or_close(
+        self, connection: ClientConnection, head: RequestHead, block: bytes, routed: RoutedRequest
+    ) -> None:
+        try:
+            await self._respond(connection, head, block, routed)
+        except Exception:
+            logger.exception("fast path: response failed")
+            connection.task = None
+            self._connections.close_connection(connection)
 
     async def _respond(
         self, connection: ClientConnection, head: RequestHead, block: bytes, routed: RoutedRequest
