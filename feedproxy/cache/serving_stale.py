@@ -93,7 +93,7 @@ def _configured_limit(stored: StoredResponse, limit: Seconds) -> Seconds | None:
 
 def _accepts_stale(request: CacheControl) -> bool:
     # "Unless the max-stale request directive is also present, the client does not wish to receive a stale response." --
-    # section 5.2.1.1; min-fresh and no-cache also exclude a stale response.
-    if request.no_cache or request.min_fresh is not None:
+    # section 5.2.1.1; min-fresh also excludes a stale response.
+    if request.min_fresh is not None:
         return False
     return request.max_age is None or request.max_stale is not None

@@ -173,6 +173,10 @@ def test_description_of_duration_uses_common_units(seconds: float, words: str) -
     [
         (a_feed(("Cache-Control", "s-maxage=600")), "fresh for another 10 min: s-maxage of 10 min"),
         (a_feed(("Expires", format_http_date(NOW + 600))), "fresh for another 10 min: Expires gives 10 min"),
+        (
+            a_feed(("Last-Modified", format_http_date(NOW - 9000))),
+            "fresh for another 15 min: no lifetime given; 15 min estimated from Last-Modified",
+        ),
         (a_feed(), "fresh for another 30 min: no lifetime given; 30 min by default"),
         (a_feed(feed=False), "stale for 0 s: no lifetime given, and none is estimated"),
         (a_feed(status=599), "stale for 0 s: no lifetime given, and none is estimated for status 599"),

@@ -2,8 +2,8 @@
 
 import pytest
 
-from feedproxy.cache.freshness import assess
-from feedproxy.cache.reuse_decision import decide
+from feedproxy.cache.freshness import Allowance, assess, limit_freshness
+from feedproxy.cache.reuse_decision import Decision, Forward, Reuse, decide
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields
@@ -47,3 +47,19 @@ def test_decision_on_miss_names_whether_uri_is_stored() -> None:
 )  # fmt: skip
 def test_decision_on_stored_response_has_a_reason(said: str, because: str) -> None:
     assert said == because
+
+
+def test_held_response_is_used_until_a_limit_and_names_the_limit() -> None:
+    content = Content({"identity": b""}, feed=True)
+    stored = StoredResponse("https://example.com/", 200, Fields([("Cache-Control", "max-age=60")]), content, NOW, NOW)
+
+    def decide_after(seconds: float) -> Decision:
+        now = NOW + seconds
+        held = assess(stored, now, hint=lambda *_: Allowance(NOW + 3600, "ttl-hint", "the feed's ttl"))
+        freshness = limit_freshness(held, Allowance(NOW + 600, "ill-formed", "it is not well-formed"))
+        return decide(stored, CacheControl(), freshness, now)
+
+    reuse = decide_after(599)
+    assert isinstance(reuse, Reuse)
+    assert reuse.detail == "ill-formed"
+    assert isinstance(decide_after(600), Forward)

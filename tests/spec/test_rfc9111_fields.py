@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from feedproxy.cache import freshness
+from feedproxy.cache import freshness, reuse_decision
 from feedproxy.cache.cache_status import Fwd
 from feedproxy.cache.freshness import Source, current_age
-from feedproxy.cache.reuse_decision import Forward, NotInCache, Reuse, Validate
+from feedproxy.cache.reuse_decision import Decision, Forward, NotInCache, Reuse, Validate
 from feedproxy.cache.storing import DoNotStore, MayStore
+from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields
 from tests.spec.caching import (
     NOW,
@@ -32,6 +33,7 @@ from tests.spec.caching import (
         ("2147483647", 2147483647),
         ("2147483648", 2147483648),
         ("9" * 40, 2147483648),
+        ("0" * 40 + "7", 7),
         ("7200;foo=bar", 7200),
         ("7200 ; foo, 0", 7200),
     ],
@@ -76,6 +78,18 @@ def test_max_stale_request_accepts_a_response_stale_by_at_most_its_seconds() -> 
     assert accepted.detail == "max-stale"
     assert isinstance(deciding(response, 71, cache_control="max-stale=10"), Forward)
     assert isinstance(deciding(response, 10**6, cache_control="max-stale"), Reuse)
+
+
+def test_max_stale_request_is_limited_by_the_operator() -> None:
+    """Section 4.2.4: a fresh response that is older than the request's max-age counts as stale, too."""
+    response = stored(cache_control="max-age=60")
+    request = CacheControl(max_age=30, max_stale=99)
+
+    def decide(after: float) -> Decision:
+        return reuse_decision.decide(response, request, state(response, after), NOW + after, stale_limit=10)
+
+    assert isinstance(decide(40), Reuse)
+    assert isinstance(decide(41), Forward)
 
 
 def test_min_fresh_request_requires_a_response_fresh_for_its_seconds() -> None:

@@ -41,6 +41,12 @@ def test_status_206_or_304_is_not_stored_as_a_response(status: int) -> None:
     assert isinstance(storing(status, cache_control="max-age=60"), DoNotStore)
 
 
+@pytest.mark.parametrize("status", [226, 401, 407, 408, 411, 412, 413, 416, 417, 421, 425, 428, 431, 511])
+def test_status_that_answers_one_request_only_is_not_stored(status: int) -> None:
+    """RFC 9110, section 15: its credentials, conditions, size or connection; RFC 3229, section 10.4.1, for 226."""
+    assert storing(status, cache_control="max-age=60") == DoNotStore(f"{status} answers one request only")
+
+
 @pytest.mark.parametrize("control", ["no-store", "No-StOrE", "max-age=60, no-store", "no-store=x"])
 def test_no_store_forbids_storing(control: str) -> None:
     """Sections 3 and 5.2.2.5."""

@@ -72,8 +72,11 @@ def test_status_304_without_a_date_is_dated_at_receipt() -> None:
         ({"etag": '"x"'}, {"etag": '"y"'}),
         ({"etag": '"x"', "last_modified": at(-9)}, {"etag": '"y"', "last_modified": at(-9)}),
         ({"last_modified": at(-9)}, {"last_modified": at(-8)}),
+        ({"last_modified": "last week"}, {"last_modified": "this week"}),
         ({"last_modified": at(-9)}, {"etag": '"y"'}),
+        ({"etag": '"x"'}, {"last_modified": at(-9)}),
         ({}, {"etag": '"y"'}),
+        ({}, {"last_modified": at(-9)}),
     ],
 )
 def test_status_304_with_another_validator_updates_nothing(known: dict[str, Any], told: dict[str, Any]) -> None:
