@@ -1,7 +1,6 @@
 """Basic credentials (RFC 7617), from clients and for origins."""
 
 import base64
-import binascii
 from dataclasses import dataclass, field
 
 from feedproxy.http.field_values import quote
@@ -29,7 +28,7 @@ def parse(value: str) -> BasicCredentials | None:
         return None
     try:
         raw = base64.b64decode(token.strip(), validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:  # also for characters outside ASCII
         return None
     try:
         text = raw.decode()

@@ -204,10 +204,21 @@ def test_cache_keys_differ_by_credential_and_password(
     assert wallet.find_by_name(common.name, "https://elsewhere.example/") is None
 
 
+def test_wallet_without_entries_is_empty() -> None:
+    assert parse_wallet("# no entries yet\n", "wallet", seed=SEED) == ()
+
+
+def test_invalid_yaml_in_wallet_is_reported_with_its_line() -> None:
+    with pytest.raises(UsageError, match=r"^wallet:3: invalid YAML$"):
+        parse_wallet("- match: x\n  user: bob\n]", "wallet", seed=SEED)
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "match: x",
+        "- [hush]",
+        "- match: https://a.example/*\n  user: 5\n  bearer: hush",
         "- match: https://a.example/*\n  basic: {user: u, password: hush}",
         "- match: https://a.example/*\n  user: bob\n  anybody: true\n  bearer: hush",
         "- match: https://a.example/*\n  user: bob\n  basic: {user: u}",
@@ -223,4 +234,5 @@ def test_invalid_wallet_is_reported_with_its_place_and_without_secrets(text: str
         parse_wallet(text, "wallet", seed=SEED)
 
     assert "hush" not in str(told.value)
+    assert "unknown: h" not in str(told.value)
     assert "hush" not in repr(parse_wallet(WALLET.replace("abc", "hush"), "wallet", seed=SEED))

@@ -64,6 +64,12 @@ def test_wildcard_address_accepts_any_ip_address_but_no_name() -> None:
     assert _status(authorization, Host="evil.example", Authorization="Bearer t") == 421
 
 
+def test_ipv6_address_that_listens_is_accepted_but_no_other() -> None:
+    authorization = AdminAuthorization("2001:DB8::7")
+    assert _status(authorization, Host="[2001:db8::7]:8081") is None
+    assert _status(authorization, Host="[2001:db8::8]:8081") == 421
+
+
 def test_configured_token_is_required() -> None:
     authorization = AdminAuthorization("127.0.0.1", "geheim-ü")
     right, wrong = (base64.b64encode(f"me:{word}".encode()).decode() for word in ("geheim-ü", "geheim"))
@@ -74,6 +80,7 @@ def test_configured_token_is_required() -> None:
     assert _status(authorization, Authorization=f"Basic {wrong}") == 401
     assert _status(authorization, Authorization="Basic %%%") == 401
     assert _status(authorization, Authorization="Bearer geheim-ü") is None
+    assert _status(authorization, Authorization="bearer  geheim-ü ") is None
     assert _status(authorization, Authorization=f"basic {right}") is None
 
 
