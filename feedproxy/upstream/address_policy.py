@@ -68,7 +68,7 @@ class AddressPolicy:
         self._check(address, str(address))
 
     def _check(self, address: Address, subject: str) -> None:
-        listed = any(address.version == network.version and address in network for network in self._networks)
+        listed = any(address in network for network in self._networks)
         if (inner := embedded_ipv4(address)) is not None:
             kind, target = inner
             if not (listed or self._allow_private):

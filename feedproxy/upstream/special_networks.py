@@ -92,7 +92,7 @@ def special_network_of(address: Address) -> SpecialNetwork | None:
     A new entry is returned for an address that the tables lack and that is not global.
     """
     for row in SPECIAL_NETWORKS:
-        if address.version == row.network.version and address in row.network:
+        if address in row.network:
             return row
     if not address.is_global or (address.version == 6 and address not in _GLOBAL_UNICAST):
         return SpecialNetwork(ipaddress.ip_network(address), "reserved")
@@ -108,7 +108,7 @@ def embedded_ipv4(address: Address) -> tuple[str, ipaddress.IPv4Address] | None:
         return None
     for network, form, begin in TRANSLATION_PREFIXES:
         if address in network:
-            inner = int(address) >> (96 - begin) & 0xFFFF_FFFF if begin < 96 else int(address) & 0xFFFF_FFFF
+            inner = int(address) >> (96 - begin) & 0xFFFF_FFFF
             # Teredo inverts every bit of the client's address (RFC 4380, section 4).
             return form, ipaddress.IPv4Address(inner ^ 0xFFFF_FFFF if form == "Teredo" else inner)
     # ISATAP has any prefix; the interface identifier marks it (RFC 5214, section 6.1).

@@ -64,8 +64,10 @@ async def test_name_with_one_own_address_among_others_is_refused() -> None:
         await a_policy(lookup=answering("192.0.2.7", "127.0.0.1")).resolve("mixed.example", PORT)
 
 
-async def test_same_port_of_another_machine_is_permitted() -> None:
-    assert await a_policy().resolve("192.0.2.7", PORT) == ["192.0.2.7"]
+@pytest.mark.parametrize("ip", ["192.0.2.7", "64:ff9b::c000:207"])
+async def test_same_port_of_another_machine_is_permitted(ip: str) -> None:
+    host = f"[{ip}]" if ":" in ip else ip
+    assert await a_policy().resolve(host, PORT) == [ip]
 
 
 async def test_own_listener_and_unknown_name_get_the_same_error_if_private_addresses_are_refused() -> None:

@@ -63,6 +63,7 @@ NEVER = [
     "2001:10::1",
     "2001:20::1",
     "2001:db8::1",
+    "2001:1ff::1",
     "3fff::1",
     "5f00::1",
     "ff02::1",
@@ -286,7 +287,7 @@ async def test_port_is_checked_before_lookup() -> None:
         await AddressPolicy(True, lookup=answering()).resolve("example.com", 25)
 
 
-@pytest.mark.parametrize("ports", [["http"], ["0"], ["70000"], ["5-1"], ["-"], [""]])
+@pytest.mark.parametrize("ports", [["http"], ["0"], ["65536"], ["5-1"], ["-"], [""]])
 def test_port_option_that_is_invalid_is_rejected(ports: list[str]) -> None:
     with pytest.raises(UsageError):
         AddressPolicy(ports=ports)
