@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from feedproxy.cache.cache_status import Detail
-from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, Overload
+from feedproxy.errors import BadTarget, FeedproxyError, Overload
 from feedproxy.http import negotiation, uri
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Request
@@ -175,8 +175,6 @@ async def follow_redirects(
         skip_address_check = skip_address_check and same_origin  # the operator configured the first origin only
         try:
             following = await fetcher.fetch(request, skip_address_check=skip_address_check)
-        except Forbidden:
-            return end_chain(Detail.FORBIDDEN_ADDRESS)
         except Overload:
             raise  # this machine failed, not the origin
         except FeedproxyError as error:
