@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from feedproxy.http.target_uri.url_redaction import has_secret, without_secrets
+from feedproxy.http.target_uri.url_redaction import has_secret, is_random, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -14,6 +14,7 @@ from feedproxy.http.target_uri.url_redaction import has_secret, without_secrets
     [
         "https://example.com/feed.xml",
         "https://example.com/feed.xml#fragment",
+        "https://example.com/feed.xml#0123456789abcdef01",
         "https://example.com/2026/11/a-long-title-of-many-words/feed",
         "https://example.com/feed?page=2",
         "https://[2001:db8::1]/feed",
@@ -30,6 +31,7 @@ def test_address_without_tokens_is_not_secret(target: str) -> None:
         "https://example.com/feed?token=abc",
         "https://example.com/0123456789abcdef01/feed.xml",
         "https://example.com/01234567-89ab-cdef-0123-456789abcdef/feed#x",
+        "https://example.com/priv%61te/feed.xml",
         "https://example.com/https://user:word@other.example/",
         "https://example.com/https%3a%2f%2fuser%40other.example/",
         "https://[2001:db8::1/feed",
@@ -37,6 +39,21 @@ def test_address_without_tokens_is_not_secret(target: str) -> None:
 )
 def test_address_with_user_information_or_token_is_secret(target: str) -> None:
     assert has_secret(target)
+
+
+@pytest.mark.parametrize(
+    ("random", "words"),
+    [
+        ("A1b2C3", "a1b2c3"),
+        ("r3l8as3x", "release2-update3-version4"),
+        ("abcdefabcdef1234", "img-20240101123456"),
+        ("bcdfghjklmnpqrst12", "bcdfghjk12"),
+        ("aBcDeFghijKlmnoP", "aBcDeFghijKlmnoPars"),
+    ],
+)
+def test_run_that_changes_its_characters_often_or_has_no_word_is_random(random: str, words: str) -> None:
+    assert is_random(random)
+    assert not is_random(words)
 
 
 @pytest.mark.parametrize("path", ["push/websub/12.%s", "push/rsscloud/12-%s", "push/cnws/12-%s", "with/%s"])
