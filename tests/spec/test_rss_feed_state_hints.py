@@ -84,7 +84,7 @@ def test_skip_hours_extend_the_copy_until_their_end() -> None:
 
     assert found is not None
     assert (found.until, found.detail) == (at("2026-11-17T12:00"), "skip-hours")
-    assert "12:00 GMT" in found.reason
+    assert found.reason == "skipHours: no polls until Tue 12:00 GMT"
 
 
 def test_skip_hours_and_days_without_child_elements_are_read_or_noted() -> None:
@@ -145,7 +145,15 @@ def test_skip_days_of_a_weekend_last_until_monday() -> None:
 
     assert found is not None
     assert (found.until, found.detail) == (at("2026-11-23T00:00"), "skip-days")
-    assert "Mon 00:00 GMT" in found.reason
+    assert found.reason == "skipDays: no polls until Mon 00:00 GMT"
+
+
+def test_skip_days_end_at_the_operators_maximum() -> None:
+    found = held(schedule_of(days("Saturday", "Sunday")), "2026-11-21T09:00", skip_max=DAY)
+
+    assert found is not None
+    assert (found.until, found.detail) == (at("2026-11-22T00:00"), "skip-days")
+    assert found.reason == "skipDays: no polls until Sun 00:00 GMT, the end of skip_max"
 
 
 def test_skip_days_and_adjacent_skip_hours_are_one_interval() -> None:
@@ -388,6 +396,7 @@ def test_syndication_base_with_an_offset_is_converted() -> None:
         (Period.MONTHLY, 1, "2000-01-31T00:00", "2027-02-10T00:00", "2027-02-28T00:00"),
         (Period.MONTHLY, 1, "2000-01-31T00:00", "2028-02-28T12:00", "2028-02-29T00:00"),
         (Period.MONTHLY, 2, "2000-01-01T00:00", "2027-02-10T00:00", "2027-02-15T00:00"),
+        (Period.MONTHLY, 2, "2025-01-31T00:00", "2025-03-10T00:00", "2025-03-15T12:00"),
         (Period.YEARLY, 1, "2000-02-29T00:00", "2027-01-01T00:00", "2027-02-28T00:00"),
         (Period.YEARLY, 1, "2000-02-29T00:00", "2028-02-28T12:00", "2028-02-29T00:00"),
         (Period.YEARLY, 1, "2000-07-01T00:00", "2026-11-17T00:00", "2027-07-01T00:00"),
