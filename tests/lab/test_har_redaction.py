@@ -30,6 +30,7 @@ SECRET_FIELDS = [
     ("DPoP", TOKEN),
     ("X-SSL-Client-Cert", TOKEN),
     ("Referer", f"https://example.com/?token={TOKEN}"),
+    ("X-Source", f"read from https://example.com/feed?token={TOKEN}"),
     ("Location", f"/feed?sig={TOKEN}"),
     ("Link", f'<https://example.com/feed?auth={TOKEN}>; rel="self"'),
     ("Link", f'</{RANDOM}/feed>; rel="self"'),
@@ -122,6 +123,7 @@ def test_redactor_pseudonyms_are_stable_per_key() -> None:
     assert first.reader == again.reader != stranger.reader
     assert first.request.target == again.request.target != stranger.request.target
     assert "192.0.2" not in first.reader
+    assert one.address("") == ""
     assert other.address("192.0.2.1") != first.reader
 
 

@@ -116,7 +116,7 @@ class Redactor:
             request=request,
             fields=self._redact_fields(exchange.fields, secrets),
             reader=self.address(exchange.reader),
-            public=name(exchange.public, secrets) if exchange.public else "",
+            public=name(exchange.public, secrets),
             failure=self._redact_text(exchange.failure, secrets),
         )
 
