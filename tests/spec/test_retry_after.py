@@ -75,6 +75,8 @@ def test_retry_after_and_rate_limit_use_the_later_time() -> None:
 
     assert said(("Retry-After", "120"), *limit) == NOW + 300
     assert said(("Retry-After", "600"), *limit) == NOW + 600
+    assert said(("RateLimit", '"hour";r=0;t=900'), *limit) == NOW + 900
+    assert said(("RateLimit", '"minute";r=0;t=30'), *limit) == NOW + 300
 
 
 def test_retry_after_defers_the_next_fetch() -> None:
