@@ -12,7 +12,6 @@ from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.notification_protocol import DAY
 from feedproxy.notify.subscription_table import Role, State
-from feedproxy.notify.websub import signatures_and_tokens
 from feedproxy.notify.websub.hub_discovery import discover, prefer_https
 from tests.stages.notify import NOON, TARGET
 from tests.stages.origin import a_feed
@@ -375,7 +374,7 @@ async def test_delivery_in_reverse_mode_names_the_public_topic(stand_at: Callabl
     assert links_of(stage.deliveries[0][2]) == {"hub": PUBLIC + "-/hub", "self": PUBLIC + "feed.xml"}
 
 
-@pytest.mark.parametrize("method", signatures_and_tokens.METHODS)
+@pytest.mark.parametrize("method", ["sha1", "sha256", "sha384", "sha512"])
 async def test_delivery_with_a_secret_is_signed(stand_at: Callable[..., Any], method: str) -> None:
     stage = await websub_at(stand_at, websub_signature=method)
     await stage.change(*OLD)
@@ -615,7 +614,7 @@ async def test_push_with_a_valid_signature_replaces_the_copy_without_a_fetch(rea
     assert reader.stand.origin.requests == asked
 
 
-@pytest.mark.parametrize("method", signatures_and_tokens.METHODS)
+@pytest.mark.parametrize("method", ["sha1", "sha256", "sha384", "sha512"])
 async def test_push_accepts_every_signature_method_of_the_hub(reader: WebSubStand, method: str) -> None:
     await reader.verify()
     body = a_feed("four", *OLD)
