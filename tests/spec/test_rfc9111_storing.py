@@ -89,11 +89,20 @@ def test_fields_of_connection_and_proxy_are_not_stored() -> None:
         [
             ("Connection", "a, b"), ("a", "1"), ("b", "2"), ("c", "3"), ("Keep-Alive", "x"),
             ("Proxy-Authenticate", "x"), ("Proxy-Authentication-Info", "x"), ("Proxy-Connection", "x"),
-            ("TE", "x"), ("Transfer-Encoding", "chunked"), ("Upgrade", "x"),
+            ("Proxy-Authorization", "x"), ("Proxy", "x"),
+            ("TE", "x"), ("Trailer", "x"), ("Transfer-Encoding", "chunked"), ("Upgrade", "x"),
         ]
     )  # fmt: skip
 
     assert storable_fields(received) == Fields([("c", "3")])
+
+
+@pytest.mark.parametrize("name", ["cache-control", "content-length", "content-type", "date", "etag", "vary"])
+def test_field_that_a_message_needs_is_stored_even_if_connection_names_it(name: str) -> None:
+    """RFC 9110, section 7.6.1: Connection MUST NOT name fields intended for all recipients, such as Cache-Control."""
+    received = Fields([("Connection", name), (name, "1")])
+
+    assert storable_fields(received) == Fields([(name, "1")])
 
 
 @pytest.mark.parametrize("directive", ["private", "no-cache"])

@@ -224,7 +224,7 @@ def test_unsafe_or_unknown_method_invalidates_its_target(method: str) -> None:
     assert invalidated(method, 200) == invalidated(method, 303) == (TARGET,)
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "TRACE"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "QUERY", "REPORT", "SEARCH"])
 def test_safe_method_invalidates_nothing(method: str) -> None:
     """Section 4.4."""
     assert invalidated(method, location="/other") == ()
