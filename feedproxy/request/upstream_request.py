@@ -77,7 +77,7 @@ _PROXY_FIELDS = frozenset({"accept-encoding", "cache-control", "pragma", "via"})
 
 
 _CREDENTIAL = re.compile(
-    r"authorization|cookie2?|x-wsse|dpop|(?:x-)?auth(?!or).*|(?:(?!surrogate).*-)?key"
+    r"(?:(?!proxy-).*-)?authori[sz]ation|cookie2?|x-wsse|dpop|(?:x-)?auth(?!or).*|(?:(?!surrogate).*-)?key"
     r"|.*(?:token|secret|passw|api-?key|access-?key|session|signature|credential|csrf|xsrf|-auth(?:\Z|-)).*"
     r"|.*(?:jwt|oidc|bearer|client-?cert).*"
 )

@@ -22,6 +22,7 @@ SECRET_FIELDS = [
     ("X-Api-Key", TOKEN),
     ("X-CSRF-Token", TOKEN),
     ("X-Auth", TOKEN),
+    ("X-Forwarded-Authorization", TOKEN),
     ("Authentication", TOKEN),
     ("Ocp-Apim-Subscription-Key", TOKEN),
     ("X-Key", TOKEN),

@@ -231,7 +231,9 @@ async def test_redirect_for_one_user_agent_is_followed_for_others() -> None:
         assert (await stand.ask({"User-Agent": "y/2"}))[0] == 200
 
 
-@pytest.mark.parametrize("name", ["Authorization", "Cookie", "Cookie2", "X-Api-Key", "X-WSSE", "X-Auth-Token"])
+@pytest.mark.parametrize(
+    "name", ["Authorization", "X-Authorization", "Cookie", "Cookie2", "X-Api-Key", "X-WSSE", "X-Auth-Token"]
+)
 async def test_credentials_are_not_sent_to_another_origin(name: str) -> None:
     """A redirect to another origin removes credentials (RFC 9110, section 15.4)."""
     seen: list[tuple[str, bool]] = []
