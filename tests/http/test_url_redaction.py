@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from feedproxy.http.target_uri.url_redaction import has_secret, is_random, without_secrets
+from feedproxy.http.target_uri.url_redaction import has_secret, is_random, sounds_secret, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,28 @@ def test_address_without_tokens_is_not_secret(target: str) -> None:
 )
 def test_address_with_user_information_or_token_is_secret(target: str) -> None:
     assert has_secret(target)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("access_token", "client-secret", "password", "pass", "pwd", "pw", "auth", "Authorization", "authorisation"),
+        *("credentials", "X-Amz-Signature", "sig", "session[id]", "sid", "jwt", "apiKey", "key", "k", "pk", "cookie"),
+        *("hmac", "ticket", "private", "invitation", "magic", "nonce", "csrf", "xsrf", "email", "mail", "code", "otp"),
+        *("t", "h", "hash", "md5", "sha1", "digest", "access", "pin", "rss", "guid", "uuid", "sso", "login", "member"),
+        *("subscriber", "uid"),
+    ],
+)
+def test_parameter_with_a_name_of_secrets_is_secret(name: str) -> None:
+    assert sounds_secret(name)
+    assert without_secrets(f"https://example.com/feed?{name}=Ab3") == f"https://example.com/feed?{name}=…"
+
+
+@pytest.mark.parametrize(
+    "name", ["author", "author_id", "passage", "passenger", "passing", "keyword", "topic", "codes"]
+)
+def test_parameter_with_a_similar_name_is_not_secret(name: str) -> None:
+    assert not sounds_secret(name)
 
 
 @pytest.mark.parametrize(

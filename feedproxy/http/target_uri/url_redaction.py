@@ -22,7 +22,7 @@ _PATH_PARAMETER = (
     re.compile("(?i)" + _VALUE.format("/")),
 )
 _SECRET_NAME = re.compile(
-    r"token|secret|pass(?!age|i|eng)|pwd|auth(?!or)|credential|signature|sig\Z|sess|jwt|key(?!word)|cookie|hmac|ticket"
+    r"token|secret|pass(?!age|i|eng)|pwd|auth(?!or(?!i[sz]))|credential|signature|sig\Z|sess|jwt|key(?!word)|cookie|hmac|ticket"
     r"|private|invit|magic|nonce|csrf|xsrf|e?mail\Z"
     r"|\A(?:pw|pk|sid|code|t|k|h|hash|md5|sha1|digest|access|otp|pin|rss|guid|uuid|sso|login|member|subscriber|uid)\Z"
 )
