@@ -70,6 +70,16 @@ def test_latest_reason_determines_the_permission() -> None:
     assert (waits.until, waits.detail) == (NOW + 90, Detail.BACK_OFF)
 
 
+@pytest.mark.parametrize(("fetched", "retry_from"), [(NOW - 60, NOW + 240), (NOW + 3600, NOW + 300)])
+def test_request_without_usable_copy_may_be_tried_after_the_minimum_interval(fetched: float, retry_from: float) -> None:
+    failures = Failures(count=9, next_try=NOW + 3600)
+
+    waits = check_fetch_allowed(a_feed(fetched, failures), NOW, Settings(feed_min_interval=300), site_free_at=0.0)
+
+    assert isinstance(waits, Deferred)
+    assert (waits.until, waits.retry_from) == (NOW + 3600, retry_from)
+
+
 def test_each_consecutive_failure_doubles_the_pause_up_to_six_hours() -> None:
     failures, pauses = Failures(), []
     for _ in range(12):
