@@ -7,7 +7,6 @@ permits all clients. A client proves its user name by Basic (RFC 7617), by WSSE 
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from feedproxy.access import basic, wsse
@@ -25,40 +24,8 @@ from feedproxy.settings import Settings
 
 ANY_USER = "*"
 
-_TOO_MANY_GUESSES = "Too many wrong passwords came from this network address."
-
-
 CREDENTIAL_FIELDS = ("authorization", "proxy-authorization", "x-wsse")
 """Request fields that contain credentials for this proxy."""
-
-
-@dataclass(frozen=True, slots=True)
-class Authorized:
-    """The decision that `user` may read the feed. `user` is empty if the feed requires no credentials."""
-
-    user: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Challenge:
-    """The decision that the client must authenticate: 401, or 407 in the explicit proxy (RFC 9110, 15.5.2 and
-    15.5.8)."""
-
-    reason: str
-    challenges: tuple[tuple[str, str], ...]
-    status: int = 401
-
-
-@dataclass(frozen=True, slots=True)
-class Denied:
-    """The decision that the user may not read the feed, or that the client's network sent too many wrong passwords."""
-
-    reason: str
-    status: int = 403
-    retry_after: Seconds = 0
-
-
-type AuthorizationDecision = Authorized | Challenge | Denied
 
 
 class Authorizer:
@@ -80,41 +47,42 @@ class Authorizer:
         self._clock = clock
         self._failed_login_limit = FailedLoginLimit(clock)
 
-    async def decide(
+    async def authorize(
         self, readers: tuple[str, ...], fields: Fields, address: str, *, proxy: bool = False, user: str = ""
-    ) -> AuthorizationDecision:
-        """Decide whether the client may read the feed, and return the decision.
+    ) -> str:
+        """Return the authenticated user, or "" if the feed requires no credentials.
 
         `readers` contains the permitted users. `user` is a user that a secret address or a CONNECT has already
         authenticated, or "". If `proxy` is true, the credentials are expected in Proxy-Authorization, and only Basic is
-        accepted.
+        accepted. Raises AccessDenied if the client must authenticate, if its network sent too many wrong passwords, or
+        if the user may not read the feed.
         """
         if not readers:
-            return Authorized(user)
+            return user
         if not user:
-            if (wait := self._failed_login_limit.retry_after(address)) > 0:
-                return Denied(_TOO_MANY_GUESSES, 429, wait)
-            user_proved = await self._authenticate(fields, proxy=proxy)
-            if user_proved is None:
-                return Denied("Too many readers are authenticating at the same time.", 503, 5)
-            if not user_proved:
+            self._check_guesses(address)
+            user = await self._authenticate(fields, proxy=proxy)
+            if not user:
                 if not self._has_credentials(fields, proxy=proxy):
-                    return self._challenge("Authentication required.", proxy=proxy)
+                    raise self._challenge("Authentication required.", proxy=proxy)
                 self._failed_login_limit.record_wrong(address)
-                return self._challenge("The credentials are wrong.", proxy=proxy)
+                raise self._challenge("The credentials are wrong.", proxy=proxy)
             # Concurrent guesses may have exceeded the limit during the check. The right password is then refused like
             # the wrong ones, so that a client cannot recognise it.
-            if (wait := self._failed_login_limit.retry_after(address)) > 0:
-                return Denied(_TOO_MANY_GUESSES, 429, wait)
-            user = user_proved
+            self._check_guesses(address)
         if ANY_USER in readers or user in readers:
-            return Authorized(user)
-        return Denied("This feed is for other users.")
+            return user
+        raise AccessDenied("This feed is for other users.", 403)
 
-    async def _authenticate(self, fields: Fields, *, proxy: bool) -> str | None:
+    def _check_guesses(self, address: str) -> None:
+        """Raise AccessDenied if the address's network sent too many wrong passwords."""
+        if (wait := self._failed_login_limit.retry_after(address)) > 0:
+            raise _refusal("Too many wrong passwords came from this network address.", 429, wait)
+
+    async def _authenticate(self, fields: Fields, *, proxy: bool) -> str:
         """Return the authenticated user, or "" without valid credentials.
 
-        Return None if too many passwords wait to be checked.
+        Raises AccessDenied if too many passwords wait to be checked.
         """
         if not proxy and self._secrets is not None and (token := wsse.parse(fields.get("x-wsse") or "")):
             verdict = self._wsse_verifier.verify(token, self._secrets.value, self._clock.now())
@@ -124,12 +92,13 @@ class Authorizer:
             return ""
         is_correct = await self._users.verify(credentials)
         if is_correct is None:
-            return None
+            raise _refusal("Too many readers are authenticating at the same time.", 503, 5)
         return credentials.user if is_correct else ""
 
-    def _challenge(self, reason: str, *, proxy: bool) -> Challenge:
+    def _challenge(self, reason: str, *, proxy: bool) -> AccessDenied:
+        """Return the error with status 401, or with 407 in the explicit proxy (RFC 9110, 15.5.2 and 15.5.8)."""
         if proxy:
-            return Challenge(reason, (("Proxy-Authenticate", basic.challenge(self._realm)),), 407)
+            return AccessDenied(reason, 407, (("Proxy-Authenticate", basic.challenge(self._realm)),))
         challenges = []
         # "A server generating a 401 (Unauthorized) response MUST send a WWW-Authenticate header field containing at
         # least one challenge" -- RFC 9110, section 11.6.1
@@ -137,10 +106,14 @@ class Authorizer:
             challenges.append(("WWW-Authenticate", basic.challenge(self._realm)))
         if self._secrets is not None:
             challenges.append(("WWW-Authenticate", wsse.challenge(self._realm)))
-        return Challenge(reason, tuple(challenges))
+        return AccessDenied(reason, 401, tuple(challenges))
 
     def _has_credentials(self, fields: Fields, *, proxy: bool) -> bool:
         return any(name in fields for name in (("proxy-authorization",) if proxy else ("authorization", "x-wsse")))
+
+
+def _refusal(reason: str, status: int, retry_after: Seconds) -> AccessDenied:
+    return AccessDenied(reason, status, (("Retry-After", str(int(retry_after) + 1)),))
 
 
 @contextmanager
@@ -165,7 +138,7 @@ class AccessControl:
             users = PasswordFile(settings.users_file, clock) if settings.users_file else None
         with _prefix_errors("wsse_file"):
             secrets = ReloadingFile(settings.wsse_file, parse_secrets, clock) if settings.wsse_file else None
-        self.authorizer = Authorizer(
+        self._authorizer = Authorizer(
             users=users,
             wsse_secrets=secrets,
             realm=settings.realm,
@@ -192,14 +165,8 @@ class AccessControl:
             raise AccessDenied("the operator of this proxy has blocked this feed", 403)
         if readers == AMBIGUOUS:
             raise BadTarget("this address has several interpretations with different permitted users")
-        match await self.authorizer.decide(readers, fields, address, proxy=proxy, user=user):
-            case Authorized(proved):
-                return proved, fields.without(*CREDENTIAL_FIELDS)
-            case Challenge(reason, challenges, status):
-                raise AccessDenied(reason, status, challenges)
-            case Denied(reason, status, retry_after):
-                later = (("Retry-After", str(int(retry_after) + 1)),) if retry_after else ()
-                raise AccessDenied(reason, status, later)
+        proved = await self._authorizer.authorize(readers, fields, address, proxy=proxy, user=user)
+        return proved, fields.without(*CREDENTIAL_FIELDS)
 
     def key_for(self, target: str, user: str) -> str:
         """Return the key under which the target's resource is stored for this user.
