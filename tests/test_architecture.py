@@ -50,7 +50,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"addons"}),
     frozenset({"process"}),
     frozenset({"demo"}),
-    frozenset({"commands", "cli", "__main__"}),
+    frozenset({"commands", "cli", "progress_line", "__main__"}),
 )
 """Layers of the parts of the project. A part may import from all earlier layers. The empty name is
 feedproxy/__init__.py.

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from feedproxy.admin import admin_client
+from feedproxy.progress_line import ProgressLine
 from feedproxy.settings import Settings
 
 FORMATS = ("text", "json", "html")
@@ -59,25 +60,8 @@ async def check(source: str, settings: Settings, **options: Any) -> Any:
     if address is None:
         body = from_file(source, settings.decoded_max)
         return CheckReport(source, now, run_checks.check_document(body, now, source))
-    progress = _Progress()
-    try:
-        with private_address_hint(source, settings):
-            observations = await probe_feed(address, settings, report_progress=progress.report, **options)
-    finally:
-        progress.end()
+    with ProgressLine() as line, private_address_hint(source, settings):
+        observations = await probe_feed(
+            address, settings, report_progress=lambda request: line.show(f"requesting {request} …"), **options
+        )
     return CheckReport(source, now, run_checks.check_feed(observations), observations.requests)
-
-
-class _Progress:
-    """Line on the terminal with the current request. Writes nothing unless stderr is a terminal."""
-
-    def __init__(self) -> None:
-        self._shows = sys.stderr.isatty()
-
-    def report(self, message: str) -> None:
-        if self._shows:
-            print(f"\r\x1b[Krequesting {message} …", end="", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        if self._shows:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from feedproxy.errors import UsageError
+from feedproxy.progress_line import ProgressLine
 
 READERS_MAX = 200
 DAYS_MAX = 28
@@ -44,30 +45,13 @@ def run(args: argparse.Namespace) -> int:
     from feedproxy.demo import savings_table  # noqa: PLC0415
     from feedproxy.demo.simulation import play  # noqa: PLC0415
 
-    progress = Progress()
-    try:
-        demo = asyncio.run(play(seed=args.seed, readers=args.readers, days=args.days, progress=progress))
-    finally:
-        progress.clear()
+    with ProgressLine() as line:
+
+        def report(scene: str, done: int, whole: int) -> None:
+            line.show(f"{whole:,} polls {scene}: {100 * done // whole} %")
+
+        demo = asyncio.run(play(seed=args.seed, readers=args.readers, days=args.days, progress=report))
     for message in demo.errors:
         print(f"feedproxy: {message}", file=sys.stderr)
     print(json.dumps(savings_table.as_json(demo), indent=2) if args.json else savings_table.as_text(demo))
     return 0
-
-
-class Progress:
-    """Line on the terminal with the progress of the demo. Writes nothing without a terminal."""
-
-    def __init__(self) -> None:
-        self._shown = ""
-        self._terminal = sys.stderr.isatty()
-
-    def __call__(self, scene: str, done: int, whole: int) -> None:
-        line = f"{whole:,} polls {scene}: {100 * done // whole} %"
-        if self._terminal and line != self._shown:
-            self._shown = line
-            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

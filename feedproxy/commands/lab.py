@@ -8,6 +8,7 @@ from typing import Any
 
 from feedproxy.commands.score import FORMATS, tell
 from feedproxy.errors import UsageError
+from feedproxy.progress_line import ProgressLine
 
 
 def register(subparsers: Any) -> None:
@@ -45,9 +46,14 @@ def run(args: argparse.Namespace) -> int:
     for file in filter(None, (args.record, args.output)):
         if not Path(file).parent.is_dir():  # fail before the run instead of after it
             raise UsageError(f"{file}: No such file or directory")
-    done = asyncio.run(
-        run.run(test_plan, _world(args.plan, test_plan), command, verbose=args.verbose, progress=_progress)
-    )
+    with ProgressLine() as line:
+
+        def report(done: int, whole: int) -> None:
+            line.show(f"poll {done} of {whole}")
+
+        done = asyncio.run(
+            run.run(test_plan, _world(args.plan, test_plan), command, verbose=args.verbose, progress=report)
+        )
     if args.record:
         try:
             _write_recording(Path(args.record), done.recording, test_plan.seed)
@@ -88,9 +94,3 @@ def _world(file: str, test_plan: Any) -> Any:
         if test_plan.source
         else generate_feed(test_plan)
     )
-
-
-def _progress(done: int, whole: int) -> None:
-    if sys.stderr.isatty():
-        end = "\r\x1b[K" if done == whole else ""
-        print(f"\r\x1b[Kpoll {done} of {whole}{end}", end="", file=sys.stderr, flush=True)
