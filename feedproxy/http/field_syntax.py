@@ -7,14 +7,14 @@ import re
 from collections.abc import Callable, Iterable
 
 from feedproxy.errors import FeedproxyError, MalformedResponse
+from feedproxy.http import field_values
 
 type Line = tuple[bytes, bytes]
 """The name and the value of a field, as bytes."""
 
-TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+TOKEN = re.compile(field_values.TOKEN.pattern.encode("ascii"))
 VALUE = re.compile(rb"[\t -~\x80-\xff]*")
 """Pattern of a field value: visible ASCII, space, tab, and obs-text (RFC 9110, section 5.5)."""
-_NAME_TEXT = re.compile(TOKEN.pattern.decode("ascii"))
 _VALUE_TEXT = re.compile("[\t -~\x80-\xff]*")
 _CONTROLS = bytes.maketrans(bytes([*range(1, 9), *range(11, 32), 127]), b" " * 30)
 
@@ -74,4 +74,4 @@ def is_field_line(line: bytes) -> bool:
 
 def is_field(name: str, value: str) -> bool:
     """Return True if name and value are valid for a field. Each character stands for one byte."""
-    return _NAME_TEXT.fullmatch(name) is not None and _VALUE_TEXT.fullmatch(value) is not None
+    return field_values.is_token(name) and _VALUE_TEXT.fullmatch(value) is not None

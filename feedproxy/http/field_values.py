@@ -10,12 +10,12 @@ from feedproxy.http.memoize import memoize_short
 _QUOTED_OR_COMMA = re.compile(r'"(?:[^"\\]|\\.)*+("?)|,', re.DOTALL)
 _QUOTED_OR_SEMICOLON = re.compile(r'"(?:[^"\\]|\\.)*+("?)|;', re.DOTALL)
 _QUOTED_PAIR = re.compile(r"\\(.)", re.DOTALL)
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def is_token(value: str) -> bool:
     """Return True if the value is a token (RFC 9110, section 5.6.2)."""
-    return _TOKEN.fullmatch(value) is not None
+    return TOKEN.fullmatch(value) is not None
 
 
 def split_list(value: str) -> list[str]:

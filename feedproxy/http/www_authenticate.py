@@ -2,7 +2,7 @@
 
 import re
 
-from feedproxy.http.field_values import quote, split_list, unquote
+from feedproxy.http.field_values import TOKEN, quote, split_list, unquote
 
 _CONNECTION_SCHEMES = frozenset({"ntlm", "negotiate", "kerberos", "credssp"})
 """Schemes that authenticate a connection, and thereby all later requests on the connection (RFC 4559, section 6)."""
@@ -14,10 +14,9 @@ A response to Digest depends on the realm and the target, which differ at the ga
 schemes with the user's intranet account, and the gateway would send this answer to any site.
 """
 
-_NAME = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_PARAMETER = re.compile(rf"({_NAME})[ \t]*=[ \t]*(?!=|$)(.*)", re.DOTALL)
-_SCHEME = re.compile(rf"({_NAME})(?:[ \t]+(.*))?", re.DOTALL)
-_VALUE = re.compile(rf'{_NAME}|"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_PARAMETER = re.compile(rf"({TOKEN.pattern})[ \t]*=[ \t]*(?!=|$)(.*)", re.DOTALL)
+_SCHEME = re.compile(rf"({TOKEN.pattern})(?:[ \t]+(.*))?", re.DOTALL)
+_VALUE = re.compile(rf'{TOKEN.pattern}|"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _TOKEN68 = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 

@@ -7,14 +7,13 @@ import re
 from dataclasses import dataclass
 
 from feedproxy.errors import MalformedResponse
-from feedproxy.http.field_syntax import Line, field_lines, replace_controls
+from feedproxy.http.field_syntax import TOKEN, Line, field_lines, replace_controls
 from feedproxy.http.message import SHARED_LENGTH_MAX
 
 # "A recipient MAY recognize a single LF as a line terminator" -- RFC 9112, section 2.2; old scripts send it.
 _END = re.compile(rb"\r?\n\r?\n")
 _LINE_END = re.compile(rb"\r?\n")
 _STATUS = re.compile(rb"HTTP/1\.([0-9]) +([1-5][0-9]{2})(?: (.*))?", re.DOTALL)
-_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PLAIN = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t -~\x80-\xff]*+\r\n)*+")
 """Pattern of field lines that are valid and unfolded."""
 _DIGITS = re.compile(rb"[0-9]{1,18}")
@@ -129,7 +128,7 @@ def _frame(
         lines, codings = _without(lines, b"transfer-encoding"), []
     if codings:
         if codings != [b"chunked"]:
-            if not all(_TOKEN.fullmatch(coding) for coding in codings) or any(
+            if not all(TOKEN.fullmatch(coding) for coding in codings) or any(
                 name in coding for coding in codings for name in _TRANSFER_CODINGS
             ):
                 raise MalformedResponse(f"unsupported transfer codings {b', '.join(codings)[:60]!r}: expected chunked")
