@@ -148,10 +148,10 @@ def challenge(realm: str) -> str:
     return f'WSSE realm={quote(realm)}, profile="UsernameToken"'
 
 
-def compose(user: str, password: str, now: Instant, nonce: str = "") -> tuple[tuple[str, str], ...]:
+def compose(user: str, password: str, now: Instant) -> tuple[tuple[str, str], ...]:
     """Return the two fields that prove this password to an origin. The digest is computed from the text of the nonce as
     sent."""
-    nonce = nonce or secrets.token_hex(16)
+    nonce = secrets.token_hex(16)
     created = format_rfc3339(now)
     digest = digests(nonce, created, password)[0]
     token = f'UsernameToken Username={quote(user)}, PasswordDigest="{digest}", Nonce="{nonce}", Created="{created}"'

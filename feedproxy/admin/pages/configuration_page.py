@@ -11,7 +11,7 @@ from feedproxy.admin.pages.feed_pages import FeedPages, as_json, wants_json
 from feedproxy.app import App
 from feedproxy.config.option_texts import SECRET
 from feedproxy.feed_rules import Rule
-from feedproxy.settings import Settings, defaults, format_value
+from feedproxy.settings import Settings, format_value
 from feedproxy.telemetry.page_redaction import View, redact_text
 
 HIDDEN = "(set)"
@@ -36,17 +36,15 @@ class Configuration:
 
 def changed_options(settings: Settings) -> list[View]:
     """Return the options that differ from their defaults, in the order of the reference."""
-    standard = defaults()
     changed = []
     for field in fields(Settings):
         value = getattr(settings, field.name)
-        plain = list(value) if isinstance(value, tuple) else value
-        if plain != standard[field.name]:
+        if value != field.default:
             changed.append(
                 {
                     "name": field.name,
-                    "value": _display_value(field.name, plain),
-                    "default": _display_value(field.name, standard[field.name]) if field.name not in SECRET else "",
+                    "value": _display_value(field.name, value),
+                    "default": _display_value(field.name, field.default) if field.name not in SECRET else "",
                     "restart": field.metadata["restart"],
                     "text": field.metadata["text"],
                 }
@@ -60,10 +58,7 @@ def rules(of: Iterable[Rule]) -> list[View]:
 
 
 def _overrides(overrides: Mapping[str, Any]) -> dict[str, str]:
-    return {
-        name: _display_value(name, list(value) if isinstance(value, tuple) else value)
-        for name, value in overrides.items()
-    }
+    return {name: _display_value(name, value) for name, value in overrides.items()}
 
 
 def _display_value(name: str, value: Any) -> str:
@@ -72,7 +67,7 @@ def _display_value(name: str, value: Any) -> str:
         return HIDDEN
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return "[" + ", ".join(_without_userinfo(str(item)) for item in value) + "]"
     return _without_userinfo(str(format_value(name, value)))
 
