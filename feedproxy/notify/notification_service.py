@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 import logging
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Container, Iterable
-from dataclasses import replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from feedproxy.clock import Clock, Seconds
+from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.cooperative_iteration import iterate_in_background
 from feedproxy.errors import FeedproxyError, StoreError
 from feedproxy.feed.content_digest import pending_hash
@@ -70,6 +71,16 @@ RECONCILIATION_IDLE_FACTOR = 15
 The search (cooperative_iteration.py) takes a sixteenth of a CPU: two seconds for a thousand feeds, and half an hour for
 a million.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class _NextDue:
+    """The next instant at which work is due, or infinity, for each kind of work."""
+
+    subscriptions: Instant
+    """Instant at which a subscription expires or is renewed."""
+    refreshes: Instant
+    deliveries: Instant
 
 
 class NotificationService:
@@ -267,10 +278,11 @@ class NotificationService:
                 await self.events.tick.emit()
                 if self.database.acquire_delivery_lock():
                     await self._start_deliveries()
-                    await self._run_housekeeping()
-                    await self.refresh_requests.start_due()
-                    await self.delivery_worker.run_once()
-                pause = await self._pause()
+                    await self._trim()
+                    next_due = await self._do_due_work()
+                else:
+                    next_due = await self._next_due()
+                pause = self._pause(next_due)
             except StoreError:
                 pause = 1.0
             except Exception:
@@ -281,15 +293,34 @@ class NotificationService:
                 await self._sleep(pause)
                 self._idle = False
 
-    async def _pause(self) -> Seconds:
-        due_times = [
-            due
-            for due in (await self.refresh_requests.next_due(), await self.delivery_worker.next_due())
-            if due is not None
-        ]
+    async def _do_due_work(self) -> _NextDue:
+        """Renew and expire subscriptions, start refreshes and deliveries, as far as they are due. Return what is due
+        next."""
+        now, next_due = self.clock.now(), await self._next_due()
+        are_outcomes_unrecorded = self.delivery_worker.has_outcomes
+        if not are_outcomes_unrecorded and min(astuple(next_due)) > now:
+            return next_due
+        if next_due.subscriptions <= now:
+            await self._renew_and_expire()
+        if next_due.refreshes <= now:
+            await self.refresh_requests.start_due()
+        if next_due.deliveries <= now or are_outcomes_unrecorded:
+            await self.delivery_worker.run_once()
+        return await self._next_due()
+
+    async def _next_due(self) -> _NextDue:
+        """Read what is due next, in one transaction. Most iterations find nothing due."""
+        subscriptions, refresh_requests, queue = self.subscriptions, self.refresh_requests, self.queue
+        instants = await self.database.run(
+            lambda db: (subscriptions.next_due_in(db), refresh_requests.next_due_in(db), queue.next_due_in(db))
+        )
+        return _NextDue(*(math.inf if instant is None else instant for instant in instants))
+
+    def _pause(self, next_due: _NextDue) -> Seconds:
         if self.refresh_requests.running_count or self.delivery_worker.running_count:
             return POLL_INTERVAL
-        return min([POLL_INTERVAL, *(max(0.05, due - self.clock.now()) for due in due_times)])
+        next_start = min(next_due.refreshes, next_due.deliveries)
+        return min(POLL_INTERVAL, max(0.05, next_start - self.clock.now()))
 
     async def _sleep(self, seconds: Seconds) -> None:
         sleeper = asyncio.ensure_future(self.clock.sleep(seconds))
@@ -340,12 +371,15 @@ class NotificationService:
         if self._outages.record_tick(now):
             await self.events.delivery_started.emit()
 
-    async def _run_housekeeping(self) -> None:
+    async def _trim(self) -> None:
         now = self.clock.now()
         if abs(now - self._last_trim) >= TRIM_INTERVAL:
             await self.changes.trim(now)
             await self.refresh_requests.trim(now)
             self._last_trim = now
+
+    async def _renew_and_expire(self) -> None:
+        now = self.clock.now()
         await self.subscriptions.expire(now)
         for subscription in await self.subscriptions.due_for_renewal(now):
             await self.subscriptions.set_renewal(subscription.id, now + RENEWAL_RETRY_DELAY)

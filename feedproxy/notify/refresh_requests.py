@@ -199,15 +199,11 @@ class RefreshRequests:
         before = now - max(86_400, self._settings().ping_interval)
         await self._database.run(lambda db: db.execute("DELETE FROM rung WHERE at < ?", (before,)))
 
-    async def next_due(self) -> Instant | None:
+    def next_due_in(self, db: sqlite3.Connection) -> Instant | None:
         """Return the earliest due time of the waiting requests, or None without a waiting request."""
-        marks = ",".join("?" * len(self._running))
-        due: Instant | None = await self._database.run(
-            lambda db: db.execute(
-                f"SELECT min(due) FROM errands WHERE target NOT IN ({marks})",  # noqa: S608
-                (*self._running,),
-            ).fetchone()[0]
-        )
+        running = tuple(self._running)  # the event loop may change the running refreshes at any time
+        query = f"SELECT min(due) FROM errands WHERE target NOT IN ({','.join('?' * len(running))})"  # noqa: S608
+        due: Instant | None = db.execute(query, running).fetchone()[0]
         return due
 
     async def close(self) -> None:

@@ -236,6 +236,14 @@ class Subscriptions:
     async def remove(self, *numbers: int) -> bool:
         return await self._database.run(lambda db: sum(remove_in(db, number) for number in numbers) > 0)
 
+    def next_due_in(self, db: sqlite3.Connection) -> Instant | None:
+        """Return the earliest instant at which a subscription expires or is due for renewal, or None."""
+        row = db.execute(
+            "SELECT (SELECT min(expires) FROM subscriptions), (SELECT renew_at FROM subscriptions"
+            " WHERE renew_at IS NOT NULL AND state <> 'paused' ORDER BY renew_at LIMIT 1)"
+        ).fetchone()
+        return min((instant for instant in row if instant is not None), default=None)
+
     async def expire(self, now: Instant) -> int:
         """Remove expired subscriptions and return their number."""
 

@@ -570,3 +570,22 @@ async def test_ping_after_a_pause_refreshes_the_feed_at_once(stand: Stand) -> No
     await stand.settled()
 
     assert stand.origin.requests == asked + 1
+
+
+async def test_iteration_without_due_work_is_one_transaction(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    await stand.read()
+    await stand.subscribe("http://one.example/")
+    await stand.settled()
+    database, transactions = stand.notifications.database, list[object]()
+    run = database.run
+
+    async def counted(work: Any) -> Any:
+        transactions.append(work)
+        return await run(work)
+
+    monkeypatch.setattr(database, "run", counted)
+    stand.notifications.wake()
+    await stand.settled()
+
+    assert len(transactions) == 1

@@ -754,7 +754,9 @@ async def test_registration_result_with_half_of_a_surrogate_pair_does_not_end_al
     await asyncio.wait_for(clouds.stand.read(), PATIENCE)
 
     assert clouds.stand.notifications.delivery_worker.running_count == 0
-    assert await clouds.stand.notifications.delivery_worker.next_due() is None
+    notifications = clouds.stand.notifications
+    assert not notifications.delivery_worker.has_outcomes
+    assert await notifications.database.run(notifications.queue.next_due_in) is None
 
 
 async def test_registration_follows_a_changed_cloud_element(

@@ -92,11 +92,9 @@ class DeliveryQueue:
 
         await self._database.run(work)
 
-    async def next_due(self) -> Instant | None:
+    def next_due_in(self, db: sqlite3.Connection) -> Instant | None:
         """Return the instant at which the next delivery is due, or None if the queue is empty."""
-        due: Instant | None = await self._database.run(
-            lambda db: db.execute("SELECT min(due) FROM deliveries").fetchone()[0]
-        )
+        due: Instant | None = db.execute("SELECT min(due) FROM deliveries").fetchone()[0]
         return due
 
     async def count_waiting(self) -> dict[str, int]:

@@ -220,12 +220,10 @@ class DeliveryWorker:
             if started_count == len(due):  # none was skipped: another query would find none to start
                 return
 
-    async def next_due(self) -> Instant | None:
-        """Return the instant at which the next delivery is due, or None if the queue is empty.
-
-        Also return None while a delivery is in progress, because its end wakes the loop.
-        """
-        return None if self._running or self._outcomes else await self._queue.next_due()
+    @property
+    def has_outcomes(self) -> bool:
+        """Return True if a delivery has ended, and its outcome is not recorded yet."""
+        return bool(self._outcomes)
 
     async def close(self, timeout: Seconds) -> None:
         """Wait at most `timeout` seconds for the deliveries in progress, and cancel the others.
