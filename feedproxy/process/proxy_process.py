@@ -31,7 +31,7 @@ from feedproxy.process.reload import reload
 from feedproxy.process.startup_checks import check_folders, warn_if_open, warnings_about
 from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects, without_collections
 from feedproxy.server.fastpath.sockets import reject_new_connections, wait_accept_queue_empty
-from feedproxy.server.mitm.connection_teardown import CycleFreeHandler
+from feedproxy.server.mitm.connection_teardown import CycleFreeHandler, handle_stream
 from feedproxy.settings import Settings, option_names, restart_names
 from feedproxy.store.coordination import folder_lock
 from feedproxy.store.store_location import MEMORY, store_folder
@@ -226,7 +226,7 @@ async def serve(
         app.listeners.add(port, for_readers=False)
     app.sockets = worker.sockets if worker is not None else plan.sockets
     app.admin_sockets = worker.admin if worker is not None else plan.admin_sockets
-    _listen_as_given(app)
+    _change_listeners(app)
     set_log(app.settings)
     for warning in warnings_about(app.settings, app.configured_rules.rules):
         logger.warning("%s", warning)
@@ -324,8 +324,11 @@ def _own_folder(settings: Settings) -> Path | None:
     return None if settings.local_store == MEMORY or settings.reuse_port else store_folder(settings.local_store)
 
 
-def _listen_as_given(app: App) -> None:
-    """Make mitmproxy listen on the sockets passed to this process, or on a shared port."""
+def _change_listeners(app: App) -> None:
+    """Make mitmproxy's own listeners use feedproxy's connection handler. Make them listen on the sockets passed to this
+    process, or on a shared port."""
+    # The class may be changed for the whole process, because the process runs only this master.
+    AsyncioServerInstance.handle_stream = handle_stream  # type: ignore[method-assign,assignment]
     shared = app.worker is not None or app.settings.reuse_port
     if not app.sockets and not shared:
         return

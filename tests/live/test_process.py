@@ -102,9 +102,10 @@ def test_sigterm_lets_a_streamed_response_finish(start: Start, origin: Origin) -
     assert proxy.wait() == 0
 
 
-def test_sigterm_closes_http2_connections_with_goaway_after_their_last_response(tmp_path: Path) -> None:
+@pytest.mark.parametrize("record", ["", "traffic.har"], ids=["fast path", "recording"])
+def test_sigterm_closes_http2_connections_with_goaway_after_their_last_response(tmp_path: Path, record: str) -> None:
     with opened(tmp_path) as (origin, authority):
-        proxy = Feedproxy(tmp_path, authority=authority.file, intercept="localhost")
+        proxy = Feedproxy(tmp_path, authority=authority.file, intercept="localhost", record=record)
         origin.stage("/slow", gate := Gate(a_page()))
         with contextlib.closing(Tunnel(proxy, origin)) as idle, contextlib.closing(Tunnel(proxy, origin)) as busy:
             for tunnel in (idle, busy):

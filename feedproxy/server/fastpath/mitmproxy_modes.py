@@ -76,14 +76,11 @@ class _FastPathInstance[M: mode_specs.ProxyMode](mode_servers.AsyncioServerInsta
         protocol_handed_off = protocol if isinstance(protocol, HandedOffProtocol) else None
         if protocol_handed_off is not None and protocol_handed_off.peer.secure:
             writer = PeerAwareWriter(writer, reader, protocol_handed_off.peer)
-        handler = CycleFreeHandler(ctx.master, reader, writer, ctx.options, self.mode)
-        handler.layer = self.make_top_layer(handler.layer.context)
+        handler = CycleFreeHandler(self, reader, writer)
         if protocol_handed_off is not None:
             protocol_handed_off.handler = handler
             handler.client.tls = protocol_handed_off.peer.secure
-        with self.manager.register_connection(handler.client.id, handler):
-            await handler.handle_client()
-        handler.break_cycles()
+        await handler.run()
         if protocol_handed_off is not None:
             protocol_handed_off.handler = None
 

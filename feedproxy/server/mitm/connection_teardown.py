@@ -8,9 +8,10 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+from mitmproxy import ctx
 from mitmproxy.connection import Connection
 from mitmproxy.proxy import commands, events, layer
-from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
+from mitmproxy.proxy.mode_servers import AsyncioServerInstance, ProxyConnectionHandler, ServerInstance
 
 from feedproxy.clock import Seconds
 from feedproxy.server.mitm.http2_flood_limits import DrainNotice
@@ -24,6 +25,11 @@ Each further attempt waits twice as long.
 
 RETRY_LAST: Seconds = 128
 """An attempt waits for at most this many seconds. If the last attempt fails, the garbage collector frees the layers."""
+
+
+async def handle_stream(instance: AsyncioServerInstance[Any], reader: Any, writer: Any = None) -> None:
+    """Handle a connection of mitmproxy's own listener, in place of `AsyncioServerInstance.handle_stream`."""
+    await CycleFreeHandler(instance, reader, writer).run()
 
 
 class _ClosedLayer(layer.Layer):
@@ -41,9 +47,17 @@ class _ClosedLayer(layer.Layer):
 class CycleFreeHandler(ProxyConnectionHandler):
     """A connection handler that leaves no reference cycles, and informs its layers of a shutdown."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)  # type: ignore[no-untyped-call]
+    def __init__(self, instance: ServerInstance[Any], reader: Any, writer: Any) -> None:
+        super().__init__(ctx.master, reader, writer, ctx.options, instance.mode)  # type: ignore[no-untyped-call]
+        self._instance = instance
         self.shutting_down = asyncio.Event()
+
+    async def run(self) -> None:
+        """Handle the connection to its end."""
+        self.layer = self._instance.make_top_layer(self.layer.context)
+        with self._instance.manager.register_connection(self.client.id, self):
+            await self.handle_client()
+        self.break_cycles()
 
     async def wakeup(self, request: commands.RequestWakeup) -> None:
         if isinstance(request, DrainNotice):
