@@ -22,7 +22,7 @@ from feedproxy.http import uri
 from feedproxy.process.option_sources import LoadedOptions, ServePlan, fitting_defaults, read
 from feedproxy.process.startup_checks import check_app, check_confdir, check_mode, check_paths, is_own_address
 from feedproxy.server.fastpath.mitmproxy_compatibility import select_modes
-from feedproxy.server.mitm.interception_certificates import TlsConfig
+from feedproxy.server.mitm.interception_certificates import TlsConfig, extend_new_authority
 from feedproxy.settings import Settings, declare, defaults, listen_address
 from feedproxy.upstream import local_failure
 
@@ -85,6 +85,7 @@ def build_master(plan: ServePlan, app: App | None) -> tuple[master.Master, App, 
         check_mode(values)
         check_paths(values)
         check_confdir(values.get("confdir", proxy_master.options.confdir), values.get("cert_passphrase") or "")
+        extend_new_authority(app.clock.now())
         proxy_master.options.update(**values)  # mitmproxy now creates the certificate authority
         check_app(app)
         mode = _reverse_mode(app.settings) if app.settings.upstream else ""
