@@ -1,6 +1,7 @@
 """The checks of `serve` before it accepts clients."""
 
 import asyncio
+import datetime
 import errno
 import gc
 import io
@@ -17,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mitmproxy import master
+from cryptography.hazmat.primitives import serialization
+from mitmproxy import certs, master
+from mitmproxy.certs import Cert, CertStore
 
 from feedproxy import cli, option_files
 from feedproxy.admin.admin_authorization import admin_token
@@ -112,6 +115,65 @@ async def test_damaged_certificate_authority_is_reported_at_start(tmp_path: Path
 
     with pytest.raises(UsageError, match=r"^confdir \(for the CA\): .*/mitmproxy-ca.pem is damaged: expected "):
         await proxy_process.check(ServePlan(options=options))
+
+
+@pytest.mark.parametrize("passphrase", ["", "wrong"])
+async def test_encrypted_certificate_authority_without_its_passphrase_is_not_called_damaged(
+    tmp_path: Path, passphrase: str
+) -> None:
+    CertStore.create_store(tmp_path, "mitmproxy", 2048)
+    key = certs.load_pem_private_key((tmp_path / "mitmproxy-ca.pem").read_bytes(), None)
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL)
+    encrypted = key.private_bytes(*form, serialization.BestAvailableEncryption(b"right"))
+    certificate = (tmp_path / "mitmproxy-ca-cert.pem").read_bytes()
+    (tmp_path / "mitmproxy-ca.pem").write_bytes(encrypted + certificate)
+    options = {"confdir": str(tmp_path), "store": "memory:", "admin": ""}
+
+    with pytest.raises(UsageError, match=r"mitmproxy-ca.pem is encrypted: expected its passphrase in cert_passphrase$"):
+        await proxy_process.check(ServePlan(options={**options, "cert_passphrase": passphrase}))
+    assert await proxy_process.check(ServePlan(options={**options, "cert_passphrase": "right"}))
+
+
+async def test_certificate_authority_made_before_the_clock_is_set_is_valid_for_longer_than_ten_years(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(certs, "CA_EXPIRY", certs.CA_EXPIRY)
+    plan = ServePlan(options={"confdir": str(tmp_path), "store": "memory:", "admin": ""})
+
+    mitmproxy_master.make_master(plan, App(clock=ManualClock(60.0)))
+
+    validity = Cert.from_pem((tmp_path / "mitmproxy-ca-cert.pem").read_bytes())
+    assert validity.notafter - validity.notbefore > datetime.timedelta(days=70 * 365)
+
+
+def test_certificate_authority_that_clients_refuse_is_reported(tmp_path: Path) -> None:
+    CertStore.create_store(tmp_path, "mitmproxy", 2048)
+    made = Cert.from_pem((tmp_path / "mitmproxy-ca-cert.pem").read_bytes()).notbefore.timestamp()
+
+    for day, reason in (
+        (-5, "is not valid before"),
+        (1, ""),
+        (3_630, ""),
+        (3_640, "expires on"),
+        (3_651, "has expired on"),
+    ):
+        warnings = startup_checks.certificate_warnings(
+            Settings(intercept=("a.example",)), str(tmp_path), made + 86_400 * day
+        )
+        assert len(warnings) == bool(reason), day
+        assert all(reason in warning for warning in warnings), warnings
+        assert startup_checks.certificate_warnings(Settings(), str(tmp_path), made + 86_400 * day) == []
+
+
+@pytest.mark.parametrize(("workers", "is_reported"), [(1, False), (4, False), (5, True)])
+def test_more_workers_than_processors_are_reported(
+    monkeypatch: pytest.MonkeyPatch, workers: int, is_reported: bool
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3})
+
+    warnings = startup_checks.warnings_about(Settings(workers=workers))
+
+    assert any("number of processors is 4" in warning for warning in warnings) == is_reported
 
 
 async def test_read_only_folder_of_the_ca_is_reported_in_one_line(

@@ -28,7 +28,7 @@ from feedproxy.http import uri
 from feedproxy.process.mitmproxy_master import build_master, known_options, listeners_of
 from feedproxy.process.option_sources import LoadedOptions, ServePlan
 from feedproxy.process.reload import reload
-from feedproxy.process.startup_checks import check_folders, warn_if_open, warnings_about
+from feedproxy.process.startup_checks import certificate_warnings, check_folders, warn_if_open, warnings_about
 from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects, without_collections
 from feedproxy.server.fastpath.sockets import reject_new_connections, wait_accept_queue_empty
 from feedproxy.server.mitm.connection_teardown import CycleFreeHandler, handle_stream
@@ -110,7 +110,7 @@ async def check(plan: ServePlan) -> list[str]:
         f"options: {len(changed)} not at their default{': ' if changed else ''}{', '.join(changed)}",
         f"rules:   {rules}",
         *([f"{OPTION}: {proxy}"] if (proxy := parent_proxy.without_password(settings.upstream_proxy)) else []),
-        *(f"warning: {warning}" for warning in warnings_about(settings, app.configured_rules.rules)),
+        *(f"warning: {warning}" for warning in _warnings(proxy_master, app)),
     ]
 
 
@@ -228,7 +228,7 @@ async def serve(
     app.admin_sockets = worker.admin if worker is not None else plan.admin_sockets
     _change_listeners(app)
     set_log(app.settings)
-    for warning in warnings_about(app.settings, app.configured_rules.rules):
+    for warning in _warnings(proxy_master, app):
         logger.warning("%s", warning)
     life = _Lifecycle(proxy_master, app, announce)
     proxy_master.addons.add(life)
@@ -276,6 +276,14 @@ async def serve(
     if app.failure is not None:
         raise app.failure
     return 0
+
+
+def _warnings(proxy_master: master.Master, app: App) -> list[str]:
+    settings = app.settings
+    return [
+        *warnings_about(settings, app.configured_rules.rules),
+        *certificate_warnings(settings, proxy_master.options.confdir, app.clock.now()),
+    ]
 
 
 def _raise_descriptor_limit(settings: Settings) -> None:
@@ -338,7 +346,6 @@ def _change_listeners(app: App) -> None:
             return [await asyncio.start_server(instance.handle_stream, host, port, reuse_port=shared or None)]
         return [await asyncio.start_server(instance.handle_stream, sock=passed_socket) for passed_socket in app.sockets]
 
-    # The class may be changed for the whole process, because the process runs only this master.
     AsyncioServerInstance.listen = listen  # type: ignore[method-assign,assignment]
 
 

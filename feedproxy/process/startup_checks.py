@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from mitmproxy.certs import CertStore
+from mitmproxy.certs import Cert, CertStore
 from mitmproxy.options import CONF_BASENAME
 
 from feedproxy import option_files
 from feedproxy.app import App
+from feedproxy.clock import Instant, Seconds, is_unset
 from feedproxy.durations_and_sizes import format_quantity
 from feedproxy.errors import UsageError
 from feedproxy.feed_rules import Rule
@@ -54,6 +55,10 @@ PATH_OPTIONS = frozenset(
 )
 """Options of feedproxy and mitmproxy that name files or folders."""
 
+EXPIRES_SOON: Seconds = 14 * 86_400
+"""A certificate is reported at the start if it expires in less than this many seconds. Programs that renew
+certificates usually do so 30 days before."""
+
 READABLE_BY_OTHERS = 0o044
 """Bits of a file's mode that permit other users to read the file."""
 
@@ -73,6 +78,10 @@ def warnings_about(settings: Settings, rules: Iterable[Rule] = ()) -> list[str]:
         warnings.append(
             f"max_connections: {settings.max_connections}, but this process may open only {files} files (ulimit -Hn)"
         )
+    if settings.workers > (processors := len(os.sched_getaffinity(0))):
+        warnings.append(
+            f"workers: {settings.workers}, but the number of processors is {processors}: more workers only take memory"
+        )
     available = available_memory()
     if settings.memory_max > fitting_memory_max(settings.memory_max, available, settings.workers):
         needed = (2 * settings.memory_max + BESIDE_CACHES) * settings.workers
@@ -87,6 +96,27 @@ def warnings_about(settings: Settings, rules: Iterable[Rule] = ()) -> list[str]:
                 warnings.append(
                     f"{name}: {path} holds secrets and other users can read it: mode {mode & 0o777:04o}, not 0600"
                 )
+    return warnings
+
+
+def certificate_warnings(settings: Settings, confdir: str, now: Instant) -> list[str]:
+    """Return warnings about certificates for clients that are not valid now, or not for much longer."""
+    files = {}
+    if settings.tls_certificate:
+        files["tls_certificate"] = option_files.expand(settings.tls_certificate)
+    if settings.intercept:
+        files["confdir (for the CA)"] = option_files.expand(confdir) / f"{CONF_BASENAME}-ca.pem"
+    warnings = []
+    for name, path in files.items():
+        with contextlib.suppress(OSError, ValueError):  # other checks report the file
+            certificate = Cert.from_pem(option_files.read(path))
+            begin, end = certificate.notbefore, certificate.notafter
+            if now >= end.timestamp():
+                warnings.append(f"{name}: {path} has expired on {end:%Y-%m-%d}, and clients refuse it")
+            elif end.timestamp() - now < EXPIRES_SOON:
+                warnings.append(f"{name}: {path} expires on {end:%Y-%m-%d}")
+            elif now < begin.timestamp() and not is_unset(now):
+                warnings.append(f"{name}: {path} is not valid before {begin:%Y-%m-%d}, and clients refuse it")
     return warnings
 
 
@@ -205,5 +235,7 @@ def check_confdir(confdir: str, passphrase: str) -> None:
     except OSError as error:
         raise UsageError(f"confdir (for the CA): {file}: {error.strerror or error}") from error
     except (ValueError, TypeError, IndexError) as error:
-        expected = "expected a private key and a certificate (without the file, feedproxy makes a new CA)"
-        raise UsageError(f"confdir (for the CA): {authority} is damaged: {expected}") from error
+        reason = "is damaged: expected a private key and a certificate (without the file, feedproxy makes a new CA)"
+        if b"ENCRYPTED" in option_files.read(authority):
+            reason = "is encrypted: expected its passphrase in cert_passphrase"
+        raise UsageError(f"confdir (for the CA): {authority} {reason}") from error
