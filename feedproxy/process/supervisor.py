@@ -67,7 +67,10 @@ Workers without a heartbeat are then not killed, because they perhaps do not han
 USAGE_ERROR = 2
 """Exit code of a worker that cannot use its options."""
 
-_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD})
+_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGALRM})
+"""The signals for which the supervisor waits. SIGALRM ends the wait after a time."""
+TIMER_MIN: Seconds = 0.001
+"""The shortest wait in seconds. Zero would switch the timer off."""
 
 logger = logging.getLogger("feedproxy.process.supervisor")
 
@@ -145,9 +148,11 @@ class Supervisor:
         gc.collect()
         gc.freeze()
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)  # the last one may be pending when it is unblocked
         try:
             return self._supervise(addresses)
         finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             _close((*self._admin, *(listening for worker in self._workers for listening in worker.sockets)))
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -178,18 +183,18 @@ class Supervisor:
                 (worker.due for worker in self._workers if worker.due is not None), default=start + CHECK_INTERVAL
             )
             timeout = max(0.0, min(due - start, CHECK_INTERVAL))
-            received = signal.sigtimedwait(_SIGNALS, timeout)
+            received = wait_for_signal(timeout)
             now = time.monotonic()
             if now - start > timeout + SUSPENDED_ABOVE:
                 self._startup_grace_until = now + HANG_TIMEOUT
             if interval is not None and now - watchdog_notified >= interval / 2:
                 watchdog_notified = now
                 systemd.notify("WATCHDOG=1")
-            if received is not None and received.si_signo == signal.SIGHUP:
+            if received == signal.SIGHUP:
                 with systemd.reloading():
                     self._reload()
                     self._check_workers(addresses)  # signals the workers
-            elif received is not None and received.si_signo != signal.SIGCHLD:
+            elif received in (signal.SIGTERM, signal.SIGINT):
                 logger.info("shutting down: finishing open requests of %d workers", len(self._workers))
                 systemd.notify("STOPPING=1\nSTATUS=draining")
                 return self._end()
@@ -332,7 +337,8 @@ class Supervisor:
                 if code < 0:
                     logger.error("worker %d %s before it was ready", worker.index, _describe_exit(status))
                 return code if code > 0 else 1
-            received = signal.sigtimedwait(_SIGNALS - {signal.SIGCHLD}, 0)
+            # With a timeout of zero, the call cannot be interrupted (wait_for_signal).
+            received = signal.sigtimedwait(_SIGNALS - {signal.SIGCHLD, signal.SIGALRM}, 0)
             if received is not None and received.si_signo == signal.SIGHUP:
                 self._reload()
             elif received is not None:
@@ -368,7 +374,7 @@ class Supervisor:
                     self._clear_slots(worker)
                     under_way.remove(worker)
             if under_way:
-                signal.sigtimedwait({signal.SIGCHLD}, 0.2)
+                wait_for_signal(0.2)
         return code
 
     @staticmethod
@@ -380,6 +386,16 @@ class Supervisor:
 
 
 type Place = tuple[socket.AddressFamily, tuple[str | int, ...]]
+
+
+def wait_for_signal(timeout: Seconds) -> signal.Signals:
+    """Wait for one of _SIGNALS, which are blocked, and return it. After `timeout` seconds, return SIGALRM.
+
+    If a process is stopped and continued (SIGSTOP, `docker pause`) while it waits in signal.sigtimedwait, and the time
+    has passed, Python returns a result with the number of an arbitrary signal.
+    """
+    signal.setitimer(signal.ITIMER_REAL, max(timeout, TIMER_MIN))
+    return signal.Signals(signal.sigwait(_SIGNALS))
 
 
 def _run_worker(plan: ServePlan, worker: WorkerContext) -> None:

@@ -8,7 +8,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from feedproxy.process import proxy_process, supervisor
 from feedproxy.process.option_sources import LoadedOptions, ServePlan
 from feedproxy.process.supervisor import Supervisor, _WorkerSlot
 from feedproxy.workers.worker_context import HEARTBEAT
+from tests.waiting import PATIENCE
 
 WORKERS = 2
 
@@ -102,3 +104,38 @@ def test_reload_during_the_start_of_a_worker_reaches_it_when_it_is_ready(
     supervising._check_workers([])
     supervising._check_workers([])
     assert signals == [(101, signal.SIGHUP), (102, signal.SIGHUP)]
+
+
+def a_child(act: Callable[[], bool]) -> int:
+    """Return the pid of a new process, which blocks the supervisor's signals as the supervisor does, and exits with 0
+    if `act` returns True. It has no other thread, which would get the signals."""
+    child = os.fork()
+    if not child:
+        signal.pthread_sigmask(signal.SIG_BLOCK, supervisor._SIGNALS)
+        os._exit(not act())
+    return child
+
+
+def test_supervisor_that_was_stopped_and_continued_takes_no_signal_for_another() -> None:
+    """Python's sigtimedwait returns an arbitrary signal in this case, and the supervisor shut down."""
+    timeout = 0.2
+
+    child = a_child(lambda: supervisor.wait_for_signal(timeout) == signal.SIGALRM)
+    while Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] != "S":
+        time.sleep(0.01)  # until it waits
+    os.kill(child, signal.SIGSTOP)
+    os.waitpid(child, os.WUNTRACED)
+    time.sleep(timeout)
+    os.kill(child, signal.SIGCONT)
+
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD])
+def test_supervisor_waits_for_a_signal_or_the_end_of_the_time(number: signal.Signals) -> None:
+    def wait_twice() -> bool:
+        signal.raise_signal(number)
+        first = supervisor.wait_for_signal(PATIENCE)
+        return first == number and supervisor.wait_for_signal(0) == signal.SIGALRM
+
+    assert os.waitpid(a_child(wait_twice), 0)[1] == 0
