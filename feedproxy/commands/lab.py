@@ -2,7 +2,9 @@
 
 import argparse
 import asyncio
+import signal
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +48,18 @@ def run(args: argparse.Namespace) -> int:
     for file in filter(None, (args.record, args.output)):
         if not Path(file).parent.is_dir():  # fail before the run instead of after it
             raise UsageError(f"{file}: No such file or directory")
+    world = _world(args.plan, test_plan)
     with ProgressLine() as line:
 
         def report(done: int, whole: int) -> None:
             line.show(f"poll {done} of {whole}")
 
-        done = asyncio.run(
-            run.run(test_plan, _world(args.plan, test_plan), command, verbose=args.verbose, progress=report)
-        )
+        try:
+            done = asyncio.run(
+                _until_sigterm(run.run(test_plan, world, command, verbose=args.verbose, progress=report))
+            )
+        except asyncio.CancelledError:
+            return 1  # after SIGTERM
     if args.record:
         try:
             _write_recording(Path(args.record), done.recording, test_plan.seed)
@@ -72,6 +78,13 @@ def run(args: argparse.Namespace) -> int:
     for demand in unmet:
         print(f"feedproxy: missed: {demand}", file=sys.stderr)
     return 1 if unmet else 0
+
+
+async def _until_sigterm[T](lab_run: Coroutine[Any, Any, T]) -> T:
+    """Return the result of the run. SIGTERM cancels the run, so that the command ends and its folder is deleted."""
+    task = asyncio.ensure_future(lab_run)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await task
 
 
 def _write_recording(file: Path, recording: Any, seed: str) -> None:

@@ -156,7 +156,13 @@ def _findings(
         findings.append(
             Finding(client_hygiene_rules.FEW_REQUESTS(subject, times=_count_noun(rounds, "poll")), rounds, ())
         )
-    return tuple(sorted(findings, key=lambda finding: (_ORDER[finding.note.level], -finding.count, finding.note.id())))
+    return tuple(sorted(findings, key=_rank))
+
+
+def _rank(finding: Finding) -> tuple[int, int, str]:
+    """Return the sort key of a finding: within a level, the finding that costs the most points comes first."""
+    weight = finding.rule.weight if finding.rule is not None else 1
+    return _ORDER[finding.note.level], -finding.count * weight, finding.note.id()
 
 
 def count_requests(count: int) -> str:

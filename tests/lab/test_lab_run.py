@@ -5,6 +5,8 @@ import fcntl
 import json
 import os
 import re
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -18,6 +20,7 @@ from feedproxy.lab.record import har_format
 from feedproxy.lab.record.exchange import Recording
 from feedproxy.lab.run import run
 from tests.live.conftest import needs
+from tests.waiting import PATIENCE
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 
@@ -185,6 +188,24 @@ def test_plan_examples_are_valid(file: Path) -> None:
 
     assert generate_feed(plan).first == plan.start(generate_feed(plan))
     assert len(sorted(CONF.glob("plan-*.yaml"))) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_ends_the_command_and_deletes_its_folder(plan: Path, number: signal.Signals) -> None:
+    script = "import os, sys, time; print(os.getpid(), sys.argv[1], flush=True); time.sleep(3600)"
+    reader = [sys.executable, "-c", script, "{home}"]
+    command = [sys.executable, "-m", "feedproxy.cli", "lab", "run", str(plan), "--verbose", "--", *reader]
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as lab:
+        assert lab.stdout is not None
+        pid, home = lab.stdout.readline().split()
+        lab.send_signal(number)
+        output, errors = lab.communicate(timeout=PATIENCE)
+
+    assert (lab.returncode, output, errors) == (1, "", "")
+    assert not Path(home).exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
 
 
 def test_score_command_writes_every_format(plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

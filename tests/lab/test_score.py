@@ -544,6 +544,18 @@ def test_incomplete_answer_is_named_in_the_evidence() -> None:
     assert hammered.requests[0].reason == "1 min after an incomplete 200"
 
 
+def test_costliest_finding_of_a_level_comes_first() -> None:
+    """The lack of a contact shows in every request and costs little; half of the polls come before the ttl."""
+    recording = _with_requests(
+        play(habit(agent="Perfect/1.0")(), world(extra="<ttl>120</ttl>")),
+        lambda exchange: [exchange, replace(exchange, at=exchange.at + 600)],
+    )
+
+    found = [type(finding.note) for finding in score_of(recording).findings if finding.note.level is Level.WARN]
+
+    assert found == [polling_interval_rules.POLLED_WITHIN_TTL, client_hygiene_rules.NO_CONTACT]
+
+
 def test_subscriber_count_is_praised_and_its_absence_behind_proxy_noted() -> None:
     counted = score_of(play(habit(agent="Perfect/1.0 (+https://example.com; 12 subscribers)")()))
     uncounted = score_of(play(habit(fields=_extra_line("Via", "1.1 cache"))()))
