@@ -341,6 +341,49 @@ def test_version_folder_with_invalid_file_is_reported_by_name(told: str, tmp_pat
         open_source(tmp_path)
 
 
+def _archive(path: Path, *, size: int = 5, modified: int = int(AT), kind: bytes = tarfile.REGTYPE) -> Path:
+    import io
+
+    with tarfile.open(path, "w:gz") as archive:
+        member = tarfile.TarInfo("0.xml")
+        member.size, member.mtime, member.type, member.linkname = size, modified, kind, "/etc/passwd"
+        archive.addfile(member, io.BytesIO(bytes(size)))
+    return path
+
+
+@pytest.mark.parametrize("modified", [-5, 10**15])
+def test_version_with_invalid_time_is_reported(tmp_path: Path, modified: int) -> None:
+    with pytest.raises(UsageError, match=r"feed\.tar\.gz: 0\.xml: .*: expected a time in Unix seconds"):
+        open_source(_archive(tmp_path / "feed.tar.gz", modified=modified))
+
+
+def test_version_that_would_fill_the_memory_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(version_folder, "VERSION_BYTES_MAX", 1000)
+
+    with pytest.raises(UsageError, match=r"0\.xml: larger than 1000 bytes"):
+        open_source(_archive(tmp_path / "feed.tar.gz", size=1001))
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE])
+def test_links_and_devices_in_an_archive_are_no_versions(tmp_path: Path, kind: bytes) -> None:
+    _archive(tmp_path / "feed.tar.gz", size=0, kind=kind)
+
+    with pytest.raises(UsageError, match="neither dated versions"):
+        open_source(tmp_path)
+
+
+@pytest.mark.parametrize("kept", [0, 30, -20])
+def test_damaged_archive_is_reported_in_one_line(tmp_path: Path, kept: int) -> None:
+    file = _archive(tmp_path / "feed.tar.gz", size=50_000)
+    file.write_bytes(file.read_bytes()[:kept] + bytes(7 * (kept == 0)))
+
+    with pytest.raises(UsageError) as refused:
+        open_source(file)
+
+    assert str(refused.value).startswith(f"{file}: ")
+    assert "\n" not in str(refused.value)
+
+
 def test_version_folder_that_is_empty_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="neither dated versions"):
         open_source(tmp_path)

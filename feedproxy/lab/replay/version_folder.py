@@ -14,8 +14,10 @@ value is one more address of the feed.
 """
 
 import json
+import lzma
 import tarfile
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,9 +28,13 @@ from feedproxy.http import uri
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
 from feedproxy.lab.record.exchange import content_digest
+from feedproxy.lab.replay.time_arguments import LAST
 from feedproxy.lab.replay.timeline import ReplayWorld, Timeline, Version
 
 ARCHIVES = (".tar.xz", ".tar.gz", ".tar")
+
+VERSION_BYTES_MAX = 50_000_000
+"""A version of more than this many bytes is refused, before its content takes memory."""
 
 _BY_FORMAT = {
     "rss": "application/rss+xml",
@@ -87,7 +93,7 @@ def _history(file: Path) -> FeedVersions | None:
         members = _read_members(file.with_name(name))
         timeline = Timeline([_version(version, members) for version in description["versions"]])
         url = uri.normalise(description["url"]) if description.get("url") else ""
-    except (KeyError, TypeError, ValueError, OSError, tarfile.TarError, BadTarget) as error:
+    except (TypeError, ValueError, OSError, BadTarget) as error:
         raise UsageError(f"{file}: {error}") from error
     source, path = description.get("source"), description.get("path")
     paths = [name, f"{source}/{path}"] if source and path else [name]
@@ -105,13 +111,11 @@ def _versions_by_file_date(archive: Path) -> list[FeedVersions]:
     The versions have the modification times of the files.
     """
     try:
-        with tarfile.open(archive) as tar_file:
-            versions = [
-                _version({"member": member.name, "time": member.mtime}, {member.name: file.read()})
-                for member in tar_file
-                if (file := tar_file.extractfile(member)) is not None
-            ]
-    except (OSError, tarfile.TarError) as error:
+        versions = [
+            _version({"member": name, "time": modified}, {name: content})
+            for name, modified, content in _read_archive_members(archive)
+        ]
+    except ValueError as error:
         raise UsageError(f"{archive}: {error}") from error
     name = _manifest_path(archive).name.removesuffix(".json")
     return [FeedVersions(name, "", (_path(name),), Timeline(versions))] if versions else []
@@ -127,17 +131,34 @@ def _read_members(base: Path) -> Mapping[str, bytes]:
     for ending in ARCHIVES:
         archive = base.with_name(base.name + ending)
         if archive.is_file():
-            with tarfile.open(archive) as tar_file:
-                return {
-                    member.name: file.read()
-                    for member in tar_file
-                    if (file := tar_file.extractfile(member)) is not None
-                }
+            return {name: content for name, _, content in _read_archive_members(archive)}
     raise ValueError(f"neither {base.name}/ nor {base.name}{ARCHIVES[0]} is beside it")
 
 
+def _read_archive_members(archive: Path) -> Iterator[tuple[str, float, bytes]]:
+    """Yield name, modification time and content of each file in an archive. Links and devices are left out.
+
+    Raises UsageError if the archive cannot be read.
+    """
+    try:
+        with tarfile.open(archive) as tar_file:
+            for member in tar_file:
+                if member.isreg() and (file := tar_file.extractfile(member)) is not None:
+                    if member.size > VERSION_BYTES_MAX:
+                        raise UsageError(f"{archive}: {member.name}: larger than {VERSION_BYTES_MAX} bytes")
+                    yield member.name, member.mtime, file.read()
+    except (OSError, EOFError, tarfile.TarError, zlib.error, lzma.LZMAError) as error:
+        # tarfile's message has a line for each kind of compression that it has tried.
+        raise UsageError(f"{archive}: {str(error).partition(':')[0]}") from error
+
+
 def _version(description: Mapping[str, Any], members: Mapping[str, bytes]) -> Version:
-    content, since = members[description["member"]], float(description["time"])
+    try:
+        content, since = members[description["member"]], float(description["time"])
+    except KeyError as error:
+        raise ValueError(f"{error}: no such key or file") from error
+    if not 0 <= since <= LAST:
+        raise ValueError(f"{description['member']}: {since:g}: expected a time in Unix seconds")
     digest = content_digest(content)
     if description.get("sha256", digest) != digest:
         raise ValueError(f"{description['member']} does not match its sha256")
