@@ -15,7 +15,7 @@ from feedproxy.scoring.reader_feeds import Reader
 from feedproxy.scoring.reader_names import ReaderName, reader_name
 from feedproxy.scoring.scored_request import Poll, PollContent, read_content
 
-BROKEN_FAULTS = frozenset({"reset", "truncated-gzip", "wrong-length"})
+BROKEN_FAULTS = frozenset({"reset", "truncated-gzip", "wrong-length", "endless"})
 """Names of the faults that leave a response incomplete."""
 
 

@@ -38,6 +38,10 @@ _BUSTER_NAMES = re.compile(
 _RANDOM_VALUE = re.compile(r"\d{9,14}|0\.\d{6,}|[0-9a-f]{8,}", re.IGNORECASE)
 
 
+READ_MAX = 24_000_000
+"""A reader should stop reading an incomplete answer before this many bytes. The buffers of the network may hold some
+megabytes that the reader has not read."""
+
 AGENTS_MAX = 4096
 """The verdicts on at most this many User-Agents are cached."""
 
@@ -58,6 +62,13 @@ def _evaluate_accept_encoding(accepted: str) -> Verdict:
 def evaluate_version(poll: Poll, _: ReaderState) -> Verdict:
     """Return a violation if the request was sent with HTTP/1.0."""
     return (Observation(OLD_HTTP, poll.version),) if poll.version.endswith(_OLD_VERSIONS) else NO_VIOLATIONS
+
+
+def evaluate_size(poll: Poll, _: ReaderState) -> Verdict | None:
+    """Return a violation if the reader read much of an answer that did not end. Return None for all other answers."""
+    if poll.complete or poll.size < READ_MAX:
+        return None
+    return (Observation(READ_WITHOUT_LIMIT, f"{poll.size / 1e6:.0f} MB of an answer without end were read"),)
 
 
 def evaluate_identity(poll: Poll, state: ReaderState) -> Verdict:
@@ -187,6 +198,16 @@ class OLD_HTTP(Note):
     summary = "%(times)s used HTTP/1.0."
     advice = "HTTP/1.0 has no persistent connections by default, and some servers refuse it. Use HTTP/1.1 or later."
     reference = "RFC 9112, section 2.3"
+
+
+class READ_WITHOUT_LIMIT(Note):
+    level = Level.WARN
+    category = Category.CONNECTION
+    summary = "%(times)s read an answer of many megabytes that did not end."
+    advice = """\
+    A server that fails or attacks can send without end, until the reader has no memory left. Stop reading above some
+    megabytes, close the connection, and treat the answer as a failure."""
+    reference = "RFC 9110, section 17.5"
 
 
 class NO_USER_AGENT(Note):

@@ -32,6 +32,7 @@ EVALUATORS: Mapping[ReaderRule, Evaluator] = {
     ReaderRule.CONTACT: client_hygiene_rules.evaluate_contact,
     ReaderRule.NEEDLESS: client_hygiene_rules.evaluate_needless,
     ReaderRule.VERSION: client_hygiene_rules.evaluate_version,
+    ReaderRule.SIZE: client_hygiene_rules.evaluate_size,
 }
 """The function that evaluates each rule for a single request. Two rules are evaluated elsewhere: CONNECTION by
 `Reader`, HOUR by `FeedAccount.finalize`."""

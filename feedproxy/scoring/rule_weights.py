@@ -28,6 +28,7 @@ class ReaderRule(StrEnum):
     NEEDLESS = "needless"
     CONNECTION = "connection"
     VERSION = "version"
+    SIZE = "size"
 
     @property
     def weight(self) -> int:
@@ -58,6 +59,7 @@ WEIGHTS: Mapping[str, int] = {
     "needless": 3,
     "connection": 2,
     "version": 2,
+    "size": 5,
 }
 
 REQUIREMENTS: Mapping[str, str] = {
@@ -77,6 +79,7 @@ REQUIREMENTS: Mapping[str, str] = {
     "needless": "no cookies, no Referer, no query parameters of the reader's own, and no HEAD before a GET",
     "connection": "connections are reused",
     "version": "HTTP/1.1 or later",
+    "size": "the size of a feed is limited",
 }
 
 

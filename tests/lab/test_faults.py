@@ -1,5 +1,6 @@
 """Faults over a socket behave as documented, and feedproxy hides them from readers."""
 
+import asyncio
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from feedproxy.lab.replay.faults import CATALOGUE
 from feedproxy.lab.replay.faults.fault import Fault
 from feedproxy.proxy.service import Service
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
+from feedproxy.scoring.client_hygiene_rules import READ_MAX
 from feedproxy.server.replay_backend import ReplayClient
 from feedproxy.settings import Settings
 from feedproxy.store.lru_memory_store import MemoryStore
@@ -212,6 +214,20 @@ async def test_wrong_length_fault_changes_content_length(surplus: int) -> None:
     assert got.body == a_feed(0)
 
 
+async def test_endless_fault_sends_blanks_until_the_client_closes() -> None:
+    async with on_stage("endless=32") as stage:
+        got = await stage.get(Accept_Encoding="gzip")
+        reader, writer = await asyncio.open_connection(stage.listener.host, stage.listener.port)
+        writer.write(b"GET /feed HTTP/1.1\r\nHost: example.com\r\n\r\n")
+        await reader.readuntil(a_feed(0))
+        writer.transport.abort()
+    assert not {"content-length", "content-encoding"} & {name.lower() for name, _ in got.fields}
+    assert len(got.body) > 10_000_000
+    whole, part = stage.exchanges
+    assert whole.size > 32_000_000
+    assert part.size < READ_MAX
+
+
 async def test_charset_lie_fault_names_wrong_charset() -> None:
     async with on_stage("charset-lie") as stage:
         assert (await stage.get()).fields.get("content-type") == "application/rss+xml; charset=iso-8859-1"
@@ -287,7 +303,7 @@ MEANT = {
 }
 """Statuses that readers must see, because the publisher intends them; all other faults are hidden."""
 
-QUICK = {"slow-first-byte": "slow-first-byte=0.01", "slow-body": "slow-body=0.05"}
+QUICK = {"slow-first-byte": "slow-first-byte=0.01", "slow-body": "slow-body=0.05", "endless": "endless=32"}
 
 
 @pytest.mark.parametrize("name", list(CATALOGUE))

@@ -544,6 +544,18 @@ def test_incomplete_answer_is_named_in_the_evidence() -> None:
     assert hammered.requests[0].reason == "1 min after an incomplete 200"
 
 
+@pytest.mark.parametrize(
+    ("size", "expected"), [(8_000_000, set()), (64_000_000, {client_hygiene_rules.READ_WITHOUT_LIMIT})]
+)
+def test_reader_should_stop_reading_an_answer_without_end(size: int, expected: set[type[Note]]) -> None:
+    recording = _with_requests(
+        play(CorrectReader(), options=ReplayOptions(faults=["endless@1d..30h"])),
+        lambda exchange: [replace(exchange, size=size) if exchange.faults else exchange],
+    )
+
+    assert findings(score_of(recording)) == expected
+
+
 def test_costliest_finding_of_a_level_comes_first() -> None:
     """The lack of a contact shows in every request and costs little; half of the polls come before the ttl."""
     recording = _with_requests(
@@ -579,6 +591,7 @@ def test_faulty_readers_cover_every_finding() -> None:
         *FAULTY_READERS,
         conditional_request_rules.TAG_OF_226_UNUSED,
         client_hygiene_rules.HEAD_BEFORE_GET,
+        client_hygiene_rules.READ_WITHOUT_LIMIT,
         client_hygiene_rules.CHANGING_USER_AGENT,
         polling_interval_rules.DUPLICATE_REQUEST,
     }

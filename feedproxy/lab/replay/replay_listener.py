@@ -25,6 +25,9 @@ HEAD_MAX = 65_536
 _SENDABLE = re.compile(r"\A[\t\x20-\x7e\x80-\xff]*\Z")
 """Pattern of the field values that h11 can send. Other recorded values are dropped."""
 
+BLANKS = b" " * 65_536
+"""The piece in which the blanks of an endless body are sent."""
+
 BODY_PIECES = 8
 """A slow body is sent in this many pieces."""
 
@@ -134,7 +137,7 @@ def _exchange(incoming: ReplayRequest, reply: ReplayResponse, connection: "_Conn
         status=reply.status,
         fields=reply.fields,
         reason=reply.reason,
-        size=len(reply.body),
+        size=len(reply.body) + connection.blanks_sent,
         seconds=seconds,
         reader=connection.peer,
         connection=connection.name,
@@ -153,6 +156,7 @@ class _Connection:
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_MAX)
         self.name = name
         self.version = "HTTP/1.1"
+        self.blanks_sent = 0
         peer = writer.get_extra_info("peername")
         self.peer = str(peer[0]) if peer else ""
 
@@ -185,9 +189,9 @@ class _Connection:
             await asyncio.sleep(reply.pause)
         has_body = reply.status not in (204, 304) and reply.status >= 200
         lines = [(name, value.strip()) for name, value in reply.fields if is_token(name) and _SENDABLE.search(value)]
-        if has_body:
+        if has_body and not reply.blanks:
             lines.append(("Content-Length", str(len(reply.body) + reply.surplus)))
-        broken = has_body and not head_only and bool(reply.surplus or reply.reset or reply.spread)
+        broken = has_body and not head_only and bool(reply.surplus or reply.reset or reply.spread or reply.blanks)
         if broken and (reply.surplus or reply.reset):
             lines.append(("Connection", "close"))
         headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in lines]
@@ -214,7 +218,11 @@ class _Connection:
             piece = body[at : at + size]
             self._write(piece if reply.surplus or reply.reset else self._h11.send(h11.Data(data=piece)))
         await self._writer.drain()
-        if reply.reset:
+        while self.blanks_sent < reply.blanks:
+            self._write(self._h11.send(h11.Data(data=BLANKS)))
+            await self._writer.drain()
+            self.blanks_sent += len(BLANKS)
+        if reply.reset or reply.blanks:
             return self._reset()
         if reply.surplus:
             return False

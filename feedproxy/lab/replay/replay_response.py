@@ -114,6 +114,8 @@ class ReplayResponse:
     """Difference between Content-Length and the size of the body, in bytes. May be negative."""
     reset: bool = False
     """True if the connection is reset after half of the body."""
+    blanks: int = 0
+    """Number of blanks after the body. If it is not 0, the response has no end: the connection is reset after them."""
     faults: tuple[str, ...] = field(default=())
 
     def with_field(self, name: str, value: str) -> "ReplayResponse":

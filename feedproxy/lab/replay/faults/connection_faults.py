@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from feedproxy.http.coding.content_coding import encode
 from feedproxy.lab.replay.faults.fault import Fault, FaultContext
-from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse
+from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse, Representation
 
 
 class SlowFirstByte(Fault):
@@ -93,4 +93,30 @@ class WrongLength(Fault):
         return replace(reply, surplus=max(int(self.parse_number()), -len(reply.body))) if reply.body else reply
 
 
-FAULTS = (SlowFirstByte, SlowBody, Reset, TruncatedGzip, WrongLength)
+class Endless(Fault):
+    """The response has no Content-Length and does not end. After the content, the server sends blanks, as fast as the
+    client reads them.
+
+    The fault's value is the number of megabytes after which the server resets the connection (default: 64, at least
+    32).
+
+    A good reader limits the size of a feed, to some megabytes. At the limit it closes the connection, and treats the
+    response as a failure. It keeps neither the content nor the validators.
+    """
+
+    name = "endless"
+    default = "64"
+
+    def check(self) -> None:
+        self.parse_number(32)
+
+    def change_representation(
+        self, representation: Representation, incoming: ReplayRequest, context: FaultContext
+    ) -> Representation:
+        return replace(representation, compresses=False)  # blanks after the end of gzip data would be an error
+
+    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+        return replace(reply, blanks=int(self.parse_number() * 1_000_000)) if reply.body else reply
+
+
+FAULTS = (SlowFirstByte, SlowBody, Reset, TruncatedGzip, WrongLength, Endless)
