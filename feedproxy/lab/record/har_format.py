@@ -254,7 +254,7 @@ def _parse_exchange(entry: Any) -> tuple[Exchange, bytes]:
         failure=_member(entry, "response._error", str, ""),
     )
     if exchange.status > 999:
-        raise ValueError(f"response.status: {exchange.status}: expected a number of three digits")
+        raise ValueError(f"response.status: {exchange.status:.4g}: expected a number of three digits")
     return exchange, content
 
 
