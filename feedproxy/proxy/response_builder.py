@@ -101,6 +101,10 @@ def build_response(
 def _full_response(status: int, fields: Fields, body: bytes) -> Response:
     if status in (204, 304) or status < 200:
         return Response(status, fields.without("content-length"))
+    if status == 205:
+        # "Since the 205 status code implies that no additional content will be provided, a server MUST NOT generate
+        # content in a 205 response." -- RFC 9110, section 15.3.6. A client may not read it.
+        return Response(status, fields.with_field("Content-Length", "0"))
     return Response(status, fields.with_field("Content-Length", str(len(body))), body)
 
 

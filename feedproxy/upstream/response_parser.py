@@ -98,7 +98,10 @@ class ResponseParser:
         if not head.is_interim:
             return head, rest
         if head.status != 100:
-            self.interim.append(Response(head.status, Fields(head.fields()).end_to_end()))
+            # "A server MUST NOT send a Content-Length header field in any response with a status code of 1xx" -- RFC
+            # 9110, section 8.6. A client could take the beginning of the next response for content.
+            fields = Fields(head.fields()).end_to_end().without("content-length")
+            self.interim.append(Response(head.status, fields))
         return None, rest
 
     def _begin(self, head: ResponseHead) -> None:

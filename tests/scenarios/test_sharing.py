@@ -111,3 +111,13 @@ async def test_stale_keyed_response_answers_while_the_origin_asks_for_a_pause(st
     clock.advance(minutes=5)
 
     (await proxy.get("/page", **fields)).expect(200, body=b"mine")
+
+
+async def test_content_of_a_205_is_removed(stage):
+    """A client that reads no content of a 205 would take it for the next response."""
+    proxy, origin, _ = await stage()
+    origin.publish("/form", b"HTTP/1.1 200 OK", status=205, content_type="text/plain", cache_control="max-age=60")
+
+    for _ in range(2):
+        seen = (await proxy.get("/form")).expect(205, body=b"")
+        assert seen.fields.get("content-length") == "0"

@@ -100,6 +100,17 @@ def test_body_above_the_limit_is_oversized_and_ends_the_connection(head: bytes) 
     assert not reading.reusable
 
 
+def test_interim_response_has_no_framing_fields() -> None:
+    """Otherwise a client may take the beginning of the final response for content of the interim response."""
+    hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n"
+    reading = a_reading()
+
+    assert reading.feed(hints + b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+    (interim,) = reading.interim
+    assert list(interim.fields) == [("Link", "</a>")]
+
+
 def test_response_without_content_is_complete_with_its_head() -> None:
     reading = a_reading(has_content=False)
     assert reading.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 5001\r\n\r\n")
