@@ -43,7 +43,8 @@ class BadTarget(FeedproxyError):
 class BadRequest(FeedproxyError):
     """Error for an invalid request head.
 
-    The status is 501 for an unknown method or transfer coding, 505 for another version of HTTP, and otherwise 400.
+    The status is 414 for a long target, 431 for too many fields, 501 for an unknown method or transfer coding, 505 for
+    another version of HTTP, and otherwise 400.
     """
 
     status_hint = 400

@@ -12,6 +12,8 @@ from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields
 
 _LONGEST = 512
+VARY_NAMES_MAX = 64
+"""A Vary with more than this many names counts as `*`, because each lookup compares all of the fields."""
 _QVALUE = re.compile(r"(?:0?\.[0-9]+|[01](?:\.[0-9]*)?)")
 _ALIASES = {"x-gzip": "gzip", "x-compress": "compress"}
 """Old names of codings, with their present names (RFC 9110, section 8.4.1)."""
@@ -127,7 +129,7 @@ def _weight(parameters: dict[str, str]) -> float | None:
 def vary_names(fields: Fields) -> tuple[str, ...]:
     """Return the names in Vary, in lower case and without repetition (RFC 9110, section 12.5.5).
 
-    If one of the names is `*`, the result is `("*",)`.
+    If one of the names is `*`, or if there are more than VARY_NAMES_MAX, the result is `("*",)`.
     """
     value = fields.combined("vary")
     return () if value is None else _vary_members(value)
@@ -136,7 +138,7 @@ def vary_names(fields: Fields) -> tuple[str, ...]:
 @memoize_short()
 def _vary_members(value: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.lower() for name in split_list(value)))
-    return ("*",) if "*" in names else names
+    return ("*",) if "*" in names or len(names) > VARY_NAMES_MAX else names
 
 
 def vary_on(fields: Fields, *names: str) -> Fields:

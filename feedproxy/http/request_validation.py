@@ -9,8 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from feedproxy.errors import BadRequest
-from feedproxy.http.field_syntax import TOKEN, VALUE, Line, field_lines
+from feedproxy.http.field_syntax import FIELDS_MAX, TOKEN, VALUE, Line, field_lines
 
+TARGET_MAX = 8192
+"""Maximum length of a request target in bytes.
+
+"It is RECOMMENDED that all HTTP senders and recipients support, at a minimum, request-line lengths of 8000 octets" --
+RFC 9112, section 3.
+"""
 _TARGET = re.compile(rb"[!-~\x80-\xff]+")
 """Pattern of a target without white space and control characters."""
 _ABSOLUTE = re.compile(rb"[A-Za-z][0-9A-Za-z+.-]*://")
@@ -63,6 +69,7 @@ def read_request(lines: Sequence[bytes]) -> RequestHead:
     if version not in (b"HTTP/1.0", b"HTTP/1.1"):
         raise BadRequest("unsupported HTTP version: expected HTTP/1.1 or HTTP/1.0", status=505)
     minor = int(version[-1:])
+    check_count(lines[1:])
     fields = field_lines(lines[1:], BadRequest)
     check_request_line(method, target)
     fields = without_empty_port(fields)
@@ -85,13 +92,22 @@ def check_request_line(method: bytes, target: bytes) -> None:
         raise BadRequest("invalid method: expected a token")
     if method not in _CASE_MATTERS and method.upper() in _CASE_MATTERS:
         raise BadRequest("unknown method: methods are case-sensitive", status=501)
+    if len(target) > TARGET_MAX:
+        raise BadRequest(f"the request target is longer than {TARGET_MAX} bytes", status=414)
     if not _TARGET.fullmatch(target):
         raise BadRequest("invalid request target: white space or control characters")
 
 
-def check_fields(fields: Iterable[Line]) -> None:
+def check_count(lines: Sequence[object]) -> None:
+    """Raise BadRequest if a request has too many field lines (RFC 6585, section 5)."""
+    if len(lines) > FIELDS_MAX:
+        raise BadRequest(f"more than {FIELDS_MAX} field lines", status=431)
+
+
+def check_fields(fields: Sequence[Line]) -> None:
     """Check names and values of a request's fields (RFC 9110, sections 5.1 and 5.5). Raises BadRequest if one of them
     is invalid."""
+    check_count(fields)
     for name, value in fields:
         if not TOKEN.fullmatch(name):
             raise BadRequest("invalid field name: expected a token")

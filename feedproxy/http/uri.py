@@ -30,6 +30,10 @@ _NORMAL = re.compile(
 )
 """Pattern of most URIs in normal form: short names, ports of two to four digits, and no percent-encoding."""
 
+LENGTH_MAX = 16_384
+"""A target URI of more than this many characters is invalid. Requests have at most half of it, not percent-encoded
+(request_validation.py)."""
+
 _CONTROLS_AND_SPACE = re.compile(r"[\x00-\x20\x7f]")
 _PERCENT = re.compile(r"%(?:([0-9A-Fa-f]{2}))?")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
@@ -44,8 +48,10 @@ def normalise(uri: str) -> str:
     Raises BadTarget for schemes other than http and https, user information, a missing or invalid host or port, white
     space, and control characters.
     """
-    if _NORMAL.fullmatch(uri) and "/." not in uri:
+    if _NORMAL.fullmatch(uri) and "/." not in uri and len(uri) <= LENGTH_MAX:
         return uri
+    if len(uri) > LENGTH_MAX:
+        raise BadTarget(f"invalid URL: longer than {LENGTH_MAX} characters")
     if _CONTROLS_AND_SPACE.search(uri):
         raise BadTarget("invalid URL: spaces or control characters")
     scheme, authority, path, query = _parts(_unicode(uri))
@@ -55,7 +61,10 @@ def normalise(uri: str) -> str:
     host, port = _authority(authority or "")
     host_and_port = host if port in (None, _PORTS[scheme]) else f"{host}:{port}"
     target = f"{scheme}://{host_and_port}{_remove_dot_segments(_normalise_text(path))}"
-    return target if query is None else f"{target}?{_normalise_text(query)}"
+    target = target if query is None else f"{target}?{_normalise_text(query)}"
+    if len(target) > LENGTH_MAX:
+        raise BadTarget(f"invalid URL: longer than {LENGTH_MAX} characters when it is percent-encoded")
+    return target
 
 
 def resolve(base: str, reference: str) -> str:

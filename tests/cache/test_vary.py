@@ -3,6 +3,7 @@
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.cache.vary import choose, request_fields_for, with_variant
 from feedproxy.http.message import Fields
+from feedproxy.http.negotiation import vary_names
 
 
 def answer(language: str | None, *, vary: str = "Accept-Language", time: float = 0) -> StoredResponse:
@@ -52,3 +53,11 @@ def test_variant_above_the_maximum_replaces_the_oldest() -> None:
     first, second, third = answer("de"), answer("fr"), answer("pl")
 
     assert kept(first, second, new=third, language="pl") == (second, third)
+
+
+def test_vary_with_very_many_names_matches_no_request() -> None:
+    """Each lookup would compare thousands of fields."""
+    many = ", ".join(f"x-{number}" for number in range(65))
+
+    assert vary_names(Fields([("Vary", many)])) == ("*",)
+    assert len(vary_names(Fields([("Vary", many.removesuffix(", x-64"))]))) == 64

@@ -250,3 +250,9 @@ def test_site_of_target_is_its_registrable_domain(target: str, site: str) -> Non
 def test_target_without_http_scheme_is_rejected_with_expected_scheme(text: str) -> None:
     with pytest.raises(BadTarget, match="expected http:// or https://"):
         normalise(text)
+
+
+@pytest.mark.parametrize("text", ["a" * 16_400, "?" + "%" * 6000])
+def test_very_long_target_is_refused(text: str) -> None:
+    with pytest.raises(BadTarget, match="longer than 16384 characters"):
+        normalise(f"http://example.com/{text}")

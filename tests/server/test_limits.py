@@ -73,6 +73,27 @@ async def test_endless_head_is_refused(front: Opened) -> None:
     assert await line.ended()
 
 
+@pytest.mark.parametrize("fast_path", [True, False])
+async def test_long_target_is_refused(front: Opened, fast_path: bool) -> None:
+    """A target of 60,000 percent signs took more than half a second of the event loop."""
+    proxy = await front(fast_path=fast_path)
+
+    for sign in "%", "a", "\xe9":
+        longest, longer = (f"/feed.rss?{sign * (size - len(proxy.origin.base) - 11)}" for size in (8192, 8193))
+        assert (await (await proxy.line()).ask(proxy.get(longer))).status == 414
+        assert (await (await proxy.line()).ask(proxy.get(longest))).status in (404, 400), "too long in normal form"
+
+
+@pytest.mark.parametrize("fast_path", [True, False])
+async def test_head_with_too_many_lines_is_refused(front: Opened, fast_path: bool) -> None:
+    """Thousands of short lines took a tenth of a second of the event loop."""
+    proxy = await front(fast_path=fast_path)
+    most = [f"X-{number}: a" for number in range(500 - 3)]
+
+    assert (await (await proxy.line()).ask(proxy.get("/feed.rss", *most))).status == 200
+    assert (await (await proxy.line()).ask(proxy.get("/feed.rss", *most, "X-More: a"))).status == 431
+
+
 async def test_connections_above_the_limit_are_refused_while_no_other_is_idle(front: Opened) -> None:
     proxy = await front(max_connections=3)
     proxy.origin.publish("/slow.rss", a_feed("one", ttl=60))

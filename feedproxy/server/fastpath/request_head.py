@@ -15,7 +15,9 @@ from typing import NamedTuple
 
 from mitmproxy.net.http import url
 
+from feedproxy.http.field_syntax import FIELDS_MAX
 from feedproxy.http.message import NAME_LONGEST, Fields
+from feedproxy.http.request_validation import TARGET_MAX
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.server.mitm.request_routing import AUTHORITY
 
@@ -168,7 +170,8 @@ def classify_line(line: bytes) -> int:
     """Return the kind (LineKind) of a field line or request line."""
     match = _FIELD_LINE.fullmatch(line)
     if match is None:
-        return LineKind.REQUEST_LINE if _REQUEST_LINE.fullmatch(line) else LineKind.UNSUPPORTED
+        is_request_line = len(line) <= TARGET_MAX and _REQUEST_LINE.fullmatch(line) is not None
+        return LineKind.REQUEST_LINE if is_request_line else LineKind.UNSUPPORTED
     lowered, value = match[1].decode("ascii").lower(), line[match.end(1) + 1 :]
     if lowered == "connection":
         return {b"keep-alive": LineKind.IGNORED, b"close": LineKind.CONNECTION_CLOSE}.get(
@@ -220,6 +223,8 @@ def parse_head(block: bytes, *, trusted_peer: bool = False) -> RequestHead | Non
     """
     lines = block.split(b"\r\n")
     del lines[-2:]  # the empty line and the end of the block
+    if len(lines) > FIELDS_MAX:
+        return None
     lookup = _CLASSIFIER.lookup
     keyed: list[bytes] = []
     request_line = host = user_agent = b""
