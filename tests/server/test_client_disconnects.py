@@ -5,11 +5,18 @@ import socket
 import struct
 from collections.abc import Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from mitmproxy.options import Options
+from mitmproxy.proxy.context import Context
+from mitmproxy.proxy.layers.http._events import ErrorCode, RequestProtocolError, ResponseProtocolError
+from mitmproxy.proxy.layers.tcp import TCPLayer
+from mitmproxy.test import tflow
 
 from feedproxy.clock import ManualClock
 from feedproxy.server.mitm.flow_handler import get_flow_handler
+from feedproxy.server.mitm.http_layer import FeedStream
 from tests.server.conftest import Opened, until
 from tests.stages.play import OnProxy
 
@@ -101,3 +108,18 @@ async def test_task_cancelled_before_its_first_step_does_not_delay_the_drain(
     await until(lambda: bool(dropped))
 
     await until(lambda: not proxy.stage.app.fastpath_requests)
+
+
+@pytest.mark.parametrize("error", [RequestProtocolError, ResponseProtocolError])
+def test_error_of_http_ends_a_tunnel_without_a_traceback(
+    error: type[RequestProtocolError | ResponseProtocolError],
+) -> None:
+    """mitmproxy passes the error to the layer of the tunnel, which knows only bytes."""
+    client = tflow.tclient_conn()
+    context = Context(client, Options())
+    stream = FeedStream(context, 1, Mock())
+    stream.flow = tflow.tflow(resp=True)
+    stream.child_layer = tunnel = TCPLayer(context, ignore=True)
+    tunnel._handle_event = tunnel.done
+
+    assert list(stream.passthrough(error(1, "client disconnected", ErrorCode.CLIENT_DISCONNECTED))) == []

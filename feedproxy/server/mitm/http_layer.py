@@ -28,6 +28,7 @@ from mitmproxy.proxy.layers.http._events import (
     ErrorCode,
     HttpEvent,
     RequestData,
+    RequestEndOfMessage,
     RequestProtocolError,
     RequestTrailers,
     ResponseData,
@@ -118,6 +119,15 @@ class FeedStream(HttpStream):
         self.events_in_progress += 1
         yield from super()._handle_event(event)
         self.events_in_progress -= 1
+
+    def passthrough(self, event: events.Event) -> layer.CommandGenerator[None]:
+        # The layer of a tunnel knows no HTTP. A client that disconnects before the tunnel is open causes an error of
+        # HTTP, at which the layer would fail: it counts as the end of that side.
+        if isinstance(event, RequestProtocolError):
+            event = RequestEndOfMessage(self.stream_id)
+        elif isinstance(event, ResponseProtocolError):
+            event = ResponseEndOfMessage(self.stream_id)
+        yield from super().passthrough(event)
 
     def check_invalid(self, request: bool) -> layer.CommandGenerator[bool]:
         # http1_limits_and_corrections.py has checked heads of HTTP/1.
