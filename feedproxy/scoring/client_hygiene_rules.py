@@ -251,10 +251,10 @@ class NAMES_ITSELF(Note):
 class CHANGING_USER_AGENT(Note):
     level = Level.WARN
     category = Category.IDENTITY
-    summary = "%(times)s had another User-Agent than the request before."
+    summary = "%(times)s had a different User-Agent than the previous request."
     advice = """\
-    Servers count each User-Agent as another reader, and may take the requests for an attack. Send the same User-Agent
-    in every request. Only a new version of the reader has another."""
+    Servers count each User-Agent as a separate reader, and may take the requests for an attack. Send the same
+    User-Agent in every request, and change it only with a new version of the reader."""
     reference = "RFC 9110, section 10.1.5"
 
 

@@ -196,7 +196,7 @@ class POLLED_OFTEN(Note):
 class DUPLICATE_REQUEST(Note):
     level = Level.WARN
     category = Category.SCHEDULE
-    summary = "%(times)s repeated the request before, within a second."
+    summary = "%(times)s repeated the previous request within a second."
     advice = """\
     The second answer cannot differ from the first. Start no second fetch of a feed while a fetch of this feed is in
     progress, and subscribe to each address only once."""
