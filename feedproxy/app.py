@@ -145,6 +145,7 @@ class App:
         self.notification_plugins: dict[str, Callable[[NotificationService], None]] = {}
         """Functions by which addons add their notification protocols to a new NotificationService."""
         self._services: _Services | None = None
+        self._is_closed = False
 
     # -- settings
 
@@ -238,7 +239,7 @@ class App:
     @property
     def is_open(self) -> bool:
         """Return True if the store and the origin client are open."""
-        return self._services is not None
+        return self._services is not None and not self._is_closed
 
     @property
     def service(self) -> Service:
@@ -331,13 +332,16 @@ class App:
         return self._open().stored_secret(name, lambda: self.random_bytes(32))
 
     async def close(self) -> None:
-        """Finish refreshes within `drain_timeout`, save the state and close. May be called again."""
-        if self._services is not None:
-            services, self._services = self._services, None
+        """Finish refreshes within `drain_timeout`, save the state and close. May be called again.
+
+        The closed parts remain: a connection that ends later is logged, and must not open the store again.
+        """
+        if self._services is not None and not self._is_closed:
+            self._is_closed = True
             timeout: Seconds = self.settings.drain_timeout
             if self.drain_deadline is not None:
                 timeout = max(0.0, self.drain_deadline - asyncio.get_running_loop().time())
-            await services.close(timeout)
+            await self._services.close(timeout)
 
 
 class _Services:

@@ -49,3 +49,16 @@ async def test_reader_recorded_during_the_last_write_is_known_after_a_restart(
     await second.close()
 
     assert known == {**dict.fromkeys(feeds, 1), feeds[0]: 2, "https://example.com/new": 1}
+
+
+async def test_connection_that_ends_after_the_shutdown_does_not_open_the_store_again(tmp_path: Path) -> None:
+    app = an_app(tmp_path / "store")
+    service = app.service
+    await app.close()
+    tasks = asyncio.all_tasks()
+
+    assert app.service is service
+    assert app.service.store.get("https://example.com/feed.xml") is None
+    assert not app.is_open
+    assert asyncio.all_tasks() == tasks
+    await app.close()
