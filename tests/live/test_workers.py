@@ -259,8 +259,8 @@ def test_readers_are_scored_by_their_requests_at_all_workers(pair: Feedproxy, or
     found = {each["id"]: each for each in reader["findings"]}
     assert len(pids) == 2
     assert reader["user_agent"] == "hasty/1"
-    assert found["unconditional-repeat"]["count"] == 2, "one at each worker"
-    assert len({each["number"] for each in found["unconditional-repeat"]["requests"]}) == 2
+    assert found["duplicate-request"]["count"] == 2, "one at each worker"
+    assert len({each["number"] for each in found["duplicate-request"]["requests"]}) == 2
 
 
 def test_counts_of_a_killed_worker_are_kept(pair: Feedproxy, origin: Origin) -> None:
