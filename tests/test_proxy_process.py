@@ -176,6 +176,15 @@ def test_more_workers_than_processors_are_reported(
     assert any("number of processors is 4" in warning for warning in warnings) == is_reported
 
 
+def test_processors_are_counted_on_systems_without_an_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+
+    for workers, is_reported in ((1, False), (4, False), (5, True)):
+        warnings = startup_checks.warnings_about(Settings(workers=workers))
+        assert any("number of processors is 4" in warning for warning in warnings) == is_reported, workers
+
+
 async def test_read_only_folder_of_the_ca_is_reported_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -78,7 +78,7 @@ def warnings_about(settings: Settings, rules: Iterable[Rule] = ()) -> list[str]:
         warnings.append(
             f"max_connections: {settings.max_connections}, but this process may open only {files} files (ulimit -Hn)"
         )
-    if settings.workers > (processors := len(os.sched_getaffinity(0))):
+    if settings.workers > 1 and settings.workers > (processors := usable_processors()):
         warnings.append(
             f"workers: {settings.workers}, but the number of processors is {processors}: more workers only take memory"
         )
@@ -97,6 +97,11 @@ def warnings_about(settings: Settings, rules: Iterable[Rule] = ()) -> list[str]:
                     f"{name}: {path} holds secrets and other users can read it: mode {mode & 0o777:04o}, not 0600"
                 )
     return warnings
+
+
+def usable_processors() -> int:
+    """Return the number of processors that this process may use. macOS and Windows tell only the number of all."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def certificate_warnings(settings: Settings, confdir: str, now: Instant) -> list[str]:
