@@ -6,6 +6,7 @@ And what today's servers have beside it: http-post, domain and challenge, JSON.
 import asyncio
 import gzip
 import json
+import logging
 import xmlrpc.client
 from collections.abc import Callable
 from typing import Any
@@ -757,6 +758,31 @@ async def test_registration_result_with_half_of_a_surrogate_pair_does_not_end_al
     notifications = clouds.stand.notifications
     assert not notifications.delivery_worker.has_outcomes
     assert await notifications.database.run(notifications.queue.next_due_in) is None
+
+
+async def test_secret_callback_that_a_cloud_repeats_is_not_logged(
+    stand_at: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The message of a cloud is cut. A part of the secret before the cut is as secret as the whole."""
+    caplog.set_level(logging.INFO)
+    clouds = await workstation(stand_at)
+    secrets: list[str] = []
+
+    def repeat_the_callback(_: str) -> Response:
+        (path,) = parse_qs(clouds.stand.others.calls[-1][2].decode())["path"]
+        secrets.append(path.rpartition("/")[2])
+        return Response(
+            200, body=json.dumps({"success": False, "msg": "refused ".ljust(180, ".") + secrets[-1]}).encode()
+        )
+
+    clouds.stand.others.answer = repeat_the_callback
+    clouds.stand.origin.publish("/feed.xml", clouded("one"))
+
+    await clouds.stand.read()
+
+    assert "refused ..." in caplog.text
+    assert secrets
+    assert all(secret[:8] not in caplog.text for secret in secrets)
 
 
 async def test_registration_follows_a_changed_cloud_element(

@@ -5,6 +5,7 @@ IP addresses if the workstation software re-registers at startup."
 """
 
 import xmlrpc.client
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -96,11 +97,15 @@ class RssCloudAggregator:
             return Retry(str(answer))
         if answer.status == 429 or answer.status >= 500:
             return Retry(f"status {answer.status}")
+        # The cloud may repeat the secret callback, and the reason is logged. It is redacted before it is cut.
+        content = answer.body.replace(subscription.secret.encode(), b"redacted")
         try:
-            succeeded, reason = _registration_result(NotificationMethod(subscription.data["way"]), answer)
+            succeeded, reason = _registration_result(
+                NotificationMethod(subscription.data["way"]), replace(answer, body=content)
+            )
         except InvalidCall as error:
             succeeded, reason = False, str(error)
-        reason = reason.replace(subscription.secret, "redacted")  # a cloud may repeat the callback, and it is logged
+        reason = reason.replace(subscription.secret, "redacted")
         if not succeeded:
             return await self.subscriptions.on_rejected(subscription, reason or f"status {answer.status}, result false")
         return await self.subscriptions.on_confirmed(subscription, reason or "registered")
