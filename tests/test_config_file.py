@@ -492,6 +492,13 @@ def test_environment_variable_sets_an_option_in_its_own_units() -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["workers", "gzip_level"])
+def test_number_of_thousands_of_digits_is_reported_like_other_wrong_values(name: str) -> None:
+    """Python refuses to parse such a number. `gzip_level` is a former option, which is read in another place."""
+    with pytest.raises(UsageError, match=rf"^FEEDPROXY_{name.upper()}: {name}: expected a "):
+        from_environment({f"FEEDPROXY_{name.upper()}": "9" * 5000}, KNOWN)
+
+
 def test_environment_variable_with_a_wrong_value_is_reported_by_its_own_name() -> None:
     with pytest.raises(UsageError, match=r"^FEEDPROXY_HINT_MAX: hint_max: expected a duration, such as 30m"):
         from_environment({"FEEDPROXY_HINT_MAX": "soon"}, KNOWN)

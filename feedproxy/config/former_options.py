@@ -90,7 +90,11 @@ def _translate(name: str, value: Any, location: str, options: Mapping[str, Any])
     return {new: [*(present for present in items if present != item), *([item] if value else [])]}
 
 
+DIGITS_MAX = 18
+"""A number with more digits is no value of a former option. Python refuses to parse thousands of digits."""
+
+
 def parse_scalar(text: str) -> Any:
     """Return the text as a boolean or a whole number if it is one, or unchanged."""
     word = text.strip().lower()
-    return {"true": True, "false": False}.get(word, int(word) if word.isdecimal() else text)
+    return {"true": True, "false": False}.get(word, int(word) if word.isdecimal() and len(word) <= DIGITS_MAX else text)

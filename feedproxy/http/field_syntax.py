@@ -15,8 +15,6 @@ type Line = tuple[bytes, bytes]
 TOKEN = re.compile(field_values.TOKEN.pattern.encode("ascii"))
 VALUE = re.compile(rb"[\t -~\x80-\xff]*")
 """Pattern of a field value: visible ASCII, space, tab, and obs-text (RFC 9110, section 5.5)."""
-FIELDS_MAX = 500
-"""A message may have at most this many field lines: each costs about 20 µs. Messages usually have fewer than 50."""
 _VALUE_TEXT = re.compile("[\t -~\x80-\xff]*")
 _CONTROLS = bytes.maketrans(bytes([*range(1, 9), *range(11, 32), 127]), b" " * 30)
 

@@ -9,13 +9,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from feedproxy.errors import BadRequest
-from feedproxy.http.field_syntax import FIELDS_MAX, TOKEN, VALUE, Line, field_lines
+from feedproxy.http.field_syntax import TOKEN, VALUE, Line, field_lines
 
 TARGET_MAX = 8192
 """Maximum length of a request target in bytes.
 
 "It is RECOMMENDED that all HTTP senders and recipients support, at a minimum, request-line lengths of 8000 octets" --
 RFC 9112, section 3.
+"""
+FIELDS_MAX = 500
+"""Maximum number of field lines of a request. Each costs about 20 µs. Requests usually have fewer than 50.
+
+A response may have more: only the size of its head is limited (`header_max`).
 """
 _TARGET = re.compile(rb"[!-~\x80-\xff]+")
 """Pattern of a target without white space and control characters."""

@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 from mitmproxy.net.http import url
 
-from feedproxy.http.field_syntax import FIELDS_MAX
 from feedproxy.http.message import NAME_LONGEST, Fields
-from feedproxy.http.request_validation import TARGET_MAX
+from feedproxy.http.request_validation import FIELDS_MAX, TARGET_MAX
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.server.mitm.request_routing import AUTHORITY
 
