@@ -10,11 +10,13 @@ from feedproxy.refresh.policy.moved_and_gone import (
     RespondMoved,
     active_relocation,
     clear_relocation,
+    is_in_doubt,
+    leads_back,
     record_sighting,
 )
 from feedproxy.refresh.redirect_following import FollowRedirect, StopFollowing, next_hop, permanent_location
 from feedproxy.settings import Settings
-from feedproxy.store.resource import Relocation, RelocationKind
+from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource
 
 NOW = 1_800_000_000.0
 HOUR, WEEK = 3600.0, 604_800.0
@@ -178,3 +180,24 @@ def test_redirect_to_a_scheme_other_than_http_is_not_followed(location: str) -> 
 
     assert isinstance(stop, StopFollowing)
     assert stop.detail is Detail.BAD_TARGET
+
+
+def test_confirmed_move_is_in_doubt_if_its_new_address_refuses() -> None:
+    refused = Resource(NEW, failures=Failures(count=1, detail=Detail.REFUSED))
+    once, twice = sight(None, NOW), sight(sight(None, NOW), NOW + HOUR)
+
+    assert is_in_doubt(twice, refused, SETTINGS)
+    assert not is_in_doubt(once, refused, SETTINGS)
+    assert not is_in_doubt(twice, Resource(NEW), SETTINGS)
+    assert not is_in_doubt(twice, None, SETTINGS)
+    assert not is_in_doubt(twice, refused, Settings(moved_to=NEW))
+
+
+def test_feed_has_moved_back_if_the_confirmed_move_to_its_address_is_older() -> None:
+    older, newer = sight(sight(None, NOW, to=OLD), NOW + HOUR, to=OLD), sight(None, NOW + WEEK)
+
+    assert leads_back(newer, OLD, older)
+    assert not leads_back(newer, OTHER, older)
+    assert not leads_back(newer, OLD, sight(None, NOW, to=OLD))
+    assert not leads_back(sight(None, NOW), OLD, older)
+    assert not leads_back(newer, OLD, None)

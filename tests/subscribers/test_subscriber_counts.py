@@ -15,6 +15,7 @@ from feedproxy.subscribers import block_buffer, subscriber_counts
 from feedproxy.subscribers.poll_rhythms import READERS_MAX
 from feedproxy.subscribers.product_codes import NAMES_MAX
 from feedproxy.subscribers.pseudonyms import Identifier, Pseudonym
+from feedproxy.subscribers.read_events import ReadRecord
 from feedproxy.subscribers.subscriber_counts import SWEEP_BATCH, SubscriberCounts
 from tests.steps import steps
 
@@ -129,6 +130,25 @@ def test_claims_above_the_maximum_are_ignored_while_known_fetchers_are_current()
     assert counts.total(FEED, NOW) == 15
     counts.record_read(FEED, reader(1), "Fetcher4/1.0 (6 subscribers)", NOW + DAY)
     assert counts.total(FEED, NOW + DAY) == 6
+
+
+def test_new_fetcher_replaces_the_oldest_that_came_only_once() -> None:
+    counts = SubscriberCounts(claims_max=3)
+    for second, number in enumerate((1, 1, 2, 3, 4)):
+        counts.record_read(FEED, reader(1), f"Fetcher{number}/1.0 (5 subscribers)", NOW + second)
+
+    assert {claim.fetcher for claim in counts.view(FEED, NOW + 9).claims} == {"fetcher1", "fetcher3", "fetcher4"}
+
+
+@pytest.mark.parametrize("agent", ["NetNewsWire/6", "Fetcher/1.0 (5 subscribers)"])
+def test_reader_is_reported_to_other_processes_once_a_minute(agent: str) -> None:
+    counts, events, minute = SubscriberCounts(), list[ReadRecord](), NOW // 60 * 60
+    counts.reader_seen.subscribe(events.append)
+
+    for second in (0, 1, 59, 60, 61):
+        counts.record_read(FEED, reader(1), agent, minute + second)
+
+    assert events == [(FEED, reader(1), agent, minute), (FEED, reader(1), agent, minute + 60)]
 
 
 @pytest.mark.parametrize("agent", ["bot{n}/1.0", "Bot{n}/1.0 ({n} subscribers)", "Bot feed-id:{n} - 9 readers"])
