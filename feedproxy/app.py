@@ -100,7 +100,7 @@ class App:
         self._decision_rules: tuple[Rule, ...] = ()
         self.metrics = Metrics()
         self.recent_activity = RecentActivity(
-            self.metrics, self.clock, lambda: self.settings, lambda target: self.names_in_log(target)[0]
+            self.clock, lambda: self.settings, lambda target: self.names_in_log(target)[0]
         )
         self.draining = False
         self.reports_failures = False
@@ -389,6 +389,11 @@ class _Services:
         with contextlib.suppress(StoreError):
             self.counts.rhythms.load(self.store.get_state("rhythms") or b"", app.clock.now())
         imports = ImportedFeeds(self.store)
+        events = Events()
+        events.scheduled_refresh_started.subscribe(app.metrics.on_scheduled_refresh_started)
+        events.refresh_ended.subscribe(app.metrics.on_refresh_ended)
+        events.refresh_ended.subscribe(app.recent_activity.on_refresh_ended)
+        events.page_redirected_to_feed.subscribe(app.recent_activity.on_page_redirected_to_feed)
         self.service = Service(
             settings_for=app.settings_for,
             store=self.store,
@@ -398,8 +403,7 @@ class _Services:
             identifier=Identifier(secret, period=max(86_400, settings.subscriber_window)),
             pseudonym=pseudonym.decode(),
             version=__version__,
-            observer=app.recent_activity,
-            events=Events(),
+            events=events,
             key_for=self.access_control.key_for,
             keys_for=self.access_control.keys_for,
             peers=self.fleet,

@@ -31,7 +31,8 @@ from feedproxy.errors import UsageError
 from feedproxy.fleet.synchronization import FleetSynchronization
 from feedproxy.process import mitmproxy_master, option_sources, proxy_process, reload, startup_checks
 from feedproxy.process.option_sources import ServePlan
-from feedproxy.refresh.refresh_result import RefreshFinished
+from feedproxy.refresh.refresh_events import RefreshEnded
+from feedproxy.refresh.refresh_result import RefreshRecord
 from feedproxy.server.mitm.flow_handler import get_flow_handler
 from feedproxy.settings import Settings, per_feed_names, restart_names
 from feedproxy.telemetry import log_setup
@@ -435,7 +436,7 @@ async def test_recent_fetches_use_the_injected_clock() -> None:
     given = App(ManualClock(1_000_000_000))
 
     _, app = mitmproxy_master.make_master(ServePlan(options={"admin": "", "store": "memory:"}), given)
-    app.recent_activity.on_refresh_ended(RefreshFinished("http://example.com/", "reader", 200, "updated"))
+    app.recent_activity.on_refresh_ended(RefreshEnded("http://example.com/", RefreshRecord("reader", 200, "updated")))
 
     assert [fetch.at for fetch in app.recent_activity.fetches("http://example.com/")] == [1_000_000_000]
 

@@ -19,8 +19,7 @@ from feedproxy.app import App
 from feedproxy.clock import Instant, Seconds
 from feedproxy.process.mitmproxy_master import make_master
 from feedproxy.process.option_sources import ServePlan
-from feedproxy.telemetry.metrics import Metrics
-from feedproxy.telemetry.recent_activity import RecentActivity
+from feedproxy.refresh.refresh_events import ScheduledRefreshStarted
 
 PATIENCE = 240.0
 """Seconds of real time within which the process must answer."""
@@ -82,17 +81,15 @@ class Asked:
     by_feed: dict[int, int] = field(default_factory=dict)
 
 
-class Watching(Metrics):
-    """Metrics that also count the scheduled refreshes, and those in hours and on days that the publisher skips."""
+class ScheduledRefreshCount:
+    """Count of the scheduled refreshes, and of those in hours and on days that the publisher skips."""
 
     def __init__(self, feeds: Sequence[Feed], clock: PlayClock, start: float) -> None:
-        super().__init__()
         self._feeds, self._clock, self._start = feeds, clock, start
         self.asked = Asked()
 
-    def on_refresh_scheduled(self, target: str) -> None:
-        super().on_refresh_scheduled(target)
-        feed = self._feeds[int(target.rsplit("/", 1)[1].removesuffix(".xml"))]
+    def on_scheduled_refresh_started(self, event: ScheduledRefreshStarted) -> None:
+        feed = self._feeds[int(event.target.rsplit("/", 1)[1].removesuffix(".xml"))]
         self.asked.ahead += 1
         self.asked.by_feed[feed.number] = self.asked.by_feed.get(feed.number, 0) + 1
         self.asked.in_skipped_hours += is_skipped(feed, self._clock.now() - self._start)
@@ -147,8 +144,7 @@ def _run(feeds: Sequence[Feed], start: float, page: Path, options: dict[str, Any
 async def _live(feeds: Sequence[Feed], start: float, page: Page, options: dict[str, Any], pipe: Connection) -> None:
     clock = PlayClock(page)
     made, here = make_master(ServePlan(options=options), App(clock))
-    here.metrics = metrics = Watching(feeds, clock, start)
-    here.recent_activity = RecentActivity(metrics, clock, lambda: here.settings, str)
+    count = ScheduledRefreshCount(feeds, clock, start)
     running = asyncio.ensure_future(made.run())
     words: asyncio.Queue[float | str | None] = asyncio.Queue()
     loop = asyncio.get_running_loop()
@@ -167,10 +163,11 @@ async def _live(feeds: Sequence[Feed], start: float, page: Page, options: dict[s
             if running.done():
                 return
             await asyncio.sleep(0.01)
+        here.service.events.scheduled_refresh_started.subscribe(count.on_scheduled_refresh_started)
         pipe.send(server.listen_addrs()[0][1])
         while not isinstance(word := await words.get(), str):
             if word is None:
-                pipe.send(metrics.asked)
+                pipe.send(count.asked)
                 continue
             await _quiet(here.service)
             while clock.step(word):

@@ -20,7 +20,7 @@ from feedproxy.lru_map import LRU
 from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.decoded_bodies import decode_or_none
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.refresh.refresh_result import RefreshObserver
+from feedproxy.refresh.refresh_events import Events, PageRedirectedToFeed
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.single_flight import SingleFlight
@@ -36,9 +36,9 @@ _COPIED_FIELDS = ("cache-control", "expires", "age", "date", "via", "cache-statu
 class Autodiscovery:
     """Finder of the feeds to which stored pages link, with a cache."""
 
-    def __init__(self, helper_pool: HelperPool, limits: MemoryLimits, observer: RefreshObserver) -> None:
+    def __init__(self, helper_pool: HelperPool, limits: MemoryLimits, events: Events) -> None:
         self._helper_pool = helper_pool
-        self._observer = observer
+        self._events = events
         self._in_progress: SingleFlight[int, tuple[DiscoveredFeed, ...]] = SingleFlight()
         self._cache: LRU[int, tuple[bytes, tuple[DiscoveredFeed, ...]]] = LRU(limits.pages)
         """The bytes of each page and the feeds to which it links, keyed by the `id()` of the bytes.
@@ -66,7 +66,7 @@ class Autodiscovery:
         feeds = await self.find(answer.stored, settings)
         if not feeds:
             return answer
-        self._observer.on_feed_discovered(request.target)
+        self._events.page_redirected_to_feed.emit(PageRedirectedToFeed(request.target))
         response = _redirect(answer.response.fields, client, feeds)
         return replace(answer, response=response, reason="the page names a feed, which the reader prefers", stored=None)
 

@@ -14,7 +14,7 @@ from feedproxy.proxy.service_collaborators import Demand, FeedOwnership, PeerCop
 from feedproxy.refresh.policy import polling_price, refresh_ahead
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
-from feedproxy.refresh.refresh_result import RefreshObserver
+from feedproxy.refresh.refresh_events import Events, ScheduledRefreshStarted
 from feedproxy.refresh.refresh_scheduler import RefreshScheduler
 from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.settings import Settings
@@ -65,7 +65,7 @@ class ScheduledRefreshes:
         clock: Clock,
         coordinator: RefreshCoordinator,
         counts: SubscriberCounts,
-        observer: RefreshObserver,
+        events: Events,
         peers: PeerCopies,
         ownership: FeedOwnership,
         demand: Demand,
@@ -76,7 +76,7 @@ class ScheduledRefreshes:
         self._clock = clock
         self._coordinator = coordinator
         self._counts = counts
-        self._observer = observer
+        self._events = events
         self._peers = peers
         self._ownership = ownership
         self._demand = demand
@@ -171,5 +171,5 @@ class ScheduledRefreshes:
             self.scheduler.reschedule(target)  # the feed changes rarely, or was fetched while its history was read
             return
         await asyncio.sleep(0)  # the start of a refresh takes as long as the plan: hits are served in between
-        self._observer.on_refresh_scheduled(target)
+        self._events.scheduled_refresh_started.emit(ScheduledRefreshStarted(target))
         await asyncio.shield(self._coordinator.refresh(target))

@@ -29,7 +29,6 @@ from feedproxy.refresh.reader_tracking import ReaderTracker
 from feedproxy.refresh.redirect_following import OriginClient
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
 from feedproxy.refresh.refresh_events import Events, RefreshEnded
-from feedproxy.refresh.refresh_result import RefreshObserver
 from feedproxy.request.context import ClientContext, PassThrough, ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
@@ -53,8 +52,7 @@ class Service:
         identifier: Identifier,
         pseudonym: str,
         version: str,
-        observer: RefreshObserver,
-        events: Events | None = None,
+        events: Events,
         key_for: Callable[[str, str], str] = lambda target, _: target,
         keys_for: Callable[[str], Sequence[str]] = lambda _: (),
         peers: PeerCopies | None = None,
@@ -78,15 +76,14 @@ class Service:
             installation=pseudonym,
             version=version,
         )
-        self.events = events or Events()
+        self.events = events
         self._errors = ErrorResponses(clock, self.via, settings_for)
         coordinator = RefreshCoordinator(
             settings_for=settings_for,
             store=store,
             fetcher=fetcher,
             clock=clock,
-            observer=observer,
-            events=self.events,
+            events=events,
             via=self.via,
             agent=self.audience.upstream_user_agent,
             has_expected_readers=self.audience.has_expected_readers,
@@ -100,7 +97,7 @@ class Service:
         self._dictionaries = Dictionaries(coordinator.helper_pool, limits)
         self._conversion_cache = ConversionCache(coordinator.helper_pool, limits)
         self.conversions = Conversions(self.answer_original, self._conversion_cache, settings_for, clock)
-        self._autodiscovery = Autodiscovery(coordinator.helper_pool, limits, observer)
+        self._autodiscovery = Autodiscovery(coordinator.helper_pool, limits, events)
         self._renderer = Renderer(
             codings=self._codings,
             deltas=self._deltas,
@@ -125,7 +122,7 @@ class Service:
             clock=clock,
             coordinator=coordinator,
             counts=counts,
-            observer=observer,
+            events=events,
             peers=peers,
             ownership=ownership or OwnsAll(),
             demand=demand or NoDemand(),
@@ -142,7 +139,7 @@ class Service:
             equivalents=self._equivalents,
             keys_for=keys_for,
         )
-        self.events.refresh_ended.subscribe(self._on_refresh_ended)
+        events.refresh_ended.subscribe(self._on_refresh_ended)
         DECODED_BODIES.resize(limits.decoded)
 
     def _on_refresh_ended(self, event: RefreshEnded) -> None:

@@ -1,4 +1,4 @@
-"""One refresh of one resource, in five steps: receive, interpret, complete, store, report.
+"""One refresh of one resource, in five steps: receive, interpret, complete, store, record.
 
 Only this module stores responses.
 """
@@ -21,7 +21,7 @@ from feedproxy.refresh.ingest.offload import ingest_in_helper
 from feedproxy.refresh.policy import pushed_content
 from feedproxy.refresh.policy.client_keyed_failures import KeyedRecord
 from feedproxy.refresh.refresh_job import RefreshJob
-from feedproxy.refresh.refresh_result import RefreshFinished, RefreshObserver, RefreshResult
+from feedproxy.refresh.refresh_result import RefreshRecord, RefreshResult
 from feedproxy.refresh.resource_after_refresh import is_worth_storing, resource_after_unstored
 from feedproxy.refresh.response_interpretation import Received, ResponseInterpreter, is_conditional
 from feedproxy.request.upstream_and_public_urls import is_upstream_target, to_upstream
@@ -57,7 +57,6 @@ class RefreshPipeline:
         fetcher: redirect_following.OriginClient,
         store: Store,
         clock: Clock,
-        observer: RefreshObserver,
         helper_pool: HelperPool,
         jitter: Callable[[], float] = random.random,
         *,
@@ -67,14 +66,13 @@ class RefreshPipeline:
         self._fetcher = fetcher
         self._store = store
         self._clock = clock
-        self._observer = observer
         self._helper_pool = helper_pool
         self._interpreter = ResponseInterpreter(store, clock, jitter)
         self._may_serve_under = may_serve_under
         self._has_expected_readers = has_expected_readers
 
-    async def run(self, job: RefreshJob, is_current: Callable[[], bool] = lambda: True) -> RefreshResult:
-        """Carry out one job and return its result.
+    async def run(self, job: RefreshJob, is_current: Callable[[], bool]) -> tuple[RefreshResult, RefreshRecord]:
+        """Carry out one job. Return its result, and its record for metrics and log.
 
         `is_current` returns False after a purge or an invalidation of the target. Nothing is then stored.
         """
@@ -94,8 +92,7 @@ class RefreshPipeline:
             assert interpreted is not None
         result = self._complete(keyed_job, received, interpreted, stored, started)
         await self._store_learned(keyed_job, result, stored, is_current)
-        self._report(keyed_job, received, result, started)
-        return result
+        return result, self._record(keyed_job, received, result, started)
 
     def _with_response_key(
         self, job: RefreshJob, received: Received | FeedproxyError, stored: Resource | None
@@ -170,26 +167,22 @@ class RefreshPipeline:
         elif is_current() and stored is not None:
             await self._store.delete(target)  # its responses were replaced by one that must not be stored
 
-    def _report(
+    def _record(
         self, job: RefreshJob, received: Received | FeedproxyError, result: RefreshResult, started: Instant
-    ) -> None:
-        """Report the finished refresh to metrics and log."""
-        self._observer.on_refresh_ended(
-            RefreshFinished(
-                job.request.target,
-                job.occasion,
-                result.fwd_status,
-                result.outcome,
-                result.detail or "",
-                result.reason or str(result.error or ""),
-                content_size=result.response.content.size()
-                if result.response is not None and result.stored and result.fwd_status != 304
-                else 0,
-                received_size=received.chain.size if isinstance(received, Received) and job.pushed is None else 0,
-                seconds=self._clock.now() - started,
-                is_feed=result.resource.channel is not None,
-                is_missing_feed=_is_missing_feed(job, result),
-            )
+    ) -> RefreshRecord:
+        return RefreshRecord(
+            job.occasion,
+            result.fwd_status,
+            result.outcome,
+            result.detail or "",
+            result.reason or str(result.error or ""),
+            content_size=result.response.content.size()
+            if result.response is not None and result.stored and result.fwd_status != 304
+            else 0,
+            received_size=received.chain.size if isinstance(received, Received) and job.pushed is None else 0,
+            seconds=self._clock.now() - started,
+            is_feed=result.resource.channel is not None,
+            is_missing_feed=_is_missing_feed(job, result),
         )
 
     async def _receive(self, job: RefreshJob) -> Received | FeedproxyError:

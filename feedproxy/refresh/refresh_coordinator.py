@@ -30,7 +30,7 @@ from feedproxy.refresh.publication_backfill import PublicationBackfill
 from feedproxy.refresh.redirect_following import NonFeedRedirects, OriginClient
 from feedproxy.refresh.refresh_events import CopiesInvalidated, Events, FeedChanged, RefreshEnded
 from feedproxy.refresh.refresh_job import RefreshJob, background_job, push_job
-from feedproxy.refresh.refresh_result import RefreshObserver, RefreshResult
+from feedproxy.refresh.refresh_result import RefreshRecord, RefreshResult
 from feedproxy.refresh.request_collapsing import RunningRefreshes, collapse_keys, may_share
 from feedproxy.request.context import RequestContext
 from feedproxy.request.upstream_and_public_urls import is_upstream_target, to_public
@@ -51,7 +51,6 @@ class RefreshCoordinator:
         store: Store,
         fetcher: OriginClient,
         clock: Clock,
-        observer: RefreshObserver,
         events: Events,
         via: str,
         agent: Callable[[str], str],
@@ -71,7 +70,6 @@ class RefreshCoordinator:
             LimitRecordingClient(fetcher, self.site_limits, self._is_for_shared_feed),
             store,
             clock,
-            observer,
             self.helper_pool,
             may_serve_under=lambda start, end: may_serve_under(settings_for(start), settings_for(end)),
             has_expected_readers=has_expected_readers,
@@ -388,8 +386,9 @@ class RefreshCoordinator:
         def is_current() -> bool:
             return token in storable_jobs and self._coordination.invalidation_epoch(target) == epoch
 
+        record: RefreshRecord | None = None
         try:
-            result = await self._pipeline.run(job, is_current)
+            result, record = await self._pipeline.run(job, is_current)
             self.permissions.record(job, result)
             if result.changed and result.stored and is_current():
                 self._events.feed_changed.emit(FeedChanged(result.resource, is_first))
@@ -401,7 +400,7 @@ class RefreshCoordinator:
             storable_jobs.discard(token)
             if not storable_jobs:
                 self._storable_jobs.pop(target, None)
-            self._events.refresh_ended.emit(RefreshEnded(target))
+            self._events.refresh_ended.emit(RefreshEnded(target, record))
 
     def _recheck_former_address(self, target: str, sighting: Relocation | None) -> None:
         """Refresh the former address of a feed that has moved back to this address, as soon as the limits allow."""

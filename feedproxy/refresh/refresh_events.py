@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from feedproxy.event_signal import Signal
+from feedproxy.refresh.refresh_result import RefreshRecord
 from feedproxy.store.resource import Resource
 
 
@@ -22,8 +23,26 @@ class CopiesInvalidated:
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduledRefreshStarted:
+    """The event that the schedule starts a refresh of a target."""
+
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
 class RefreshEnded:
-    """The event that a refresh of a target has succeeded or failed."""
+    """The event that a refresh of a target has succeeded, failed or been cancelled.
+
+    `record` is None after a cancellation or an exception.
+    """
+
+    target: str
+    record: RefreshRecord | None
+
+
+@dataclass(frozen=True, slots=True)
+class PageRedirectedToFeed:
+    """The event that a client was redirected from a page to a feed that the page names."""
 
     target: str
 
@@ -36,5 +55,10 @@ class Events:
     """Signal for the notification service, which records the change and notifies subscribers."""
     copies_invalidated: Signal[CopiesInvalidated] = field(default_factory=Signal)
     """Signal for the addon `purges`, which purges the caches in front of feedproxy."""
+    scheduled_refresh_started: Signal[ScheduledRefreshStarted] = field(default_factory=Signal)
+    """Signal for the metrics."""
     refresh_ended: Signal[RefreshEnded] = field(default_factory=Signal)
-    """Signal for the refresh schedule and the notification service, which plan the next refresh of the target."""
+    """Signal for the metrics and the recent activity, which record the refresh, and for the refresh schedule and the
+    notification service, which plan the next refresh of the target."""
+    page_redirected_to_feed: Signal[PageRedirectedToFeed] = field(default_factory=Signal)
+    """Signal for the recent activity, which lists addresses that never returned a feed."""

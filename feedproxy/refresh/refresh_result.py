@@ -1,7 +1,6 @@
 """The result of a refresh, and its record for metrics and log."""
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
@@ -13,32 +12,15 @@ from feedproxy.refresh.policy.content_guard import KeepStored
 from feedproxy.store.resource import Resource
 
 
-class RefreshObserver(Protocol):
-    """Receiver of the records of refreshes, for metrics and log."""
-
-    def on_refresh_ended(self, update: "RefreshFinished") -> None:
-        """Record a finished refresh."""
-        ...
-
-    def on_refresh_scheduled(self, target: str) -> None:
-        """Count a scheduled refresh."""
-        ...
-
-    def on_feed_discovered(self, target: str) -> None:
-        """Record that a page names a feed, to which clients are redirected."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class RefreshFinished:
-    """The record of a finished refresh for metrics and log.
+class RefreshRecord:
+    """The record of a refresh for metrics and log.
 
     `occasion` is `reader`, `background` or `push`. `received_size` is the size of the origin's content in bytes.
     `content_size` is the size of the stored content in bytes. `is_missing_feed` is true if a feed was requested, none
     was received, and none is stored.
     """
 
-    target: str
     occasion: str
     status: int | None
     outcome: str

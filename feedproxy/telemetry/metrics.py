@@ -25,7 +25,7 @@ from feedproxy import __version__
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
 from feedproxy.clock import Seconds
 from feedproxy.event_signal import Signal
-from feedproxy.refresh.refresh_result import RefreshFinished
+from feedproxy.refresh.refresh_events import RefreshEnded, ScheduledRefreshStarted
 from feedproxy.telemetry.histogram import LabelledHistogram
 from feedproxy.telemetry.log_format import dropped_line_count
 from feedproxy.telemetry.metrics_aggregation import FamilyCollector
@@ -96,7 +96,7 @@ class Totals:
 
 
 class Metrics:
-    """Counters and gauges of one App, and observer of refreshes."""
+    """Counters and gauges of one App."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -241,13 +241,15 @@ class Metrics:
         source = _source(outcome, detail)
         self._bytes_of(entrance, "own" if own and source == "origin" else source).inc(size)
 
-    def on_refresh_ended(self, update: RefreshFinished) -> None:
+    def on_refresh_ended(self, event: RefreshEnded) -> None:
         """Count a refresh that has ended. Pushed content is no request to an origin."""
-        if update.occasion == "push":
-            self.target_updated.emit(update.target)
+        if (record := event.record) is None:
+            return
+        if record.occasion == "push":
+            self.target_updated.emit(event.target)
             return
         self.count_fetch(
-            update.target, update.status, update.detail, update.content_size, update.seconds, update.received_size
+            event.target, record.status, record.detail, record.content_size, record.seconds, record.received_size
         )
 
     def count_fetch(
@@ -265,12 +267,8 @@ class Metrics:
             self._origin_seconds.observe(max(0.0, seconds))
         self.target_updated.emit(target)
 
-    def on_refresh_scheduled(self, target: str) -> None:
-        """Count a refresh that the schedule has started."""
+    def on_scheduled_refresh_started(self, event: ScheduledRefreshStarted) -> None:
         self._scheduled.inc()
-
-    def on_feed_discovered(self, target: str) -> None:
-        """Do nothing. `count_response` counts the redirect from the page to its feed."""
 
     def observe_process(self, *, under_way: int, connections: int) -> None:
         """Set the gauges that each worker has."""

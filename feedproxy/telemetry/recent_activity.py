@@ -1,7 +1,7 @@
 """Recent activity in memory: the last requests, the last fetches of each feed, and addresses that never returned a
 feed.
 
-RecentActivity observes refreshes, and logs those that no client waited for. Targets are stored with their secrets. The
+RecentActivity logs the refreshes that no client waited for. Targets are stored with their secrets. The
 operator's pages show them without secrets (page_redaction.py).
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.http import uri
 from feedproxy.lru_map import LRU
-from feedproxy.refresh.refresh_result import RefreshFinished, RefreshObserver
+from feedproxy.refresh.refresh_events import PageRedirectedToFeed, RefreshEnded
 from feedproxy.settings import Settings
 from feedproxy.telemetry.log_format import printable, write_all
 from feedproxy.telemetry.page_redaction import View, redact_text
@@ -81,15 +81,8 @@ class FailedAddress:
 class RecentActivity:
     """Memory of the recent activity of this process."""
 
-    def __init__(
-        self,
-        metrics: RefreshObserver,
-        clock: Clock,
-        settings: Callable[[], Settings],
-        name_in_log: Callable[[str], str],
-    ) -> None:
+    def __init__(self, clock: Clock, settings: Callable[[], Settings], name_in_log: Callable[[str], str]) -> None:
         """Create the memory. `name_in_log` returns a target as the log names it."""
-        self._metrics = metrics
         self._clock = clock
         self._settings = settings
         self._name_in_log = name_in_log
@@ -97,37 +90,32 @@ class RecentActivity:
         self._fetches: LRU[str, deque[FetchActivity]] = LRU()
         self._failed: LRU[str, FailedAddress] = LRU(entries_max=FAILED_MAX)
 
-    # -- RefreshObserver
-
-    def on_refresh_ended(self, update: RefreshFinished) -> None:
-        self._metrics.on_refresh_ended(update)
+    def on_refresh_ended(self, event: RefreshEnded) -> None:
+        if (record := event.record) is None:
+            return
         fetch = FetchActivity(
             self._clock.now(),
-            update.occasion,
-            update.status,
-            update.received_size,
-            update.seconds,
-            update.outcome,
-            update.detail,
-            update.reason[:REASON_LENGTH_MAX],
+            record.occasion,
+            record.status,
+            record.received_size,
+            record.seconds,
+            record.outcome,
+            record.detail,
+            record.reason[:REASON_LENGTH_MAX],
         )
         settings = self._settings()
-        self._keep(update.target, fetch, settings.memory.fetches)
-        if update.is_feed:
-            self._failed.drop(update.target)
-        elif update.is_missing_feed:
-            self._keep_failed(update.target, fetch)
+        self._keep(event.target, fetch, settings.memory.fetches)
+        if record.is_feed:
+            self._failed.drop(event.target)
+        elif record.is_missing_feed:
+            self._keep_failed(event.target, fetch)
         form = settings.log_format
-        if update.occasion != "reader" and form != "off":
-            log_fetch(self._name_in_log(uri.without_fragment(update.target)), fetch, form)
+        if record.occasion != "reader" and form != "off":
+            log_fetch(self._name_in_log(uri.without_fragment(event.target)), fetch, form)
 
-    def on_refresh_scheduled(self, target: str) -> None:
-        self._metrics.on_refresh_scheduled(target)
-
-    def on_feed_discovered(self, target: str) -> None:
+    def on_page_redirected_to_feed(self, event: PageRedirectedToFeed) -> None:
         """Remove a page that names a feed from the addresses that never returned a feed."""
-        self._metrics.on_feed_discovered(target)
-        self._failed.drop(target)
+        self._failed.drop(event.target)
 
     def record_request(self, request: RequestActivity) -> None:
         self._requests.append(request)

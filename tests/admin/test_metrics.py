@@ -3,7 +3,8 @@
 import pytest
 
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
-from feedproxy.refresh.refresh_result import RefreshFinished
+from feedproxy.refresh.refresh_events import RefreshEnded
+from feedproxy.refresh.refresh_result import RefreshRecord
 from feedproxy.request.problem_details import TITLES
 from feedproxy.store.resource import Failures, Resource
 from feedproxy.telemetry.metrics import Metrics
@@ -62,9 +63,9 @@ def test_pushed_content_is_not_counted_as_an_origin_request() -> None:
     updated: list[str] = []
     metrics.target_updated.subscribe(updated.append)
 
-    metrics.on_refresh_ended(RefreshFinished(TARGET, "push", 200, "updated", content_size=50))
+    metrics.on_refresh_ended(RefreshEnded(TARGET, RefreshRecord("push", 200, "updated", content_size=50)))
     assert metrics.totals().origin_requests == 0
-    metrics.on_refresh_ended(RefreshFinished(TARGET, "background", 200, "updated", content_size=50))
+    metrics.on_refresh_ended(RefreshEnded(TARGET, RefreshRecord("background", 200, "updated", content_size=50)))
 
     assert metrics.totals().origin_requests == 1
     assert metrics.registry.get_sample_value("feedproxy_origin_stored_bytes_total") == 50

@@ -11,17 +11,18 @@ from feedproxy.clock import ManualClock
 from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.lru_map import ENTRY_OVERHEAD
 from feedproxy.memory_max_shares import DIVISORS
-from feedproxy.refresh.refresh_result import RefreshFinished
+from feedproxy.refresh.refresh_events import PageRedirectedToFeed, RefreshEnded
+from feedproxy.refresh.refresh_result import RefreshRecord
 from feedproxy.request.feed_id import feed_id
 from feedproxy.settings import Settings
 from feedproxy.telemetry import recent_activity
 from feedproxy.telemetry.log_format import JsonLines
-from feedproxy.telemetry.metrics import Metrics
 from feedproxy.telemetry.recent_activity import RecentActivity, RequestActivity
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 
-FAILED = RefreshFinished(
-    "https://example.com/f?token=hunter2hunter2",
+SECRET_TARGET = "https://example.com/f?token=hunter2hunter2"
+
+FAILED = RefreshRecord(
     "background",
     404,
     "failed",
@@ -34,7 +35,7 @@ FAILED = RefreshFinished(
 
 
 def an_activity(**settings: Any) -> RecentActivity:
-    return RecentActivity(Metrics(), ManualClock(NOW), lambda: Settings(**settings), redact_target)
+    return RecentActivity(ManualClock(NOW), lambda: Settings(**settings), redact_target)
 
 
 def a_request(number: int) -> RequestActivity:
@@ -44,7 +45,7 @@ def a_request(number: int) -> RequestActivity:
 
 
 async def test_status_shows_address_that_never_worked_with_its_reason(proxy: Proxy) -> None:
-    proxy.app.recent_activity.on_refresh_ended(FAILED)
+    proxy.app.recent_activity.on_refresh_ended(RefreshEnded(SECRET_TARGET, FAILED))
 
     _, text = await proxy.get("/")
     answer = await proxy.json("/status")
@@ -65,9 +66,9 @@ async def test_status_shows_address_that_never_worked_with_its_reason(proxy: Pro
 
 
 async def test_page_that_names_a_feed_is_not_an_address_that_never_worked(proxy: Proxy) -> None:
-    proxy.app.recent_activity.on_refresh_ended(FAILED)
+    proxy.app.recent_activity.on_refresh_ended(RefreshEnded(SECRET_TARGET, FAILED))
 
-    proxy.app.recent_activity.on_feed_discovered(FAILED.target)
+    proxy.app.recent_activity.on_page_redirected_to_feed(PageRedirectedToFeed(SECRET_TARGET))
 
     assert (await proxy.json("/status"))["never_worked"] == []
 
@@ -87,7 +88,7 @@ async def test_status_shows_recent_requests(proxy: Proxy) -> None:
 
 async def test_feed_page_shows_fetch_history(proxy: Proxy) -> None:
     await proxy.keep(a_resource())
-    proxy.app.recent_activity.on_refresh_ended(replace(FAILED, target=TARGET, reason="an <i>answer</i>"))
+    proxy.app.recent_activity.on_refresh_ended(RefreshEnded(TARGET, replace(FAILED, reason="an <i>answer</i>")))
 
     _, text = await proxy.get(f"/feeds/{feed_id(TARGET)}")
     answer = (await proxy.json(f"/feeds/{feed_id(TARGET)}"))["fetches"]
@@ -103,10 +104,10 @@ def test_recent_activity_is_bounded() -> None:
     activity = an_activity(log_format="off")
 
     for number in range(recent_activity.FAILED_MAX + 30):
-        activity.on_refresh_ended(replace(FAILED, target=f"https://example.com/{number}"))
+        activity.on_refresh_ended(RefreshEnded(f"https://example.com/{number}", FAILED))
         activity.record_request(a_request(number))
     for _ in range(recent_activity.FETCHES_MAX + 5):
-        activity.on_refresh_ended(replace(FAILED, target=TARGET))
+        activity.on_refresh_ended(RefreshEnded(TARGET, FAILED))
 
     assert len(activity.failed_addresses()) == recent_activity.FAILED_MAX
     assert len(activity.requests()) == recent_activity.REQUESTS_MAX
@@ -118,7 +119,7 @@ def test_fetches_of_all_feeds_stay_within_their_part_of_memory_max() -> None:
     activity = an_activity(log_format="off", memory_max=10 * size * DIVISORS["fetches"])
 
     for number in range(30):
-        activity.on_refresh_ended(replace(FAILED, target=f"https://example.com/{number}"))
+        activity.on_refresh_ended(RefreshEnded(f"https://example.com/{number}", FAILED))
 
     assert sum(len(activity.fetches(f"https://example.com/{number}")) for number in range(30)) == 10
     assert activity.fetches("https://example.com/29")
@@ -128,8 +129,8 @@ def test_recent_activity_of_workers_is_merged() -> None:
     one, other = an_activity(log_format="off"), an_activity(log_format="off")
     for number in range(40):
         (one if number % 2 else other).record_request(a_request(number))
-    one.on_refresh_ended(FAILED)
-    other.on_refresh_ended(FAILED)
+    one.on_refresh_ended(RefreshEnded(SECRET_TARGET, FAILED))
+    other.on_refresh_ended(RefreshEnded(SECRET_TARGET, FAILED))
     received = [json.loads(json.dumps(other.plain()))]
 
     assert [request.at for request in recent_activity.merge_requests(received, one.requests())] == [
@@ -137,15 +138,15 @@ def test_recent_activity_of_workers_is_merged() -> None:
     ]
     assert [
         (address.target, address.count) for address in recent_activity.merge_failures(received, one.failed_addresses())
-    ] == [(FAILED.target, 2)]
+    ] == [(SECRET_TARGET, 2)]
 
 
 def test_background_fetch_is_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
-    an_activity().on_refresh_ended(FAILED)
-    an_activity().on_refresh_ended(replace(FAILED, occasion="reader"))
-    an_activity(log_format="off").on_refresh_ended(FAILED)
+    an_activity().on_refresh_ended(RefreshEnded(SECRET_TARGET, FAILED))
+    an_activity().on_refresh_ended(RefreshEnded(SECRET_TARGET, replace(FAILED, occasion="reader")))
+    an_activity(log_format="off").on_refresh_ended(RefreshEnded(SECRET_TARGET, FAILED))
 
     (record,) = caplog.records
     reason = "https://example.com/f?token=… answered 404"

@@ -14,6 +14,7 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.lab.replay.faults import CATALOGUE
 from feedproxy.lab.replay.faults.fault import Fault
 from feedproxy.proxy.service import Service
+from feedproxy.refresh.refresh_events import Events
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.scoring.client_hygiene_rules import READ_MAX
 from feedproxy.server.replay_backend import ReplayClient
@@ -21,7 +22,6 @@ from feedproxy.settings import Settings
 from feedproxy.store.lru_memory_store import MemoryStore
 from feedproxy.subscribers.pseudonyms import Identifier
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
-from feedproxy.telemetry.metrics import Metrics
 from feedproxy.upstream.origin_client import FetchLimits
 from tests.lab.stage import AT, URL, Got, Stage, a_feed, on_stage
 
@@ -284,7 +284,7 @@ async def _feedproxy(stage: Stage) -> AsyncIterator[Service]:
         identifier=Identifier(b"0123456789abcdef"),
         pseudonym="feedproxy-00000000",
         version="0",
-        observer=Metrics(),
+        events=Events(),
     )
     try:
         yield service

@@ -14,7 +14,8 @@ from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.clock import ManualClock
 from feedproxy.endpoints.landing_page import Preview, preview_page
 from feedproxy.http.message import Fields
-from feedproxy.refresh.refresh_result import RefreshFinished
+from feedproxy.refresh.refresh_events import RefreshEnded
+from feedproxy.refresh.refresh_result import RefreshRecord
 from feedproxy.request.feed_id import feed_id
 from feedproxy.scoring.scored_request import feed_poll
 from feedproxy.store.resource import Failures, Relocation, RelocationKind
@@ -264,11 +265,9 @@ async def test_pages_fit_a_small_screen_with_any_text_from_readers_and_publisher
         app.live_scores.record(
             "192.0.2.9", long, target, now + second, lambda n: feed_poll(n, now, target, asked, 200, answer, None, 900)
         )
-    failed = RefreshFinished(
-        target, "background", 404, "failed", "error-status", f"{long} {target}", is_missing_feed=True
-    )
-    app.recent_activity.on_refresh_ended(failed)
-    app.recent_activity.on_refresh_ended(replace(failed, target=f"{target}/nothing"))
+    failed = RefreshRecord("background", 404, "failed", "error-status", f"{long} {target}", is_missing_feed=True)
+    app.recent_activity.on_refresh_ended(RefreshEnded(target, failed))
+    app.recent_activity.on_refresh_ended(RefreshEnded(f"{target}/nothing", failed))
     page = await office.page(viewport=PHONE, is_mobile=True)
 
     for path in (*PAGES, f"/feeds/{feed_id(target)}"):

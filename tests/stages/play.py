@@ -16,12 +16,12 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.http.target_uri.target_pattern import TargetPattern
 from feedproxy.proxy.service import Service
+from feedproxy.refresh.refresh_events import Events
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.store.lru_memory_store import MemoryStore
 from feedproxy.subscribers.pseudonyms import Identifier
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
-from feedproxy.telemetry.metrics import Metrics
 from feedproxy.telemetry.recent_activity import RecentActivity
 from tests.stages.origin import Origin, OriginFetcher, on_loopback
 
@@ -139,7 +139,7 @@ class OnService:
         self.settings = settings
         self.name = "http://proxy.example"
         self._rules = Rules()
-        self.recent_activity = RecentActivity(Metrics(), clock, lambda: Settings(log_format="off"), str)
+        self.recent_activity = RecentActivity(clock, lambda: Settings(log_format="off"), str)
         self._service: Service
 
     @property
@@ -151,6 +151,9 @@ class OnService:
 
     async def open(self) -> None:
         settings = Settings(**{**ALONE, **resolved(self.settings, self.origin)})
+        events = Events()
+        events.refresh_ended.subscribe(self.recent_activity.on_refresh_ended)
+        events.page_redirected_to_feed.subscribe(self.recent_activity.on_page_redirected_to_feed)
         self._service = Service(
             settings_for=lambda target: self._rules.settings_for(target, settings),
             store=MemoryStore(100_000_000),
@@ -162,7 +165,7 @@ class OnService:
             identifier=Identifier(b"0123456789abcdef"),
             pseudonym="feedproxy-00000000",
             version="0",
-            observer=self.recent_activity,
+            events=events,
         )
 
     async def close(self) -> None:
