@@ -102,6 +102,11 @@ class App:
         self.recent_activity = RecentActivity(
             self.clock, lambda: self.settings, lambda target: self.names_in_log(target)[0]
         )
+        self.events = Events()
+        self.events.scheduled_refresh_started.subscribe(self.metrics.on_scheduled_refresh_started)
+        self.events.refresh_ended.subscribe(self.metrics.on_refresh_ended)
+        self.events.refresh_ended.subscribe(self.recent_activity.on_refresh_ended)
+        self.events.page_redirected_to_feed.subscribe(self.recent_activity.on_page_redirected_to_feed)
         self.draining = False
         self.reports_failures = False
         """True if `feedproxy serve` prints `failure` when it exits. In other cases, addons log the failure."""
@@ -359,7 +364,7 @@ class _Services:
             on_failure=app.metrics.on_store_failure,
             shared=app.worker.coordination_file if app.worker is not None else False,
         )
-        self.fleet = FleetSynchronization(settings, self.store, app.clock) if settings.is_fleet else None
+        self.fleet = FleetSynchronization(settings, self.store, app.clock, app.events) if settings.is_fleet else None
         name = partial(_new_pseudonym, app.random_bytes)
         makers = {"pseudonym": name, "reader-secret": partial(app.random_bytes, 32)}
         if self.fleet is not None:
@@ -389,11 +394,6 @@ class _Services:
         with contextlib.suppress(StoreError):
             self.counts.rhythms.load(self.store.get_state("rhythms") or b"", app.clock.now())
         imports = ImportedFeeds(self.store)
-        events = Events()
-        events.scheduled_refresh_started.subscribe(app.metrics.on_scheduled_refresh_started)
-        events.refresh_ended.subscribe(app.metrics.on_refresh_ended)
-        events.refresh_ended.subscribe(app.recent_activity.on_refresh_ended)
-        events.page_redirected_to_feed.subscribe(app.recent_activity.on_page_redirected_to_feed)
         self.service = Service(
             settings_for=app.settings_for,
             store=self.store,
@@ -403,7 +403,7 @@ class _Services:
             identifier=Identifier(secret, period=max(86_400, settings.subscriber_window)),
             pseudonym=pseudonym.decode(),
             version=__version__,
-            events=events,
+            events=app.events,
             key_for=self.access_control.key_for,
             keys_for=self.access_control.keys_for,
             peers=self.fleet,

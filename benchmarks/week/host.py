@@ -163,7 +163,7 @@ async def _live(feeds: Sequence[Feed], start: float, page: Page, options: dict[s
             if running.done():
                 return
             await asyncio.sleep(0.01)
-        here.service.events.scheduled_refresh_started.subscribe(count.on_scheduled_refresh_started)
+        here.events.scheduled_refresh_started.subscribe(count.on_scheduled_refresh_started)
         pipe.send(server.listen_addrs()[0][1])
         while not isinstance(word := await words.get(), str):
             if word is None:

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from feedproxy.clock import Clock, Instant
 from feedproxy.errors import StoreError
-from feedproxy.event_signal import Signal
 from feedproxy.fleet.machine_coordination import MachineCoordination
 from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
 from feedproxy.fleet.redis_operations import TRANSFER_TIMEOUT_FACTOR, RedisOperations, StoredCopy, decompress
 from feedproxy.fleet.redis_queue import RedisQueue
+from feedproxy.refresh.refresh_events import Events, UpdatedByPeer
 from feedproxy.single_flight import SingleFlight
 from feedproxy.store import resource_codec
 from feedproxy.store.coordination.coordination_interface import COUNTERS, counter_of
@@ -28,7 +28,7 @@ class FleetStore:
     """A store that reads only from this machine. `put` queues copies for other machines, and `fetch_copy` fetches the
     copy of another machine."""
 
-    def __init__(self, local: Store, redis_operations: RedisOperations, clock: Clock) -> None:
+    def __init__(self, local: Store, redis_operations: RedisOperations, clock: Clock, events: Events) -> None:
         self.local = local
         self.redis_operations = redis_operations
         self.coordination = MachineCoordination(local.coordination, redis_operations, effects=self)
@@ -40,8 +40,7 @@ class FleetStore:
         self._epochs = [0] * COUNTERS
         self._global_epoch = 0
         self.received_count = 0
-        self.peer_copy_applied = Signal[str]()
-        """Emits the target of a peer's copy or purge that was applied here."""
+        self._events = events
 
     # -- the Store protocol
 
@@ -159,7 +158,7 @@ class FleetStore:
         state = self._invalidation_epochs(target)
         await self.local.put(resource, lambda: self._invalidation_epochs(target) == state)
         self.received_count += 1
-        self.peer_copy_applied.emit(target)
+        self._events.updated_by_peer.emit(UpdatedByPeer(target))
         return True
 
     async def drop(self, target: str) -> None:
@@ -167,7 +166,7 @@ class FleetStore:
         self._advance_epoch(target)
         self.coordination.local.invalidate(target)
         await self.local.delete(target)
-        self.peer_copy_applied.emit(target)
+        self._events.updated_by_peer.emit(UpdatedByPeer(target))
 
     async def all_targets(self) -> AsyncIterator[str]:
         """Yield each target in Redis, or no target while Redis is unavailable."""

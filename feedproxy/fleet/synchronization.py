@@ -24,6 +24,7 @@ from feedproxy.fleet.subscriber_sums import SubscriberSums
 from feedproxy.notify.changes.change_log import FeedSnapshot
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.service import Service
+from feedproxy.refresh.refresh_events import Events
 from feedproxy.settings import Settings
 from feedproxy.single_flight import SingleFlight
 from feedproxy.store.interface import Store
@@ -45,7 +46,7 @@ A later slot is moved to this limit, because the clock of that machine may be ah
 class FleetSynchronization:
     """Synchronization of a worker process. Call `join`, then `start`."""
 
-    def __init__(self, settings: Settings, local: Store, clock: Clock) -> None:
+    def __init__(self, settings: Settings, local: Store, clock: Clock, events: Events) -> None:
         self._clock = clock
         self._settings = settings
         self.connection = RedisConnection(settings.store, timeout=settings.fleet_timeout / 1000)
@@ -54,7 +55,7 @@ class FleetSynchronization:
         self.redis_operations = RedisOperations(
             self.connection, self.keys, self.machine, lease=settings.fleet_lease, expiry=settings.fleet_expiry
         )
-        self.store = FleetStore(local, self.redis_operations, clock)
+        self.store = FleetStore(local, self.redis_operations, clock, events)
         self.comparison = CopyComparison(self.store, self.redis_operations, self._is_mine, self._invalidate)
         self.event_listener = EventListener(self.redis_operations, self._apply_event, self._on_events_lost)
         self._refreshes: SingleFlight[str, bool] = SingleFlight()
@@ -89,8 +90,6 @@ class FleetSynchronization:
         self._service, self._notifications = service, notifications
         service.counts.reader_seen.subscribe(self.sums.record)
         service.counts.reader_seen.subscribe(self._polls.note)
-        self.store.peer_copy_applied.subscribe(metrics.target_updated.emit)
-        self.store.peer_copy_applied.subscribe(service.schedule.reschedule)
         metrics.add_flush_hook(lambda: self._observe(metrics))
         self._begin()
 

@@ -140,6 +140,7 @@ class Service:
             keys_for=keys_for,
         )
         events.refresh_ended.subscribe(self._on_refresh_ended)
+        events.updated_by_peer.subscribe(lambda event: self.schedule.reschedule(event.target))
         DECODED_BODIES.resize(limits.decoded)
 
     def _on_refresh_ended(self, event: RefreshEnded) -> None:

@@ -41,6 +41,13 @@ class RefreshEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class UpdatedByPeer:
+    """The event that another worker, or another machine of the fleet, has updated or purged the copies of a target."""
+
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
 class PageRedirectedToFeed:
     """The event that a client was redirected from a page to a feed that the page names."""
 
@@ -58,7 +65,9 @@ class Events:
     scheduled_refresh_started: Signal[ScheduledRefreshStarted] = field(default_factory=Signal)
     """Signal for the metrics."""
     refresh_ended: Signal[RefreshEnded] = field(default_factory=Signal)
-    """Signal for the metrics and the recent activity, which record the refresh, and for the refresh schedule and the
-    notification service, which plan the next refresh of the target."""
+    """Signal for the metrics and the recent activity, which record the refresh, for the refresh schedule and the
+    notification service, which plan the next refresh of the target, and for the admin pages."""
+    updated_by_peer: Signal[UpdatedByPeer] = field(default_factory=Signal)
+    """Signal for the refresh schedule, and for the admin pages, which read the feed again."""
     page_redirected_to_feed: Signal[PageRedirectedToFeed] = field(default_factory=Signal)
     """Signal for the recent activity, which lists addresses that never returned a feed."""

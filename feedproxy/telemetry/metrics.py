@@ -100,8 +100,6 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.target_updated: Signal[str] = Signal()
-        """Emits the target of each refresh that has ended, here or in another process."""
         self.collected: Signal[list[Metric]] = Signal()
         """Emits the metric families at each scrape. A worker that replaces this worker continues the counters."""
         self._store_errors: dict[str, Seconds] = {}
@@ -243,18 +241,10 @@ class Metrics:
 
     def on_refresh_ended(self, event: RefreshEnded) -> None:
         """Count a refresh that has ended. Pushed content is no request to an origin."""
-        if (record := event.record) is None:
-            return
-        if record.occasion == "push":
-            self.target_updated.emit(event.target)
-            return
-        self.count_fetch(
-            event.target, record.status, record.detail, record.content_size, record.seconds, record.received_size
-        )
+        if (record := event.record) is not None and record.occasion != "push":
+            self.count_fetch(record.status, record.detail, record.content_size, record.seconds, record.received_size)
 
-    def count_fetch(
-        self, target: str, status: int | None, detail: str, sent: int, seconds: Seconds, received: int = 0
-    ) -> None:
+    def count_fetch(self, status: int | None, detail: str, sent: int, seconds: Seconds, received: int = 0) -> None:
         """Count a fetch.
 
         `received` is the number of bytes from the origin, and `sent` the size of the resulting content for clients.
@@ -265,7 +255,6 @@ class Metrics:
                 self._origin_bytes.inc(sent)
                 self._received.inc(received)
             self._origin_seconds.observe(max(0.0, seconds))
-        self.target_updated.emit(target)
 
     def on_scheduled_refresh_started(self, event: ScheduledRefreshStarted) -> None:
         self._scheduled.inc()

@@ -31,6 +31,7 @@ from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.errors import StoreError
 from feedproxy.fleet.machine_coordination import MachineCoordination
 from feedproxy.proxy.service import Service
+from feedproxy.refresh.refresh_events import UpdatedByPeer
 from feedproxy.scoring import account_serialization
 from feedproxy.scoring.live_scores import LiveScores
 from feedproxy.scoring.reader_accounts import ReaderAccount
@@ -254,15 +255,14 @@ class WorkerPeers:
             self._catching_up = asyncio.ensure_future(self._process_all())
             return
         for target in changed:
-            self._process_change(target)
+            self._report_change(target)
 
     async def _process_all(self) -> None:
         async for target in iterate_cooperatively(self._service.store.targets()):
-            self._process_change(target)
+            self._report_change(target)
 
-    def _process_change(self, target: str) -> None:
-        self._metrics.target_updated.emit(target)
-        self._service.schedule.reschedule(target)
+    def _report_change(self, target: str) -> None:
+        self._service.events.updated_by_peer.emit(UpdatedByPeer(target))
 
     async def _request(self, session: aiohttp.ClientSession, path: str, message: bytes | None = None) -> bytes | None:
         """Return another worker's answer, or None if it does not answer."""

@@ -11,7 +11,7 @@ from feedproxy.store.interface import Store
 from feedproxy.telemetry import traffic_history
 from feedproxy.telemetry.metrics import Metrics
 from feedproxy.telemetry.traffic_history import DAY, HOUR, NO_TRAFFIC, History, HistoryRecorder, TrafficCounts
-from tests.stages.admin import NOW, TARGET
+from tests.stages.admin import NOW
 
 
 class StateStore:
@@ -111,8 +111,8 @@ def test_tally_counts_bytes_spared_but_not_streamed_ones() -> None:
     count_hits(metrics, 9, size=1000)
     metrics.count_response("gateway", 200, CacheStatus(fwd=Fwd.URI_MISS), 1000, 0.1)
     metrics.count_response("proxy", 200, CacheStatus(fwd=Fwd.METHOD, detail=Detail.PASS_THROUGH), 7_000_000, 0.1)
-    metrics.count_fetch(TARGET, 200, "", 5000, 0.1, received=800)
-    metrics.count_fetch(TARGET, 304, "", 5000, 0.1)
+    metrics.count_fetch(200, "", 5000, 0.1, received=800)
+    metrics.count_fetch(304, "", 5000, 0.1)
 
     tally = metrics.tally()
 

@@ -7,7 +7,7 @@ import pytest
 
 from feedproxy.admin.pages.feed_pages import page_tag
 from feedproxy.cache.cache_status import CacheStatus
-from tests.stages.admin import TARGET, Proxy
+from tests.stages.admin import Proxy
 
 
 async def test_page_has_a_weak_tag_that_answers_304_until_something_changes(proxy: Proxy) -> None:
@@ -27,7 +27,7 @@ async def test_page_is_sent_again_when_a_count_changes(proxy: Proxy) -> None:
     async with proxy.session.get(proxy.admin.url + "/", headers={"Accept": "text/html"}) as first:
         tag = first.headers["ETag"]
     proxy.app.metrics.count_response("gateway", 200, CacheStatus(hit=True), 10, 0.001)
-    proxy.app.metrics.count_fetch(TARGET, 200, "", 10, 0.1)
+    proxy.app.metrics.count_fetch(200, "", 10, 0.1)
 
     headers = {"Accept": "text/html", "If-None-Match": tag}
     async with proxy.session.get(proxy.admin.url + "/", headers=headers) as changed:

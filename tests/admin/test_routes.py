@@ -14,6 +14,7 @@ from aiohttp import web
 from feedproxy.cache.cache_status import CacheStatus, Fwd
 from feedproxy.clock import ManualClock
 from feedproxy.errors import CannotListen, UsageError
+from feedproxy.refresh.refresh_events import RefreshEnded, UpdatedByPeer
 from feedproxy.request.feed_id import feed_id
 from feedproxy.store.resource import Failures, Relocation, RelocationKind
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
@@ -35,7 +36,7 @@ async def test_status_page_shows_totals_and_feeds(proxy: Proxy) -> None:
     for _ in range(3):
         proxy.app.metrics.count_response("gateway", 200, CacheStatus(hit=True), 1000, 0.001)
     proxy.app.metrics.count_response("gateway", 200, CacheStatus(fwd=Fwd.URI_MISS), 1000, 0.001)
-    proxy.app.metrics.count_fetch(TARGET, 200, "", 1000, 0.1)
+    proxy.app.metrics.count_fetch(200, "", 1000, 0.1)
 
     _, text = await proxy.get("/")
     view = await proxy.json("/status")
@@ -134,12 +135,16 @@ async def test_table_can_be_searched_sorted_filtered_and_paged(proxy: Proxy) -> 
     assert "page 2 of 3" in text
 
 
-async def test_page_shows_changes_since_the_last_request(proxy: Proxy) -> None:
+@pytest.mark.parametrize("by_peer", [False, True])
+async def test_page_shows_changes_since_the_last_request(proxy: Proxy, *, by_peer: bool) -> None:
     await proxy.keep(a_resource(title="Before"))
     assert "Before" in (await proxy.get("/"))[1]
 
     await proxy.keep(a_resource(title="After"))
-    proxy.app.metrics.count_fetch(TARGET, 200, "", 1, 0.1)
+    if by_peer:
+        proxy.app.events.updated_by_peer.emit(UpdatedByPeer(TARGET))
+    else:
+        proxy.app.events.refresh_ended.emit(RefreshEnded(TARGET, None))
     await proxy.post(f"/purge?url={TARGET}x")
 
     assert "After" in (await proxy.get("/"))[1]
