@@ -13,10 +13,10 @@ from feedproxy.clock import Instant, Seconds
 
 PRIOR_CHANGES = 0.25
 PRIOR_EXPOSURE: Seconds = 1.5 * 3600
-"""Before a feed is observed, it counts as observed for this many seconds, with a quarter of a change (PRIOR_CHANGES).
+"""Each feed starts as if it had been observed for this many seconds, with a quarter of a change (PRIOR_CHANGES).
 
-This prior is one change in six hours. One in five of the feeds surveyed in May 2026 changes more often. PRIOR_EXPOSURE
-is short, so that a few observed changes outweigh the prior.
+This prior is a rate of one change in six hours. One in five of the feeds surveyed in May 2026 changes more often.
+PRIOR_EXPOSURE is short, so that a few observed changes outweigh the prior.
 """
 
 MEMORY: Seconds = 30 * 86_400
@@ -43,7 +43,7 @@ class ChangeRate:
         return 1 / self.per_second
 
     def observe(self, changes: float, now: Instant) -> "ChangeRate":
-        """Return the rate at the instant `now`, with `changes` further changes since the instant `at`."""
+        """Return the rate at the instant `now`, with `changes` further changes since the instant `self.at`."""
         elapsed = max(0.0, now - self.at)
         decay = math.exp(-elapsed / MEMORY)
         exposure = self.exposure * decay + MEMORY * (1 - decay)
@@ -81,10 +81,10 @@ def from_changes(instants: Iterable[Instant], now: Instant, *, since: Instant | 
 
 def expected_staleness(per_second: float, age: Seconds) -> Seconds:
     """Return the expected staleness of a copy of this age, in seconds: the time since the first change that the copy
-    lacks.
+    lacks. `per_second` is the feed's rate of changes.
 
-    With r changes per second, the time t from the copy to the first change has the density r exp(-r t). The mean of
-    max(0, age - t) is therefore age - (1 - exp(-r age)) / r.
+    With a rate of r changes per second, the time t from the copy to the first change has the density r exp(-r t). The
+    mean of max(0, age - t) is therefore age - (1 - exp(-r age)) / r.
     """
     if age <= 0:
         return 0.0
@@ -95,7 +95,8 @@ def expected_staleness(per_second: float, age: Seconds) -> Seconds:
 
 
 def age_for(per_second: float, staleness: Seconds) -> Seconds:
-    """Return the age at which a copy has the expected staleness `staleness`. Both are in seconds."""
+    """Return the age, in seconds, at which a copy has the expected staleness `staleness`, also in seconds. `per_second`
+    is the feed's rate of changes."""
     if staleness <= 0:
         return 0.0
     # Newton's method for an increasing, convex function converges monotonically from above. The function is above its

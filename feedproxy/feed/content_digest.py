@@ -32,7 +32,7 @@ the publisher's own update."""
 
 _PATTERN_SEARCH_MAX = 2 * 1024 * 1024
 """In an ill-formed document of more than this many bytes, the parts that are not content are not looked for. The
-largest ill-formed document in the corpus has 0.4 MB."""
+largest ill-formed document in the test corpus has 0.4 MB."""
 
 _ENCODING_PIECE = 256 * 1024
 """This many characters of a text are encoded in one call, which limits the memory for a large text."""

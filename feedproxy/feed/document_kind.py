@@ -55,7 +55,7 @@ def detect_utf8_kind(data: bytes) -> DocumentKind:
 def find_document_start(data: bytes) -> int | None:
     """Return the offset of the XML or HTML document in `data` (UTF-8), or None.
 
-    White space or text may precede the document, such as a program's warning.
+    White space, or text such as a program's warning, may precede the document.
     """
     start = _skip_space(data)
     root = skip_prolog(data, start)

@@ -1,8 +1,8 @@
 """References to entities (XML 1.0, section 4.4): replacement of names by the text that they mean.
 
 Some programs declare the letters of Latin-1 in the document type, and some authors declare repeated texts there.
-Entities can multiply the size of a document, so that all texts are limited. External entities and parameter entities
-are never read. Many feeds refer to entities of HTML, but do not declare them. Such a reference is a fault.
+Entities can multiply the size of a document, so the length of all texts is limited. External entities and parameter
+entities are never read. Many feeds refer to entities of HTML, but do not declare them. Such a reference is a fault.
 
 After a fault, libxml2 leaves out all references by name, even `&amp;`. In a document with a fault, references by number
 therefore replace references by name.
@@ -53,7 +53,7 @@ def resolve_references(data: bytes, root: int) -> tuple[bytes, bool]:
     """Return a document in UTF-8 with texts in place of references to entities, and True if a reference was a fault.
 
     `root` is the offset of the root element. References to unknown entities remain. A reference to a declared entity
-    that exceeds a limit becomes text: its reader sees `&name;`.
+    that exceeds a limit becomes the text `&name;`.
     """
     if _REFERENCE.search(data, root) is None:
         return data, False

@@ -35,7 +35,7 @@ def scan_list(text: str, at: int, read: Callable[[int], int]) -> int:
 
 
 def expect(text: str, at: int, sign: str) -> int:
-    """Return the offset after a sign that follows white space at `at`."""
+    """Return the offset after `sign`, which stands at `at` or follows white space there."""
     at = skip_space(text, at)
     if not text.startswith(sign, at):
         raise ValueError(f"invalid JSON at character {at}: expected {sign}")
@@ -43,7 +43,7 @@ def expect(text: str, at: int, sign: str) -> int:
 
 
 def skip_space(text: str, at: int) -> int:
-    """Return the offset after the white space at `at`."""
+    """Return the offset after the white space at `at`, or `at` if there is none."""
     match = _SPACE.match(text, at)
     return match.end() if match else at
 

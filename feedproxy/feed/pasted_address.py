@@ -1,4 +1,5 @@
-"""Parser of pasted feed addresses: with `feed:`, without a scheme, percent-encoded, or of the gateway.
+"""Parser of pasted feed addresses. They may begin with `feed:` or with the gateway's address, lack a scheme, or be
+percent-encoded.
 
 An address without a scheme counts as https.
 """
@@ -41,7 +42,8 @@ def read(text: str, own: str = "") -> str:
 
 
 def unwrap(target: str, prefix: str = "/-/") -> str:
-    """Return the feed's target in a gateway address or a conversion's address. Raises BadTarget for other endpoints.
+    """Return the target of the feed that a gateway address, or the address of a conversion, contains. Raises BadTarget
+    for other endpoints.
 
     `prefix` is the prefix of endpoints.
     """

@@ -69,7 +69,7 @@ def hint_expiry(
     if max(end, quiet.until if quiet else end) < now:
         quiet = _skip_expiry(schedule, now, skip_max) or quiet
     if longest is None and quiet and quiet.until <= now:
-        return None  # skipped hours in the past only delayed the refresh
+        return None  # skipped hours that are over do not extend the lifetime
     return quiet or longest
 
 

@@ -24,7 +24,7 @@ def read_sink_address[Kind: StrEnum](
     example_url: Callable[[Kind, str], str],
     expected: str,
 ) -> SinkAddress[Kind]:
-    """Return the sink that `text` names. Raises UsageError, with `expected` in its message.
+    """Return the sink that `text` names. Raises UsageError, with `expected` in its message, if `text` is invalid.
 
     `prefixes` are the kinds that may precede the URL, followed by a colon. `default_kind` returns the kind of a URL
     without a prefix. The URL is checked by an example, which `example_url` returns.

@@ -188,7 +188,7 @@ class Subscriptions:
         return [row["topic"] for row in rows]
 
     async def moved_topics(self, protocol: str) -> list[str]:
-        """Return the distinct former topics of moved feeds."""
+        """Return the former topics of moved feeds, each once."""
         query = "SELECT DISTINCT moved_from FROM subscriptions WHERE moved_from <> '' AND protocol = ?"
         rows = await self._database.run(lambda db: db.execute(query, (protocol,)).fetchall())
         return [row["moved_from"] for row in rows]

@@ -27,8 +27,8 @@ _WHOLE_OR_PART = frozenset({200, 206})
 
 
 def selects(stored: StoredResponse, request: Fields, key: Fields, *, own_agent: bool) -> bool:
-    """Return whether a request with these fields selects a keyed response. `key` contains the client-specific fields of
-    the request."""
+    """Return whether a request with the fields `request` selects the keyed response `stored`. `key` contains the
+    client-specific fields of the request."""
     agent = stored.key.get("user-agent")
     if agent is not None and (own_agent or request.combined("user-agent") != agent):
         return False

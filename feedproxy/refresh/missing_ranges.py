@@ -27,8 +27,8 @@ UNSATISFIABLE = 416
 def serve_from_part(
     context: RequestContext, resource: Resource | None, now: Instant
 ) -> tuple[StoredResponse, Freshness] | None:
-    """Return the response to a range request from a fresh stored part and its freshness, or None if no part
-    suffices."""
+    """Return the response to a range request, made from a fresh stored part, and the freshness of this part. Return
+    None if no stored part suffices."""
     if resource is None or context.request.method != "GET" or "range" not in context.request.fields:
         return None
     for part in _selected_parts(context, resource):
@@ -97,7 +97,7 @@ def cut_to_range(context: RequestContext, result: RefreshResult) -> RefreshResul
 
 
 def with_part(resource: Resource, response: StoredResponse, job: RefreshJob) -> Resource | None:
-    """Return the resource with this part, or None if the response is no part or must not be stored."""
+    """Return the resource with this part, or None if the response is not a part or must not be stored."""
     if response.status != 206 or resource.channel is not None:
         return None
     verdict = partial_content.may_store_part(job.request, response, targeted=job.settings.is_targeted)

@@ -1,6 +1,7 @@
-"""Publication dates in the stored document of a feed that was fetched only once, added to the changes of the feed.
+"""Addition of publication dates to the changes of a feed that was fetched only once.
 
-Before feedproxy itself has seen a change, these dates show how often the feed changes.
+The dates come from the feed's stored document. They show how often the feed changes before feedproxy itself has seen a
+change.
 """
 
 import contextlib

@@ -44,7 +44,7 @@ VERSIONS_MAX = 16
 """At most this many versions of a feed are stored for deltas: a night of a feed that changes every hour."""
 
 VERSIONS_BYTES = 32 * 1024
-"""The items of all versions of a feed for deltas take at most this many bytes together."""
+"""The items of all versions that are stored for one feed's deltas take at most this many bytes together."""
 
 
 def unmodified_content(response: Response) -> Content:
@@ -127,7 +127,7 @@ def with_last_modified(before: Resource, response: StoredResponse, job: RefreshJ
     """Return a feed with a Last-Modified, and any other response unchanged. Some feed readers validate only by date.
 
     Without the origin's date, Last-Modified is the instant at which the content arrived. The same instant is used if
-    earlier content in another language had the origin's date. Two versions never get the same second.
+    earlier content in another language had the origin's date. Two versions never get the same Last-Modified.
 
     The instant is not later than Date: a server "MUST NOT generate a Last-Modified date that is later than the server's
     time of message origination (Date)" (RFC 9110, section 8.8.2.1).

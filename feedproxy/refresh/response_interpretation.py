@@ -65,7 +65,7 @@ def is_conditional(job: RefreshJob) -> bool:
 def _is_of_same_target(stored: StoredResponse, target: str | None) -> bool:
     """Return whether a stored response came from `target`, the present end of the redirects.
 
-    The queries may differ.
+    The queries of the two addresses may differ.
     """
     if stored.final_target is None or target is None:
         return True
@@ -286,8 +286,8 @@ class ResponseInterpreter:
     ) -> RefreshResult | Resource | None:
         """Return the result of a document that declares a move or the end of the feed, or None for any other document.
 
-        A move is recorded as unconfirmed if the new address has itself moved back to this target. The result is then
-        the resource.
+        A move is recorded as unconfirmed if the new address has itself moved back to this target. In this case, only
+        the resource is returned.
         """
         settings = job.settings
         match ingested.relocation:

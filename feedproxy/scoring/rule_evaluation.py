@@ -129,7 +129,7 @@ class FeedEvaluation:
         self.hourly: list[Evidence] = []
         self._evidence_max = evidence_max
         self._plain_evidence: Evidence | None = None
-        """Evidence of the current request without a reason. All praise for this request shares the object to save
+        """The current request as evidence without a reason. All praise for this request shares the object to save
         memory."""
 
     def evaluate(self, poll: Poll) -> None:

@@ -34,8 +34,8 @@ def set_aside(path: Path, reason: str) -> Path:
 
 
 def make_folder(path: Path) -> None:
-    """Create the folder `path` unless it exists. Rename a file that has its name. Raises OSError if the folder cannot
-    be created."""
+    """Create the folder `path` unless it exists. If `path` is a file, rename the file first. Raises OSError if the
+    folder cannot be created."""
     reason = folder_fault(path)
     if reason:
         set_aside(path, reason)

@@ -100,8 +100,8 @@ class DiskStore:
     # -- writing
 
     def write_all(self, resources: Iterable[Resource], on_header: Callable[[Resource, bytes], None]) -> None:
-        """Store the resources, in one transaction for each shard. Raises StoreError; some resources may then be
-        written.
+        """Store the resources, in one transaction for each shard. Raises StoreError if the disk fails. Some of the
+        resources may then have been written.
 
         `on_header` receives each resource and its encoded header (resource_codec.py).
         """
@@ -123,7 +123,8 @@ class DiskStore:
     def write(self, resource: Resource) -> None:
         """Store a resource, and cull its shard to the size limit. Raises StoreError if the disk fails.
 
-        A resource larger than half a shard is not stored, and the target's earlier resource is removed.
+        A resource larger than half of the shard's size limit is not stored, and the target's earlier resource is
+        removed.
         """
         shard = self._shard(resource.target)
         data, _ = resource_codec.dump_with_header(resource, block=HEADER_BLOCK)

@@ -55,7 +55,8 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class PendingFormatChange:
-    """A change that awaits confirmation: the feed was ill-formed, in another format, or much shorter."""
+    """A change of a feed that further fetches must confirm: the new document was ill-formed, in another format, or much
+    shorter."""
 
     shape: str
     first: Instant
@@ -176,15 +177,15 @@ class Resource:
     """Time at which feedproxy first found a feed at the target."""
     version_records: Sequence[VersionRecord] = ()
     backfill_pending: bool = False
-    """True until feedproxy has read the dates of entries from before its first fetch. It reads these dates at the
-    second update."""
+    """True until feedproxy has read the dates of the entries that are older than its first fetch. It reads these dates
+    at the second update."""
     fencing_token: int = 0
     """Number that orders the copies of the target in a fleet: a later copy has a higher number. 0 without a fleet."""
 
     keyed: tuple[StoredResponse, ...] = ()
 
     has_expected_readers: bool = False
-    """True if feedproxy expected polls of readers with a known rhythm at the last refresh
+    """True if feedproxy, at the last refresh, expected polls of readers with a known rhythm
     (subscribers/poll_rhythms.py)."""
 
     previous: PreviousContents = NO_CONTENTS

@@ -38,8 +38,8 @@ as well.
 JOURNAL_MAX = 4 * 1024 * 1024
 """SQLite checkpoints the journal of a file when it reaches this many bytes. `size_max` does not include the journal."""
 MAP_MAX = 0
-"""The file is not mapped into memory. If a disk fails, or another program truncates the file, a read then returns an
-error. With a map, the kernel would end the process (SIGBUS).
+"""Size of the file's map in memory, in bytes: the file is not mapped. If a disk fails, or another program truncates the
+file, a read then returns an error. With a map, the kernel would end the process (SIGBUS).
 
 A map would save 40 µs for a value of 120 KB, and nothing for values below 20 KB.
 """
@@ -208,8 +208,8 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
     def _transact(self, retry: bool = False, filename: str | None = None) -> Iterator[tuple[Any, Any]]:
         """Run a transaction. Files of replaced rows are removed after the outermost commit.
 
-        diskcache removes the files after an inner transaction. A crash before the outer commit would then leave the old
-        row without its file.
+        diskcache alone would remove the files after an inner transaction. A crash before the outer commit would then
+        leave the old row without its file.
         """
         if threading.get_ident() == self._txn_id and self._remove_later is not None:
             yield self._sql, self._remove_later
@@ -224,8 +224,8 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
     def set_all(self, values: Iterable[tuple[str, bytes]]) -> None:
         """Store several values in one transaction.
 
-        One statement stores all values without a file of their own: after each statement, the thread may have to wait
-        for Python's interpreter lock.
+        One statement stores all those values that have no file of their own, because the thread may have to wait for
+        Python's interpreter lock after each statement.
         """
         with self._transact() as (sql, cleanup):
             inline: dict[str, bytes] = {}

@@ -11,10 +11,10 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError
 
 RETRY_INTERVAL: Seconds = 10
-"""Between two passes, and between a failed write and the next pass, at least this many seconds elapse."""
+"""At least this many seconds elapse between two passes, and between a failed write and the next pass."""
 FAILURES_MAX = 3
-"""A pass ends after this many failures. One failure may be due to a large value or one shard, three are due to the
-disk."""
+"""A pass ends after this many failures. One failure may be due to a large value or to one shard, but three are due to
+the disk."""
 SLICE = 64
 """One step of a pass writes at most this many values, so that new values wait only for a step."""
 

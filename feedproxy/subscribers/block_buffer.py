@@ -1,4 +1,4 @@
-"""Buffer for the stored form of the counts or rhythms, which may take a hundred megabytes.
+"""Buffer for the stored form of the subscriber counts or of the poll rhythms. Each may take a hundred megabytes.
 
 `bytes.join` releases Python's interpreter lock while it copies bytes objects. It keeps the lock for a bytearray, and so
 does `+`: with a bytearray of 90 MB, hits waited 90 ms.

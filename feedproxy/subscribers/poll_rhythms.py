@@ -25,7 +25,8 @@ READERS_MAX = 64
 
 FEEDS_MAX = 200_000
 RECORDS_MAX = 1_000_000
-"""By default, at most FEEDS_MAX feeds have sampled readers, and at most this many readers of all feeds are sampled.
+"""By default, at most this many readers of all feeds together are sampled, and at most FEEDS_MAX feeds have sampled
+readers.
 
 The feeds polled longest ago are forgotten first.
 """
@@ -43,7 +44,8 @@ DAY: Seconds = 86_400
 """Seconds from the beginning of one session to the next, unless another cycle was observed."""
 
 OVERDUE = 1.25
-"""An expected poll counts as missed after this many times the longest interval of the reader.
+"""An expected poll counts as missed when this many times the reader's longest expected interval has passed since its
+last poll.
 
 The next poll is then expected one interval later.
 """
@@ -60,7 +62,7 @@ CONTINUES, RETURNS, MISSED, EXTENDS = 0.95, 0.85, 0.5, 0.2
 that has lasted as long as the previous one."""
 
 PUNCTUAL: Seconds = 90
-"""A poll may be early or late by this many seconds without a new plan.
+"""A poll may be early or late by this many seconds without causing a new plan of the feed's refreshes.
 
 A plan treats several polls in this time as one (CLUSTER_LENGTH in refresh/policy/polling_price.py).
 """
@@ -286,8 +288,8 @@ class PollRhythms:
             self.forget(next(iter(self._feeds)))
 
     async def finish_sweep(self, now: Instant) -> None:
-        """Forget readers outside the window, with pauses for other tasks. In a process without polls, nothing else
-        does."""
+        """Forget readers outside the window, with pauses for other tasks. In a process without polls, no other call
+        does so."""
         self._begin_sweep(now)
         async for _ in iterate_in_background(self._sweeps(now)):
             pass

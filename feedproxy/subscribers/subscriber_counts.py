@@ -251,7 +251,7 @@ class SubscriberCounts:
     async def by_reader(self, now: Instant) -> list[tuple[str, int, int]]:
         """Return each product with its direct and its claimed subscriptions to all feeds, the most frequent first.
 
-        A reader of three feeds has three subscriptions. Direct subscriptions may be outdated by an hour.
+        A reader of three feeds has three subscriptions. The numbers of direct subscriptions may be an hour old.
         """
         claimed = Counter[str]()
         async for feed in iterate_cooperatively(list(self._feeds.values())):

@@ -105,8 +105,8 @@ def parse_source(source: str) -> str | None:
 
 @contextmanager
 def private_address_hint(source: str, settings: Settings) -> Iterator[None]:
-    """If `source` is an address in a private network, name the option that permits such addresses in the message of
-    Forbidden."""
+    """Catch Forbidden for an address in a private network, and raise it again with the option that permits such
+    addresses in its message. `source` contains the address."""
     try:
         yield
     except Forbidden as error:

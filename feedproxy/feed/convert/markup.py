@@ -38,7 +38,8 @@ _IMAGE = re.compile(r"([^\s,]\S*?)(,(?=\s|\Z)|\s[^,]*+|\Z)")
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]*:")
 
 _PLAIN_MAX = 2 * 1024 * 1024
-"""At most this many characters of one text are searched by pattern: ten times the largest item of the corpus."""
+"""At most this many characters of one text are searched by pattern: ten times the largest item of the test corpus.
+`resolve_html` leaves a longer text unchanged."""
 
 
 _NAMESPACES_TIMES_ELEMENTS = 100_000
@@ -118,8 +119,8 @@ def resolve_html(base: str, html: str) -> str:
         else:
             absolute = value if value.startswith("#") else resolve(base, value)
         replacement = absolute.replace("&", "&amp;")
-        # This may be a comment or the value of another attribute. With more or fewer of these characters, it could end
-        # elsewhere, and its text would become tags or attributes.
+        # The match may lie in a comment or in the value of another attribute. With more or fewer of these characters,
+        # that comment or value could end elsewhere, and its text would become tags or attributes.
         for mark in "\"'<>":
             if mark not in inside:
                 replacement = replacement.replace(mark, f"&#{ord(mark)};")

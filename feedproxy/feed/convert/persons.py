@@ -13,7 +13,7 @@ _ALONE = re.compile(rf"(?:mailto:)?({_EMAIL})")
 
 
 _NAMESAKES_MAX = 8
-"""A person is compared with at most this many persons of the same name, which limits the time."""
+"""A person is compared with at most this many persons of the same name, which limits the time of merging."""
 
 
 def parse(text: str) -> Person | None:

@@ -31,10 +31,11 @@ class Delta:
 def make_delta(
     body: bytes, channel: Channel, base: Collection[tuple[str, str]], *, charset: str | None = None
 ) -> Delta | None:
-    """Return `body` without the entries in `base`, or None for a complete or signed feed.
+    """Return `body` without the entries in `base`. Return None for a signed feed, for a feed that declares itself
+    complete, and if `find_entries` returns None.
 
     `base` has the identities and digests of an earlier version's entries. `channel` is the channel of `body`, and
-    `charset` the parameter of Content-Type, or None. Return None also if `find_entries` does.
+    `charset` the parameter of Content-Type, or None.
     """
     document_and_outline = find_items(body, channel, charset)
     if document_and_outline is None:

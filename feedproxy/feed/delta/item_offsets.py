@@ -40,7 +40,7 @@ class ItemSpan:
     start: int
     end: int
     name: str
-    """Name of the item, with its kind before it: `id …` or `link …`. Empty if the item has no name."""
+    """Name of the item after the kind of the name: `id …` or `link …`. Empty if the item has no name."""
     digest: str
     """Digest of the item's whole content, in hexadecimal."""
 
@@ -143,7 +143,7 @@ class _ItemFinder:
         return start + len(tag_at(self.utf8, start))
 
     def end_of(self, start: int, behind_tag: int) -> int:
-        """Return the offset after the element that has just ended. Its start tag ends at `behind_tag`."""
+        """Return the offset after the element that has just ended. Its start tag is `utf8[start:behind_tag]`."""
         if self.utf8.endswith(b"/>", start, behind_tag):
             return behind_tag
         return self.utf8.index(b">", self.parser.CurrentByteIndex) + 1
@@ -264,5 +264,5 @@ def _is_alternate(link: dict[str, str]) -> bool:
 
 
 def qualify_name(kind: str, text: str) -> str:
-    """Return a name with its kind before it, so that no id equals a link, or "" for an empty name."""
+    """Return the kind and the name as one text, so that no id equals a link. Return "" for an empty name."""
     return f"{kind} {text.strip()}" if text.strip() else ""

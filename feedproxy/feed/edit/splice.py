@@ -92,8 +92,8 @@ def splice(document: EncodedDocument, edits: Sequence[Edit]) -> bytes | None:
 
 
 def to_body_ranges(document: EncodedDocument, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
-    """Return ranges of the document's bytes for ranges of its UTF-8 form, or None if the text of a returned range would
-    differ.
+    """Return the ranges of the document's bytes that correspond to these ranges of its UTF-8 form. Return None if the
+    text in any of these ranges would differ between the two forms.
 
     Offsets include the byte order mark. The ranges must be in order and must not overlap.
     """

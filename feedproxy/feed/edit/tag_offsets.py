@@ -1,4 +1,4 @@
-"""Offsets of the channel's start tag, its own link and its self links in a document.
+"""Offsets of a channel's start tag, first `link` and self links in a document.
 
 expat parses the UTF-8 form, usually up to the first item, without resolving namespaces. The caller must have parsed the
 document as well-formed (`Channel.well_formed`).
@@ -45,7 +45,7 @@ class ChannelOffsets:
     start: int | None
     """Offset in bytes of UTF-8 after the channel's start tag, or None for a channel without content."""
     own_link: int | None
-    """Offset in bytes of UTF-8 after the channel's own link, or None without a link."""
+    """Offset in bytes of UTF-8 after the first `link` in the channel's own namespace, or None without such a link."""
     self_links: tuple[LinkTag, ...]
 
 
@@ -69,8 +69,8 @@ def find_channel(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -
     """Return the offsets in an Atom feed (`atom`) or an RSS feed, or None for an ill-formed document and for any other
     format.
 
-    With `whole`, the search continues after the first item. With `every`, all self links are collected. Raises
-    EditRefused, for example for a signed document.
+    With `whole`, the search continues after the first item. With `every`, all self links are collected. Otherwise, the
+    search ends at the first self link. Raises EditRefused, for example for a signed document.
     """
     finder = _ChannelFinder(utf8, atom=atom, whole=whole, every=every)
     try:

@@ -19,7 +19,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CACHED_TYPE_MAX = 256
 """The result for a declared Content-Type of more than this many characters is not cached."""
 _CHECKED_MAX = 256 * 1024
-"""Only this many bytes at the beginning of a document decide whether its charset is right."""
+"""Only this many bytes at the beginning of a document decide whether the charset in its Content-Type is right."""
 
 
 def media_type_of(

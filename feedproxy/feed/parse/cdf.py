@@ -21,9 +21,9 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 def read(document: XmlTree, items: Items) -> Channel | None:
     """Return the channel of a CDF document, or None for another vocabulary.
 
-    A root `CHANNEL` in capitals needs any element of CDF or an `href`. Many vocabularies have elements `channel` and
-    `item`. Therefore a root in another spelling needs an `href`, or a name of _DISTINCTIVE in the root or its first
-    item.
+    A root `CHANNEL` in capitals is CDF if it has any element of CDF or an `href`. Many vocabularies have elements
+    `channel` and `item`. A root in another spelling is therefore CDF only if it has an `href`, or if the root or its
+    first item has a name of _DISTINCTIVE.
     """
     root = document.root
     if qualified_name(root)[1] != "CHANNEL":

@@ -30,9 +30,9 @@ often declare HTML."""
 def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Channel | None:
     """Return the channel of the feed in `body`, or None if `body` is not a feed. Raises no exception.
 
-    `body` has no content coding. The charset of `content_type` counts only if the document names no encoding, and its
-    media type only if text precedes the document. With `digest=False`, the digest of a small XML document is omitted,
-    because computing it takes most of the time.
+    `body` has no content coding. The charset of `content_type` counts only if the document names no encoding. The media
+    type of `content_type` counts only if text precedes the document. With `digest=False`, the digest of a small XML
+    document is omitted, because computing it takes most of the time.
     """
     charset = charset_of(content_type)
     if len(body) > BEGINNING and encoding_by_bytes(body) is None:

@@ -180,7 +180,8 @@ class ChangeLog:
 
 
 def host_and_path(url: str) -> str:
-    """Return host and path of a normalised URL. Without the scheme, a ping may name http for a feed with https."""
+    """Return host and path of a normalised URL. The scheme is left out, because a ping may name http for a feed with
+    https."""
     split = urlsplit(url)
     return f"{split.netloc}{split.path or '/'}"
 

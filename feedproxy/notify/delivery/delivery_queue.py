@@ -29,8 +29,8 @@ def next_try(tries: int, since: Instant, now: Instant, *, retry_for: Seconds, ji
     """Return the instant of the next try after `tries` failures, or None after the last try.
 
     The last try is `retry_for` seconds after `since`: "The publisher should keep retrying for a minimum of a 24 hour
-    period, with a minimum of 1 retry at the end of that period" (CNWS). `jitter` is a random number in [0, 1). The
-    delay is halved at 0, and unchanged near 1.
+    period, with a minimum of 1 retry at the end of that period" (CNWS). `jitter` is a random number in [0, 1): the
+    value 0 halves the delay, and a value near 1 leaves it unchanged.
     """
     end = since + retry_for
     if now >= end:

@@ -58,7 +58,7 @@ class MalformedCall(InvalidCall):
 
 
 class RegistrationRefused(FeedproxyError):
-    """Error for a refused registration. The client's answer is false."""
+    """Error for a refused registration. The client gets the answer false."""
 
     status_hint = 403
     detail = "access"

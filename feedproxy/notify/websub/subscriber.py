@@ -45,7 +45,7 @@ from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.store.resource import Resource
 
 LEASE: Seconds = 10 * DAY
-"""Lease in seconds that is requested: "10 days is a good default" (WebSub)."""
+"""Lease that feedproxy requests, in seconds: "10 days is a good default" (WebSub)."""
 LEASE_MAX: Seconds = 90 * DAY
 """A hub's lease of more than this many seconds counts as LEASE_MAX."""
 LEASE_MIN: Seconds = 60

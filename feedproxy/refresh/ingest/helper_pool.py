@@ -68,7 +68,7 @@ LARGE_JOB = 8 * 1024 * 1024
 """A job with data of at least this many bytes starts in the slow lane."""
 
 RESULT_MAX = 256 * 1024 * 1024
-"""A helper with a result of more than this many bytes is ended. The limit is five times `decoded_max`."""
+"""A helper that sends a result of more than this many bytes is ended. The limit is five times `decoded_max`."""
 
 START_TIMEOUT: Seconds = 60
 """The template, and each helper, must start within this many seconds. A process that takes longer is replaced."""

@@ -80,7 +80,7 @@ class IngestedContent:
     new_publications: tuple[Instant, ...] = ()
     """The items' publication dates that lie after the previous fetch. Empty if the content has not changed."""
     previous_channel: Channel | None = None
-    """The previously stored channel with a content digest that this ingestion computed for it.
+    """The previously stored channel, with the content digest that this ingestion computed for it.
 
     None if the digest was computed earlier: the digest of a new feed is computed at its first change
     (`_defers_digest`).
@@ -102,7 +102,8 @@ class IngestedContent:
 
 
 FAST_PATH_ENCODED_MAX = 48 * 1024
-"""The event loop itself ingests a feed of at most this many bytes, as received. A helper ingests larger feeds."""
+"""The event loop itself ingests a feed of at most this many bytes in the received coding. A helper ingests larger
+feeds."""
 
 FAST_PATH_DECODED_MAX = 128 * 1024
 """The event loop itself ingests a feed of at most this many bytes after decoding. 60 KB take about 0.25 ms."""

@@ -53,7 +53,7 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         return pushed if pushed is not None and pushed.until > stated.until else stated
 
     def _if_longer_than_heuristic(pushed: Allowance | None, base: Instant, expires: Instant | None) -> Allowance | None:
-        """Return the permission `pushed` to use the copy because changes are pushed.
+        """Return `pushed`, the permission to use the copy because changes are pushed.
 
         Return None if the heuristic lifetime is longer.
         """
@@ -117,7 +117,8 @@ def rate_of(resource: Resource, at: Instant) -> ChangeRate:
 
 
 def learned_lifetime(resource: Resource, stored: StoredResponse, settings: Settings) -> Seconds | None:
-    """Return the lifetime that follows from the feed's history and the price of a request, in seconds.
+    """Return the lifetime, in seconds, that follows from the feed's history and from the price of a request (option
+    `polling`).
 
     Return None if the feed has no history.
     """

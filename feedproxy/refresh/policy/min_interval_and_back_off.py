@@ -50,7 +50,7 @@ class Deferred:
     detail: Detail
     reason: str
     retry_from: Instant = 0.0
-    """Instant from which a back-off no longer prevents a request for which no usable copy is stored."""
+    """If no usable copy is stored, a back-off delays a client's request only until this instant."""
 
 
 type Permission = Allowed | Deferred
@@ -61,8 +61,8 @@ def check_fetch_allowed(
 ) -> Permission:
     """Return the permission to fetch the target now, or the instant until which the fetch is deferred.
 
-    `site_free_at` is the first instant at which `site_interval` permits a fetch. A stored instant in the future, after
-    the clock was set back, counts as now. A deferral ends within DEFER_MAX seconds.
+    `site_free_at` is the first instant at which `site_interval` permits a fetch. A stored instant that lies in the
+    future, because the clock was set back, counts as now. A deferral ends within DEFER_MAX seconds.
     """
     if settings.feed_min_interval >= PAUSE_INTERVAL:
         fetched = now if resource is None else min(resource.fetched, now)

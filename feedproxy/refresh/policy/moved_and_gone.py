@@ -61,7 +61,8 @@ def record_sighting(
 def clear_relocation(sighting: Relocation | None, now: Instant, *, feed: bool) -> Relocation | None:
     """Return the relocation to keep after the old address answered 200 or 304, or None to drop the relocation.
 
-    Only a feed ends a confirmed relocation, because abandoned addresses often respond with 200 and advertisements.
+    `feed` is True if the answer was a feed. Only a feed ends a confirmed relocation, because abandoned addresses often
+    respond with 200 and advertisements.
     """
     if sighting is None or feed or not sighting.confirmed:
         return None
@@ -115,10 +116,9 @@ def is_in_doubt(sighting: Relocation | None, resource_there: Resource | None, se
 
 
 def leads_back(newer: Relocation | None, target: str, older: Relocation | None) -> bool:
-    """Return whether a feed has moved back from an address to `target`.
+    """Return whether a feed has moved back from `target` to the address from which it had moved to `target`.
 
-    `newer` is the relocation of `target` to that address. `older` is the confirmed relocation of that address to
-    `target`.
+    `newer` is the relocation of `target`, and `older` that of the other address. `older` must be confirmed.
     """
     return (
         newer is not None

@@ -43,10 +43,10 @@ class SiteLimits:
         self._sites = throttle_of_sites
         self._clock = clock
         self._reached: LRU[str, tuple[float, Instant]] = LRU(entries_max=SITES_MAX)
-        """The factor on the price of each site, and the instant from which the factor falls."""
+        """For each site: the factor on the price of its refreshes, and the instant from which the factor falls."""
 
     def record(self, target: str, status: int, fields: Fields) -> None:
-        """Pause the site and raise its price if the response states a reached limit."""
+        """Pause the site, and raise the price of its refreshes, if the response states a reached limit."""
         now = self._clock.now()
         if status == 429:
             until = retry_after(fields, now)
@@ -61,7 +61,7 @@ class SiteLimits:
             self._sites.pause(site, min(until, now + PAUSE_MAX))
 
     def price_factor(self, site: str) -> float:
-        """Return the factor on the price of a request to the site, or 1 without a reached limit."""
+        """Return the factor on the price of a refresh at the site, or 1 without a reached limit."""
         if (reached := self._reached.get(site)) is None:
             return 1.0
         factor, since = reached

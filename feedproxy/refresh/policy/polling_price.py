@@ -24,9 +24,9 @@ CLUSTER_LENGTH: Seconds = 90
 """Longest time between the first and the last poll of a cluster, in seconds."""
 
 DISTANT_CLUSTER_SHARE = 0.1
-"""Length of a cluster of polls as a fraction of the time until its first poll.
+"""Maximum length of a cluster of distant polls, as a fraction of the time until the cluster's first poll.
 
-The longer of this length and CLUSTER_LENGTH is the maximum length, because distant polls are less predictable.
+CLUSTER_LENGTH applies if it is longer. The length grows with the time, because distant polls are less predictable.
 """
 
 CLUSTERS_MAX = 32
@@ -48,9 +48,9 @@ MARGIN_MAX = 30.0
 """Maximum length of the last part of a copy's lifetime (MARGIN), in seconds."""
 
 RENEWED = 0.06
-"""A plan takes an expired copy as renewed by a poll if the probability that no poll has come is below this value.
+"""A plan assumes that a poll has renewed an expired copy if the probability that no poll has come is below this value.
 
-An expected poll comes with a probability of 95 %, so that one expected poll is enough.
+An expected poll comes with a probability of 95 %, so one expected poll is enough.
 """
 
 WAIT_PRICE = 2.0

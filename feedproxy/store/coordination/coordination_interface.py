@@ -16,7 +16,7 @@ COUNTERS = 4096
 class Coordination(Protocol):
     """The interface through which the processes on one store coordinate.
 
-    Only `acquire_lease` may block, while another process acquires or ends a lease.
+    Only `acquire_lease` may block: it waits while another process acquires or ends a lease.
     """
 
     @property

@@ -34,7 +34,8 @@ TABLE_SIZE = _COUNTERS_SIZE + _SLOT.size * SLOTS
 """Size of the mapped memory, in bytes: the number of entries, the end of the ring, and the table."""
 
 DELETED = b""
-"""Placeholder for a value that was deleted or overwritten in the ring. An older value on disk must not be used."""
+"""Placeholder for a value that was deleted, or that newer values have overwritten in the ring. In both cases, an older
+value on disk must not be used."""
 
 
 class SharedOverflow:
@@ -66,7 +67,7 @@ class SharedOverflow:
         return self._find(_hash(name))[1]
 
     def get(self, name: str) -> bytes | None:
-        """Return the value with this name, DELETED, or None if the value on disk is the latest."""
+        """Return the value with this name, or DELETED. Return None if the value on disk is the latest."""
         for _ in range(3):  # an entry may be replaced while it is read
             position = self.position(name)
             if not position:
@@ -77,7 +78,7 @@ class SharedOverflow:
         return DELETED
 
     def put(self, name: str, value: bytes, precondition: Callable[[], bool]) -> int:
-        """Append a value, or DELETED, and return its position.
+        """Append a value or DELETED. Return the position of the appended value.
 
         `precondition` is called under the lock. If its result is False, nothing is appended, and 0 is returned. Raises
         StoreError if no memory is available; the target then counts as not stored.
@@ -112,7 +113,8 @@ class SharedOverflow:
         return end
 
     def clear(self, name: str, position: int) -> None:
-        """Remove the entry of a name if the entry has this position, because the disk has the value."""
+        """Remove the entry of a name, because the disk has its value. An entry with another position stays, because it
+        belongs to a newer value."""
         if not position:
             return
         with self._mutex():

@@ -134,7 +134,7 @@ def merge_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
 
 
 def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | None:
-    """Return the picture, or None without a picture. A title or link of the picture that equals the channel's becomes
+    """Return the picture, or None without a picture. If the picture's title or link equals the channel's, it becomes
     empty."""
     if image is None:
         return None
@@ -146,8 +146,8 @@ def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | 
 
 
 def apply_image_size(image: Image | None, extensions: tuple[Node, ...]) -> tuple[Image | None, tuple[Node, ...]]:
-    """Return the channel's picture with the size that a Media RSS thumbnail of it states, and the extensions without
-    this thumbnail."""
+    """Return the channel's picture with its size from a Media RSS thumbnail with the same address. Return the
+    extensions without this thumbnail, too."""
     if image is None or image.width or image.height:
         return image, extensions
     for at, node in enumerate(extensions):
@@ -173,8 +173,8 @@ def _is_size(text: str) -> bool:
 def apply_identifier(statements: Extract, extensions: tuple[Node, ...]) -> tuple[Node, ...]:
     """Use the item's dc:identifier as its id, if a conversion has written the id there. Return the unused extensions.
 
-    The item's IRI (atom:id or rdf:about) then equals the dc:identifier, or is a name-based UUID (RFC 9562, section
-    5.5). Any other dc:identifier may identify something else, such as a book.
+    In this case, the item's IRI (atom:id or rdf:about) equals the dc:identifier, or is a name-based UUID (RFC 9562,
+    section 5.5). Any other dc:identifier may identify something else, such as a book.
     """
     iri = _DISTINGUISHING_SUFFIX.sub("", statements.strings.get("atom:id") or statements.about)
     if "id" in statements.strings or not iri:

@@ -169,7 +169,8 @@ def with_rendering_address(feed: Feed, address: str) -> Feed:
 
 
 def with_source_address(feed: Feed, address: str, *, modified: int | None) -> Feed:
-    """Return the feed with a self link and a date: `address` and `modified` if the document states none.
+    """Return the feed with `address` as its self link if the document states none, and with `modified` as its date if
+    the document states no date.
 
     `address` is the URL from which the feed was fetched, and `modified` its Last-Modified.
     """

@@ -8,7 +8,8 @@ from feedproxy.feed.convert.namespaces import ITUNES, MEDIA
 
 
 def picture(item: Item) -> str:
-    """Return the address of the item's picture, its own or that of Media RSS or iTunes."""
+    """Return the address of the item's picture, or "". The picture may be the item's own, or that of Media RSS or
+    iTunes."""
     if item.image:
         return item.image
     for node in _media(item):
