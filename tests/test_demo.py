@@ -183,8 +183,8 @@ async def test_demo_clock_waits_for_the_end_of_a_slow_refresh() -> None:
     clock = ManualClock(publishers.START)
     sleeper = asyncio.ensure_future(clock.sleep(10))
     await asyncio.sleep(0)
-    in_progress = iter([1] * 1500)  # the clock is asked for about a second
-    await simulation._advance(clock, publishers.START + 20, lambda: next(in_progress, 0))
+    in_progress = iter([True] * 1500)  # the clock is asked for about a second
+    await simulation._advance(clock, publishers.START + 20, lambda: next(in_progress, False))
     assert next(in_progress, None) is None
     assert sleeper.done()
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import groupby
+from itertools import batched, groupby
 from tempfile import TemporaryDirectory
 
 from feedproxy.app import App
@@ -129,7 +129,7 @@ async def _play_through_feedproxy(feeds: Sequence[DemoFeed], plan: PollPlan, pro
     async with AsyncExitStack() as stack:
         clock = ManualClock(START)
         origins = await _start_origins(stack, feeds, clock)
-        host, port, count = await stack.enter_async_context(_start_feedproxy(clock))
+        host, port, has_refreshes = await stack.enter_async_context(_start_feedproxy(clock))
         connections = [await stack.enter_async_context(CountingConnection(host, port)) for _ in range(CONNECTIONS)]
 
         async def send_poll(subscription: SimulatedSubscription, connection: int) -> CountedResponse:
@@ -140,7 +140,7 @@ async def _play_through_feedproxy(feeds: Sequence[DemoFeed], plan: PollPlan, pro
             plan.polls,
             origins,
             clock,
-            count,
+            has_refreshes,
             send_poll,
             lambda done: progress("through feedproxy", done, len(plan.polls)),
         )
@@ -157,10 +157,10 @@ async def _start_origins(stack: AsyncExitStack, feeds: Sequence[DemoFeed], clock
 
 
 @asynccontextmanager
-async def _start_feedproxy(clock: ManualClock) -> AsyncIterator[tuple[str, int, Callable[[], int]]]:
+async def _start_feedproxy(clock: ManualClock) -> AsyncIterator[tuple[str, int, Callable[[], bool]]]:
     """Run a feedproxy on a free loopback port.
 
-    Yield its address and a function that returns the number of active refreshes.
+    Yield its address and a function that returns whether a refresh is due or in progress.
     """
     # mitmproxy writes its CA into this folder.
     with TemporaryDirectory(prefix="feedproxy-demo-") as folder:
@@ -183,33 +183,42 @@ async def _start_feedproxy(clock: ManualClock) -> AsyncIterator[tuple[str, int, 
                     raise FeedproxyError("feedproxy did not start")
                 await asyncio.sleep(0.01)
             host, port, *_ = server.listen_addrs()[0]
-            yield host, port, lambda: app.service.admin.active_refreshes if app.is_open else 0
+            service = app.service
+            yield (
+                host,
+                port,
+                lambda: app.is_open and bool(service.schedule.scheduler.has_due or service.admin.active_refreshes),
+            )
         finally:
             master.shutdown()
             await task
 
 
-def _no_refreshes() -> int:
-    return 0
+def _no_refreshes() -> bool:
+    return False
 
 
-async def _advance(clock: ManualClock, until: Instant, refresh_count: Callable[[], int]) -> None:
+async def _advance(clock: ManualClock, until: Instant, has_refreshes: Callable[[], bool]) -> None:
     """Advance the clock in steps, and wait for the refreshes that are scheduled up to the instant `until`."""
     while (wake := clock.next_wake) <= until:
         clock.advance(wake - clock.now())
         for _ in range(ITERATIONS):
             await asyncio.sleep(0)
         # No refresh waits for this clock: each site has one feed, and feed_min_interval is above site_interval.
-        while refresh_count():  # noqa: ASYNC110 -- several of the proxy's tasks end it
-            await asyncio.sleep(0.0005)
+        await _wait_for_refreshes(has_refreshes)
     clock.advance(until - clock.now())
+
+
+async def _wait_for_refreshes(has_refreshes: Callable[[], bool]) -> None:
+    while has_refreshes():  # noqa: ASYNC110 -- several of the proxy's tasks end it
+        await asyncio.sleep(0.0005)
 
 
 async def _send_polls(
     polls: Sequence[SimulatedPoll],
     origins: Mapping[str, Origin],
     clock: ManualClock,
-    refresh_count: Callable[[], int],
+    has_refreshes: Callable[[], bool],
     send_poll: SendPoll,
     progress: Callable[[int], None],
 ) -> ReaderTally:
@@ -218,43 +227,40 @@ async def _send_polls(
     tally = ReaderTally()
     done = 0
     for at, simultaneous in groupby(polls, key=lambda poll: poll.at):
-        subscriptions = [poll.subscription for poll in simultaneous]
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT):
-                await _advance(clock, at, refresh_count)
-                if len(subscriptions) == 1:
-                    await _send_on_connection(subscriptions, done % CONNECTIONS, at, send_poll, tally, origins)
-                else:
-                    groups = [subscriptions[connection::CONNECTIONS] for connection in range(CONNECTIONS)]
+                await _advance(clock, at, has_refreshes)
+                for group in batched((poll.subscription for poll in simultaneous), CONNECTIONS):
                     await asyncio.gather(
                         *(
-                            _send_on_connection(group, connection, at, send_poll, tally, origins)
-                            for connection, group in enumerate(groups)
+                            _send_on_connection(subscription, connection, at, send_poll, tally, origins)
+                            for connection, subscription in enumerate(group)
                         )
                     )
+                    # Otherwise the speed of the machine would decide which of the later polls get the new version.
+                    await _wait_for_refreshes(has_refreshes)
+                    done += len(group)
         except (TimeoutError, OSError, EOFError, ValueError) as error:
             raise FeedproxyError(f"the demo was interrupted: {error or type(error).__name__}") from error
-        done += len(subscriptions)
         progress(done)
     return tally
 
 
 async def _send_on_connection(
-    subscriptions: Sequence[SimulatedSubscription],
+    subscription: SimulatedSubscription,
     connection: int,
     at: Instant,
     send_poll: SendPoll,
     tally: ReaderTally,
     origins: Mapping[str, Origin],
 ) -> None:
-    for subscription in subscriptions:
-        began = time.perf_counter()
-        response = await send_poll(subscription, connection)
-        tally.durations.append(time.perf_counter() - began)
-        tally.statuses[response.status] += 1
-        tally.received += response.size
-        subscription.remember(response)
-        _compare_with_published(subscription, response, at, tally, origins)
+    began = time.perf_counter()
+    response = await send_poll(subscription, connection)
+    tally.durations.append(time.perf_counter() - began)
+    tally.statuses[response.status] += 1
+    tally.received += response.size
+    subscription.remember(response)
+    _compare_with_published(subscription, response, at, tally, origins)
 
 
 def _compare_with_published(

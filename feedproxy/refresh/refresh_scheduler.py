@@ -130,6 +130,12 @@ class RefreshScheduler:
         """Return an instant before which no feed is due, or None if no feed is planned."""
         return self._heap[0][0] if self._heap else None
 
+    @property
+    def has_due(self) -> bool:
+        """Return whether a refresh is due or in progress."""
+        is_due = self.next_at is not None and self.next_at <= self._clock.now()
+        return is_due or bool(self._waiting or self._in_progress)
+
     def start(self, targets: Iterable[str], earliest: Callable[[str], Instant | None] = _unknown) -> None:
         """Plan these feeds in their order, a few at a time.
 

@@ -70,6 +70,25 @@ async def test_each_feed_is_refreshed_at_its_instant(world: World) -> None:
     assert world.refreshed == ["b", "a"]
 
 
+async def test_refresh_counts_as_due_from_its_instant_until_its_end(world: World) -> None:
+    world.due = {"a": NOON + 100}
+    world.scheduler.reschedule("a")
+    world.gate.clear()
+    await world.pass_time(99)
+    assert not world.scheduler.has_due
+
+    world.clock.advance(1)  # no task runs between the jump and the question
+    assert world.scheduler.has_due
+    for _ in range(20):
+        await asyncio.sleep(0)
+        assert world.scheduler.has_due
+    assert world.refreshed == ["a"]
+
+    world.gate.set()
+    await world.pass_time(0)
+    assert not world.scheduler.has_due
+
+
 async def test_postponed_feed_waits_for_its_new_instant_and_takes_one_place(world: World) -> None:
     world.due = {"a": NOON + 100}
     world.scheduler.reschedule("a")
