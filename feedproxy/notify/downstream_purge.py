@@ -18,7 +18,6 @@ from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http.field_values import is_token
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.notification_protocol import (
-    DAY,
     Change,
     Delivered,
     Delivery,
@@ -81,7 +80,6 @@ class DownstreamPurge:
     """The protocol `purge`: the configured caches purge each feed that changes or moves."""
 
     name = "purge"
-    retry_for = DAY
     remove_on_failure = False
 
     def __init__(self, settings: Callable[[], Settings]) -> None:

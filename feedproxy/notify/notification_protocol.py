@@ -44,8 +44,7 @@ class DeliveryRequest:
 class Delivery:
     """A queued delivery.
 
-    `tries` counts the failed attempts. The protocol's `retry_for` begins at `since`. A newer change of the feed
-    replaces only `request`.
+    `tries` counts the failed attempts since the instant `since`. A newer change of the feed replaces only `request`.
     """
 
     id: int
@@ -75,7 +74,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Verdict: the attempt failed, and is repeated with growing delays for `retry_for` seconds."""
+    """Verdict: the attempt failed, and is repeated with growing delays for a day (delivery/delivery_queue.py)."""
 
     reason: str
 
@@ -94,11 +93,6 @@ class Protocol(typing.Protocol):
 
     @property
     def name(self) -> str: ...
-
-    @property
-    def retry_for(self) -> Seconds:
-        """Return the seconds for which a failing delivery is retried, at least one day."""
-        ...
 
     @property
     def remove_on_failure(self) -> bool:

@@ -6,7 +6,7 @@ from typing import Protocol as Shape
 
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Response
-from feedproxy.notify.notification_protocol import DAY, Change, Delivery, DeliveryRequest, Message, Refused, Verdict
+from feedproxy.notify.notification_protocol import Change, Delivery, DeliveryRequest, Message, Refused, Verdict
 from feedproxy.notify.outbound_subscriptions import OutboundSubscriptions
 from feedproxy.notify.subscription_table import Role, Subscription
 
@@ -35,7 +35,6 @@ class DuplexProtocol[P: ProtocolSide, S: SubscriberSide]:
     A failing delivery is retried for a day. The subscription is then removed.
     """
 
-    retry_for = DAY
     remove_on_failure = True
 
     def __init__(self, name: str, publisher: P, subscriber: S) -> None:

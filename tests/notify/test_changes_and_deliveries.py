@@ -379,7 +379,7 @@ async def test_database_damaged_is_set_aside(stand_at: Callable[..., Any], tmp_p
 def test_retry_pauses_grow_with_jitter_to_a_last_try() -> None:
     now, pauses = NOON, []
     for tries in range(1, 100):
-        at = next_try(tries, NOON, now, retry_for=DAY, jitter=0.5)
+        at = next_try(tries, NOON, now, jitter=0.5)
         if at is None:
             break
         pauses.append(at - now)
@@ -387,7 +387,7 @@ def test_retry_pauses_grow_with_jitter_to_a_last_try() -> None:
 
     assert pauses[:3] == [7.5, 15, 30]
     assert now == NOON + DAY
-    assert next_try(1, NOON, NOON, retry_for=DAY, jitter=0) == NOON + RETRY_DELAY_MIN / 2
+    assert next_try(1, NOON, NOON, jitter=0) == NOON + RETRY_DELAY_MIN / 2
 
 
 async def changed_once(stand: Stand, *, subscribe: bool = True) -> None:

@@ -78,7 +78,6 @@ class Plain:
     """The simplest protocol: a GET of the callback. 410 ends the subscription; other failures are retried."""
 
     name = "plain"
-    retry_for = DAY
     remove_on_failure = True
 
     def __init__(self) -> None:

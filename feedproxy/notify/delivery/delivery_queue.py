@@ -12,7 +12,16 @@ from dataclasses import dataclass
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.target_uri.registrable_domain import site_or_self
 from feedproxy.notify.notification_database import NotificationDatabase
-from feedproxy.notify.notification_protocol import Change, Delivered, Delivery, DeliveryRequest, Refused, Retry, Verdict
+from feedproxy.notify.notification_protocol import (
+    DAY,
+    Change,
+    Delivered,
+    Delivery,
+    DeliveryRequest,
+    Refused,
+    Retry,
+    Verdict,
+)
 from feedproxy.notify.subscription_table import remove_in
 
 RETRY_DELAY_MIN: Seconds = 10
@@ -24,15 +33,21 @@ A random fraction of up to one half is subtracted from each delay.
 RETRY_DELAY_MAX: Seconds = 7_200
 """Longest delay between two retries, in seconds."""
 
+RETRY_PERIOD: Seconds = DAY
+"""A failing delivery is retried for this many seconds.
 
-def next_try(tries: int, since: Instant, now: Instant, *, retry_for: Seconds, jitter: float) -> Instant | None:
+"The publisher should keep retrying for a minimum of a 24 hour period, with a minimum of 1 retry at the end of that
+period" (CNWS).
+"""
+
+
+def next_try(tries: int, since: Instant, now: Instant, *, jitter: float) -> Instant | None:
     """Return the instant of the next try after `tries` failures, or None after the last try.
 
-    The last try is `retry_for` seconds after `since`: "The publisher should keep retrying for a minimum of a 24 hour
-    period, with a minimum of 1 retry at the end of that period" (CNWS). `jitter` is a random number in [0, 1): the
-    value 0 halves the delay, and a value near 1 leaves it unchanged.
+    The last try is RETRY_PERIOD seconds after `since`. `jitter` is a random number in [0, 1): the value 0 halves the
+    delay, and a value near 1 leaves it unchanged.
     """
-    end = since + retry_for
+    end = since + RETRY_PERIOD
     if now >= end:
         return None
     pause = min(RETRY_DELAY_MAX, RETRY_DELAY_MIN * 2.0 ** min(tries - 1, 16))

@@ -296,10 +296,7 @@ class DeliveryWorker:
         match verdict:
             case Retry():
                 self.counts.retried += 1
-                retry_for = protocol.retry_for if protocol is not None else 86_400
-                next_attempt = next_try(
-                    delivery.tries + 1, delivery.since, now, retry_for=retry_for, jitter=self._jitter()
-                )
+                next_attempt = next_try(delivery.tries + 1, delivery.since, now, jitter=self._jitter())
                 is_last = next_attempt is None and protocol is not None and protocol.remove_on_failure
                 if next_attempt is None:
                     self._record_if_subscription_request(delivery, verdict.reason)

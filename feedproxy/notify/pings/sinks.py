@@ -16,7 +16,6 @@ from urllib.parse import quote, urlsplit
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.notification_protocol import (
-    DAY,
     Change,
     Delivered,
     Delivery,
@@ -133,7 +132,6 @@ class PingSinks:
     """The protocol `ping`: the configured sinks are pinged for changes of the upstream's feeds."""
 
     name = "ping"
-    retry_for = DAY
     remove_on_failure = False
 
     def __init__(self, settings: Callable[[], Settings], resource: Callable[[str], Resource | None]) -> None:

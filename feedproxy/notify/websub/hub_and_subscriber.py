@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Response
-from feedproxy.notify.notification_protocol import DAY, Change, Delivery, DeliveryRequest, Message, Verdict
+from feedproxy.notify.notification_protocol import Change, Delivery, DeliveryRequest, Message, Verdict
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import Subscription
 from feedproxy.notify.websub.hub import Hub
@@ -23,7 +23,6 @@ class WebSub:
     """
 
     name = NAME
-    retry_for = DAY
     remove_on_failure = False
 
     def __init__(self, service: NotificationService, key: Callable[[], bytes]) -> None:
