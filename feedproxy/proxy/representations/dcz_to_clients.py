@@ -4,7 +4,6 @@ The client gets another coding if the dictionary is unknown or `dcz` is not smal
 body once, for all clients with the same version. See docs/explanation/dictionaries.md.
 """
 
-import asyncio
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,30 +16,23 @@ from feedproxy.http.coding.compression_dictionary import DCZ, UseAsDictionary, p
 from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Request, Response
 from feedproxy.http.target_uri.gateway_path import gateway_path
-from feedproxy.lru_map import LRU
 from feedproxy.memory_max_shares import MemoryLimits
-from feedproxy.proxy.representations.derived_body import make_body
+from feedproxy.proxy.representations.derived_body import DerivedBodies
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.policy.dictionary_privacy import is_shared, may_encode, permits_dictionaries
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.request.upstream_and_public_urls import public_url_for
 from feedproxy.settings import Settings
-from feedproxy.single_flight import SingleFlight
 from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import Resource
-
-type _Key = tuple[str, str, bytes]
-"""The key of a cached `dcz` body: target, tag base of the new content, hash of the old content."""
 
 
 class Dictionaries:
     """Maker of `dcz` bodies with a bounded cache."""
 
     def __init__(self, helper_pool: HelperPool, limits: MemoryLimits) -> None:
-        self._helper_pool = helper_pool
-        self._bodies: LRU[_Key, bytes | None] = LRU(limits.dictionaries)
-        """`dcz` bodies by key. None means that the client's dictionary is not a stored version."""
-        self._in_progress: SingleFlight[_Key, bytes | None] = SingleFlight()
+        self._bodies = DerivedBodies(helper_pool, limits.dictionaries, DCZ)
+        """`dcz` bodies by target, tag base of the new content, and hash of the old content."""
 
     async def encode(
         self,
@@ -75,26 +67,17 @@ class Dictionaries:
     ) -> bytes | None:
         content, stem = stored.content.bodies["identity"], stored.content.tag or ""
         key = (stored.target, stem, digest)
-        if key in self._bodies:
-            return self._bodies.get(key)
         # A tag base is the beginning of the same hash (refresh/ingest/ingest.py).
         is_current = digest.hex().startswith(stem)
-        if not is_current and digest not in resource.previous:
+        if not is_current and key not in self._bodies and digest not in resource.previous:
             return None
         current = [variant.content.bodies["identity"] for variant in resource.variants if is_shared(variant, settings)]
         work = functools.partial(_encode, content, digest, resource.previous, current)
-        task, _ = self._in_progress.join_or_start(key, lambda: self._make(key, work))
-        return await asyncio.shield(task)
-
-    async def _make(self, key: _Key, work: functools.partial[bytes | None]) -> bytes | None:
-        body, is_final = await make_body(self._helper_pool, work, DCZ, key[0])
-        if is_final:
-            self._bodies.put(key, body, sum(map(len, key)) + len(body or b""))
-        return body
+        return await self._bodies.get(key, work)
 
     async def close(self, timeout: Seconds) -> None:
         """Wait up to `timeout` seconds for compressions in progress, then cancel the rest."""
-        await self._in_progress.drain(timeout)
+        await self._bodies.close(timeout)
 
 
 def with_offer(

@@ -4,7 +4,6 @@ A client gets a delta only if it is smaller than the full response. A delta has 
 tag of the full response. See docs/explanation/deltas.md.
 """
 
-import asyncio
 import functools
 import math
 from collections.abc import Sequence
@@ -22,16 +21,12 @@ from feedproxy.http.coding.delta_negotiation import IM_USED, Bases, im_used_fiel
 from feedproxy.http.etag import EntityTag, tag_base
 from feedproxy.http.field_values import charset_of
 from feedproxy.http.message import Request, Response
-from feedproxy.lru_map import LRU
 from feedproxy.memory_max_shares import MemoryLimits
-from feedproxy.proxy.representations.derived_body import make_body
+from feedproxy.proxy.representations.derived_body import DerivedBodies
 from feedproxy.refresh.ingest.coding_policy import compression_level
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.settings import Settings
-from feedproxy.single_flight import SingleFlight
 from feedproxy.store.resource import DeltaBase, Resource
-
-type _Key = tuple[str, str, tuple[str, ...], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +44,8 @@ class Deltas:
     """Maker of deltas on demand, with a bounded cache."""
 
     def __init__(self, helper_pool: HelperPool, limits: MemoryLimits) -> None:
-        self._helper_pool = helper_pool
-        self._cache: LRU[_Key, bytes | None] = LRU(limits.deltas)
-        """Deltas by target, new version, old versions and coding. None means that no delta can be made."""
-        self._in_progress: SingleFlight[_Key, bytes | None] = SingleFlight()
+        self._bodies = DerivedBodies(helper_pool, limits.deltas, "a delta")
+        """Deltas by target, new version, coding and old versions."""
 
     async def apply(
         self, full: Response, stored: StoredResponse, request: Request, resource: Resource | None, settings: Settings
@@ -75,28 +68,15 @@ class Deltas:
     async def _delta(
         self, stored: StoredResponse, base: _Base, name: str, size: int, settings: Settings
     ) -> bytes | None:
-        key = (stored.target, stored.content.tag or "", tuple(version.tag for version in base.versions), name)
-        if key in self._cache:
-            return self._cache.get(key)
+        key = (stored.target, stored.content.tag or "", name, *(version.tag for version in base.versions))
         body, declared = stored.content.bodies["identity"], stored.fields.get("content-type")
         level = max(1, compression_level(name, settings))
         work = functools.partial(_make_delta, body, declared, base.versions, name, level, size)
-        task, _ = self._in_progress.join_or_start(key, lambda: self._make(key, work))
-        return await asyncio.shield(task)
-
-    async def _make(self, key: _Key, work: functools.partial[bytes | None]) -> bytes | None:
-        body, is_final = await make_body(self._helper_pool, work, "a delta", key[0])
-        if is_final:
-            self._remember(key, body)
-        return body
-
-    def _remember(self, key: _Key, delta: bytes | None) -> None:
-        target, tag, bases, _ = key
-        self._cache.put(key, delta, len(target) + len(tag) + sum(map(len, bases)) + len(delta or b""))
+        return await self._bodies.get(key, work)
 
     async def close(self, timeout: Seconds) -> None:
         """Wait up to `timeout` seconds for deltas in progress, then cancel the rest."""
-        await self._in_progress.drain(timeout)
+        await self._bodies.close(timeout)
 
 
 def _is_excluded(request: Request, settings: Settings) -> bool:
