@@ -26,7 +26,7 @@ ITEMS_MAX = 15
 """Number of items of a feed."""
 
 PAST: Seconds = 60 * 86_400
-"""The first item is created this many seconds before START, so that every feed is full at START."""
+"""The first item is created this many seconds before START, so that every feed has ITEMS_MAX items at START."""
 
 NIGHT = frozenset({22, 23, 0, 1, 2, 3, 4, 5})
 

@@ -60,8 +60,8 @@ def discover_feeds(
 ) -> tuple[DiscoveredFeed, ...]:
     """Return the feeds that a page names, in the page's order.
 
-    `links` are those of the response's field Link, and come first. `address` is the page's normalised address, or ""
-    for a saved page, in which relative links are ignored.
+    `links` are the links in the response's field Link. The feeds that they name come first in the result. `address` is
+    the page's normalised address, or "" for a saved page, in which relative links are ignored.
     """
     page = _parse_page(body, content_type)
     from_header = [_LinkElement(link.href, link.rels, link.type, link.title) for link in links]

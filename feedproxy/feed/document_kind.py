@@ -10,8 +10,8 @@ SEARCH_MAX = 64 * 1024
 it."""
 
 BEGINNING = SEARCH_MAX + 1024
-"""Number of bytes from which the kind of a document is detected. They contain the name of a root element that begins at
-the end of the searched bytes."""
+"""The kind of a document is detected from this many bytes at its beginning. They contain the whole name of a root
+element that begins at the end of the searched bytes."""
 
 _SPACE = re.compile(rb"\s*")
 _INVISIBLE = re.compile(rb"(?:\s|\0|\xc2\xa0|\xe2\x80\x8b|\xef\xbb\xbf)*")

@@ -42,8 +42,8 @@ def read(text: str, own: str = "") -> str:
 
 
 def unwrap(target: str, prefix: str = "/-/") -> str:
-    """Return the target of the feed that a gateway address, or the address of a conversion, contains. Raises BadTarget
-    for other endpoints.
+    """Return the feed's target that a gateway address, or the address of a conversion, contains. Raises BadTarget for
+    other endpoints.
 
     `prefix` is the prefix of endpoints.
     """

@@ -269,7 +269,8 @@ def attributes(element: Element) -> list[tuple[str, str]]:
 
 
 def attribute_of(element: Element, name: str) -> str:
-    """Return the value of an attribute, or "". Its name may have another case, as in feeds with names in capitals."""
+    """Return the value of an attribute, or "". The case of letters in the attribute's name does not matter, because
+    some feeds have names in capitals."""
     value = element.get(name)
     if value is None and element.attrib:
         value = next((value for key, value in attributes(element) if key.lower() == name.lower()), None)

@@ -39,15 +39,15 @@ class RecordingScores:
 
 
 CHANGING_AGENTS_MIN = 6
-"""Requests for a feed from one address are of one reader that changes its User-Agent, if the same product sent them
-with at least this many User-Agents, and used most of them once."""
+"""Requests for a feed from one address count as those of one reader that changes its User-Agent under two conditions:
+one product has sent them with at least this many User-Agents, and it has used most of these User-Agents only once."""
 
 
 def grade_recording(recording: Recording, side: Side | None = None, *, one_reader: bool = False) -> RecordingScores:
     """Return the scores of the readers in one side of a recording.
 
-    None as `side` means the readers' side, or if that is empty, the origins' side. With `one_reader`, a single reader
-    has sent all requests.
+    None as `side` means the readers' side, or if that is empty, the origins' side. With `one_reader`, all requests
+    count as those of a single reader.
     """
     exchanges = recording.side(side) if side else recording.side(Side.READER) or recording.side(Side.ORIGIN)
     read_content = _memoize_contents(recording)

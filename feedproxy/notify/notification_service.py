@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 POLL_INTERVAL: Seconds = 5
 """The loop waits at most this many seconds between two iterations.
 
-Meanwhile, another process may have queued work, or the clock may have been corrected.
+The time is limited, because another process may queue work meanwhile, or the clock may be corrected.
 """
 TRIM_INTERVAL: Seconds = 600
 """Seconds between two deletions of old changes and pings."""

@@ -9,7 +9,8 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.store.resource import Resource
 
 OUTAGE_MIN: Seconds = 300
-"""A gap of at least this many seconds counts as an outage. Shorter gaps are usual on a busy machine.
+"""A gap of more than this many seconds counts as an outage: between two iterations of the loop, or without an answer of
+any origin. Shorter gaps are usual on a busy machine.
 
 Some rssCloud servers drop a subscriber after three failed notifications in a row, perhaps within minutes.
 """

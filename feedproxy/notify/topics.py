@@ -110,13 +110,14 @@ def is_private(resource: Resource, settings: Settings) -> bool:
 
 
 def current_topic(service: NotificationService, target: str) -> str:
-    """Return the target to which the feed at `target` has moved permanently, if it is stored, or else `target`."""
+    """Return the target to which the feed at `target` has moved permanently. Return `target` if the feed has not moved,
+    or if the new target is not stored."""
     return _follow_redirects(service, target, service.proxy.admin.is_feed)
 
 
 def moved_target(service: NotificationService, target: str) -> str:
-    """Return the target to which the feed at `target` has moved permanently, stored or not, or `target` if the feed has
-    not moved."""
+    """Return the target to which the feed at `target` has moved permanently, or `target` if the feed has not moved. The
+    result need not be stored."""
     return _follow_redirects(service, target, lambda _: True)
 
 

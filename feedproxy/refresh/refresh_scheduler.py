@@ -101,7 +101,8 @@ class RefreshScheduler:
         self._runner: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[None] | None = None
         self._in_progress: dict[asyncio.Task[None], Seconds] = {}
-        """The start of each refresh in progress on the monotonic clock, in the order of starts."""
+        """For each refresh in progress: its start on the monotonic clock. The refreshes are in the order of their
+        starts."""
         self._timer: asyncio.Task[None] | None = None
         self._timer_at: Instant = 0.0
         self._wake_event: asyncio.Event | None = None

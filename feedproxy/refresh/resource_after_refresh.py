@@ -41,7 +41,7 @@ VARYING_NAME_LENGTH_MAX = 64
 """A field name of more than this many characters is not remembered."""
 
 VERSIONS_MAX = 16
-"""At most this many versions of a feed are stored for deltas: a night of a feed that changes every hour."""
+"""At most this many versions of a feed are stored for deltas. They cover a night of a feed that changes every hour."""
 
 VERSIONS_BYTES = 32 * 1024
 """The items of all versions that are stored for one feed's deltas take at most this many bytes together."""
@@ -82,7 +82,8 @@ def final_target(job: RefreshJob, at: str) -> str | None:
 
 
 def requested_codings(job: RefreshJob) -> RequestedCodings:
-    """Return the codings to make during ingestion: those of the stored version, and the waiting client's."""
+    """Return the codings to make during ingestion: those of the stored version, and the one that the waiting client
+    prefers."""
     stored = job.validate
     codings = tuple(stored.content.bodies) if stored is not None and stored.content.feed else ()
     return RequestedCodings(codings, job.accept_encoding)
@@ -127,7 +128,8 @@ def with_last_modified(before: Resource, response: StoredResponse, job: RefreshJ
     """Return a feed with a Last-Modified, and any other response unchanged. Some feed readers validate only by date.
 
     Without the origin's date, Last-Modified is the instant at which the content arrived. The same instant is used if
-    earlier content in another language had the origin's date. Two versions never get the same Last-Modified.
+    the replaced content has the origin's date, but may be in another language. Two versions never get the same
+    Last-Modified.
 
     The instant is not later than Date: a server "MUST NOT generate a Last-Modified date that is later than the server's
     time of message origination (Date)" (RFC 9110, section 8.8.2.1).
@@ -148,7 +150,8 @@ def with_last_modified(before: Resource, response: StoredResponse, job: RefreshJ
 
 
 def _has_date_of_client_language(before: Resource, response: StoredResponse, job: RefreshJob) -> bool:
-    """Return whether the origin's Last-Modified is also that of earlier content in a client's language."""
+    """Return whether the origin's Last-Modified is also that of the replaced content, which may be in another
+    language."""
     replaced = vary.choose(before.variants, job.request.fields, own_agent=job.own_agent)
     if replaced is None or replaced.fields.get("last-modified") != response.fields.get("last-modified"):
         return False
@@ -168,7 +171,8 @@ def is_further_variant(before: Resource, replaced: StoredResponse | None, respon
 def with_variant(resource: Resource, new: StoredResponse, job: RefreshJob, **facts: Any) -> Resource:
     """Return the resource with `new` in place of the variant that the same request selected.
 
-    `facts` are attributes of the resource to replace. A stored response of a later request is not replaced.
+    `facts` are the new values of other attributes of the resource. A stored response of a later request is not
+    replaced.
     """
     stored = vary.choose(resource.variants, job.request.fields, own_agent=job.own_agent)
     if stored is not None and stored.request_time > new.request_time:
@@ -310,7 +314,7 @@ def resource_after_unstored(job: RefreshJob, stored: Resource | None, learned: R
 
     * A failed request with varying fields changes nothing, because these fields may have caused the failure.
     * If a copy is stored, a request with `no-store` changes only the failures and the time of the last fetch.
-    * All facts from other requests are kept.
+    * After any other request, all facts in `learned` are stored.
     """
     if stored is None:
         stored = Resource(learned.target)

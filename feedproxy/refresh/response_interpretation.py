@@ -58,7 +58,8 @@ class Received:
 
 
 def is_conditional(job: RefreshJob) -> bool:
-    """Return whether the job's request has conditions. A request for the original of an edited copy has none."""
+    """Return whether the job's request has conditions. If the copy was edited under other settings, the request has
+    none, because it fetches the unedited document again."""
     return job.validate is not None and not is_outdated(job.validate.content, job.settings)
 
 

@@ -25,7 +25,7 @@ The number suffices to show the behaviour of a reader that polls thousands of fe
 """
 
 FEED_BYTES = 10 * 1024
-"""The state of one reader and feed takes at most this many bytes, as a test measures it."""
+"""The state of one reader and feed takes at most this many bytes. A test measures it."""
 
 ADDRESSES_MAX = 4096
 """The pseudonyms of at most this many network addresses are cached."""

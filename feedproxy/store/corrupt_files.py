@@ -15,8 +15,8 @@ logger = logging.getLogger(__name__)
 
 SUFFIX = ".corrupt"
 NAMES_MAX = 100
-"""At most this many new names are tried for a broken file. A name cannot be used if its present file cannot be
-removed."""
+"""At most this many new names are tried when a broken file is renamed. A name that is in use can be taken only if the
+file with this name can be removed."""
 
 
 def set_aside(path: Path, reason: str) -> Path:

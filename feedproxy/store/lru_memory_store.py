@@ -75,8 +75,8 @@ class MemoryStore:
     def put_now(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
         """Store this resource at once. A resource larger than `memory_max` is not stored.
 
-        `size` is the memory of the resource in bytes, or None. `header` is its encoded header (resource_codec.py), or
-        b"".
+        `size` is the memory of the resource in bytes, or None to estimate it. `header` is its encoded header
+        (resource_codec.py), or b"" if unknown.
         """
         target = resource.target
         self.drop(target)

@@ -38,8 +38,8 @@ as well.
 JOURNAL_MAX = 4 * 1024 * 1024
 """SQLite checkpoints the journal of a file when it reaches this many bytes. `size_max` does not include the journal."""
 MAP_MAX = 0
-"""Size of the file's map in memory, in bytes: the file is not mapped. If a disk fails, or another program truncates the
-file, a read then returns an error. With a map, the kernel would end the process (SIGBUS).
+"""Size of the file's memory map, in bytes. 0 means that the file is not mapped. If a disk fails, or another program
+truncates the file, a read then returns an error. With a map, the kernel would end the process (SIGBUS).
 
 A map would save 40 µs for a value of 120 KB, and nothing for values below 20 KB.
 """
@@ -140,7 +140,8 @@ def _write_file(path: Path, value: bytes) -> None:
 
 
 class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
-    """One SQLite file and its files of values. Raises the errors of sqlite3, diskcache and the system.
+    """One SQLite file, and the files of those values that have a file of their own. Raises the errors of sqlite3,
+    diskcache and the system.
 
     Each thread has its own connection, which `close` closes.
     """
@@ -243,7 +244,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
             sql(_STORE_INLINE.format(marks=", ".join(["(?, ?, ?, ?, ?, ?)"] * len(inline))), columns)
 
     def volume(self) -> int:
-        """Return the size of the file and its files of values, in bytes."""
+        """Return the size of the SQLite file and of the files of values, in bytes."""
         ((page_count, size_of_files),) = self._sql(_VOLUME).fetchall()
         volume: int = self._page_size * page_count + size_of_files
         return volume

@@ -27,24 +27,25 @@ from feedproxy.store.write_retries import WriteRetries
 type Key = tuple[EnvelopeKind, str]
 
 HOT_MAX = 65_536
-"""Memory holds at most this many resources, of any size. The garbage collector visits each resource while clients
-wait."""
+"""Memory holds at most this many resources, of any size. The number is limited, because clients wait while the garbage
+collector visits each resource."""
 BATCH_WINDOW = 0.25
 """A write waits this many seconds for further writes, so that all of them share a transaction."""
 CULL_AFTER_BYTES = 4 * 1024 * 1024
-"""Each write checks only the size of its own shard. After every this many written bytes, the sizes of all shards are
-checked."""
+"""The sizes of all shards are checked each time that this many bytes were written. A single write checks only the size
+of its own shard."""
 ABSENT_MAX = 1024
 """At most this many targets are remembered as not stored. A request that misses looks its target up five times."""
 PEEKED_MAX = 4
-"""This many resources stay in memory after a `peek`, for a `get` soon afterwards."""
+"""At most this many resources that `peek` has read from the disk stay in memory, for a `get` soon afterwards."""
 SHARED_WRITE_TIMEOUT: Seconds = 0.1
 """A shared `put` waits at most this many seconds for the disk.
 
 Afterwards, the other workers read the value from shared memory (shared_overflow.py).
 """
 UNWRITTEN_MAX = 64 * 1024 * 1024
-"""While writes are late, the write queue holds at most this many bytes. Further values are stored in memory alone."""
+"""While writes are late, the write queue holds at most this many bytes. Further values are stored only in the memory
+that the processes share."""
 ORPHAN_AGE = 3600
 """The file of a value is removed after this many seconds if no database row names the file."""
 

@@ -36,7 +36,7 @@ CLOSE_TIMEOUT = 5.0
 
 @dataclass(slots=True, eq=False)
 class PendingWrite[Value]:
-    """A value that waits for its write, or None for a delete. Compared by identity."""
+    """A value that waits for its write. The value None stands for a delete. Objects are compared by identity."""
 
     value: Value | None
     size: int

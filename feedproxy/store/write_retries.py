@@ -1,7 +1,7 @@
 """Further attempts to write values that could not be written, for example because the disk was full.
 
 A *pass* is one attempt for each value, by the writer thread, while no new value waits. Every write wakes the writer
-thread, at least once a minute, so a pass needs no timer.
+thread. There is a write at least once a minute, so a pass needs no timer.
 """
 
 import time

@@ -64,7 +64,7 @@ that has lasted as long as the previous one."""
 PUNCTUAL: Seconds = 90
 """A poll may be early or late by this many seconds without causing a new plan of the feed's refreshes.
 
-A plan treats several polls in this time as one (CLUSTER_LENGTH in refresh/policy/polling_price.py).
+A plan treats several polls within this time as one (CLUSTER_LENGTH in refresh/policy/polling_price.py).
 """
 
 SWEEP_BATCH = 4
@@ -384,8 +384,8 @@ def _first_poll(key: int, now: Instant) -> bytes:
 
 
 def _precedes_unset_clock(reader: _Reader, now: Instant) -> bool:
-    """Return True if the clock is not set, and was set at the last poll of a reader. This poll counts again when the
-    clock is set."""
+    """Return True if the machine's clock is not set now, but was set at the reader's last poll. This poll counts again
+    when the clock is set."""
     return is_unset(now) and is_set_back(reader.last, now)
 
 

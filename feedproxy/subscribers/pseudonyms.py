@@ -1,8 +1,8 @@
 """Pseudonyms of readers. They distinguish readers without storing their identity.
 
-A pseudonym is a hash of the User-Agent together with the user name, or without authentication, with the address. The
-key of the hash changes with every period. Without the secret, pseudonyms of different periods cannot be linked. Protect
-the secret: with it, every IP address can be tested against a pseudonym.
+A pseudonym is a hash of the User-Agent and the user name. Without authentication, the address takes the place of the
+user name. The key of the hash changes with every period. Without the secret, pseudonyms of different periods cannot be
+linked. Protect the secret: with it, every IP address can be tested against a pseudonym.
 
 A `Pseudonym` includes that of the previous period, so that a reader does not count twice when the key changes. A period
 must be at least as long as the window of counting. All processes with the same secret compute the same pseudonyms.

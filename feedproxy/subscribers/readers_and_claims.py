@@ -83,14 +83,14 @@ class FeedReaders:
         return reversed(self._readers.values())
 
     def oldest(self) -> int | None:
-        """Return the value in `readers` of the reader with the oldest last request, or None without readers."""
+        """Return the value in `readers` with the oldest request, or None without readers."""
         if self._packed:
             middle = len(self._packed) // 2
             return int.from_bytes(self._packed[middle : middle + 8], "little")
         return next(iter(self._readers.values()), None)
 
     def newest(self) -> int | None:
-        """Return the value in `readers` of the reader with the newest last request, or None without readers."""
+        """Return the value in `readers` with the latest request, or None without readers."""
         if self._packed:
             return int.from_bytes(self._packed[-8:], "little")
         return next(reversed(self._readers.values()), None)

@@ -94,7 +94,8 @@ class SubscriberCounts:
     """The counts of all feeds. Not thread-safe.
 
     - `window`: length of the window in seconds.
-    - `claim_max`: limit of one fetcher's claims for one feed, over all feed ids.
+    - `claim_max`: limit of each claim of a fetcher for one feed, and of the sum of these claims over all feed ids (the
+      fetcher's own ids for the feed).
     - `claim_jump`: growth within an hour above which a claim must be confirmed.
     - `readers_max`, `claims_max`: limits of the entries of one feed.
     - `feeds_max`: limit of the feeds.

@@ -34,7 +34,7 @@ _NONE: Claims = {}
 class CountsWriter:
     """Writer of the counts, one feed after another. Requests may be counted between two feeds.
 
-    If a product number is assigned to another product meanwhile, the readers of the other product are written with
+    If a product number is assigned to another product meanwhile, the readers of this other product are written with
     number 0, which stands for all further products (product_codes.py).
     """
 

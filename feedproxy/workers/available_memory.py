@@ -10,7 +10,8 @@ LIMITS_V1 = ("memory.limit_in_bytes",)
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Return the smallest limit in bytes of this process's memory, of its cgroups and of the machine.
+    """Return the smallest limit on the memory of this process, in bytes: the limits of its cgroups, and the machine's
+    memory.
 
     `root` is the folder of the file system's root, for tests.
     """

@@ -246,8 +246,7 @@ class WorkerPeers:
             self._snapshots[self._worker.index].write(json.dumps(metrics_aggregation.plain_families(merged)).encode())
 
     def _process_changes(self) -> None:
-        """Emit the targets that other workers changed, and reschedule the refreshes of those targets that this worker
-        owns."""
+        """Emit UpdatedByPeer for each target that another worker changed."""
         if self._shared is None or self._shared.generation == self._generation:
             return
         self._generation, changed = self._shared.changes_since(self._generation)

@@ -32,7 +32,7 @@ _EXHAUSTIVE = frozenset(
 )
 
 HASH_BYTES = 8
-"""Length of the hash of an entry's name, and of its content, in bytes."""
+"""Length in bytes of the hash of an entry's name, and of the hash of its content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class ItemSpan:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An rdf:li of RSS 1.0, which names an item by its rdf:about."""
+    """An rdf:li of RSS 1.0, which names an item by the item's rdf:about."""
 
     start: int
     end: int

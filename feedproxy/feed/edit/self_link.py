@@ -38,7 +38,7 @@ _ATTRIBUTE = re.compile(rb"""(?<![^\s=<>"'/])([^\s=<>"'/]++)\s*+=\s*+("[^"]*+"|'
 
 @dataclass(frozen=True, slots=True)
 class EditResult:
-    """An edited document with its changes, or the unchanged document with the reason."""
+    """An edited document with its changes, or the unchanged document with the reason why it was not edited."""
 
     body: bytes
     changes: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """Editing of a document in its own encoding. Bytes outside the edited places stay unchanged.
 
 Offsets in the UTF-8 form are mapped to the document's encoding. The edited document is decoded and compared with the
-expected text. If the texts differ, as for encodings with states (ISO-2022-JP), the document is not changed.
+expected text. If the texts differ, as for stateful encodings (ISO-2022-JP), the document is not changed.
 
 If Content-Type and the XML declaration name different encodings, only ASCII is written, because a feed reader may use
 the one or the other encoding.

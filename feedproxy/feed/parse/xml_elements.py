@@ -14,7 +14,8 @@ SELF_RELATIONS = frozenset(("self", "start"))
 
 
 RELATION_REGISTRY = "http://www.iana.org/assignments/relation/"
-"""A registered name, and this URI with the name at its end, are the same relation (RFC 4287, section 4.2.7.2)."""
+"""URI of the registry of link relations. A registered name alone, and this URI with the name at its end, are the same
+relation (RFC 4287, section 4.2.7.2)."""
 
 _ITUNES = "//www.itunes.com/dtds/podcast-1.0.dtd"
 """The namespace of iTunes in lower case, without its scheme."""

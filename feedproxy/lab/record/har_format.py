@@ -210,7 +210,7 @@ def _build_recording(entries: Iterable[Mapping[str, Any]], name: str) -> Recordi
 
 
 def _has_other_scheme(har_entry: Any) -> bool:
-    """Return True for an entry of another tool for a URL that is not http or https, such as `data:`."""
+    """Return True if another tool made the entry, for a URL that is neither http nor https, such as `data:`."""
     if not isinstance(har_entry, Mapping) or OWN_KEY in har_entry:
         return False
     request = har_entry.get("request")

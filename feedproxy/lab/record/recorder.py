@@ -107,7 +107,7 @@ def _without_hop_fields(exchange: Exchange) -> Exchange:
 
 
 def _decode_body(body: bytes, encoding: str) -> tuple[bytes, bool]:
-    """Return the decoded content and False, or if decoding fails, the body and True."""
+    """Return the decoded content and False. If decoding fails, return the body and True."""
     if not layers(encoding):
         return body, False
     try:

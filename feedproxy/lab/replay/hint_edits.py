@@ -51,7 +51,7 @@ def remove_hint(content: bytes, name: str) -> bytes:
 
 
 def set_hint(content: bytes, name: str, value: str) -> bytes:
-    """Return the document with the hint `name` in its channel, in place of an earlier value.
+    """Return the document with the hint `name` in its channel, in place of its present value.
 
     `value` is any text for `ttl`, a list with commas for `skiphours` and `skipdays`, and a text such as `hourly/2` for
     `sy`.

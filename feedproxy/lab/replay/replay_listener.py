@@ -56,8 +56,8 @@ class ReplayListener:
     ) -> None:
         """Create a listener, which `start` opens.
 
-        `observe` is called with each exchange. `answered` is called after each response, to advance a clock with the
-        requests.
+        `observe` is called with each exchange. `answered` is called after each response, so that the caller can advance
+        a clock with the requests.
         """
         self._replay = replay
         self._clock = clock

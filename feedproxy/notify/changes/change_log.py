@@ -51,7 +51,7 @@ type ExtraDeliveries = Callable[[Change], Iterable[DeliveryRequest]]
 def snapshot_of(resource: Resource, *, is_new: bool, listed: bool) -> FeedSnapshot | None:
     """Return the snapshot of a resource, or None if the resource is not a feed.
 
-    The snapshot has the instant of the last observed change, or for a new feed that of the first fetch.
+    The snapshot has the instant of the last observed change. For a new feed, it has the instant of the first fetch.
     """
     channel = resource.channel
     if channel is None or not channel.content_digest:

@@ -226,7 +226,7 @@ class DeliveryWorker:
         return bool(self._outcomes)
 
     async def close(self, timeout: Seconds) -> None:
-        """Wait at most `timeout` seconds for the deliveries in progress, and cancel the others.
+        """Wait at most `timeout` seconds for the deliveries in progress, and cancel those that have not ended.
 
         Cancelled deliveries remain in the queue, and are sent again after the next start.
         """

@@ -1,4 +1,4 @@
-"""SOAP 1.1 for rssCloud: a call with plain parameters, and a value or a fault in return.
+"""SOAP 1.1 for rssCloud: a call with parameters of simple types, and a value or a fault in return.
 
 Envelopes of SOAP 1.2 are read, too.
 """

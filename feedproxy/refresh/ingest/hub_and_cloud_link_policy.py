@@ -37,7 +37,7 @@ def announcement(settings: Settings) -> Announcement:
 def own_cloud(settings: Settings) -> Cloud | None:
     """Return this proxy's `cloud` element, or None if the element cannot express the proxy's address.
 
-    The element states no scheme: clients use TLS at port 443, and plain HTTP at all other ports.
+    The element states no scheme: clients use TLS at port 443, and HTTP without TLS at all other ports.
     """
     split = urlsplit(endpoint_address(settings, CLOUD))
     secure = split.scheme == "https"

@@ -13,8 +13,7 @@ from feedproxy.lru_map import LRU
 from feedproxy.store.resource import Failures
 
 RECORDS_MAX = 4096
-"""Maximum number of records. Together they take 2 MB. The record without a poll for the longest time is removed
-first."""
+"""Maximum number of records. Together they take 2 MB. The least recently used record is removed first."""
 
 
 @dataclass(frozen=True, slots=True)

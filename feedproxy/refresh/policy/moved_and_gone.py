@@ -75,7 +75,7 @@ def active_relocation(
     """Return the decision to respond with 301 or 410, or None if the feed is served.
 
     The options `moved_to` and `gone` of a rule take precedence. A `moved_to` that names `target` itself is ignored.
-    After an unconfirmed 410, each request causes a fetch that the minimum interval allows.
+    After an unconfirmed 410, each request causes a fetch if the minimum interval allows it.
     """
     if settings.moved_to and (moved_to := to_upstream(settings.moved_to, settings)) != target:
         return RespondMoved(moved_to)
@@ -118,7 +118,8 @@ def is_in_doubt(sighting: Relocation | None, resource_there: Resource | None, se
 def leads_back(newer: Relocation | None, target: str, older: Relocation | None) -> bool:
     """Return whether a feed has moved back from `target` to the address from which it had moved to `target`.
 
-    `newer` is the relocation of `target`, and `older` that of the other address. `older` must be confirmed.
+    `newer` is the relocation of `target`, and `older` that of the other address. The result is True only if `older` is
+    confirmed.
     """
     return (
         newer is not None

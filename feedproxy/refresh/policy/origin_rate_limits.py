@@ -33,7 +33,7 @@ FACTOR_MAX = 64.0
 """All limits that a site has reached together multiply the price of its refreshes by at most this factor."""
 
 HALF_LIFE: Seconds = 86_400
-"""The factor on the price of a refresh at a site falls to its square root in this many seconds."""
+"""The factor on the price of a refresh at a site falls to its square root (from 4 to 2) in this many seconds."""
 
 
 class SiteLimits:

@@ -83,7 +83,7 @@ class Planned:
     worth: Seconds
     """Staleness that the refresh is expected to save, in seconds, summed over the polls that it serves."""
     anticipates: bool
-    """True if the present copy may not answer one of the polls that the refresh serves."""
+    """True if the refresh serves at least one poll that the present copy may not answer."""
 
 
 UNEXPECTED_HOURLY: Seconds = 45 * 60
@@ -260,8 +260,8 @@ class _PlanSearch:
         return (cost, len(clusters)) if cost < best else (best, next_cluster)
 
     def _cheapest_after_renewal(self, number: int) -> tuple[float, int]:
-        """Return the values of `cheapest` for the clusters after cluster `number`. The copy was renewed by a poll of
-        this cluster."""
+        """Return the values of `cheapest` for the clusters after cluster `number`, if a poll of this cluster renewed
+        the copy."""
         result = self._after_renewal[number]
         if result is None:
             at = self._clusters[number].middle

@@ -1,7 +1,8 @@
 """The next refresh of a feed ahead of its readers, within the limits of HTTP, the feed's hints and the origin.
 
-For readers with regular polls, the price of a request decides (polling_price.py). For other readers, the feed is
-refreshed shortly before its copy expires, but not more often than these readers poll. The following limits apply:
+For readers with regular polls, a refresh must save more staleness than a request costs (polling_price.py). For other
+readers, the feed is refreshed shortly before its copy expires, but not more often than these readers poll. The
+following limits apply:
 
 * No refresh while the publisher's hints are valid: max-age, Expires, ttl, sy:*, or a push lease.
 * No refresh in an hour or on a day that the publisher wants to be skipped.
@@ -225,7 +226,7 @@ def _minutes(seconds: Seconds) -> str:
 
 
 def own_jitter(target: str) -> float:
-    """Return a number in [0, 1) that depends only on the target without its port."""
+    """Return a number in [0, 1) that depends only on the target. The port in the target does not matter."""
     host, _ = uri.split_host_port(target)
     path, _, query = target.partition("://")[2].partition("/")[2].partition("?")
     return zlib.crc32(f"{host}/{path}?{query}".encode("utf-8", "surrogatepass")) / 2**32

@@ -46,8 +46,8 @@ class MemoryEntry:
     def __init__(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
         """Create an unpacked entry.
 
-        `size` is the memory of the resource in bytes, or None. `header` is its encoded header (resource_codec.py), or
-        b"".
+        `size` is the memory of the resource in bytes, or None to estimate it. `header` is its encoded header
+        (resource_codec.py), or b"" if unknown.
         """
         self._resource: Resource | ref[Resource] | None = resource
         self._target = resource.target

@@ -134,8 +134,8 @@ def merge_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
 
 
 def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | None:
-    """Return the picture, or None without a picture. If the picture's title or link equals the channel's, it becomes
-    empty."""
+    """Return the picture, or None without a picture. A title or link of the picture that is the same as the channel's
+    becomes empty."""
     if image is None:
         return None
     return replace(
@@ -146,8 +146,8 @@ def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | 
 
 
 def apply_image_size(image: Image | None, extensions: tuple[Node, ...]) -> tuple[Image | None, tuple[Node, ...]]:
-    """Return the channel's picture with its size from a Media RSS thumbnail with the same address. Return the
-    extensions without this thumbnail, too."""
+    """Return the channel's picture with the size that a Media RSS thumbnail with the same address states, and the
+    extensions without this thumbnail."""
     if image is None or image.width or image.height:
         return image, extensions
     for at, node in enumerate(extensions):
@@ -216,7 +216,8 @@ def _itunes_owner(statements: Extract) -> tuple[Person, ...]:
 
 
 def _categories(statements: Extract) -> tuple[Category, ...]:
-    """Return the categories, or if the document states none, the categories and keywords of iTunes and Media RSS."""
+    """Return the categories of the format. If the document states none, return the categories and keywords of iTunes
+    and Media RSS."""
     return merge_categories(statements.categories) or merge_categories(
         Category(term) for term in islice(_category_terms(statements.extensions), STATEMENTS_MAX) if term
     )

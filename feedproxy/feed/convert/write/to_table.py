@@ -43,7 +43,8 @@ FORMULA_SIGNS = (
 """Characters that begin a formula: `=`, `+`, `-`, `@`, and their variants in Unicode."""
 
 _UNSEEN = r"\s\x00-\x20\x7f-\xa0\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb"
-"""Characters that spreadsheets drop before a formula, as part of a pattern: blanks, control characters, joiners."""
+"""Characters that spreadsheets drop before a formula: blanks, control characters, joiners. The text is a part of a
+pattern."""
 
 
 def _beginnings(separators: str) -> re.Pattern[str]:

@@ -88,7 +88,7 @@ class PlannedFault:
 def parse_fault(text: str, kinds: dict[str, type[Fault]], start: Instant, seed: str) -> PlannedFault:
     """Return the fault that a text names in the form `NAME[=VALUE][@WHEN]`.
 
-    Raises UsageError, which suggests a similar name for an unknown name.
+    Raises UsageError if the text is invalid. For an unknown name, its message suggests a similar name.
     """
     import difflib  # noqa: PLC0415 -- only for unknown names
 
