@@ -83,7 +83,7 @@ def read_plan(path: Path) -> Plan:
     values = _parse_values(path, document, [*names, "pass"])
     demands = document.get("pass") or {}
     if not isinstance(demands, Mapping):
-        raise UsageError(f"{path}:{line_of(document, 'pass')}: pass: expected grade and without")
+        raise UsageError(f"{path}:{line_of(document, 'pass')}: pass: expected the keys grade and without")
     values |= _parse_values(path, demands, _PASS_KEYS)
     plan = Plan(**values)
     if plan.days * 86_400 / plan.every > STARTS_MAX:

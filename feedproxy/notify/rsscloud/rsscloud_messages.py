@@ -101,7 +101,7 @@ def registration(
     if not method.is_form and not _PROCEDURE.fullmatch(procedure):
         raise RegistrationRefused(f"invalid procedure {procedure[:40]!r}: expected a name such as rssCloud.notify")
     if not method.is_form and procedure.rpartition(".")[2].lower() in _CLOUD_PROCEDURES:
-        raise RegistrationRefused(f"invalid procedure {procedure!r}: expected one of the aggregator, not of a cloud")
+        raise RegistrationRefused(f"invalid procedure {procedure!r}: expected a name that no procedure of a cloud has")
     if not urls or not all(urls):
         raise RegistrationRefused("the URLs of feeds are missing")
     if len(urls) > URLS_MAX:

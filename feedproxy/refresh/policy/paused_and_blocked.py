@@ -100,7 +100,7 @@ def _rules(decided: Mapping[str, FeedDecision]) -> list[Rule]:
         try:
             rules.append(Rule(TargetPattern(target), _OVERRIDES[decision]))
         except BadTarget:
-            logger.warning("operator decisions: skipped %r of an invalid address", decision)
+            logger.warning("operator decisions: skipped decision %r about an invalid address", decision)
     return rules
 
 
