@@ -1,6 +1,6 @@
-"""Parsing of field values: lists, quoted strings, and parameters.  RFC 9110, section 5.6
+"""Parsing of field values: tokens, lists, quoted strings, and parameters.  RFC 9110, section 5.6
 
-structured_fields.py parses the stricter grammar of structured fields.
+field_lines.py parses whole lines. structured_fields.py parses the stricter grammar of structured fields.
 """
 
 import re

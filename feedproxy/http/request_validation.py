@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from feedproxy.errors import BadRequest
-from feedproxy.http.field_syntax import TOKEN, VALUE, Line, field_lines
+from feedproxy.http.field_lines import TOKEN, VALUE, Line, parse_field_lines
 
 TARGET_MAX = 8192
 """Maximum length of a request target in bytes.
@@ -75,7 +75,7 @@ def read_request(lines: Sequence[bytes]) -> RequestHead:
         raise BadRequest("unsupported HTTP version: expected HTTP/1.1 or HTTP/1.0", status=505)
     minor = int(version[-1:])
     check_count(lines[1:])
-    fields = field_lines(lines[1:], BadRequest)
+    fields = parse_field_lines(lines[1:], BadRequest)
     check_request_line(method, target)
     fields = without_empty_port(fields)
     has_authority = method == b"CONNECT" or _ABSOLUTE.match(target) is not None

@@ -16,7 +16,7 @@ from yarl import URL
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, MalformedResponse, Unreachable
 from feedproxy.http import uri
-from feedproxy.http.field_syntax import is_field
+from feedproxy.http.field_lines import is_field
 from feedproxy.http.message import Fields, Response
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.address_policy import AddressPolicy

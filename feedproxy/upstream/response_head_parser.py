@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from feedproxy.errors import MalformedResponse
-from feedproxy.http.field_syntax import TOKEN, Line, field_lines, replace_controls
+from feedproxy.http.field_lines import TOKEN, Line, parse_field_lines, replace_controls
 from feedproxy.http.message import SHARED_LENGTH_MAX
 
 # "A recipient MAY recognize a single LF as a line terminator" -- RFC 9112, section 2.2; old scripts send it.
@@ -96,7 +96,7 @@ def parse_head(data: bytes) -> ResponseHead:
         lines = tuple([(name, value.strip(b" \t")) for name, _, value in split])
     else:
         rest = data[end:].rstrip(b"\r\n")
-        lines = tuple(field_lines(_LINE_END.split(rest) if rest else [], MalformedResponse))
+        lines = tuple(parse_field_lines(_LINE_END.split(rest) if rest else [], MalformedResponse))
     names = {name.lower() for name, _ in lines}
     framing_anomaly, reusable, chunked, length = "", True, False, None
     if b"transfer-encoding" in names or b"content-length" in names:

@@ -45,7 +45,7 @@ from mitmproxy.proxy.layers.http._events import (
 from feedproxy.cache.cache_status import CacheStatus, Detail, append
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadRequest, MalformedResponse
-from feedproxy.http.field_syntax import Line
+from feedproxy.http.field_lines import Line
 from feedproxy.http.request_validation import read_request
 from feedproxy.http.www_authenticate import authenticates_connection
 from feedproxy.request.problem_details import problem_response

@@ -42,7 +42,7 @@ from mitmproxy.proxy.layers.http._http2 import Http2Server
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadRequest, MalformedResponse
-from feedproxy.http import field_syntax, uri
+from feedproxy.http import field_lines, uri
 from feedproxy.server.mitm.http1_limits_and_corrections import LimitedHttp1Server, error_response
 from feedproxy.server.mitm.http2_corrections import (
     check_http2_request,
@@ -405,7 +405,7 @@ class FeedLayer(HttpLayer):
 
 def _valid_trailers(trailers: http.Headers) -> http.Headers:
     """Return the trailer fields without those that violate the grammar of fields."""
-    return http.Headers([line for line in trailers.fields if field_syntax.is_field_line(b":".join(line))])
+    return http.Headers([line for line in trailers.fields if field_lines.is_field_line(b":".join(line))])
 
 
 def install(

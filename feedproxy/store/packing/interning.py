@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from feedproxy.http.field_syntax import is_field
+from feedproxy.http.field_lines import is_field
 from feedproxy.http.message import SHARED_LENGTH_MAX
 
 LINES_MAX = 4096

@@ -1,6 +1,6 @@
-"""The grammar of field lines.  RFC 9110, section 5; RFC 9112, section 5; RFC 9113, section 8.2
+"""The grammar of field lines: a name, a colon and a value, and the characters that they permit.
 
-In responses, harmless mistakes are corrected.
+RFC 9110, section 5; RFC 9112, section 5; RFC 9113, section 8.2. In responses, harmless mistakes are corrected.
 """
 
 import re
@@ -19,7 +19,7 @@ _VALUE_TEXT = re.compile("[\t -~\x80-\xff]*")
 _CONTROLS = bytes.maketrans(bytes([*range(1, 9), *range(11, 32), 127]), b" " * 30)
 
 
-def field_lines(lines: Iterable[bytes], error: Callable[[str], FeedproxyError]) -> list[Line]:
+def parse_field_lines(lines: Iterable[bytes], error: Callable[[str], FeedproxyError]) -> list[Line]:
     """Return the names and values of field lines.
 
     An invalid line raises `error`: BadRequest for a request, MalformedResponse for a response. The message does not
