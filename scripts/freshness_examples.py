@@ -18,7 +18,7 @@ from feedproxy.clock import Instant
 from feedproxy.feed.parse import channel_parser
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
-from feedproxy.refresh.policy.feed_freshness import assess
+from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 

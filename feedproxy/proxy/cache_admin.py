@@ -23,7 +23,7 @@ from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.proxy.scheduled_refreshes import ScheduledRefreshes
 from feedproxy.proxy.service_collaborators import PeerCopies
 from feedproxy.refresh.policy import pushed_content
-from feedproxy.refresh.policy.feed_freshness import assess
+from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.policy.min_interval_and_back_off import Deferred
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
 from feedproxy.refresh.resource_after_refresh import default_copy, is_worth_storing, superseded_feeds

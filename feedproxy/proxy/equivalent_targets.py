@@ -17,7 +17,7 @@ from feedproxy.http.target_uri.no_vary_search import no_vary_search, parse_no_va
 from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.lru_map import LRU
 from feedproxy.proxy.public_feeds import is_public
-from feedproxy.refresh.policy.feed_freshness import assess
+from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.request.context import PassThrough, ProxyResponse
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.settings import Settings

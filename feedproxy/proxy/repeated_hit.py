@@ -20,7 +20,7 @@ from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Request
 from feedproxy.http.negotiation import vary_names
 from feedproxy.proxy.response_builder import max_age_directive, remaining_lifetime
-from feedproxy.refresh.policy.feed_freshness import assess
+from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource

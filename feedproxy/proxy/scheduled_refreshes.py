@@ -12,7 +12,7 @@ from feedproxy.http.target_uri.registrable_domain import site_of
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.proxy.service_collaborators import Demand, FeedOwnership, PeerCopies
 from feedproxy.refresh.policy import polling_price, refresh_ahead
-from feedproxy.refresh.policy.feed_freshness import assess
+from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
 from feedproxy.refresh.refresh_events import Events, ScheduledRefreshStarted
 from feedproxy.refresh.refresh_scheduler import RefreshScheduler

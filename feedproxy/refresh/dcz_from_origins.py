@@ -21,7 +21,7 @@ from feedproxy.http.structured_fields import string_text
 from feedproxy.http.target_uri import dictionary_match_pattern
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.policy.dictionary_privacy import is_shared, permits_dictionaries
-from feedproxy.refresh.policy.feed_freshness import assess
+from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.redirect_following import OriginClient
 from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.request.upstream_request import is_credential

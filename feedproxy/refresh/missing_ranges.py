@@ -14,7 +14,7 @@ from feedproxy.cache.storing import MayStore
 from feedproxy.clock import Instant
 from feedproxy.http.message import Fields, Response
 from feedproxy.refresh import client_keyed_responses, redirect_following
-from feedproxy.refresh.policy.feed_freshness import assess
+from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.refresh.refresh_result import RefreshResult
 from feedproxy.request.context import RequestContext

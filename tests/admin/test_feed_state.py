@@ -9,7 +9,7 @@ from feedproxy.admin.pages.feed_state import Condition, FeedState, feed_conditio
 from feedproxy.admin.pages.resource_views import feed_warnings, view_resource
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.feed.channel import Schedule
-from feedproxy.refresh.policy.feed_freshness import assess
+from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.policy.refresh_ahead import Later
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource

@@ -21,7 +21,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.schedule_hints import next_unskipped
 from feedproxy.http import uri
 from feedproxy.refresh.policy import moved_and_gone, polling_price
-from feedproxy.refresh.policy.feed_freshness import rate_of, rests_until
+from feedproxy.refresh.policy.freshness_by_hints_and_history import rate_of, rests_until
 from feedproxy.refresh.policy.min_interval_and_back_off import Deferred, Permission
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource

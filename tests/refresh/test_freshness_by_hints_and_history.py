@@ -12,7 +12,7 @@ from feedproxy.feed.change_rate import expected_staleness
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.message import Fields
 from feedproxy.refresh.policy import polling_price
-from feedproxy.refresh.policy.feed_freshness import (
+from feedproxy.refresh.policy.freshness_by_hints_and_history import (
     WAIT_WORTH,
     assess,
     learned_lifetime,

@@ -3,20 +3,16 @@
 import math
 
 from feedproxy.cache import freshness
-from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.freshness import Allowance, Freshness
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed import schedule_hints
 from feedproxy.feed.change_rate import ChangeRate, age_for, from_changes
 from feedproxy.http.memoize import memoize_last
-from feedproxy.refresh.ingest.edit_settings import is_outdated
 from feedproxy.refresh.policy import polling_price, polling_with_push
+from feedproxy.refresh.policy.early_refetch_of_ill_formed_copies import early_refetch
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
-
-ILL_FORMED_RECHECK: Seconds = 60
-"""An ill-formed feed is fetched again after this many seconds. A truncated document may then be complete."""
 
 WAIT_WORTH: Seconds = 2 * 3600
 """If the expected staleness of a copy exceeds this many seconds, a reader waits for the refresh instead of getting the
@@ -79,35 +75,8 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         maximum=settings.lifetime_max,
         targeted=settings.is_targeted,
     )
-    limit = _outdated_allowance(stored, settings) or _ill_formed_allowance(resource, stored, settings)
+    limit = early_refetch(resource, stored, settings)
     return assessed if limit is None else freshness.limit_freshness(assessed, limit)
-
-
-def _outdated_allowance(stored: StoredResponse, settings: Settings) -> Allowance | None:
-    """Return an expired permission to use a feed that was edited under other settings. The feed is then fetched again.
-
-    Return None for any other response, and outside reverse mode.
-    """
-    if not settings.upstream or not is_outdated(stored.content, settings):
-        return None
-    return Allowance(stored.response_time, "", "it was edited under other settings: the original is fetched again")
-
-
-def _ill_formed_allowance(resource: Resource, stored: StoredResponse, settings: Settings) -> Allowance | None:
-    """Return the permission to use an ill-formed copy until its next fetch, or None for a well-formed copy.
-
-    An ill-formed copy is fetched again after a minute, and then whenever the time since the first fetch has doubled. In
-    skipped hours, it is not fetched.
-    """
-    channel = resource.channel
-    if channel is None or channel.well_formed or not stored.content.feed:
-        return None
-    until = stored.response_time + max(
-        stored.response_time - resource.first_seen, ILL_FORMED_RECHECK, float(settings.feed_min_interval)
-    )
-    if settings.feed_hints != "off":
-        until = schedule_hints.next_unskipped(channel.schedule, until)
-    return Allowance(until, Detail.ILL_FORMED, "it is not well-formed: it is fetched again soon")
 
 
 @memoize_last
