@@ -38,7 +38,7 @@ from feedproxy.upstream.callback_client import CallbackClient
 logger = logging.getLogger(__name__)
 
 POLL_INTERVAL: Seconds = 5
-"""The loop waits at most this many seconds between two iterations.
+"""The notification service's loop waits at most this many seconds between two iterations.
 
 The time is limited, because another process may queue work meanwhile, or the clock may be corrected.
 """
@@ -55,8 +55,8 @@ Changes above the limit are recorded at the next start (`_reconcile`).
 BATCH_SIZE = 100
 """One transaction records at most this many changes."""
 LOOP_INTERVAL: Seconds = 0.05
-"""The loop waits at least this many seconds between two iterations, and then records all changes of this time
-together."""
+"""The notification service's loop waits at least this many seconds between two iterations, and then records all changes
+of this time together."""
 
 STORE_WRITE_TIMEOUT: Seconds = 5
 """A notification waits at most this many seconds until the store has written the changed feed."""
@@ -75,7 +75,7 @@ a million.
 
 @dataclass(frozen=True, slots=True)
 class _NextDue:
-    """The next instant at which work is due, or infinity, for each kind of work."""
+    """For each kind of work: the next instant at which it is due, or infinity."""
 
     subscriptions: Instant
     """Instant at which a subscription expires or is renewed."""
@@ -156,13 +156,13 @@ class NotificationService:
         self.wake()
 
     def defer(self, action: Callable[[], Awaitable[None]]) -> None:
-        """Await `action` in the loop's next iteration. If the database fails in that iteration, the action is
-        dropped."""
+        """Await `action` in the next iteration of the service's loop. If the database fails in that iteration, the
+        action is dropped."""
         self._deferred.append(action)
         self.wake()
 
     def on_feed_changed(self, event: FeedChanged) -> None:
-        """Record the change of a feed in the loop's next iteration."""
+        """Record the change of a feed in the next iteration of the service's loop."""
         self._emit_feed_seen(event.resource)
         snapshot = self._snapshot(event.resource, first=event.is_new)
         if snapshot is not None:
@@ -170,7 +170,8 @@ class NotificationService:
             self._add_pending(snapshot)
 
     def on_peer_change(self, snapshot: FeedSnapshot) -> None:
-        """Record a peer's change in the loop's next iteration, and notify this machine's subscribers."""
+        """Record another machine's change in the next iteration of the service's loop, and notify this machine's
+        subscribers."""
         self._peer_changes.add(snapshot)
         self._add_pending(snapshot)
 
@@ -204,7 +205,7 @@ class NotificationService:
             self._tasks = [asyncio.ensure_future(self._reconcile()), asyncio.ensure_future(self._loop())]
 
     def wake(self) -> None:
-        """Start the loop's next iteration without waiting for its interval."""
+        """Start the next iteration of the service's loop without waiting for its interval."""
         if self._wake_timer is not None:
             self._wake_timer.cancel()
             self._wake_timer = None

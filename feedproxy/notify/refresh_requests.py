@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 UNKNOWN_SITES_MAX = 1_000
 """Maximum number of recorded unknown sites. The site with the oldest last ping is removed first."""
 ALL_CLIENTS = ""
-"""Key of UNKNOWN_FETCHES_PER_MINUTE in the rate limiter."""
+"""Key under which the rate limiter counts the fetches for all clients together (UNKNOWN_FETCHES_PER_MINUTE)."""
 UNKNOWN_FETCHES_PER_MINUTE = 30
 """Unknown URLs that clients name are fetched at most this many times per minute, for all clients together."""
 MAX_CONCURRENT = 8

@@ -9,8 +9,8 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.store.resource import Resource
 
 OUTAGE_MIN: Seconds = 300
-"""A gap of more than this many seconds counts as an outage: between two iterations of the loop, or without an answer of
-any origin. Shorter gaps are usual on a busy machine.
+"""A gap of more than this many seconds counts as an outage: between two iterations of the notification service's loop,
+or without an answer of any origin. Shorter gaps are usual on a busy machine.
 
 Some rssCloud servers drop a subscriber after three failed notifications in a row, perhaps within minutes.
 """
@@ -30,12 +30,14 @@ class Outages:
         self._silent_since: Instant | None = None
 
     def clock_set_back_by(self, now: Instant) -> Seconds:
-        """Return the seconds by which the clock was set back since the last iteration, or 0."""
+        """Return the seconds by which the clock was set back since the last recorded iteration (`record_tick`), or
+        0."""
         step = self._last_tick - now if self._last_tick is not None else 0.0
         return step if step > CLOCK_STEP_MIN else 0.0
 
     def record_tick(self, now: Instant) -> bool:
-        """Record an iteration of the loop. Return True for the first iteration, and the first after an outage."""
+        """Record an iteration of the notification service's loop. Return True for the first iteration, and for the
+        first after an outage."""
         before, self._last_tick = self._last_tick, now
         return before is None or now - before > OUTAGE_MIN
 

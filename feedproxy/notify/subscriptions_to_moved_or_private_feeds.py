@@ -16,7 +16,7 @@ from feedproxy.notify.topics import is_no_longer_public, moved_target
 from feedproxy.refresh.refresh_events import RefreshEnded
 
 SWEEP_INTERVAL: Seconds = 600
-"""Seconds between two checks of all topics."""
+"""Seconds between two checks whether topics have become private or have moved."""
 PAGE_SIZE = 500
 
 

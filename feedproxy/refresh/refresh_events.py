@@ -24,7 +24,7 @@ class CopiesInvalidated:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledRefreshStarted:
-    """The event that the schedule starts a refresh of a target."""
+    """The event that the refresh schedule starts a refresh of a target."""
 
     target: str
 

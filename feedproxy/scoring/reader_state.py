@@ -20,7 +20,7 @@ ISSUED_MAX = 64
 issued."""
 
 ADDRESSES_MAX = 32
-"""Each list of a feed's addresses holds at most this many."""
+"""Each list of a feed's addresses holds at most this many addresses."""
 
 FOLLOW_TIMEOUT: Seconds = 600
 """A request for the target of a redirect counts as following the redirect within this many seconds."""

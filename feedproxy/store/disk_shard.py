@@ -218,7 +218,7 @@ class Shard:
     def _reopen(self) -> None:
         try:
             with self._translate_errors():
-                # `feeds` or `state`, which contains every shard's lock.
+                # The parent folder, `feeds` or `state`, contains the lock of every shard.
                 make_folder(self._folder.parent)
                 with self._lock():
                     if self._corrupt and (self._opened is None or _inode(self._folder) == self._inode):

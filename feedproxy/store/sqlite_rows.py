@@ -197,7 +197,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
                     and time.monotonic() > self._open_deadline
                     and not statement.startswith("BEGIN")
                 ):
-                    raise diskcache.Timeout from error  # this error is not repeated
+                    raise diskcache.Timeout from error  # this error causes no further attempt
                 raise
             if statement.startswith("SELECT key, value FROM Settings"):
                 self._has_settings = True

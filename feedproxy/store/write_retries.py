@@ -11,12 +11,14 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError
 
 RETRY_INTERVAL: Seconds = 10
-"""At least this many seconds elapse between two passes, and between a failed write and the next pass."""
+"""At least this many seconds elapse between two passes over the unwritten values, and between a failed write and the
+next pass."""
 FAILURES_MAX = 3
-"""A pass ends after this many failures. One failure may be due to a large value or to one shard, but three are due to
-the disk."""
+"""A pass over the unwritten values ends after this many failures. One failure may be due to a large value or to one
+shard, but three are due to the disk."""
 SLICE = 64
-"""One step of a pass writes at most this many values, so that new values wait only for a step."""
+"""One step of a pass over the unwritten values writes at most this many values, so that new values wait only for a
+step."""
 
 
 class WriteRetries[Key]:
@@ -38,14 +40,15 @@ class WriteRetries[Key]:
         self._failures = 0
 
     def postpone(self) -> None:
-        """Start no pass for RETRY_INTERVAL seconds, because a write has just failed."""
+        """Start no pass over the unwritten values for RETRY_INTERVAL seconds, because a write has just failed."""
         self._next_pass = self._clock() + RETRY_INTERVAL
 
     def hasten(self) -> None:
         self._next_pass = 0.0
 
     def step(self) -> bool:
-        """Write up to SLICE values if a pass is in progress or due. Return True if the pass has not ended."""
+        """Write up to SLICE values if a pass over the unwritten values is in progress or due. Return True if the pass
+        has not ended."""
         if not self._remaining:
             if self._clock() < self._next_pass:
                 return False

@@ -5,7 +5,8 @@ that has grown too fast, counts only when it is repeated an hour later. Until th
 Growth is measured from the claim of an hour ago, so that many small steps do not help. All claims for a feed together
 may grow only as fast as one claim, because a client can invent fetchers (`room_for_claims`).
 
-A fetcher may use several machines with different numbers. The largest of its confirmed claims within the window counts.
+A fetcher may use several machines with different numbers. Of its confirmed claims in the last `window` seconds, the
+largest counts.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Rhythms of readers: the interval and phase with which each reader polls a feed, and the polls to expect.
 
 Up to READERS_MAX readers of a feed are sampled, with 48 bytes each, and represent all readers of the feed. Pseudonyms
-identify readers (pseudonyms.py). A reader is forgotten when the window of the counts has passed since its last poll.
+identify readers (pseudonyms.py). A reader is forgotten `window` seconds after its last poll.
 
 Polls at the usual interval form a session. A longer pause ends the session. The next session is expected one cycle
 after the beginning of the last one. A cycle is usually a day, as for a reader that runs in working hours.
@@ -68,7 +68,7 @@ A plan treats several polls within this time as one (CLUSTER_LENGTH in refresh/p
 """
 
 SWEEP_BATCH = 4
-"""After each poll, this many feeds are searched for readers that have not polled within the window."""
+"""After each poll, this many feeds are searched for readers without a poll in the last `window` seconds."""
 
 GAPS_MAX = 5
 _RECORD = struct.Struct("<Qdfff5f")
@@ -101,7 +101,8 @@ class _Reader(NamedTuple):
 
 
 class PollRhythms:
-    """The rhythms of the readers of all feeds. `window` is in seconds. Not thread-safe."""
+    """The rhythms of the readers of all feeds. A reader is forgotten `window` seconds after its last poll. Not
+    thread-safe."""
 
     def __init__(self, *, window: Seconds = DAY, feeds_max: int = FEEDS_MAX, readers_max: int = RECORDS_MAX) -> None:
         self._window = window
@@ -113,7 +114,7 @@ class PollRhythms:
         self._feeds: dict[str, bytes] = {}  # the feed polled longest ago is first
         self._surprises: dict[str, None] = {}
         self._full_until: dict[str, Instant] = {}
-        """For each feed with READERS_MAX sampled readers, the instant until which no reader leaves the window."""
+        """For each feed with READERS_MAX sampled readers: the instant before which no reader is forgotten."""
 
     def __len__(self) -> int:
         return len(self._feeds)
@@ -217,12 +218,12 @@ class PollRhythms:
         self._full_until.pop(target, None)
 
     def prune(self, now: Instant) -> None:
-        """Forget all readers that have left the window."""
+        """Forget all readers without a poll in the last `window` seconds."""
         for target in list(self._feeds):
             self.expire(target, now)
 
     def expire(self, target: str, now: Instant) -> None:
-        """Forget those readers of one feed that have left the window."""
+        """Forget those readers of one feed that have no poll in the last `window` seconds."""
         records = self._feeds.get(target)
         if records is None:
             return
@@ -288,8 +289,8 @@ class PollRhythms:
             self.forget(next(iter(self._feeds)))
 
     async def finish_sweep(self, now: Instant) -> None:
-        """Forget readers outside the window, with pauses for other tasks. In a process without polls, no other call
-        does so."""
+        """Forget all readers without a poll in the last `window` seconds, with pauses for other tasks. In a process
+        without polls, no other call does so."""
         self._begin_sweep(now)
         async for _ in iterate_in_background(self._sweeps(now)):
             pass
@@ -304,14 +305,15 @@ class PollRhythms:
             self._swept, self._unswept = now, list(self._feeds)
 
     def _sweep(self, now: Instant) -> None:
-        """Check a few feeds for readers outside the window: each feed 24 times in a window."""
+        """Search a few feeds for readers without a poll in the last `window` seconds. Each feed is searched 24 times in
+        this time."""
         self._begin_sweep(now)
         for _ in range(min(SWEEP_BATCH, len(self._unswept))):
             self.expire(self._unswept.pop(), now)
 
     def _are_current(self, records: bytes, now: Instant) -> bool:
-        """Return True if all recorded polls are within the window before `now`. Raises ValueError for invalid
-        records."""
+        """Return True if all recorded polls were made in the last `window` seconds before `now`. Raises ValueError for
+        invalid records."""
         begin, are_current = now - self._window, True
         for record in _RECORD.iter_unpack(records):
             if min(record) < 0 or not math.isfinite(sum(record)):
@@ -320,11 +322,11 @@ class PollRhythms:
         return are_current
 
     def _has_left(self, reader: _Reader, now: Instant) -> bool:
-        """Return True if the last poll of a reader is outside the window."""
+        """Return True if a reader has no poll in the last `window` seconds."""
         return abs(now - reader.last) >= self._window and not _precedes_unset_clock(reader, now)
 
     def _find_outdated(self, target: str, records: bytes, now: Instant) -> int:
-        """Return the position of a record outside the window, or -1."""
+        """Return the position of the record of a reader without a poll in the last `window` seconds, or -1."""
         for number, reader in enumerate(_readers(records)):
             if self._has_left(reader, now):
                 return number * _RECORD.size

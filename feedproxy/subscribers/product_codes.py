@@ -1,4 +1,4 @@
-"""Product names by number, so that a reader's product takes one byte."""
+"""Numbers for the product names in User-Agents, so that a reader's product takes one byte."""
 
 from collections.abc import Iterator, Sequence
 

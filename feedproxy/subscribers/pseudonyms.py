@@ -5,7 +5,8 @@ user name. The key of the hash changes with every period. Without the secret, ps
 linked. Protect the secret: with it, every IP address can be tested against a pseudonym.
 
 A `Pseudonym` includes that of the previous period, so that a reader does not count twice when the key changes. A period
-must be at least as long as the window of counting. All processes with the same secret compute the same pseudonyms.
+must be at least as long as the time for which a reader counts after a request. All processes with the same secret
+compute the same pseudonyms.
 """
 
 import hashlib

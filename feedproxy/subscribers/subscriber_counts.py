@@ -1,7 +1,7 @@
 """Subscriber counts of feeds. Requests to origins report the counts to publishers.
 
 The count of a feed has two parts: the largest current claim of each fetcher and feed id, and the distinct direct
-readers within the window. A request with a claim comes from a fetcher, and any other from a reader.
+readers in the last `window` seconds. A request with a claim comes from a fetcher, and any other from a reader.
 
 Memory is bounded. A reader takes about 100 bytes. Above the limit, the feeds requested longest ago are removed. A feed
 with by far the most readers loses the older half of its readers instead, so that a flood on one feed does not affect
@@ -93,7 +93,7 @@ class NoPeerCounts:
 class SubscriberCounts:
     """The counts of all feeds. Not thread-safe.
 
-    - `window`: length of the window in seconds.
+    - `window`: seconds for which a reader or a claim counts after its last request.
     - `claim_max`: limit of each claim of a fetcher for one feed, and of the sum of these claims over all feed ids (the
       fetcher's own ids for the feed).
     - `claim_jump`: growth within an hour above which a claim must be confirmed.
@@ -211,7 +211,7 @@ class SubscriberCounts:
         return min(RECENT_MAX, readers + sum(claim_state.last >= since for claim_state in feed.claims.values()))
 
     def count_with_peers(self, target: str, now: Instant) -> int:
-        """Return the number of readers of the feed on all machines within the window.
+        """Return the number of readers of the feed on all machines in the last `window` seconds.
 
         Peers report direct readers only. The result is at least the `count_recent` of this machine, which includes
         fetchers.
@@ -267,7 +267,7 @@ class SubscriberCounts:
         return list(self._feeds)
 
     def prune(self, now: Instant) -> None:
-        """Remove readers and claims that have left the window."""
+        """Remove readers and claims without a request in the last `window` seconds."""
         self._pruned, self._unswept = now, []
         self.rhythms.prune(now)
         for target, feed in list(self._feeds.items()):
@@ -276,7 +276,7 @@ class SubscriberCounts:
                 self._forget(target)
 
     async def finish_sweep(self, now: Instant) -> None:
-        """Remove readers and claims that have left the window, with pauses for other tasks.
+        """Remove readers and claims without a request in the last `window` seconds, with pauses for other tasks.
 
         `record_read` does the same, but only while requests arrive.
         """
@@ -414,7 +414,7 @@ class SubscriberCounts:
                     self._forget(target)
 
     def _expire(self, feed: FeedReaders, now: Instant, at_most: int | None = None) -> int:
-        """Remove at most `at_most` readers that have left the window. Return their number."""
+        """Remove at most `at_most` readers without a request in the last `window` seconds. Return their number."""
         limit = int((now - self._window) * 1000)
         if not feed.claims and self._are_current(feed, limit, now):
             return 0
@@ -430,15 +430,16 @@ class SubscriberCounts:
 
     @staticmethod
     def _are_current(feed: FeedReaders, limit: int, now: Instant) -> bool:
-        """Return True if all readers are within the window, and none has an instant in the future."""
+        """Return True if all readers have a request in the last `window` seconds, and none has an instant in the
+        future."""
         oldest, newest = feed.oldest(), feed.newest()
         return oldest is not None and newest is not None and limit < oldest >> 8 and newest >> 8 <= now * 1000
 
     def _clamp_times(self, feed: FeedReaders, now: Instant) -> None:
         """Replace instants in the future by `now`. Future instants occur after the clock was set back.
 
-        While the clock is not set yet, future instants stay, because all readers would leave the window when the clock
-        is set.
+        While the clock is not set yet, future instants stay, because all readers would otherwise be removed when the
+        clock is set.
         """
         if is_unset(now):
             return

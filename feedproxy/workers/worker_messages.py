@@ -46,7 +46,8 @@ from feedproxy.workers.metrics_snapshot import MetricsSnapshot
 from feedproxy.workers.worker_context import WorkerContext
 
 SYNC_INTERVAL: Seconds = 1.0
-"""Seconds between two exchanges of reads and changed feeds. Counts and the schedule need no shorter interval."""
+"""Seconds between two exchanges of reads and changed feeds. Reader counts and the refresh schedule need no shorter
+interval."""
 PEER_TIMEOUT: Seconds = 2.0
 """Maximum seconds to wait for another worker's answer. A later answer is ignored."""
 SNAPSHOT_INTERVAL: Seconds = 5.0

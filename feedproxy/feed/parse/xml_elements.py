@@ -36,7 +36,7 @@ HINTS_MAX = 64
 _READ = frozenset(("title", "link", "ttl", "skiphours", "skipdays", "cloud", "new-feed-url", "complete")) | frozenset(
     ("updatefrequency", "updateperiod", "updatebase")
 )
-"""Names in lower case of the elements that the parsers read in a channel."""
+"""Names, in lower case, of the elements that the parsers read in a channel."""
 
 
 def channel_elements(channel: Element) -> list[Child]:

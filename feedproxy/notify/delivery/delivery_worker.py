@@ -24,7 +24,7 @@ from feedproxy.upstream.callback_client import CallbackClient
 logger = logging.getLogger(__name__)
 
 MAX_CONCURRENT = 32
-"""At most this many deliveries of all subscriptions are in progress."""
+"""At most this many deliveries of all subscriptions together are in progress."""
 MAX_PER_HOST = 2
 """One site (registrable domain) gets at most this many requests at a time.
 

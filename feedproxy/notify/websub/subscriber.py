@@ -54,7 +54,7 @@ RENEWAL_MARGIN_MAX: Seconds = DAY
 """feedproxy renews a lease at most this many seconds before its end. A lease below ten days is renewed when a tenth is
 left."""
 SWEEP_INTERVAL: Seconds = 600
-"""Seconds between two checks of all feeds."""
+"""Seconds between two checks of all feeds for their hubs and readers."""
 SWEEP_BATCH = 1000
 """An iteration of the service's loop checks this many feeds. The check takes some tenths of a second."""
 RECHECK_FOR: Seconds = 60

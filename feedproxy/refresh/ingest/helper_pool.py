@@ -53,10 +53,10 @@ ATTEMPTS_MAX = 2
 """At most this many attempts are made at one job. A job is attempted again if its helper exits during the job."""
 
 QUICK_HELPERS_MAX = 2
-"""Maximum number of helpers in the quick lane."""
+"""Maximum number of helpers in the quick lane, which runs all jobs that are not slow."""
 
 SLOW_HELPERS_MAX = 2
-"""Maximum number of helpers in the slow lane."""
+"""Maximum number of helpers in the slow lane, which runs large jobs, and jobs that take longer than `Limits.quick`."""
 
 SLOW_QUEUE_MAX = 64
 """At most this many jobs wait for the slow lane. Further jobs raise Overload."""
@@ -71,13 +71,15 @@ RESULT_MAX = 256 * 1024 * 1024
 """A helper that sends a result of more than this many bytes is ended. The limit is five times `decoded_max`."""
 
 START_TIMEOUT: Seconds = 60
-"""The template, and each helper, must start within this many seconds. A process that takes longer is replaced."""
+"""The template process, and each helper, must start within this many seconds. A process that takes longer is
+replaced."""
 
 RESTART_PAUSE_MAX: Seconds = 60
-"""After a failed start of the template, the next start follows within this many seconds."""
+"""After a failed start of the template process, the next start follows within this many seconds."""
 
 FAILED_STARTS_MAX = 2
-"""If more than this many templates exit in a row before a helper has completed a job, threads run the waiting jobs."""
+"""If more than this many template processes exit in a row before a helper has completed a job, threads run the waiting
+jobs."""
 
 _MICRO = 1_000_000
 
@@ -136,7 +138,7 @@ class HelperPool:
         self._in_threads = True
         self._failed_starts = 0
         self.restart_pause: Seconds = 0.0
-        """Seconds to wait before the next start of a template."""
+        """Seconds to wait before the next start of a template process."""
         self.template: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -399,7 +401,7 @@ class HelperPool:
             loop.remove_reader(own_end)
 
     def _on_template_exit(self) -> None:
-        """End `_run_template`, because the template has exited or does not respond."""
+        """End `_run_template`, because the template process has exited or does not respond."""
         if self._ended is not None:
             self._ended.set()
 

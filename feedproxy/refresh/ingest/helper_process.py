@@ -1,7 +1,7 @@
-"""The helper processes that parse, convert and compress feeds, and the template from which they are forked.
+"""The helper processes that parse, convert and compress feeds, and the template process from which they are forked.
 
-The template imports the modules of all jobs once. A fork then takes a few milliseconds. A helper runs one job after
-another, and gets the jobs over its own socket.
+The template process imports the modules of all jobs once. A fork then takes a few milliseconds. A helper runs one job
+after another, and gets the jobs over its own socket.
 
 The system limits a helper's memory, processor time and open files. A helper cannot write files, start processes or dump
 core. Template and helpers exit with the proxy, even if the proxy gets SIGKILL. They ignore signals to the process
@@ -40,7 +40,7 @@ NUMBER_SIZE = 8
 """Size of a number on the socket, in bytes. The length before each message is such a number."""
 
 START_HELPER, KILL_HELPER = b"S", b"K"
-"""Commands to the template to start or kill a helper. The number of the helper follows."""
+"""Commands to the template process to start or kill a helper. The number of the helper follows."""
 
 OUT_OF_BAND_MIN = 16 * 1024
 """A byte string of at least this many bytes is sent beside the pickle instead of in it."""
@@ -59,7 +59,7 @@ PRELOADED_MODULES = (
     "feedproxy.proxy.representations.conversion_cache",
     "feedproxy.proxy.representations.delta_responses",
 )
-"""Modules that the template imports before the first fork."""
+"""Modules that the template process imports before the first fork."""
 
 _FILES_MAX = 64
 """Maximum number of open files of a helper."""
@@ -79,11 +79,12 @@ class Limits:
     wall: Seconds = 30
     """Maximum elapsed time of a job, in seconds."""
     memory: int = 768 * 1024 * 1024
-    """Maximum address space of a helper in addition to the template's, in bytes: fifteen times `decoded_max`."""
+    """Maximum address space of a helper in addition to that of the template process, in bytes: fifteen times
+    `decoded_max`."""
 
 
 def main(descriptor: int, parent: int, cpu: Seconds, memory: int) -> None:
-    """Run the template until its socket is closed."""
+    """Run the template process until its socket is closed."""
     _die_with(parent)
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
@@ -125,7 +126,7 @@ def _kill(pid: int) -> None:
 
 
 def _fork_helper(control: socket.socket, descriptor: int, cpu: Seconds, memory: int) -> int:
-    """Fork the template, and return the process id of the new helper."""
+    """Fork the template process, and return the process id of the new helper."""
     template = os.getpid()
     if pid := os.fork():
         return pid
@@ -337,7 +338,7 @@ def decode_numbers(data: bytes) -> list[int]:
 
 
 def template_command(descriptor: int, limits: Limits) -> list[str]:
-    """Return the command that starts the template."""
+    """Return the command that starts the template process."""
     arguments = f"{descriptor}, {os.getpid()}, {limits.cpu!r}, {limits.memory}"
     script = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main({arguments})"
     return [sys.executable, "-P", "-c", script]

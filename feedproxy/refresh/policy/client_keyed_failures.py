@@ -32,7 +32,7 @@ NO_RECORD = KeyedRecord()
 
 
 class KeyedFailures:
-    """The records by target, client-specific fields and User-Agent."""
+    """The records of requests, keyed by target, client-specific fields and User-Agent."""
 
     def __init__(self) -> None:
         self._records: LRU[bytes, KeyedRecord] = LRU(entries_max=RECORDS_MAX)

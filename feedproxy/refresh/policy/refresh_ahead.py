@@ -104,7 +104,7 @@ def plan(
     jitter: float,
     price_factor: float = 1.0,
 ) -> Plan:
-    """Return the plan of the schedule for one feed.
+    """Return the plan of the refresh schedule for one feed.
 
     `freshness` is the freshness of the feed's newest stored response. `permission` is the result of
     `check_fetch_allowed`. `jitter` is the feed's own number in [0, 1]. `price_factor` multiplies the price of a request

@@ -20,7 +20,7 @@ CAPACITY = 64 * 1024 * 1024
 """Size of the ring buffer, in bytes: about two thousand feeds in all codings. Memory is allocated as the ring is
 filled."""
 VALUE_MAX = CAPACITY // 8
-"""The ring takes values of at most this many bytes. A target with a larger value counts as not stored."""
+"""The ring buffer takes values of at most this many bytes. A target with a larger value counts as not stored."""
 SLOTS = 16_384
 BUCKET = 8
 """A name may be in any of this many slots of the table. If all are occupied, the oldest value is dropped."""

@@ -36,9 +36,10 @@ from feedproxy.store.corrupt_files import clear_file
 
 MAGIC = b"FPXYcmn3"
 RING_SIZE = 1 << 20
-"""Size of the ring, in bytes: the names of about ten thousand changes."""
+"""Size in bytes of the ring with the names of changed targets: space for about ten thousand names."""
 NAME_MAX = 8192
-"""A target of more than this many bytes is not named in the ring. Its change counts as a change of all targets."""
+"""A target of more than this many bytes is not named in the ring of changes. Its change counts as a change of all
+targets."""
 SLOTS = 4096
 BUCKET = 8
 FUTURE_MAX: Seconds = 172_800
@@ -105,7 +106,8 @@ class SharedMemoryCoordination:
         return self._counters[0]
 
     def publish_change(self, target: str) -> int:
-        """Append the name of a changed target to the ring, and return the generation of this change.
+        """Append the name of a changed target to the ring of changes. Return the generation of the store after this
+        change.
 
         May be called from any thread.
         """

@@ -36,7 +36,7 @@ class Fault:
     """Value of the fault if the command line states no value."""
     when: ClassVar[str] = ""
     moves: ClassVar[bool] = False
-    """True if the fault redirects to other addresses with the feed."""
+    """True if the fault redirects to other addresses, at which the replay serves the feed."""
 
     def __init__(self, value: str = "") -> None:
         """Store the fault's value. Raises UsageError if it is invalid."""
