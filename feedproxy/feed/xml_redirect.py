@@ -1,5 +1,5 @@
-"""XML redirect documents, by which a feed moves or ends. Publishers that cannot set a status code use them (RSS Feed
-State).
+"""XML redirect documents, by which a feed moves or ends. Publishers that cannot set a status code use such documents
+(RSS Feed State).
 
     <redirect><newLocation>https://new.example/feed</newLocation></redirect>
 

@@ -39,8 +39,8 @@ class RecordingScores:
 
 
 CHANGING_AGENTS_MIN = 6
-"""Requests for a feed from one address count as those of one reader that changes its User-Agent under two conditions:
-one product has sent them with at least this many User-Agents, and it has used most of these User-Agents only once."""
+"""Under two conditions, requests for a feed from one address count as those of one reader that changes its User-Agent.
+One product has sent them with at least this many User-Agents, and it has used most of these User-Agents only once."""
 
 
 def grade_recording(recording: Recording, side: Side | None = None, *, one_reader: bool = False) -> RecordingScores:

@@ -141,7 +141,7 @@ class NotificationService:
         self._idle = False
 
     def add(self, protocol: Protocol) -> None:
-        """Add a protocol. The service sends its deliveries."""
+        """Add a protocol. The service sends the deliveries of the protocol."""
         self.protocols[protocol.name] = protocol
 
     @property

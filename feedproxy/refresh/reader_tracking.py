@@ -1,4 +1,4 @@
-"""Counting of readers. The User-Agent of requests to origins reports their number."""
+"""Counting of readers. The User-Agent of requests to origins reports the number of readers."""
 
 from collections.abc import Callable
 

@@ -92,7 +92,7 @@ def next_hop(
     """Return the decision to follow a redirect or not.
 
     `visited` contains the normalised targets so far. `reference` is the received Location or newLocation (XML).
-    `to_target` maps a public address to its target of the upstream. A redirect is not followed to an address that
+    `to_target` maps a public address to the target at the upstream. A redirect is not followed to an address that
     cannot be fetched (`javascript:`, `file:`, userinfo), to a visited target, or after `limit` redirects.
     """
     try:

@@ -65,9 +65,9 @@ class Events:
     scheduled_refresh_started: Signal[ScheduledRefreshStarted] = field(default_factory=Signal)
     """Signal for the metrics."""
     refresh_ended: Signal[RefreshEnded] = field(default_factory=Signal)
-    """Signal for the metrics and the recent activity, which record the refresh, for the refresh schedule and the
-    notification service, which plan the next refresh of the target, and for the admin pages."""
+    """Signal with three kinds of receivers. The metrics and the recent activity record the refresh. The refresh
+    schedule and the notification service plan the next refresh of the target. The admin pages read the feed again."""
     updated_by_peer: Signal[UpdatedByPeer] = field(default_factory=Signal)
     """Signal for the refresh schedule, and for the admin pages, which read the feed again."""
     page_redirected_to_feed: Signal[PageRedirectedToFeed] = field(default_factory=Signal)
-    """Signal for the recent activity, which lists addresses that never returned a feed."""
+    """Signal for the recent activity, which removes the page from its list of addresses that never returned a feed."""

@@ -53,7 +53,7 @@ def unmodified_content(response: Response) -> Content:
 
 
 def received_response(job: RefreshJob, fetched: Fetched, ingested: IngestedContent, at: str = "") -> StoredResponse:
-    """Return the response in the form in which it may be stored. `at` is its target after redirects."""
+    """Return the response in the form in which it may be stored. `at` is the target of the response after redirects."""
     targeted = job.settings.is_targeted
     stored = StoredResponse(
         target=job.request.target,

@@ -419,7 +419,8 @@ class ResponseInterpreter:
         detail: Detail | None,
         reason: str,
     ) -> RefreshResult:
-        """Return the result of an accepted response. If HTTP permits storing, its resource contains the response."""
+        """Return the result of an accepted response. If HTTP permits storing, the resource in the result contains the
+        response."""
         if (with_part := missing_ranges.with_part(resource, response, job)) is not None:
             return RefreshResult(with_part, response, True, outcome.status, None, detail, reason)
         not_stored_reason = self._storing_refusal(job, response)

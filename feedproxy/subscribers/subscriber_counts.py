@@ -250,7 +250,8 @@ class SubscriberCounts:
         )
 
     async def by_reader(self, now: Instant) -> list[tuple[str, int, int]]:
-        """Return each product with its direct and its claimed subscriptions to all feeds, the most frequent first.
+        """Return each product with the numbers of its direct and its claimed subscriptions to all feeds, the most
+        frequent product first.
 
         A reader of three feeds has three subscriptions. The numbers of direct subscriptions may be an hour old.
         """

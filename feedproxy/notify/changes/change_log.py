@@ -121,7 +121,8 @@ class ChangeLog:
         return await self.record(as_new, now, extra_deliveries)
 
     async def between(self, begin: Instant, end: Instant, limit: int) -> list[Change]:
-        """Return at most `limit` changes of listed feeds from `begin` until before `end`, newest first."""
+        """Return at most `limit` changes from `begin` until before `end`, newest first, of feeds that public lists may
+        name."""
         rows = await self._database.run(
             lambda db: db.execute(
                 "SELECT * FROM changes WHERE at >= ? AND at < ? AND listed ORDER BY at DESC, id DESC LIMIT ?",
@@ -131,7 +132,7 @@ class ChangeLog:
         return [_read(row) for row in rows]
 
     async def last_number(self) -> int:
-        """Return the number of the last change of a listed feed, or 0 without a change."""
+        """Return the number of the last change of a feed that public lists may name, or 0 without such a change."""
         query = "SELECT id FROM changes WHERE listed ORDER BY id DESC LIMIT 1"
         row = await self._database.run(lambda db: db.execute(query).fetchone())
         return row[0] if row is not None else 0

@@ -46,8 +46,8 @@ MAX_CONCURRENT_REQUESTS = 32
 REQUESTS_WAITING_MAX = 256
 """At most this many immediate requests (`request_now`) wait for a free place. Further requests are refused."""
 REQUEST_TIMEOUT: Seconds = 10
-"""An immediate request (`request_now`) fails if no answer arrives within this many seconds. A client waits for its
-outcome."""
+"""An immediate request (`request_now`) fails if no answer arrives within this many seconds. A client waits for the
+outcome of the request."""
 
 
 FAILED_REQUESTS_MAX = 50

@@ -209,7 +209,7 @@ class Hub:
         return Message("POST", request.callback, Fields(lines), body)
 
     async def _decoded_body(self, stored: StoredResponse, limit: int) -> bytes | None:
-        """Return the content without its content coding, or None if it is invalid or exceeds `limit` bytes."""
+        """Return the decoded content, or None if decoding fails or the content exceeds `limit` bytes."""
         label, body = stored.content.main_body
         if label == "identity":
             return body

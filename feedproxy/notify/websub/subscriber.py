@@ -7,9 +7,9 @@ their content changes.
 Each request has its own secret callback URL, `/-/push/websub/ID.TOKEN`. WebSub, section 5.1, recommends callbacks that
 are "changed when subscriptions are renewed". Only the last verified token is valid.
 
-Hubs sign pushes with a secret that feedproxy sends them. A subscription has two secrets. A request over https contains
-`https_secret`. A request over http contains the other secret (`Subscription.secret`), because third parties on the
-network can read the request.
+Hubs sign pushes with a secret that feedproxy sends to the hubs. A subscription has two secrets. A request over https
+contains `https_secret`. A request over http contains the other secret (`Subscription.secret`), because third parties on
+the network can read the request.
 """
 
 from collections.abc import Callable

@@ -96,7 +96,8 @@ DOUBTFUL_STATUSES = frozenset({301, 308, 404, 410})
 
 
 def is_in_doubt(sighting: Relocation | None, resource_there: Resource | None, settings: Settings) -> bool:
-    """Return whether a confirmed move is in doubt: its new address has moved or ended, refuses requests, or loops.
+    """Return whether a confirmed move is in doubt: the new address has itself moved or ended, refuses requests, or is
+    part of a redirect loop.
 
     `resource_there` is the stored resource of the new address. A move by a rule is never in doubt.
     """

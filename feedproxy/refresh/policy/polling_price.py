@@ -30,7 +30,7 @@ CLUSTER_LENGTH applies if it is longer. The length grows with the time, because 
 """
 
 CLUSTERS_MAX = 32
-"""A plan has at most this many clusters. Polls after the last cluster are ignored."""
+"""A plan has at most this many clusters of expected polls. Polls after the last cluster are ignored."""
 
 HORIZON: Seconds = 30 * 3600
 """A plan considers the polls that are expected within this many seconds from now.

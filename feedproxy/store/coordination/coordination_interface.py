@@ -49,11 +49,11 @@ class Coordination(Protocol):
         ...
 
     def release_lease(self, target: str, *, local: bool = False) -> None:
-        """End the lease after a fetch with a stored result, and change `completion_count`."""
+        """End the lease after a fetch with a result that was stored, and change `completion_count`."""
         ...
 
     def abandon_lease(self, target: str) -> None:
-        """End the lease after a fetch without a stored result. `completion_count` does not change."""
+        """End the lease after a fetch with no result that was stored. `completion_count` does not change."""
         ...
 
     def completion_count(self, target: str) -> int:
