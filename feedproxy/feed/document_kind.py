@@ -16,7 +16,7 @@ element that begins at the end of the searched bytes."""
 _SPACE = re.compile(rb"\s*")
 _INVISIBLE = re.compile(rb"(?:\s|\0|\xc2\xa0|\xe2\x80\x8b|\xef\xbb\xbf)*")
 """Pattern of white space and characters that many publishers send before a feed by mistake: NUL, no-break space,
-zero-width space, and byte order marks after the first, which come from scripts that consist of several files."""
+zero-width space, and further byte order marks. Such marks come from scripts that consist of several files."""
 _PROLOG = re.compile(rb"(?:\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>)*", re.DOTALL | re.IGNORECASE)
 _HTML_DOCTYPE = re.compile(rb"<!doctype\s+html\b", re.IGNORECASE)
 _HTML_ROOT = re.compile(rb"<(?:html|head|body|script|meta|title|frameset)[\s/>]", re.IGNORECASE)

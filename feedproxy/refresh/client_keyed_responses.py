@@ -1,8 +1,8 @@
 """Keyed responses: responses for requests with client-specific fields, stored beside the shared responses.
 
-The *key* of a request contains its client-specific fields. A keyed response answers only requests with the same key,
-and changes nothing for other clients: its error is no failure of the feed, and its redirect or 410 does not move or end
-the feed.
+The *key* of a request contains its client-specific fields. A keyed response answers only requests with the same key. It
+changes nothing for other clients: its error is no failure of the feed, and its redirect or 410 does not move or end the
+feed.
 """
 
 import re

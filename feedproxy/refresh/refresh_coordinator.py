@@ -198,8 +198,8 @@ class RefreshCoordinator:
         """Refresh a target in the background.
 
         If the feed was fetched only once, its history is read first. The refresh is omitted if the resource was fetched
-        or deleted in the meantime, if a limit defers the refresh, or if `is_resting` returns True: the copy may still
-        answer.
+        or deleted in the meantime, or if a limit defers the refresh. It is also omitted if `is_resting` returns True:
+        the copy may then still answer.
         """
         resource = self._store.get(target)
         if resource is None or not resource.backfill_pending or target in self._refreshes:

@@ -41,8 +41,9 @@ class Document:
 async def fetch_document(address: str, settings: Settings) -> Document:
     """Fetch the document at an address, following HTTP and XML redirects, and return the last document.
 
-    Raises BadTarget or Forbidden for an address that is invalid or not permitted, TooLarge or Undecodable for the
-    content, and FetchError for a failed exchange or a status other than 200.
+    Raises BadTarget if the address is invalid, and Forbidden if it is not permitted. Raises TooLarge if the content is
+    too large, and Undecodable if it cannot be decoded. Raises FetchError for a failed exchange and for a status other
+    than 200.
     """
     return await _follow_xml_redirects(await _fetch(uri.normalise(address), settings), settings)
 

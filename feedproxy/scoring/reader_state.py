@@ -116,8 +116,8 @@ class ServerRefusal:
 
 @dataclass(slots=True)
 class RelocationSightings:
-    """The number of answers that announced the same permanent move, or the end of the feed, and the times of the first
-    and the last of these answers."""
+    """The answers that announced the same permanent move, or the end of the feed: their number, and the times of the
+    first and the last."""
 
     location: str
     xml: bool
@@ -183,8 +183,8 @@ class ReaderState:
         )
 
     def belongs_to_previous(self, poll: Poll) -> bool:
-        """Return True if the request and the previous request are parts of one poll: it follows a redirect, is the GET
-        after a HEAD, or fetches the rest of an incomplete answer (RFC 9110, section 14)."""
+        """Return True if the request and the previous request are parts of one poll. The request then follows a
+        redirect, is the GET after a HEAD, or fetches the rest of an incomplete answer (RFC 9110, section 14)."""
         previous = self.previous
         if previous is None or poll.at - previous.at > FOLLOW_TIMEOUT:
             return False

@@ -1,7 +1,8 @@
 """Subscriber counts of feeds. Requests to origins report the counts to publishers.
 
-The count of a feed has two parts: the largest current claim of each fetcher and feed id, and the distinct direct
-readers in the last `window` seconds. A request with a claim comes from a fetcher, and any other from a reader.
+The count of a feed has two parts. The first is the largest current claim of each fetcher and feed id (a fetcher's own
+id for the feed). The second is the number of distinct direct readers in the last `window` seconds. A request with a
+claim comes from a fetcher, and any other from a reader.
 
 Memory is bounded. A reader takes about 100 bytes. Above the limit, the feeds requested longest ago are removed. A feed
 with by far the most readers loses the older half of its readers instead, so that a flood on one feed does not affect
@@ -94,8 +95,8 @@ class SubscriberCounts:
     """The counts of all feeds. Not thread-safe.
 
     - `window`: seconds for which a reader or a claim counts after its last request.
-    - `claim_max`: limit of each claim of a fetcher for one feed, and of the sum of these claims over all feed ids (the
-      fetcher's own ids for the feed).
+    - `claim_max`: limit of each claim of a fetcher for one feed. The sum of these claims over all feed ids (the
+      fetcher's own ids for the feed) has the same limit.
     - `claim_jump`: growth within an hour above which a claim must be confirmed.
     - `readers_max`, `claims_max`: limits of the entries of one feed.
     - `feeds_max`: limit of the feeds.

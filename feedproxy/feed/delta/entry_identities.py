@@ -37,8 +37,8 @@ def find_entries(body: bytes, channel: Channel, *, charset: str | None = None) -
     """Return the entries of a feed's document, in order, or None if their byte ranges would not be exact.
 
     `channel` is the channel of `body`, and `charset` the parameter of the origin's Content-Type, or None. The result is
-    None for CDF, for more than ENTRIES_MAX items, and for a document that is ill-formed, declares entities, has items
-    in an unexpected place, or changes when it is decoded and encoded again.
+    None for CDF and for more than ENTRIES_MAX items. It is also None for a document that is ill-formed, declares
+    entities, has items in an unexpected place, or changes when it is decoded and encoded again.
     """
     document_and_outline = find_items(body, channel, charset)
     if document_and_outline is None:

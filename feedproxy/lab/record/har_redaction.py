@@ -4,8 +4,8 @@ Pseudonyms and placeholders are keyed hashes, so an address or a secret has the 
 the same key.
 
 A field with a secret gets the value `redacted`. The content of a private response is left out, because private feeds
-often have secret addresses in their items. A response is private if it is marked private or no-store, if its request
-had credentials, cookies or a secret in its address, or if the response refers to a secret address.
+often have secret addresses in their items. A response is private if it is marked private or no-store, or if it refers
+to a secret address. It is also private if its request had credentials, cookies or a secret in the address.
 
 The path of the target is replaced for a request with credentials, and for a response marked private or no-store. These
 marks do not count on an error response, because all of feedproxy's own errors are no-store, also those for public
