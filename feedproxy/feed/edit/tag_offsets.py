@@ -70,7 +70,8 @@ def find_channel(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -
     format.
 
     With `whole`, the search continues after the first item. With `every`, all self links are collected. Otherwise, the
-    search ends at the first self link. Raises EditRefused, for example for a signed document.
+    search ends at the first self link with the format's own relation (`start` in Atom 0.3, else `self`). Raises
+    EditRefused, for example for a signed document.
     """
     finder = _ChannelFinder(utf8, atom=atom, whole=whole, every=every)
     try:
