@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from benchmarks.week.frontier import LIFETIMES, staleness_at
 from benchmarks.week.history import History
 from benchmarks.week.model import DAY, HOUR, PROFILES, Feed, make_feeds, make_readers, polls_of
-from feedproxy.feed.change_rate import ChangeRate, expected_staleness, from_changes
+from feedproxy.feed.change_rate import changes_per_second, expected_staleness
 from feedproxy.refresh.policy import polling_price
 from feedproxy.refresh.policy.freshness_by_hints_and_history import WAIT_WORTH
 from feedproxy.refresh.resource_after_refresh import CHANGES_MAX
@@ -120,7 +120,7 @@ class Play:
         self._rhythms = PollRhythms()
         self._changes: list[float] = []
         self._first = 0.0
-        self._rate = ChangeRate()
+        self._rate = changes_per_second((), 0.0)
         self._fetched = 0.0
         self._due: float | None = None
 
@@ -140,7 +140,7 @@ class Play:
             return
         age = now - self._fetched
         is_expired = age > self._lifetime()
-        if is_expired and expected_staleness(self._rate.per_second, age) > max(WAIT_WORTH, 3 * self._price):
+        if is_expired and expected_staleness(self._rate, age) > max(WAIT_WORTH, 3 * self._price):
             self._fetch(now)
             self._result.waited += 1
             return
@@ -157,12 +157,12 @@ class Play:
             published = self._played.published
             found = published[bisect.bisect_right(published, self._fetched) : bisect.bisect_right(published, now)]
             self._changes += found or (now,)
-        self._rate = from_changes(self._changes[-CHANGES_MAX:], now, since=self._first)
+        self._rate = changes_per_second(self._changes[-CHANGES_MAX:], now, since=self._first)
         self._fetched = now
         self._review(now)
 
     def _lifetime(self) -> float:
-        return polling_price.lifetime_for(self._rate.per_second, self._price, minimum=60, maximum=self._lifetime_max)
+        return polling_price.lifetime_for(self._rate, self._price, minimum=60, maximum=self._lifetime_max)
 
     def _review(self, now: float) -> None:
         lifetime = self._lifetime()
@@ -170,7 +170,7 @@ class Play:
             self._rhythms.expected_polls("", now, now + polling_price.HORIZON),
             now,
             polling_price.Copy(self._fetched, self._fetched + lifetime, lambda at: at + lifetime),
-            per_second=self._rate.per_second,
+            per_second=self._rate,
             price=self._price,
             permitted=lambda at: max(at, self._fetched + 60),
         )

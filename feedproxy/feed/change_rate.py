@@ -1,13 +1,11 @@
 """The rate at which a feed's content changes, with a prior for feeds with a short history.
 
 Changes are modelled as a Poisson process with a Gamma prior for its rate. An observation has the weight exp(-age /
-MEMORY), so old observations count less. A `ChangeRate` consists of two sums and an instant.
+MEMORY), so old observations count less.
 """
 
 import math
-import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from feedproxy.clock import Instant, Seconds
 
@@ -22,50 +20,8 @@ PRIOR_EXPOSURE is short, so that a few observed changes outweigh the prior.
 MEMORY: Seconds = 30 * 86_400
 """The weight of an observation falls to 1/e in this many seconds: a month, to average over weekdays and weekends."""
 
-_FORM = struct.Struct("<ddd")
 
-
-@dataclass(frozen=True, slots=True)
-class ChangeRate:
-    """Weighted number of observed changes, and weighted seconds of observation, at the instant `at`."""
-
-    changes: float = 0.0
-    exposure: Seconds = 0.0
-    at: Instant = 0.0
-
-    @property
-    def per_second(self) -> float:
-        return (PRIOR_CHANGES + self.changes) / (PRIOR_EXPOSURE + self.exposure)
-
-    @property
-    def usual_gap(self) -> Seconds:
-        """Return the mean time between two changes, in seconds."""
-        return 1 / self.per_second
-
-    def observe(self, changes: float, now: Instant) -> "ChangeRate":
-        """Return the rate at the instant `now`, with `changes` further changes since the instant `self.at`."""
-        elapsed = max(0.0, now - self.at)
-        decay = math.exp(-elapsed / MEMORY)
-        exposure = self.exposure * decay + MEMORY * (1 - decay)
-        return ChangeRate(self.changes * decay + changes, exposure, max(now, self.at))
-
-    def dump(self) -> bytes:
-        """Return the rate as 24 bytes for `load`."""
-        return _FORM.pack(self.changes, self.exposure, self.at)
-
-
-def load(data: bytes) -> ChangeRate:
-    """Return the rate that `ChangeRate.dump` wrote. Raises ValueError for invalid data."""
-    try:
-        changes, exposure, at = _FORM.unpack(data)
-    except struct.error as error:
-        raise ValueError(f"invalid change rate of {len(data)} bytes: expected {_FORM.size}") from error
-    if not all(math.isfinite(value) and value >= 0 for value in (changes, exposure, at)):
-        raise ValueError("invalid change rate: expected three finite numbers that are not negative")
-    return ChangeRate(changes, exposure, at)
-
-
-def from_changes(instants: Iterable[Instant], now: Instant, *, since: Instant | None = None) -> ChangeRate:
+def changes_per_second(instants: Iterable[Instant], now: Instant, *, since: Instant | None = None) -> float:
     """Return the rate for a history of changes: the dates of entries, or observed changes.
 
     Observation begins at `since`, the instant of the feed's first fetch. If `since` is None or the oldest change is
@@ -74,9 +30,9 @@ def from_changes(instants: Iterable[Instant], now: Instant, *, since: Instant | 
     past = sorted({instant for instant in instants if instant <= now})
     begin = min([*past[:1], now if since is None else min(since, now)])
     observed = past[1:] if past and past[0] == begin else past
-    # The result is the same as that of `observe` for one change after another.
     changes = sum(math.exp((instant - now) / MEMORY) for instant in observed)
-    return ChangeRate(changes, -MEMORY * math.expm1((begin - now) / MEMORY), now)
+    exposure = -MEMORY * math.expm1((begin - now) / MEMORY)
+    return (PRIOR_CHANGES + changes) / (PRIOR_EXPOSURE + exposure)
 
 
 def expected_staleness(per_second: float, age: Seconds) -> Seconds:

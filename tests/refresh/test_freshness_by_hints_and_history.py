@@ -54,7 +54,7 @@ def test_lifetime_without_expected_readers_is_at_most_proportional_to_the_cube_r
     gap: float, price: str
 ) -> None:
     resource, settings = a_resource(gap), Settings(polling=price)
-    usual = rate_of(resource, NOW).usual_gap
+    usual = 1 / rate_of(resource, NOW)
 
     lifetime = learned_lifetime(resource, resource.variants[0], settings)
 
@@ -83,7 +83,7 @@ def test_stale_copy_is_served_during_its_refresh_until_its_expected_staleness_re
     limit = stale_while_refreshing(resource, stored, fresh, settings)
 
     age = fresh.expires + limit - stored.response_time
-    expected = expected_staleness(rate_of(resource, NOW).per_second, age)
+    expected = expected_staleness(rate_of(resource, NOW), age)
     worth = max(WAIT_WORTH, (1 + polling_price.WAIT_PRICE) * settings.price)
     assert limit == settings.stale_while_refreshing or expected == pytest.approx(worth, rel=1e-3)
     assert expected <= worth * 1.001

@@ -7,7 +7,7 @@ from feedproxy.cache.freshness import Allowance, Freshness
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed import schedule_hints
-from feedproxy.feed.change_rate import ChangeRate, age_for, from_changes
+from feedproxy.feed.change_rate import age_for, changes_per_second
 from feedproxy.http.memoize import memoize_last
 from feedproxy.refresh.policy import polling_price, polling_with_push
 from feedproxy.refresh.policy.early_refetch_of_ill_formed_copies import early_refetch
@@ -80,9 +80,9 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
 
 
 @memoize_last
-def rate_of(resource: Resource, at: Instant) -> ChangeRate:
-    """Return the rate at which the feed's content changes, as known at the instant `at`."""
-    return from_changes(resource.changes, at, since=resource.first_seen or None)
+def rate_of(resource: Resource, at: Instant) -> float:
+    """Return the rate at which the feed's content changes, per second, as known at the instant `at`."""
+    return changes_per_second(resource.changes, at, since=resource.first_seen or None)
 
 
 def learned_lifetime(resource: Resource, stored: StoredResponse, settings: Settings) -> Seconds | None:
@@ -97,7 +97,7 @@ def learned_lifetime(resource: Resource, stored: StoredResponse, settings: Setti
     # and never end.
     observed = stored.response_time - min(resource.changes[0], resource.first_seen or math.inf)
     return polling_price.lifetime_for(
-        rate_of(resource, stored.response_time).per_second,
+        rate_of(resource, stored.response_time),
         settings.price,
         minimum=settings.lifetime_min,
         maximum=min(settings.lifetime_max, max(settings.default_lifetime, observed)),
@@ -118,7 +118,7 @@ def stale_while_refreshing(
         return 0
     if not resource.changes:
         return limit  # without a history, the change rate of the feed is unknown
-    rate = rate_of(resource, stored.response_time).per_second
+    rate = rate_of(resource, stored.response_time)
     worth = max(WAIT_WORTH, (1 + polling_price.WAIT_PRICE) * settings.price)
     return min(limit, max(0.0, stored.response_time + age_for(rate, worth) - fresh.expires))
 

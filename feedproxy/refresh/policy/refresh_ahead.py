@@ -199,7 +199,7 @@ def _worthwhile_refresh(
         expected,
         now,
         polling_price.Copy(refreshed, bounds.end, bounds.until),
-        per_second=rate.per_second,
+        per_second=rate,
         price=settings.price * price_factor,
         permitted=bounds.permitted,
     )
@@ -211,7 +211,7 @@ def _worthwhile_refresh(
     return Later(
         at,
         f"{readers} {'reader' if readers == 1 else 'readers'} expected by {_clock(planned.by)}, "
-        f"changes about every {span(rate.usual_gap)}, worth {_minutes(planned.worth)} of staleness"
+        f"changes about every {span(1 / rate)}, worth {_minutes(planned.worth)} of staleness"
         + ("; the copy has expired by then" if planned.anticipates else "")
         + ("; the site limits requests" if price_factor > 1.1 else ""),
     )
