@@ -28,8 +28,6 @@ from feedproxy.app import AdminHandler, App
 from feedproxy.telemetry.page_redaction import redact_text
 from feedproxy.web import templates
 
-logger = logging.getLogger(__name__)
-
 action_logger = logging.getLogger("feedproxy.operator")
 
 LOGGED_PARAMETERS = ("action", "deed", "id", "url", "pattern", "feed", "name", "seconds", "replace", "intercept")

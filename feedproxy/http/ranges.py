@@ -55,11 +55,6 @@ def select(value: str | None, length: int) -> tuple[int, int] | Whole | Unsatisf
     return first, length - 1 if last is None else min(last, length - 1)
 
 
-def content_range(first: int, last: int, length: int) -> str:
-    """Return the value of Content-Range for a 206 (RFC 9110, section 14.4)."""
-    return f"bytes {first}-{last}/{length}"
-
-
 def _number(digits: str) -> int | None:
     if not digits:
         return None

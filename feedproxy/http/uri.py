@@ -20,7 +20,6 @@ _PORTS = {"http": 80, "https": 443}
 
 _REG_NAME = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
 """Pattern of host names that resolvers accept, including names with an underscore."""
-_IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 _HOST_MAX = 253
 """A host name of more than this many characters is invalid: 255 octets on the wire (RFC 1035, section 2.3.4)."""
 

@@ -81,7 +81,6 @@ class Totals:
     passed: int
     origin_requests: int
     origin_failures: int
-    bytes_sent: int
 
     @property
     def hit_share(self) -> float | None:
@@ -320,7 +319,6 @@ class Metrics:
             passed,
             sum(count for _, count in fetches),
             sum(count for labels, count in fetches if labels["detail"] not in NO_FAILURE),
-            sum(count for _, count in _samples(by_name["feedproxy_response_bytes"])),
         )
 
     def tally(self) -> TrafficCounts:

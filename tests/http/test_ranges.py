@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.http.ranges import Unsatisfiable, Whole, content_range, select
+from feedproxy.http.ranges import Unsatisfiable, Whole, select
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,3 @@ def test_range_that_is_invalid_or_multiple_selects_whole_content(value: str | No
 def test_range_with_suffix_of_empty_content_selects_whole_content() -> None:
     assert isinstance(select("bytes=-5", 0), Whole)
     assert select("bytes=0-", 0) == Unsatisfiable(0)
-
-
-def test_content_range_names_first_and_last_byte() -> None:
-    assert content_range(0, 499, 1000) == "bytes 0-499/1000"

@@ -108,7 +108,7 @@ class Server:
             match ranges.select(asked.get("range"), len(body)) if request.method == "GET" else None:
                 case (int(first), int(last)):
                     last = min(last, first + version.sends_at_most - 1)
-                    told = ranges.content_range(first, last, len(body))
+                    told = f"bytes {first}-{last}/{len(body)}"
                     return Response(206, fields.with_added("Content-Range", told), body[first : last + 1])
                 case ranges.Unsatisfiable() as nothing:
                     return Response(416, fields.with_added("Content-Range", nothing.content_range))

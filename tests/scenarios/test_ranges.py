@@ -36,7 +36,7 @@ class Server:
         if request.method == "GET" and applies:
             match ranges.select(request.fields.get("range"), len(self.body)):
                 case (int(first), int(last)):
-                    said = ranges.content_range(first, last, len(self.body))
+                    said = f"bytes {first}-{last}/{len(self.body)}"
                     return Response(206, fields.with_added("Content-Range", said), self.body[first : last + 1])
                 case ranges.Unsatisfiable() as nothing:
                     return Response(416, fields.with_added("Content-Range", nothing.content_range))

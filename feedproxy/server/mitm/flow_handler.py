@@ -5,7 +5,6 @@ request, `on_response_headers` for the head of a streamed response, and `pop` at
 raising FeedproxyError. The addon then calls `refuse`.
 """
 
-import logging
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
@@ -53,8 +52,6 @@ from feedproxy.upstream.origin_connection_limits import Requester, requesting
 from feedproxy.upstream.own_urls import is_own
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import parent_name
-
-logger = logging.getLogger(__name__)
 
 CACHED_METHODS = ("GET", "HEAD")
 """Methods with cacheable responses. mitmproxy streams requests with other methods, except TRACE."""
