@@ -1,11 +1,14 @@
-"""Durations and sizes as an operator writes them: `90`, `30m`, `1h30m`, `250ms`, `64KiB`, `4 GB`.
+"""Durations and sizes as an operator writes them, such as `1h30m` or `64KiB`, and durations as texts name them.
 
 A number without a unit has the option's own unit. `K` to `T` and `KiB` to `TiB` are powers of 1024. `kB` to `TB` are
 powers of 1000.
 """
 
 import re
+from functools import lru_cache
 from typing import Literal
+
+from feedproxy.clock import Seconds
 
 type Unit = Literal["", "s", "ms", "B"]
 """The unit of an option's number: none, seconds, milliseconds, or bytes."""
@@ -81,6 +84,27 @@ def _format_size(number: int) -> str:
             if count and not remainder:
                 best = f"{count}{name}"
     return best
+
+
+def span(seconds: Seconds) -> str:
+    """Return a duration in words: `40 s`, `4 min 59 s`, `35 min`, `1 h 5 min`, `3 days`."""
+    return _span(max(0, int(seconds)))
+
+
+@lru_cache(maxsize=8192)
+def _span(whole: int) -> str:
+    if whole >= 2 * 86_400:
+        return _two(whole, 86_400, "days", 3_600, "h")
+    if whole >= 3_600:
+        return _two(whole, 3_600, "h", 60, "min")
+    if whole >= 600:
+        return f"{whole // 60} min"
+    return _two(whole, 60, "min", 1, "s") if whole >= 60 else f"{whole} s"
+
+
+def _two(whole: int, size: int, unit: str, smaller: int, smaller_unit: str) -> str:
+    remainder = whole % size // smaller
+    return f"{whole // size} {unit} {remainder} {smaller_unit}" if remainder else f"{whole // size} {unit}"
 
 
 def count_noun(number: int, noun: str) -> str:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedproxy.durations_and_sizes import Unit, format_quantity, parse
+from feedproxy.durations_and_sizes import Unit, format_quantity, parse, span
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,16 @@ def test_invalid_quantity_is_refused(text: str, unit: Unit) -> None:
 @given(number=st.integers(0, 10**15), unit=st.sampled_from(["s", "ms", "B"]))
 def test_displayed_quantity_parses_to_the_same_number(number: int, unit: Unit) -> None:
     assert parse(format_quantity(number, unit), unit) == number
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 s"), (59, "59 s"), (60, "1 min"), (90, "1 min 30 s"), (599, "9 min 59 s"),
+        (2100, "35 min"), (2101, "35 min"),
+        (3600, "1 h"), (3900, "1 h 5 min"), (86_400, "24 h"), (172_800, "2 days"), (180_000, "2 days 2 h"),
+        (-5, "0 s"),
+    ],
+)  # fmt: skip
+def test_description_of_duration_uses_common_units(seconds: float, words: str) -> None:
+    assert span(seconds) == words

@@ -20,6 +20,7 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.cache.storing import HEURISTICALLY_CACHEABLE
 from feedproxy.cache.targeted_directives import Directives, governing_directives
 from feedproxy.clock import Instant, Seconds
+from feedproxy.durations_and_sizes import span
 from feedproxy.http.cache_control import DELTA_SECONDS_MAX, CacheControl
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Fields
@@ -118,27 +119,6 @@ def describe(
         remaining = allowance.until - expires + ttl
         return f"held for another {span(remaining)}: {allowance.reason}; by HTTP {since}"
     return f"stale for {span(-ttl)}: {since}"
-
-
-def span(seconds: Seconds) -> str:
-    """Return a duration in words: `40 s`, `4 min 59 s`, `35 min`, `1 h 5 min`, `3 days`."""
-    return _span(max(0, int(seconds)))
-
-
-@lru_cache(maxsize=8192)
-def _span(whole: int) -> str:
-    if whole >= 2 * 86_400:
-        return _two(whole, 86_400, "days", 3_600, "h")
-    if whole >= 3_600:
-        return _two(whole, 3_600, "h", 60, "min")
-    if whole >= 600:
-        return f"{whole // 60} min"
-    return _two(whole, 60, "min", 1, "s") if whole >= 60 else f"{whole} s"
-
-
-def _two(whole: int, size: int, unit: str, smaller: int, smaller_unit: str) -> str:
-    remainder = whole % size // smaller
-    return f"{whole // size} {unit} {remainder} {smaller_unit}" if remainder else f"{whole // size} {unit}"
 
 
 def initial_age(stored: StoredResponse) -> Seconds:

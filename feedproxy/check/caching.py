@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from feedproxy.cache.freshness import span
 from feedproxy.check.checked_document import CheckedDocument
 from feedproxy.check.observations import FeedObservations
 from feedproxy.clock import Instant, Seconds
+from feedproxy.durations_and_sizes import span
 from feedproxy.feed.channel import Schedule
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import parse_http_date

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Iterator
 
-from feedproxy.cache.freshness import span
 from feedproxy.check.checked_document import CheckedDocument
+from feedproxy.durations_and_sizes import span
 from feedproxy.feed.channel import Channel, Period, Schedule
 from feedproxy.feed.schedule_hints import is_skipped
 from feedproxy.notes import Category, Level, Note

@@ -16,8 +16,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from feedproxy.cache.freshness import span
 from feedproxy.clock import Instant
+from feedproxy.durations_and_sizes import span
 from feedproxy.web.display_formats import absolute, number, plural, short, size
 
 HERE = Path(__file__).parent

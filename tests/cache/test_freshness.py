@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.cache.freshness import Allowance, Freshness, Source, assess, span
+from feedproxy.cache.freshness import Allowance, Freshness, Source, assess
 from feedproxy.cache.reuse_decision import Forward, Reuse, Validate, decide
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.clock import Instant
@@ -153,19 +153,6 @@ def test_targeted_field_that_is_invalid_is_ignored(value: str) -> None:
     stored = a_feed(("CDN-Cache-Control", value), ("Cache-Control", "max-age=5"))
 
     assert assess(stored, NOW, targeted=True).source is Source.MAX_AGE
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (0, "0 s"), (59, "59 s"), (60, "1 min"), (90, "1 min 30 s"), (599, "9 min 59 s"),
-        (2100, "35 min"), (2101, "35 min"),
-        (3600, "1 h"), (3900, "1 h 5 min"), (86_400, "24 h"), (172_800, "2 days"), (180_000, "2 days 2 h"),
-        (-5, "0 s"),
-    ],
-)  # fmt: skip
-def test_description_of_duration_uses_common_units(seconds: float, words: str) -> None:
-    assert span(seconds) == words
 
 
 @pytest.mark.parametrize(

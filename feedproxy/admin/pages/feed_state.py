@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from feedproxy.cache.cache_status import Detail
-from feedproxy.cache.freshness import Freshness, span
+from feedproxy.cache.freshness import Freshness
 from feedproxy.clock import Instant
-from feedproxy.durations_and_sizes import count_noun
+from feedproxy.durations_and_sizes import count_noun, span
 from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.refresh.policy.min_interval_and_back_off import Deferred, check_fetch_allowed
 from feedproxy.refresh.policy.refresh_ahead import Later, Plan

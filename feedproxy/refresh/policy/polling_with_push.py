@@ -7,8 +7,9 @@ refresh finds a change that was not pushed. After such a change, the feed is pol
 """
 
 from feedproxy.cache.cache_status import Detail
-from feedproxy.cache.freshness import Allowance, span
+from feedproxy.cache.freshness import Allowance
 from feedproxy.clock import Instant, Seconds
+from feedproxy.durations_and_sizes import span
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 

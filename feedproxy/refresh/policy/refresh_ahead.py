@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
-from feedproxy.cache.freshness import Freshness, Source, may_extend_lifetime, span
+from feedproxy.cache.freshness import Freshness, Source, may_extend_lifetime
 from feedproxy.clock import Instant, Seconds
+from feedproxy.durations_and_sizes import span
 from feedproxy.feed.schedule_hints import next_unskipped
 from feedproxy.http import uri
 from feedproxy.refresh.policy import moved_and_gone, polling_price
