@@ -143,7 +143,7 @@ class AdminActions:
         parameters = await request_parameters.read_parameters(request)
         service, settings = self._pages.service(), self._app.settings
         own = "" if settings.upstream else settings.public_url.rstrip("/")
-        target = await self._target_of(pasted_address.read(parameters.get("url", ""), own))
+        target = await self._target_of(pasted_address.read(parameters.get("url", ""), own, settings.endpoint_prefix))
         if self._app.settings_for(target).readers == BLOCKED:
             raise request_parameters.InvalidForm("This feed is blocked: unblock it first.")
         outcome = await self._app.feed_list.import_list(SubscriptionList("", (Subscription(target),)))

@@ -47,16 +47,16 @@ def landing_page(path: str, base: str, prefix: str = "/-/") -> Response:
         case "/favicon.ico":
             return _response(200, "image/svg+xml", templates.ICON.encode(), "max-age=604800")
         case "/":
-            return _home_page(query, base, base + prefix)
+            return _home_page(query, base, prefix)
     raise NotFound("this page does not exist")
 
 
-def pasted_target(path: str, base: str) -> str:
+def pasted_target(path: str, base: str, prefix: str) -> str:
     """Return the target of the address in `/?url=ADDRESS`, or "" for another path or an invalid address."""
     bare, _, query = path.partition("?")
     value = _pasted_text(query) if bare == "/" else None
     try:
-        return pasted_address.read(value, base) if value else ""
+        return pasted_address.read(value, base, prefix) if value else ""
     except BadTarget:
         return ""
 
@@ -77,14 +77,15 @@ def _pasted_text(query: str) -> str | None:
     return texts[0].strip() if texts else None
 
 
-def _home_page(query: str, base: str, own: str) -> Response:
+def _home_page(query: str, base: str, prefix: str) -> Response:
+    own = base + prefix
     value = _pasted_text(query)
     if value is None:
         return _page(200, base, own)
     if not value:
         return _page(400, base, own, "Please put the address of a feed into the field.")
     try:
-        pasted_address.read(value, base)
+        pasted_address.read(value, base, prefix)
     except BadTarget as error:
         return _page(400, base, own, f"That is no address of a feed that can be fetched: {error}.", value)
     return _page(200, base, own, value=value)

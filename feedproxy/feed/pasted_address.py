@@ -28,20 +28,21 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?![0-9])")
 _CONVERTED = re.compile(r"as/[a-z]+/")
 
 
-def read(text: str, own: str = "") -> str:
+def read(text: str, own: str, prefix: str) -> str:
     """Return the normalised target of a pasted address. Raises BadTarget if the text names no target.
 
-    `own` is feedproxy's own address without a trailing slash, with which gateway addresses begin.
+    `own` is feedproxy's own address without a trailing slash, with which gateway addresses begin. `own` is "" if the
+    text cannot be such an address. `prefix` is the prefix of endpoints.
     """
     target = _read(text)
     for _ in range(LAYERS_MAX):
         if not own or not target.startswith(f"{own}/"):
             return target
-        target = unwrap(target)
+        target = unwrap(target, prefix)
     return target
 
 
-def unwrap(target: str, prefix: str = "/-/") -> str:
+def unwrap(target: str, prefix: str) -> str:
     """Return the feed's target that a gateway address, or the address of a conversion, contains. Raises BadTarget for
     other endpoints.
 

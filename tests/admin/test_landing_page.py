@@ -53,7 +53,14 @@ def test_landing_page_runs_no_script_and_loads_nothing_from_other_hosts() -> Non
     ],
 )
 def test_pasted_address_is_interpreted_as_the_target(address: str, path: str) -> None:
-    assert gateway_path(pasted_target(f"/?url={address}", BASE)) == path
+    assert gateway_path(pasted_target(f"/?url={address}", BASE, "/-/")) == path
+
+
+def test_pasted_address_of_a_conversion_is_read_with_the_configured_prefix() -> None:
+    address = f"/?url={BASE}/own/as/atom/https://example.com/feed"
+
+    assert pasted_target(address, BASE, "/own/") == "https://example.com/feed"
+    assert landing_page(address, BASE, "/own/").status == 200
 
 
 @pytest.mark.parametrize(

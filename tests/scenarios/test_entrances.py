@@ -597,6 +597,15 @@ async def test_pasted_gateway_address_is_redirected_to_the_inner_feed(door):
     assert origin.requests == 0
 
 
+async def test_pasted_conversion_address_is_redirected_with_another_endpoint_prefix(door):
+    proxy, origin, _ = await door(endpoint_prefix="/own/")
+
+    seen = await proxy.ask(f"/{proxy.stage.name}/own/as/atom/https://feeds.example/a")
+
+    assert seen.expect(301).location == f"{proxy.stage.name}/https://feeds.example/a"
+    assert origin.requests == 0
+
+
 async def test_pasted_address_is_redirected_to_the_same_access_check(door):
     proxy, origin, _ = await door()
     proxy.rule("https://feeds.example/secret/*", readers=("bob",))

@@ -198,7 +198,7 @@ class Conversions:
         In reverse mode, raises Forbidden for a target outside the upstream.
         """
         if client.entrance is not Entrance.REVERSE:
-            return _gateway_target(address, client.base)
+            return _gateway_target(address, client.base, self._settings_for("").endpoint_prefix)
         upstream = self._settings_for("").upstream.rstrip("/")
         try:
             target = gateway_target(f"/{address}")
@@ -211,14 +211,14 @@ class Conversions:
         return rebased
 
 
-def _gateway_target(address: str, base: str) -> str:
+def _gateway_target(address: str, base: str, prefix: str) -> str:
     """Return the target that `address` names, as in a gateway path or as pasted by a user. Raises NotFound or BadTarget
     if `address` names no target."""
     try:
         return gateway_target(f"/{address}")
     except NotFound:
         with contextlib.suppress(BadTarget):
-            return pasted_address.read(address, base)
+            return pasted_address.read(address, base, prefix)
         raise
 
 

@@ -336,7 +336,7 @@ class FlowHandler:
             self._set_local_response(flow, state, _not_allowed(request, CACHED_METHODS), Detail.METHOD)
         elif isinstance(local_path, MisspelledTarget):
             self._set_local_response(flow, state, gateway_redirect(gateway_path(local_path.target), base))
-        elif target := pasted_target(local_path.path, base):
+        elif target := pasted_target(local_path.path, base, prefix):
             flow.request.stream = False
             flow.metadata[CONTENT_CAP] = CONTENT_MAX
             state.endpoint = Endpoint(partial(self._preview, target))
@@ -374,7 +374,7 @@ class FlowHandler:
                 endpoint,
                 Call(replace(request, target=local_path.path), local_path.client, path, query),
             )
-            state.usual_path = usual_endpoint_path(endpoint_path, local_path.client)
+            state.usual_path = usual_endpoint_path(endpoint_path, local_path.client, self.app.settings.endpoint_prefix)
 
     def _set_local_response(
         self, flow: http.HTTPFlow, state: FlowState, response: Response, detail: Detail | None = None

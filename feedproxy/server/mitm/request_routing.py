@@ -163,12 +163,12 @@ def route(
     try:
         target = gateway_target(head.path)
     except (NotFound, BadTarget):
-        return MisspelledTarget(_guess_target(head.path, client.base), client)
+        return MisspelledTarget(_guess_target(head.path, client.base, settings.endpoint_prefix), client)
     if lacks_path(head.path):
         return MisspelledTarget(target, client)
     if target.startswith(f"{client.base}/"):
         with contextlib.suppress(BadTarget):  # a local page: fetching it is refused
-            return MisspelledTarget(pasted_address.read(target, client.base), client)
+            return MisspelledTarget(pasted_address.read(target, client.base, settings.endpoint_prefix), client)
     return RoutedRequest(Request(head.method, target, head.fields), client)
 
 
@@ -213,11 +213,11 @@ def _check_gateway_host(head: IncomingRequest, settings: Settings) -> None:
             )
 
 
-def usual_endpoint_path(path: str, client: ClientContext) -> str:
+def usual_endpoint_path(path: str, client: ClientContext, prefix: str) -> str:
     """Return the usual form of an endpoint's path that ends with a gateway target.
 
     Return "" if the path already has the usual form: the target has a scheme, and a slash after its host. `path` is
-    relative to the prefix, with the query. After a sign-in at a path in another form, a browser could send the password
+    relative to `prefix`, with the query. After a sign-in at a path in another form, a browser could send the password
     to other hosts (`lacks_path` in http/target_uri/gateway_path.py).
     """
     match = _BEFORE_TARGET.match(path)
@@ -228,12 +228,12 @@ def usual_endpoint_path(path: str, client: ClientContext) -> str:
         try:
             target = gateway_target(f"/{address}")
         except NotFound:
-            return before + pasted_address.read(address, client.base)
+            return before + pasted_address.read(address, client.base, prefix)
         return before + target if lacks_path(f"/{address}") else ""
     return ""
 
 
-def _guess_target(path: str, base: str) -> str:
+def _guess_target(path: str, base: str, prefix: str) -> str:
     """Return the target of an unusual gateway path: with `feed:`, encoded, or without a scheme.
 
     Browsers also request files such as `/apple-touch-icon.png`. Without a scheme, the path must therefore name a host
@@ -242,10 +242,10 @@ def _guess_target(path: str, base: str) -> str:
     """
     written = path.lstrip("/")
     if pasted_address.has_scheme(written):
-        return pasted_address.read(written, base)
+        return pasted_address.read(written, base, prefix)
     example = "https://example.com/feed.xml"
     try:
-        target = pasted_address.read(_OTHER_SCHEME.sub("", written), base)
+        target = pasted_address.read(_OTHER_SCHEME.sub("", written), base, prefix)
     except BadTarget:
         target = ""
     if target and not path.startswith("//") and not _OTHER_SCHEME.match(written):
