@@ -38,7 +38,10 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the plan and print the score. Return 1 if the run misses a requirement of the plan."""
+    """Run the plan and print the score. Return 1 if the run misses a requirement of the plan.
+
+    After SIGINT or SIGTERM, write the recording without a score, and return 128 plus the number of the signal.
+    """
     from feedproxy.lab import plan, run  # noqa: PLC0415
     from feedproxy.lab.recording_scores import grade_recording  # noqa: PLC0415 -- only this command pays for the lab
 
@@ -54,17 +57,18 @@ def run(args: argparse.Namespace) -> int:
         def report(done: int, whole: int) -> None:
             line.show(f"poll {done} of {whole}")
 
-        try:
-            done = asyncio.run(
-                _until_sigterm(run.run(test_plan, world, command, verbose=args.verbose, progress=report))
-            )
-        except asyncio.CancelledError:
-            return 1  # after SIGTERM
+        done, received = asyncio.run(
+            _until_signal(run.run(test_plan, world, command, verbose=args.verbose, progress=report))
+        )
     if args.record:
         try:
             _write_recording(Path(args.record), done.recording, test_plan.seed)
         except OSError as error:
             raise UsageError(f"{args.record}: {error.strerror or error}") from error
+    if done.is_interrupted and received is not None:
+        recorded = f"; {args.record} has the requests until then" if args.record else ""
+        print(f"feedproxy: lab run: interrupted by {received.name} at poll {done.starts}{recorded}", file=sys.stderr)
+        return 128 + received
     graded = grade_recording(done.recording, one_reader=True)
     grades = [
         (score.user_agent or "(no User-Agent)", score.grade, frozenset(finding.note.id() for finding in score.findings))
@@ -80,11 +84,23 @@ def run(args: argparse.Namespace) -> int:
     return 1 if unmet else 0
 
 
-async def _until_sigterm[T](lab_run: Coroutine[Any, Any, T]) -> T:
-    """Return the result of the run. SIGTERM cancels the run, so that the command ends and its folder is deleted."""
-    task = asyncio.ensure_future(lab_run)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return await task
+async def _until_signal[T](lab_run: Coroutine[Any, Any, T]) -> tuple[T, signal.Signals | None]:
+    """Return the result of the run, and the signal that interrupted it.
+
+    The first SIGINT or SIGTERM cancels the run, so that the command ends and its folder is deleted.
+    """
+    task, loop = asyncio.ensure_future(lab_run), asyncio.get_running_loop()
+    received: list[signal.Signals] = []
+
+    def interrupt(number: signal.Signals) -> None:
+        if not received:
+            received.append(number)
+            task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, interrupt, number)
+    result = await task
+    return result, received[0] if received else None
 
 
 def _write_recording(file: Path, recording: Any, seed: str) -> None:

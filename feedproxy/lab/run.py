@@ -47,6 +47,8 @@ class RunResult:
     failed: int = 0
     """Number of starts that timed out, or ended with an exit code other than 0."""
     first_failure: str = ""
+    is_interrupted: bool = False
+    """True if the run was cancelled. The recording then ends at this time."""
 
 
 class _ExchangeLog:
@@ -74,7 +76,8 @@ async def run(
     """Run the plan and return the recording.
 
     In the command, `{url}`, `{host}`, `{port}`, `{home}`, `{poll}` and `{time}` are replaced by the values of the run.
-    Raises UsageError if the command cannot be started, or the source lacks the plan's feed.
+    If the task is cancelled, the command ends, and the result contains the requests until then. Raises UsageError if
+    the command cannot be started, or the source lacks the plan's feed.
     """
     start = plan.start(world)
     known_as, feed = _select_feed(plan, world)
@@ -89,12 +92,15 @@ async def run(
     listener = ReplayListener(replay, clock, observe=exchange_log.record)
     await listener.start("127.0.0.1", 0)
     home = Path(tempfile.mkdtemp(prefix="feedproxy-lab-"))
+    result = RunResult()
     try:
         runner = _CommandRunner(plan, command, f"{listener.url}{path}", home, verbose)
         if isinstance(clock, ManualClock):
-            result = await _run_poll_by_poll(runner, clock, start, progress)
+            await _run_poll_by_poll(runner, clock, start, progress, result)
         else:
-            result = await _run_continuously(runner, start)
+            await _run_continuously(runner, start, result)
+    except asyncio.CancelledError:
+        result.is_interrupted = True
     finally:
         await listener.close()
         shutil.rmtree(home, ignore_errors=True)
@@ -104,9 +110,9 @@ async def run(
 
 
 async def _run_poll_by_poll(
-    runner: "_CommandRunner", clock: ManualClock, start: Instant, progress: Progress
-) -> RunResult:
-    plan, result = runner.plan, RunResult()
+    runner: "_CommandRunner", clock: ManualClock, start: Instant, progress: Progress, result: RunResult
+) -> None:
+    plan = runner.plan
     random = Random(plan.seed)  # noqa: S311 -- a run must be reproducible
     count = max(1, int(plan.days * 86_400 // plan.every))
     # Polls at minute 0 lower the grade. Therefore only a plan without jitter starts at the full hour.
@@ -117,13 +123,10 @@ async def _run_poll_by_poll(
         await runner.run_once(number + 1, clock.now(), plan.timeout, result)
         progress(number + 1, count)
     clock.advance(max(0.0, start + plan.days * 86_400 - clock.now()))
-    return result
 
 
-async def _run_continuously(runner: "_CommandRunner", start: Instant) -> RunResult:
-    result = RunResult()
+async def _run_continuously(runner: "_CommandRunner", start: Instant, result: RunResult) -> None:
     await runner.run_once(1, start, runner.plan.days * 86_400 / runner.plan.speed, result, keeps_running=True)
-    return result
 
 
 class _CommandRunner:

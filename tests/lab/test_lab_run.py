@@ -191,10 +191,16 @@ def test_plan_examples_are_valid(file: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_ends_the_command_and_deletes_its_folder(plan: Path, number: signal.Signals) -> None:
-    script = "import os, sys, time; print(os.getpid(), sys.argv[1], flush=True); time.sleep(3600)"
-    reader = [sys.executable, "-c", script, "{home}"]
-    command = [sys.executable, "-m", "feedproxy.cli", "lab", "run", str(plan), "--verbose", "--", *reader]
+def test_signal_ends_the_command_deletes_its_folder_and_keeps_the_recording(
+    plan: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    script = (
+        "import os, sys, time, urllib.request; urllib.request.urlopen(sys.argv[2]).read();"
+        "print(os.getpid(), sys.argv[1], flush=True); time.sleep(3600)"
+    )
+    reader, recorded = [sys.executable, "-c", script, "{home}", "{url}"], tmp_path / "run.har"
+    options = ["--verbose", "--record", str(recorded)]
+    command = [sys.executable, "-m", "feedproxy.cli", "lab", "run", str(plan), *options, "--", *reader]
 
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as lab:
         assert lab.stdout is not None
@@ -202,7 +208,9 @@ def test_signal_ends_the_command_and_deletes_its_folder(plan: Path, number: sign
         lab.send_signal(number)
         output, errors = lab.communicate(timeout=PATIENCE)
 
-    assert (lab.returncode, output, errors) == (1, "", "")
+    message = f"feedproxy: lab run: interrupted by {number.name} at poll 1; {recorded} has the requests until then\n"
+    assert (lab.returncode, output, errors) == (128 + number, "", message)
+    assert [exchange.status for exchange in har_format.parse(recorded.read_bytes(), "run.har").exchanges] == [200]
     assert not Path(home).exists()
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid), 0)
