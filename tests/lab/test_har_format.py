@@ -172,7 +172,7 @@ def test_har_entry_with_wrong_kind_of_value_is_reported_by_member(path: str, val
         parent = parent[name]
     parent[last] = value
 
-    with pytest.raises(UsageError, match=rf"^week\.har: entry 0 is invalid: .*{re.escape(message)}"):
+    with pytest.raises(UsageError, match=rf"^week\.har: entry 1 is invalid: .*{re.escape(message)}"):
         har_format.parse(json.dumps(document).encode(), "week.har")
 
 

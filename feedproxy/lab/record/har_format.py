@@ -196,7 +196,7 @@ def _parse_end(data: bytes) -> Instant:
 def _build_recording(entries: Iterable[Mapping[str, Any]], name: str) -> Recording:
     exchanges: list[Exchange] = []
     contents: dict[str, bytes] = {}
-    for number, har_entry in enumerate(entries):
+    for number, har_entry in enumerate(entries, start=1):
         try:
             exchange, content = _parse_exchange(har_entry)
         except (ValueError, OverflowError, BadTarget) as error:
