@@ -42,3 +42,21 @@ def test_configuration_provides_the_file_of_tokens_and_the_public_url(
     address = capsys.readouterr().out.split()[1]
     assert address.startswith("https://feeds.example/-/with/")
     assert address.endswith("/feed.xml")
+
+
+@pytest.mark.parametrize(
+    ("user", "readers", "warned"),
+    [("alcie", "[alice]", True), ("alice", "[alice, bob]", False), ("alcie", "['*']", False), ("alcie", "[]", False)],
+)
+def test_user_that_no_readers_option_names_is_warned_about(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], user: str, readers: str, warned: bool
+) -> None:
+    config = tmp_path / "feedproxy.yaml"
+    config.write_text(
+        f"tokens_file: {tmp_path / 'tokens'}\nfeeds:\n  - match: https://example.com/*\n    readers: {readers}\n"
+    )
+
+    assert main(["token", "add", user, "https://example.com/feed.xml", "--config", str(config)]) == 0
+
+    message = f"feedproxy: warning: no option readers names the user {user}\n"
+    assert capsys.readouterr().err == (message if warned else "")

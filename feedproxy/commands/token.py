@@ -2,15 +2,17 @@
 
 import argparse
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 from feedproxy import option_files
 from feedproxy.access import secret_tokens
-from feedproxy.config.config_file import load
+from feedproxy.config.config_file import Config, load
 from feedproxy.config.environment_and_set import FILE_VARIABLE, from_environment
 from feedproxy.config.option_types import option_specs
 from feedproxy.errors import UsageError
+from feedproxy.feed_rules import ANY_USER
 from feedproxy.http import uri
 from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.settings import Settings, listen_address
@@ -46,18 +48,24 @@ def register(subparsers: Any) -> None:
 
 
 def add(args: argparse.Namespace) -> int:
-    """Issue a token and print its address. Return 0. Raises UsageError if the file cannot be used."""
-    path, options = _token_file(args)
+    """Issue a token and print its address. Return 0. Raises UsageError if the file cannot be used.
+
+    Warn on stderr about a user that the configuration permits to read no protected feed, such as a misspelt name. This
+    is no error, because the operator may add the user to a rule later.
+    """
+    path, options, permitted = _token_file(args)
     token, secret = secret_tokens.issue(path, args.user, args.pattern)
     base = (args.at or options.get("public_url") or _local_address(options)).rstrip("/")
     prefix = options.get("endpoint_prefix", "/-/")
     print(f"{token.id}  {base}{prefix}with/{secret}{_path_after_token(args.pattern, options)}")
+    if permitted and not permitted & {ANY_USER, args.user}:
+        print(f"feedproxy: warning: no option readers names the user {args.user}", file=sys.stderr)
     return 0
 
 
 def show(args: argparse.Namespace) -> int:
     """Print all tokens without their secrets. Return 0. Raises UsageError if the file cannot be used."""
-    path, _ = _token_file(args)
+    path, *_ = _token_file(args)
     for token in secret_tokens.list_tokens(path):
         print(f"{token.id}  {token.user}  {token.pattern.text}")
     return 0
@@ -65,7 +73,7 @@ def show(args: argparse.Namespace) -> int:
 
 def revoke(args: argparse.Namespace) -> int:
     """Revoke tokens. Return 1 if none matched. Raises UsageError if the file cannot be used."""
-    path, _ = _token_file(args)
+    path, *_ = _token_file(args)
     revoked = secret_tokens.revoke(path, args.names)
     for token in revoked:
         print(f"{token.id}  {token.user}  {token.pattern.text}  revoked")
@@ -89,11 +97,15 @@ def _local_address(options: dict[str, Any]) -> str:
     return f"{scheme}://{uri.join_host_port(host, port)}"
 
 
-def _token_file(args: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
+def _token_file(args: argparse.Namespace) -> tuple[Path, dict[str, Any], set[str]]:
+    """Return the path of the file, the options, and the users that any option `readers` names."""
     file = args.config or os.environ.get(FILE_VARIABLE, "")
-    options = dict(load(file, option_specs(), foreign=True).options) if file else {}
-    options |= from_environment(os.environ, option_specs())
+    config = load(file, option_specs(), foreign=True) if file else Config({})
+    options = {**config.options, **from_environment(os.environ, option_specs())}
+    permitted = {
+        user for values in (options, *(rule.overrides for rule in config.rules)) for user in values.get("readers", ())
+    }
     name = args.file or options.get("tokens_file", "")
     if not name:
         raise UsageError("no file of tokens: expected --file FILE, or --config FILE with tokens_file")
-    return option_files.expand(str(name)), options
+    return option_files.expand(str(name)), options, permitted
