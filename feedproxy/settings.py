@@ -124,7 +124,8 @@ class Settings:
     )
     max_connections: int = option(
         10_000,
-        "Maximum number of client connections. At this number, a new connection replaces an idle one, or is refused.",
+        "Maximum number of client connections. At this number, a new connection replaces the connection that has been"
+        " idle for longest. Without an idle connection, it is refused.",
         "Each connection takes a few kilobytes and a file descriptor. Keep the number below `ulimit -Hn`.",
         minimum=1,
     )
