@@ -88,7 +88,7 @@ def _format_size(number: int) -> str:
 
 def span(seconds: Seconds) -> str:
     """Return a duration in words: `40 s`, `4 min 59 s`, `35 min`, `1 h 5 min`, `3 days`."""
-    return _span(max(0, int(seconds)))
+    return _span(max(0, round(seconds)))
 
 
 @lru_cache(maxsize=8192)

@@ -65,7 +65,7 @@ def test_displayed_quantity_parses_to_the_same_number(number: int, unit: Unit) -
         (0, "0 s"), (59, "59 s"), (60, "1 min"), (90, "1 min 30 s"), (599, "9 min 59 s"),
         (2100, "35 min"), (2101, "35 min"),
         (3600, "1 h"), (3900, "1 h 5 min"), (86_400, "24 h"), (172_800, "2 days"), (180_000, "2 days 2 h"),
-        (-5, "0 s"),
+        (-5, "0 s"), (59.6, "1 min"), (1799.9, "30 min"),
     ],
 )  # fmt: skip
 def test_description_of_duration_uses_common_units(seconds: float, words: str) -> None:

@@ -14,12 +14,12 @@ from markupsafe import Markup, escape
 
 from feedproxy import __version__
 from feedproxy.clock import Instant
+from feedproxy.durations_and_sizes import span
 from feedproxy.feed.schedule_hints import is_skipped
 from feedproxy.http.date import parse_http_date
 from feedproxy.lab.recording_scores import ObservedPoll, RecordingScores
 from feedproxy.scoring import score_report
 from feedproxy.scoring.grade import FeedScore, ReaderScore
-from feedproxy.scoring.polling_interval_rules import format_duration
 from feedproxy.scoring.rule_weights import short_target
 from feedproxy.scoring.scored_request import REDIRECTS
 from feedproxy.web import templates
@@ -102,7 +102,7 @@ def _reader_context(score: ReaderScore, polls: Any) -> dict[str, Any]:
         "level": grade_level(score.grade),
         "cost": score.cost,
         "begin": absolute(begin),
-        "length": format_duration(end - begin),
+        "length": span(end - begin),
         "feeds": [_feed_context(feed, polls[feed.feed], begin, end) for feed in score.feeds],
     }
 
@@ -114,7 +114,7 @@ def _feed_context(
         "name": short_target(score.feed),
         "score": score,
         "level": grade_level(score.grade),
-        "interval": format_duration(score.interval) if score.interval else "",
+        "interval": span(score.interval) if score.interval else "",
         "timeline": draw_chart(observations, begin, end),
     }
 
@@ -146,7 +146,7 @@ def draw_chart(observations: Sequence[ObservedPoll], begin: Instant, end: Instan
         faults=tuple(_fault_bands(observations, end, x_of)),
         wrong=", ".join(dict.fromkeys(label for observation in observations if (label := _fault_names(observation)))),
         days=tuple(_time_labels(begin, end, x_of)),
-        label=f"{len(observations)} requests in {format_duration(length)}: {counts}",
+        label=f"{len(observations)} requests in {span(length)}: {counts}",
     )
 
 
@@ -231,7 +231,7 @@ def _skipped_bands(observations: Sequence[ObservedPoll], begin: Instant, end: In
             yield Band(
                 x,
                 round(max(1.0, x_of(instant) - x), 1),
-                f"to be skipped: {absolute(since)}, {format_duration(instant - since)}",
+                f"to be skipped: {absolute(since)}, {span(instant - since)}",
             )
             since = None
 

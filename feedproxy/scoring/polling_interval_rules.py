@@ -8,6 +8,7 @@ cache, its Age is therefore subtracted from the interval.
 import math
 
 from feedproxy.clock import Seconds
+from feedproxy.durations_and_sizes import span
 from feedproxy.feed.schedule_hints import is_skipped, next_update
 from feedproxy.http.date import WEEKDAYS
 from feedproxy.notes import Category, Level, Note
@@ -59,7 +60,7 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
     if not intervals:
         intervals = [(DEFAULT_WAIT, POLLED_OFTEN, "the feed specifies no interval, or nothing of it remained")]
     return tuple(
-        Observation(kind, f"{format_duration(gap)} after the last success; {reason}", {"wait": format_duration(wait)})
+        Observation(kind, f"{span(gap)} after the last success; {reason}", {"wait": span(wait)})
         for wait, kind, reason in intervals
         if gap < wait - timer_tolerance(wait)
     )
@@ -77,9 +78,7 @@ def _polling_intervals(state: ReaderState) -> list[tuple[Seconds, type[Note], st
     fetched = state.last_success - state.age
     schedule, intervals = state.schedule, list[tuple[Seconds, type[Note], str]]()
     if state.lifetime > 0:
-        intervals.append(
-            (state.lifetime, POLLED_WITHIN_MAX_AGE, f"the answer was fresh for {format_duration(state.lifetime)}")
-        )
+        intervals.append((state.lifetime, POLLED_WITHIN_MAX_AGE, f"the answer was fresh for {span(state.lifetime)}"))
     if schedule.ttl is not None:
         intervals.append((60.0 * schedule.ttl - state.age, POLLED_WITHIN_TTL, f"ttl is {schedule.ttl} minutes"))
     steps = [schedule.interval] if schedule.interval else []
@@ -87,9 +86,7 @@ def _polling_intervals(state: ReaderState) -> list[tuple[Seconds, type[Note], st
         length = {"hourly": DAY / 24}.get(str(schedule.period), DAY) / schedule.frequency
         # A poll is on time right after an update computed from sy:updateBase, or a whole period after the last poll.
         steps.append(min(update - fetched, length))
-    intervals += [
-        (step - state.age, POLLED_WITHIN_SY, f"the feed is updated every {format_duration(step)}") for step in steps
-    ]
+    intervals += [(step - state.age, POLLED_WITHIN_SY, f"the feed is updated every {span(step)}") for step in steps]
     return [(min(wait, DAY), kind, reason) for wait, kind, reason in intervals]
 
 
@@ -123,17 +120,17 @@ def evaluate_refusal(poll: Poll, state: ReaderState) -> Verdict | None:
             return (
                 Observation(
                     RETRY_AFTER_IGNORED,
-                    f"{format_duration(gap)} {failure} with Retry-After: {format_duration(refusal.wait)}",
+                    f"{span(gap)} {failure} with Retry-After: {span(refusal.wait)}",
                 ),
             )
         return NO_VIOLATIONS
     if refusal.status in REFUSALS:
         wait = REFUSAL_WAIT if refusal.status == 429 else DEFAULT_WAIT
         if gap < wait - timer_tolerance(wait):
-            return (Observation(HURRIED_AFTER_REFUSAL, f"{format_duration(gap)} {failure}"),)
+            return (Observation(HURRIED_AFTER_REFUSAL, f"{span(gap)} {failure}"),)
         return NO_VIOLATIONS
     return (
-        (Observation(HAMMERED, f"{format_duration(gap)} {failure}"),)
+        (Observation(HAMMERED, f"{span(gap)} {failure}"),)
         if gap < FAILURE_WAIT - timer_tolerance(FAILURE_WAIT)
         else NO_VIOLATIONS
     )
@@ -142,16 +139,6 @@ def evaluate_refusal(poll: Poll, state: ReaderState) -> Verdict | None:
 def is_on_the_hour(poll: Poll) -> bool:
     """Return True if the poll came at most HOUR_EDGE seconds after the full hour, or one second before it."""
     return (poll.at + 1) % 3600 < HOUR_EDGE + 1
-
-
-def format_duration(seconds: Seconds) -> str:
-    """Return a duration in its one or two largest units: `1 h 5 min`."""
-    total = round(max(0.0, seconds))
-    for size, unit, small_size, small_unit in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if total >= size:
-            rest = total % size // small_size
-            return f"{total // size} {unit} {rest} {small_unit}" if rest else f"{total // size} {unit}"
-    return f"{total} s"
 
 
 class POLLED_WITHIN_MAX_AGE(Note):

@@ -1,8 +1,8 @@
 """Rules on redirects, permanent moves and feeds that are gone.  RFC 9110, section 15.4; RSS Feed State."""
 
 from feedproxy.clock import Instant, Seconds
+from feedproxy.durations_and_sizes import span
 from feedproxy.notes import Category, Level, Note
-from feedproxy.scoring.polling_interval_rules import format_duration
 from feedproxy.scoring.reader_state import ReaderState, RelocationSightings, stays_in_proxy
 from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict, short_target
 from feedproxy.scoring.scored_request import REDIRECTS, Poll
@@ -56,7 +56,7 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
             Observation(
                 kind,
                 f"{short_target(moved.location)} was announced by {moved.count} answers, "
-                f"first {format_duration(poll.at - moved.first)} ago",
+                f"first {span(poll.at - moved.first)} ago",
             )
         )
     elif moved is None and any(move.location == poll.target for move in state.permanent.values()):
@@ -91,11 +91,7 @@ def evaluate_ended(poll: Poll, state: ReaderState) -> Verdict | None:
     if poll.at - gone.last >= GONE_CHECK_INTERVAL:
         return NO_VIOLATIONS
     kind = XML_GONE_IGNORED if gone.xml else GONE_IGNORED
-    return (
-        Observation(
-            kind, f"{gone.count} answers announced the end, the first {format_duration(poll.at - gone.first)} ago"
-        ),
-    )
+    return (Observation(kind, f"{gone.count} answers announced the end, the first {span(poll.at - gone.first)} ago"),)
 
 
 def describe_adoptions(state: ReaderState, target: str) -> str:
@@ -110,7 +106,7 @@ def _describe_adoption(sightings: RelocationSightings) -> str:
     answers = (
         "one answer"
         if sightings.count == 1
-        else f"{sightings.count} answers in {format_duration(sightings.last - sightings.first)}"
+        else f"{sightings.count} answers in {span(sightings.last - sightings.first)}"
     )
     return f"{short_target(sightings.location)} after {answers}"
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
 
+from feedproxy.durations_and_sizes import span
 from feedproxy.feed.xml_characters import valid_text
 from feedproxy.notes import Level
 from feedproxy.scoring.grade import FeedScore, Finding, ReaderScore, RuleResult
-from feedproxy.scoring.polling_interval_rules import format_duration
 from feedproxy.scoring.rule_evaluation import Evidence, TrafficCost
 from feedproxy.scoring.rule_weights import ReaderRule, short_target
 from feedproxy.web.display_formats import iso, plain_text, size
@@ -138,7 +138,7 @@ def _reader_text(score: ReaderScore) -> str:
 
 
 def _interval_text(feed: FeedScore) -> str:
-    return f", polled every {format_duration(feed.interval)}" if feed.interval else ""
+    return f", polled every {span(feed.interval)}" if feed.interval else ""
 
 
 def _finding_text(finding: Finding) -> list[str]:
