@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 from feedproxy.event_signal import AsyncSignal, Signal
-from feedproxy.refresh.refresh_events import RefreshEnded
 from feedproxy.store.resource import Resource
 
 
@@ -13,8 +12,6 @@ class NotificationEvents:
 
     feed_seen: Signal[Resource] = field(default_factory=Signal)
     """Emitted for each stored feed at the start, and for each feed with new content."""
-    refresh_ended: Signal[RefreshEnded] = field(default_factory=Signal)
-    """Emitted after a refresh has succeeded or failed."""
     delivery_started: AsyncSignal = field(default_factory=AsyncSignal)
     """Emitted when this process begins to send deliveries, and after an outage."""
     tick: AsyncSignal = field(default_factory=AsyncSignal)

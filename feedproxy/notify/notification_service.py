@@ -184,9 +184,7 @@ class NotificationService:
             self._wake_timer = asyncio.get_running_loop().call_later(NEW_FEED_DELAY, self.wake)
 
     def _on_refresh_ended(self, event: RefreshEnded) -> None:
-        target = event.target
-        self.events.refresh_ended.emit(event)
-        resource = self.proxy.store.peek(target)
+        resource = self.proxy.store.peek(event.target)
         if (
             resource is not None
             and self._outages.record_refresh(resource, self.clock.now())

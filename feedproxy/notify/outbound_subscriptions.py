@@ -62,7 +62,7 @@ class OutboundSubscriptions:
         self._lifetime = lifetime
         self._renewed_by_pushes = renewed_by_pushes
         service.events.feed_seen.subscribe(self.on_feed)
-        service.events.refresh_ended.subscribe(self._on_refresh_ended)
+        service.proxy.events.refresh_ended.subscribe(self._on_refresh_ended)
         service.events.delivery_started.subscribe(self.confirm_all)
 
     def on_feed(self, resource: Resource) -> None:

@@ -36,7 +36,7 @@ class SubscriberMaintenance:
         self._protocol = protocol
         self._final_message = final_message
         self._last_sweep: Instant | None = None
-        service.events.refresh_ended.subscribe(self._on_refresh_ended)
+        service.proxy.events.refresh_ended.subscribe(self._on_refresh_ended)
         service.events.tick.subscribe(self._on_tick)
 
     def _on_refresh_ended(self, event: RefreshEnded) -> None:

@@ -80,7 +80,7 @@ class Subscriber:
         self._last_sweep: Instant | None = None
         self._sweep_remaining: list[str] = []
         service.events.feed_seen.subscribe(self._on_feed)
-        service.events.refresh_ended.subscribe(self._on_refresh_ended)
+        service.proxy.events.refresh_ended.subscribe(self._on_refresh_ended)
         service.events.tick.subscribe(self._on_tick)
 
     # -- which feeds
