@@ -124,9 +124,9 @@ def describe(
 def initial_age(stored: StoredResponse) -> Seconds:
     """Return the age of the response on receipt, in seconds (corrected_initial_age in RFC 9111, section 4.2.3)."""
     # Date has whole seconds. A response received within the same second has no apparent age.
-    apparent_age = max(0.0, math.floor(stored.response_time) - _date(stored))
+    apparent_age = max(0.0, math.floor(stored.response_time) - _date(stored.fields, stored.response_time))
     response_delay = max(0.0, stored.response_time - stored.request_time)
-    corrected_age_value = _age_value(stored.fields) + response_delay
+    corrected_age_value = age_value(stored.fields) + response_delay
     # "corrected_initial_age = max(apparent_age, corrected_age_value);"
     return max(apparent_age, corrected_age_value)
 
@@ -142,7 +142,7 @@ def current_age(stored: StoredResponse, now: Instant, initial: Seconds | None = 
     return (initial_age(stored) if initial is None else initial) + resident_time
 
 
-def _age_value(fields: Fields) -> Seconds:
+def age_value(fields: Fields) -> Seconds:
     """Return the first value of Age in seconds, or 0 if Age is invalid (section 5.1).
 
     Parameters after the number are ignored, because an Item of a structured field may have parameters (RFC 9651,
@@ -156,22 +156,23 @@ def _age_value(fields: Fields) -> Seconds:
     return float(DELTA_SECONDS_MAX if len(digits.lstrip("0")) > 10 else min(int(digits), DELTA_SECONDS_MAX))
 
 
-def _date(stored: StoredResponse) -> Instant:
+def _date(fields: Fields, received: Instant) -> Instant:
     """Return the instant in Date, or the time of receipt if Date is missing or invalid (RFC 9110, section 6.6.1)."""
-    value = stored.fields.get("date")
-    date = None if value is None else parse_http_date(value, stored.response_time)
-    return stored.response_time if date is None else date
+    value = fields.get("date")
+    date = None if value is None else parse_http_date(value, received)
+    return received if date is None else date
 
 
-def explicit_lifetime(stored: StoredResponse, *, targeted: bool = False) -> tuple[Seconds, Source] | None:
+def explicit_lifetime(fields: Fields, received: Instant, *, targeted: bool = False) -> tuple[Seconds, Source] | None:
     """Return the explicit lifetime in seconds and its source, or None (section 4.2.1).
 
-    `targeted` is true if targeted fields apply to this cache (RFC 9213).
+    The response with `fields` came at the instant `received`. `targeted` is true if targeted fields apply to this cache
+    (RFC 9213).
     """
-    return _explicit(stored, governing_directives(stored.fields, targeted=targeted))
+    return _explicit(fields, received, governing_directives(fields, targeted=targeted))
 
 
-def _explicit(stored: StoredResponse, directives: Directives) -> tuple[Seconds, Source] | None:
+def _explicit(fields: Fields, received: Instant, directives: Directives) -> tuple[Seconds, Source] | None:
     control, is_targeted = directives
     # "If the cache is shared and the s-maxage response directive is present, use its value, or"
     if control.s_maxage is not None:
@@ -181,18 +182,18 @@ def _explicit(stored: StoredResponse, directives: Directives) -> tuple[Seconds, 
         return control.max_age, Source.TARGETED if is_targeted else Source.MAX_AGE
     # "If the Expires response header field is present, use its value minus the value of the Date response
     # header field"
-    if not is_targeted and (values := stored.fields.get_all("expires")):
-        return _expires(values, stored), Source.EXPIRES
+    if not is_targeted and (values := fields.get_all("expires")):
+        return _expires(values, _date(fields, received), received), Source.EXPIRES
     return None
 
 
-def _expires(values: list[str], stored: StoredResponse) -> Seconds:
+def _expires(values: list[str], date: Instant, received: Instant) -> Seconds:
     # "When there is more than one value present for a given directive (e.g., two Expires header field lines
     # [...]), either the first occurrence should be used or the response should be considered stale."
-    expires = parse_http_date(values[0], stored.response_time)
+    expires = parse_http_date(values[0], received)
     # "A cache recipient MUST interpret invalid date formats, especially the value "0", as representing a time
     # in the past (i.e., "already expired")." -- section 5.3
-    return 0.0 if expires is None else max(0.0, expires - _date(stored))
+    return 0.0 if expires is None else max(0.0, expires - date)
 
 
 def heuristic_lifetime(
@@ -211,7 +212,7 @@ def heuristic_lifetime(
     modified = parse_http_date(stored.fields.get("last-modified") or "", stored.response_time)
     # "caches are encouraged to use a heuristic expiration value that is no more than some fraction of the
     # interval since that time."
-    if modified is not None and modified < (date := _date(stored)):
+    if modified is not None and modified < (date := _date(stored.fields, stored.response_time)):
         tenth = FRACTION * (date - modified)
         return _clamp(tenth, minimum if feed else 0.0, maximum), Source.LAST_MODIFIED
     return (_clamp(default, minimum, maximum) if feed else 0.0), Source.DEFAULT
@@ -243,7 +244,7 @@ def assess(
     base = min(now, stored.response_time) - initial
     directives = governing_directives(stored.fields, targeted=targeted)
     control = directives.control
-    if explicit := _explicit(stored, directives):
+    if explicit := _explicit(stored.fields, stored.response_time, directives):
         lifetime, source = explicit
         expires = base + lifetime
         allowance = None

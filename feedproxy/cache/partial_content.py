@@ -123,7 +123,7 @@ def may_store_part(request: Request, stored: StoredResponse, *, targeted: bool =
         return DoNotStore("it may be a part of a feed")
     if extent_of(stored.fields, len(_body(stored))) is None:
         return DoNotStore("the Content-Range of the part is missing or invalid")
-    explicit = freshness.explicit_lifetime(stored, targeted=targeted)
+    explicit = freshness.explicit_lifetime(stored.fields, stored.response_time, targeted=targeted)
     if explicit is None or explicit[0] <= 0:
         return DoNotStore("a part without explicit freshness")
     return MayStore()

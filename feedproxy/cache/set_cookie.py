@@ -26,7 +26,7 @@ def is_for_all_clients(request: Request, received: StoredResponse, *, targeted: 
         return False
     # "Servers that wish to control caching of these responses are encouraged to emit appropriate Cache-Control
     # response header fields" -- section 7.3
-    explicit = freshness.explicit_lifetime(received, targeted=targeted)
+    explicit = freshness.explicit_lifetime(received.fields, received.response_time, targeted=targeted)
     return explicit[0] > 0 if explicit is not None else control.public
 
 

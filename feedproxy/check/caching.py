@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from feedproxy.cache.freshness import explicit_lifetime
 from feedproxy.check.checked_document import CheckedDocument
 from feedproxy.check.observations import FeedObservations
 from feedproxy.clock import Instant, Seconds
@@ -41,12 +42,12 @@ def _check_lifetime(
     if control.no_cache:
         yield ASKED_EACH_TIME(subject)
         return
-    lifetime = stated_lifetime(fields, now)
-    ttl = schedule.ttl
-    if lifetime is None:
+    explicit, ttl = explicit_lifetime(fields, now), schedule.ttl
+    if explicit is None:
         if ttl is None and schedule.period is None and schedule.interval is None and not schedule.finished:
             yield NO_LIFETIME(subject)
         return
+    lifetime, _ = explicit
     if ttl is not None and lifetime > 60 * ttl:
         yield TTL_SHORTER_THAN_MAX_AGE(subject, ttl=ttl, lifetime=span(lifetime))
     elif lifetime == 0:
@@ -55,19 +56,6 @@ def _check_lifetime(
         yield KEPT_LONGER_THAN_NEWS(subject, lifetime=span(lifetime), interval=span(interval))
     else:
         yield LIFETIME_STATED(subject, lifetime=span(lifetime))
-
-
-def stated_lifetime(fields: Fields, now: Instant) -> Seconds | None:
-    """Return the freshness lifetime that HTTP states for shared caches, in seconds, or None (RFC 9111, section
-    4.2.1)."""
-    control = CacheControl.from_fields(fields)
-    for lifetime in (control.s_maxage, control.max_age):
-        if lifetime is not None:
-            return lifetime
-    if "expires" not in fields:
-        return None
-    date = parse_http_date(fields.get("date") or "", now) or now
-    return max(0.0, (parse_http_date(fields.get("expires") or "", now) or 0.0) - date)
 
 
 class KEPT_BY_NOBODY(Note):

@@ -494,7 +494,7 @@ class ResponseInterpreter:
         """Return whether the response can be used later: while fresh, after validation, as a stale copy of a feed, or
         stale with the permission of RFC 5861."""
         targeted = job.settings.is_targeted
-        explicit = freshness.explicit_lifetime(response, targeted=targeted)
+        explicit = freshness.explicit_lifetime(response.fields, response.response_time, targeted=targeted)
         control = governing_directives(response.fields, targeted=targeted).control
         may_be_stale = bool(control.stale_while_revalidate or control.stale_if_error)
         return (

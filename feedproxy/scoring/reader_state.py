@@ -4,6 +4,7 @@ from array import array
 from dataclasses import dataclass, field, replace
 from urllib.parse import urljoin
 
+from feedproxy.cache.freshness import age_value
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import BadTarget, NotFound
 from feedproxy.feed.channel import Schedule
@@ -280,7 +281,7 @@ class ReaderState:
         elif poll.is_success:
             self.last_success = poll.at
             self.lifetime = _lifetime(poll, self.lifetime if poll.status == 304 else 0.0)
-            self.age = _age(poll)
+            self.age = age_value(poll.answer)
             self.refusal = None
         elif (
             poll.status in REFUSALS or poll.status >= 400 or not poll.status or not poll.complete or poll.status == 200
@@ -422,13 +423,7 @@ def _lifetime(poll: Poll, default: Seconds) -> Seconds:
     lifetime = control.max_age if control.max_age is not None else poll.seconds_until("expires")
     if lifetime is None:
         return default
-    return max(0.0, lifetime - _age(poll))
-
-
-def _age(poll: Poll) -> Seconds:
-    """Return the Age of the answer, or 0 if the field is absent or invalid."""
-    age = (poll.answer.get("age") or "").strip()
-    return float(age) if age.isascii() and age.isdigit() and len(age) < 10 else 0.0
+    return max(0.0, lifetime - age_value(poll.answer))
 
 
 def _retry_after(poll: Poll) -> Seconds | None:

@@ -319,4 +319,4 @@ def test_combine_rejects_part_with_corrected_length() -> None:
 
 
 def test_part_has_its_explicit_lifetime() -> None:
-    assert explicit_lifetime(part(0, 4)) is not None
+    assert explicit_lifetime(part(0, 4).fields, part(0, 4).response_time) is not None

@@ -613,7 +613,7 @@ FAULTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "another's variant": ("feedproxy.cache.vary.selects", lambda *_, **__: True),
     "nothing is invalidated": ("feedproxy.cache.invalidation.invalidated_by", lambda *_: ()),
     "nothing grows old": ("feedproxy.cache.freshness.Freshness.is_fresh", lambda *_: True),
-    "the age on arrival is forgotten": ("feedproxy.cache.freshness._age_value", lambda *_: 0.0),
+    "the age on arrival is forgotten": ("feedproxy.cache.freshness.age_value", lambda *_: 0.0),
     "everything may be stale": ("feedproxy.cache.serving_stale.prohibits_stale_use", lambda *_: False),
     "no field is withheld": ("feedproxy.cache.storing.without_withheld_fields", lambda fields, **_: fields),
 }

@@ -195,7 +195,7 @@ def test_unrecognised_directives_are_ignored() -> None:
 )  # fmt: skip
 def test_expires_that_is_invalid_is_in_the_past(value: str) -> None:
     """Section 5.3."""
-    assert freshness.explicit_lifetime(stored(expires=value)) == (0, Source.EXPIRES)
+    assert freshness.explicit_lifetime(stored(expires=value).fields, NOW) == (0, Source.EXPIRES)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
     """Return the freshness of a stored response with its reason."""
     channel = resource.channel if stored.content.feed else None
     learned_seconds = None
-    if channel is not None and freshness.explicit_lifetime(stored, targeted=settings.is_targeted) is None:
+    received, targeted = stored.response_time, settings.is_targeted
+    if channel is not None and freshness.explicit_lifetime(stored.fields, received, targeted=targeted) is None:
         learned_seconds = learned_lifetime(resource, stored, settings)  # it counts only if HTTP states no lifetime
 
     def hint(_: StoredResponse, base: Instant, expires: Instant | None, at: Instant) -> Allowance | None:
@@ -73,7 +74,7 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         default=settings.default_lifetime if channel is not None else 0,
         minimum=settings.lifetime_min if channel is not None else 0,
         maximum=settings.lifetime_max,
-        targeted=settings.is_targeted,
+        targeted=targeted,
     )
     limit = early_refetch(resource, stored, settings)
     return assessed if limit is None else freshness.limit_freshness(assessed, limit)
