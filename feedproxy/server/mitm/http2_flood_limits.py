@@ -18,7 +18,6 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 import h2.config
 import h2.connection
@@ -34,6 +33,7 @@ from mitmproxy.proxy.layers.http._http2 import Http2Server
 from mitmproxy.proxy.layers.http._http_h2 import BufferedH2Connection, SendH2Data
 
 from feedproxy.clock import Seconds
+from feedproxy.server.mitm.backpressure import WriteBackpressure
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 FRAME_HEAD = 9
@@ -105,22 +105,6 @@ class DrainNotice(commands.RequestWakeup):
 
     def __init__(self) -> None:
         super().__init__(NEVER)  # mitmproxy's own handler waits for this time, or for the end of the connection
-
-
-class Transport(Protocol):
-    """Access to the sockets of a connection, for the layers above them."""
-
-    def unsent(self, client: connection.Client) -> int:
-        """Return the number of bytes written to a client that its socket has not accepted yet."""
-        ...
-
-    def set_reading_paused(self, client: connection.Client, server: connection.Server, paused: bool) -> None:
-        """Pause or resume reading from an origin on behalf of a client."""
-        ...
-
-    def still_reads(self, client: connection.Client) -> bool:
-        """Return True if a client that has closed its sending side may still read."""
-        ...
 
 
 class ExcessiveLoad(Exception):
@@ -262,7 +246,7 @@ class BoundedServer(Http2Server):
     def __init__(
         self,
         context: Context,
-        transport: Transport,
+        backpressure: WriteBackpressure,
         server_of: Callable[[int], connection.Server | None],
         *,
         head_max: int,
@@ -270,10 +254,10 @@ class BoundedServer(Http2Server):
     ) -> None:
         """Set the limits. `server_of` returns the server that sends the response of a stream, or None."""
         super().__init__(context)
-        self._transport = transport
+        self._backpressure = backpressure
         self._server_of = server_of
         self._head_timeout = head_timeout
-        self.h2_conn = BoundedConnection(self.h2_conf, head_max, lambda: transport.unsent(self.context.client))
+        self.h2_conn = BoundedConnection(self.h2_conf, head_max, lambda: backpressure.unsent(self.context.client))
         self._allowance = FrameAllowance(head_max, time.monotonic())
         self._received = bytearray()
         """Received bytes that are not handled yet, from the start of a frame on."""
@@ -404,7 +388,7 @@ class BoundedServer(Http2Server):
     def _pause_server(self, stream_id: int) -> None:
         if self.h2_conn.unsent_size(stream_id) > BUFFERED_MAX and (server := self._server_of(stream_id)) is not None:
             self._paused_servers[stream_id] = server
-            self._transport.set_reading_paused(self.context.client, server, True)
+            self._backpressure.set_reading_paused(self.context.client, server, True)
 
     def _resume_servers(self) -> None:
         for stream_id in [
@@ -412,7 +396,7 @@ class BoundedServer(Http2Server):
             for paused_stream in self._paused_servers
             if self.h2_conn.unsent_size(paused_stream) <= BUFFERED_MAX // 2
         ]:
-            self._transport.set_reading_paused(self.context.client, self._paused_servers.pop(stream_id), False)
+            self._backpressure.set_reading_paused(self.context.client, self._paused_servers.pop(stream_id), False)
 
     def _schedule_poll(self) -> layer.CommandGenerator[None]:
         """Schedule another check of a full socket, because asyncio has no event for free space in a socket's buffer."""

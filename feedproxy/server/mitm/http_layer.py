@@ -43,6 +43,7 @@ from mitmproxy.proxy.layers.http._http2 import Http2Server
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadRequest, MalformedResponse
 from feedproxy.http import field_lines, uri
+from feedproxy.server.mitm.backpressure import WriteBackpressure
 from feedproxy.server.mitm.http1_limits_and_corrections import LimitedHttp1Server, error_response
 from feedproxy.server.mitm.http2_corrections import (
     check_http2_request,
@@ -50,7 +51,7 @@ from feedproxy.server.mitm.http2_corrections import (
     join_cookies,
     remove_empty_ports,
 )
-from feedproxy.server.mitm.http2_flood_limits import BoundedServer, Transport
+from feedproxy.server.mitm.http2_flood_limits import BoundedServer
 
 logger = logging.getLogger("feedproxy")
 
@@ -343,14 +344,14 @@ class FeedLayer(HttpLayer):
         context: Context,
         mode: HTTPMode,
         responses: LocalResponses,
-        transport: Transport,
+        backpressure: WriteBackpressure,
         *,
         head_max: int,
         head_timeout: Seconds,
     ) -> None:
         super().__init__(context, mode)
         self._responses = responses
-        self._transport = transport
+        self._backpressure = backpressure
         self._head_max = head_max
         self._head_timeout = head_timeout
         self._streams: list[FeedStream] = []
@@ -364,7 +365,7 @@ class FeedLayer(HttpLayer):
         if self.context.client.alpn == b"h2":
             server = BoundedServer(
                 self.context.fork(),
-                self._transport,
+                self._backpressure,
                 self._server_of,
                 head_max=self._head_max,
                 head_timeout=self._head_timeout,
@@ -374,7 +375,7 @@ class FeedLayer(HttpLayer):
                 self.context.fork(),
                 head_max=self._head_max,
                 head_timeout=self._head_timeout,
-                still_reads=self._transport.still_reads,
+                still_reads=self._backpressure.still_reads,
             )
         self.connections[self.context.client] = server
         yield from self.event_to_child(server, event)
@@ -409,7 +410,12 @@ def _valid_trailers(trailers: http.Headers) -> http.Headers:
 
 
 def install(
-    chosen: layer.NextLayer, responses: LocalResponses, transport: Transport, *, head_max: int, head_timeout: Seconds
+    chosen: layer.NextLayer,
+    responses: LocalResponses,
+    backpressure: WriteBackpressure,
+    *,
+    head_max: int,
+    head_timeout: Seconds,
 ) -> None:
     """Replace mitmproxy's HTTP layer in `chosen` by a FeedLayer with these limits."""
     outer: layer.Layer | None = None
@@ -420,7 +426,7 @@ def install(
         return
     inner.context.layers.remove(inner)
     feed_layer = FeedLayer(
-        inner.context, inner.mode, responses, transport, head_max=head_max, head_timeout=head_timeout
+        inner.context, inner.mode, responses, backpressure, head_max=head_max, head_timeout=head_timeout
     )
     if outer is None:
         chosen.layer = feed_layer
