@@ -17,6 +17,7 @@ from mitmproxy.net.http import url
 
 from feedproxy.http.message import NAME_LONGEST, Fields
 from feedproxy.http.request_validation import FIELDS_MAX, TARGET_MAX
+from feedproxy.proxy.repeated_hit import UNREPEATABLE_FIELDS
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.server.mitm.request_routing import AUTHORITY
 
@@ -62,7 +63,7 @@ _KIND_BY_NAME: dict[str, int] = {
     **{name: LineKind.KEYED + index for index, name in enumerate(sorted(KEYED_FIELDS))},
     "host": LineKind.HOST,
     "user-agent": LineKind.USER_AGENT,
-    **dict.fromkeys(["a-im", "authorization", "if-range", "range", "via"], LineKind.UNCACHEABLE),
+    **dict.fromkeys(UNREPEATABLE_FIELDS, LineKind.UNCACHEABLE),
     **dict.fromkeys(["forwarded", "x-forwarded-for", "x-forwarded-proto"], LineKind.FORWARDED),
     **dict.fromkeys(
         # mitmproxy handles requests with fields that frame content or change the protocol.

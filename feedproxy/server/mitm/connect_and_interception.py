@@ -15,6 +15,7 @@ from feedproxy.client_network import client_network
 from feedproxy.errors import Forbidden, Unreachable
 from feedproxy.http import uri
 from feedproxy.request.context import ClientContext, Entrance
+from feedproxy.server.access_record import CLIENT_GONE
 from feedproxy.server.mitm.parent_proxy_connections import ParentProxyHost, route_through_parent
 from feedproxy.server.mitm.passthrough import ConnectApprovals
 from feedproxy.server.mitm.request_routing import client_context, fields_of, incoming_request, is_client_gone
@@ -61,7 +62,7 @@ async def permit_connect(flow: http.HTTPFlow, app: App, approvals: ConnectApprov
         else:
             address = (await policy.resolve(host, port))[0]
     if is_client_gone(flow):
-        raise Unreachable("the client disconnected before the response")
+        raise Unreachable(CLIENT_GONE)
     approvals.tunnels[flow.client_conn.id] = (host, port)
     if user:
         approvals.users[flow.client_conn.id] = user

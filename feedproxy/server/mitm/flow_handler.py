@@ -25,6 +25,7 @@ from feedproxy.request.gateway_fields import has_only_unusable_challenges
 from feedproxy.request.loops_and_max_forwards import is_loop, max_forwards
 from feedproxy.request.problem_details import problem_response
 from feedproxy.request.upstream_request import is_credential
+from feedproxy.server.access_record import CLIENT_GONE
 from feedproxy.server.client_connection_limit import ConnectionLimiter
 from feedproxy.server.mitm import landing_preview, passthrough
 from feedproxy.server.mitm.backpressure import WriteBackpressure
@@ -425,7 +426,7 @@ class FlowHandler:
             )
         if is_client_gone(flow):
             self.connect_approvals.forget(flow.client_conn.id)
-            raise Unreachable("the client disconnected before the response")
+            raise Unreachable(CLIENT_GONE)
         routed = replace(state.routed_request, request=self._with_credentials(state))
         passthrough.prepare_request(flow, routed, via=self.app.service.via, parent=parent)
         state.status, state.is_streaming, state.parent = status, True, parent
