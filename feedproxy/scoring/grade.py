@@ -15,7 +15,14 @@ from itertools import chain
 from feedproxy.clock import Instant, Seconds
 from feedproxy.notes import Level, Note
 from feedproxy.scoring import client_hygiene_rules
-from feedproxy.scoring.reader_accounts import RULES_OF_PRAISE, FeedAccount, ReaderAccount, create_account, sum_costs
+from feedproxy.scoring.reader_accounts import (
+    RULES_OF_PRAISE,
+    FeedAccount,
+    ReaderAccount,
+    create_account,
+    sum_costs,
+    sum_tallies,
+)
 from feedproxy.scoring.reader_feeds import Reader
 from feedproxy.scoring.rule_evaluation import Evidence, FindingCount, RuleTally, TrafficCost
 from feedproxy.scoring.rule_weights import ReaderRule
@@ -38,27 +45,13 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleResult:
-    """The number of requests to which a rule applied, and the number of these requests that broke the rule."""
-
-    rule: ReaderRule
-    chances: int
-    broken: int
-
-    @property
-    def share(self) -> float:
-        """Return the share of requests that kept the rule, from 0 to 1."""
-        return 1 - self.broken / self.chances
-
-
-@dataclass(frozen=True, slots=True)
 class FeedScore:
     """The grade and findings of one reader for one feed."""
 
     feed: str
     grade: int
     findings: tuple[Finding, ...]
-    rules: tuple[RuleResult, ...]
+    tallies: Mapping[ReaderRule, RuleTally]
     cost: TrafficCost
     interval: Seconds
     """Mean time between polls, in seconds; 0 if there was only one poll."""
@@ -72,16 +65,15 @@ class ReaderScore:
     user_agent: str
     grade: int
     findings: tuple[Finding, ...]
-    rules: tuple[RuleResult, ...]
+    tallies: Mapping[ReaderRule, RuleTally]
     cost: TrafficCost
     feeds: tuple[FeedScore, ...] = field(default=())
 
 
-def compute_grade(rules: Iterable[RuleResult]) -> int:
+def compute_grade(tallies: Mapping[ReaderRule, RuleTally]) -> int:
     """Return the grade, from 0 to 100, by the formula at the head of this module. It is 100 if no rule applied."""
-    applicable = list(rules)
-    weights = sum(result.rule.weight for result in applicable)
-    fulfilled = sum(result.rule.weight * result.share for result in applicable)
+    weights = sum(rule.weight for rule in tallies)
+    fulfilled = sum(rule.weight * tally.share for rule, tally in tallies.items())
     # Shares such as 2/3 are rounded: a sum may miss 100 by less than 1e-9.
     return math.floor(100 * fulfilled / weights + 1e-9) if weights else 100
 
@@ -102,14 +94,14 @@ def score_account(account: ReaderAccount, now: Instant) -> ReaderScore | None:
     if not finalized:
         return None
     feeds = tuple(_feed_score(*finalized_feed) for finalized_feed in finalized)
-    rules = _rules(tallies for _, tallies, _ in finalized)
+    tallies = sum_tallies(tallies for _, tallies, _ in finalized)
     rounds = sum(feed.rounds for feed, _, _ in finalized)
     return ReaderScore(
         reader=account.name,
         user_agent=account.user_agent,
-        grade=compute_grade(rules),
-        findings=_findings([findings for _, _, findings in finalized], rules, account.name, rounds),
-        rules=rules,
+        grade=compute_grade(tallies),
+        findings=_findings([findings for _, _, findings in finalized], tallies, account.name, rounds),
+        tallies=tallies,
         cost=sum_costs(feed.cost for feed, _, _ in finalized),
         feeds=tuple(sorted(feeds, key=lambda feed: (feed.grade, feed.feed))),
     )
@@ -118,30 +110,25 @@ def score_account(account: ReaderAccount, now: Instant) -> ReaderScore | None:
 def _feed_score(
     account: FeedAccount, tallies: Mapping[ReaderRule, RuleTally], findings: Mapping[type[Note], FindingCount]
 ) -> FeedScore:
-    rules = _rules([tallies])
+    tallies = sum_tallies([tallies])  # in the order of ReaderRule
     return FeedScore(
         feed=account.feed,
-        grade=compute_grade(rules),
-        findings=_findings([findings], rules, account.feed, account.rounds),
-        rules=rules,
+        grade=compute_grade(tallies),
+        findings=_findings([findings], tallies, account.feed, account.rounds),
+        tallies=tallies,
         cost=account.cost,
         interval=account.interval,
     )
 
 
-def _rules(tallies: Iterable[Mapping[ReaderRule, RuleTally]]) -> tuple[RuleResult, ...]:
-    chances, broken = dict.fromkeys(ReaderRule, 0), dict.fromkeys(ReaderRule, 0)
-    for rule, tally in chain.from_iterable(feed_tallies.items() for feed_tallies in tallies):
-        chances[rule] += tally.chances
-        broken[rule] += tally.broken
-    return tuple(RuleResult(rule, chances[rule], broken[rule]) for rule in ReaderRule if chances[rule])
-
-
 def _findings(
-    findings_by_feed: list[Mapping[type[Note], FindingCount]], rules: tuple[RuleResult, ...], subject: str, rounds: int
+    findings_by_feed: list[Mapping[type[Note], FindingCount]],
+    tallies: Mapping[ReaderRule, RuleTally],
+    subject: str,
+    rounds: int,
 ) -> tuple[Finding, ...]:
     kinds = dict.fromkeys(chain.from_iterable(findings_by_feed))
-    broken = {result.rule for result in rules if result.broken}
+    broken = {rule for rule, tally in tallies.items() if tally.broken}
     findings = []
     for kind in kinds:
         if kind in RULES_OF_PRAISE and RULES_OF_PRAISE[kind] in broken:

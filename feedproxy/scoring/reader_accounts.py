@@ -139,7 +139,7 @@ def _merge_feed(root: str, parts: list[FeedAccount]) -> FeedAccount:
     latest = max(parts, key=lambda part: part.last)
     return FeedAccount(
         feed=root,
-        tallies=_sum_tallies([part.tallies for part in parts]),
+        tallies=sum_tallies(part.tallies for part in parts),
         findings=_merge_findings([part.findings for part in parts]),
         cost=sum_costs(part.cost for part in parts),
         first=min(part.first for part in parts),
@@ -154,15 +154,13 @@ def _merge_feed(root: str, parts: list[FeedAccount]) -> FeedAccount:
     )
 
 
-def _sum_tallies(parts: list[Mapping[ReaderRule, RuleTally]]) -> Mapping[ReaderRule, RuleTally]:
-    return {
-        rule: RuleTally(
-            sum(part[rule].chances for part in parts if rule in part),
-            sum(part[rule].broken for part in parts if rule in part),
-        )
-        for rule in ReaderRule
-        if any(rule in part for part in parts)
-    }
+def sum_tallies(parts: Iterable[Mapping[ReaderRule, RuleTally]]) -> Mapping[ReaderRule, RuleTally]:
+    """Return the sum of the tallies of each rule that applied, in the order of ReaderRule."""
+    chances, broken = dict.fromkeys(ReaderRule, 0), dict.fromkeys(ReaderRule, 0)
+    for rule, tally in chain.from_iterable(part.items() for part in parts):
+        chances[rule] += tally.chances
+        broken[rule] += tally.broken
+    return {rule: RuleTally(chances[rule], broken[rule]) for rule in ReaderRule if chances[rule]}
 
 
 def _merge_findings(parts: list[Mapping[type[Note], FindingCount]]) -> Mapping[type[Note], FindingCount]:

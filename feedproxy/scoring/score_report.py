@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 from feedproxy.durations_and_sizes import span
 from feedproxy.feed.xml_characters import valid_text
 from feedproxy.notes import Level
-from feedproxy.scoring.grade import FeedScore, Finding, ReaderScore, RuleResult
-from feedproxy.scoring.rule_evaluation import Evidence, TrafficCost
+from feedproxy.scoring.grade import FeedScore, Finding, ReaderScore
+from feedproxy.scoring.rule_evaluation import Evidence, RuleTally, TrafficCost
 from feedproxy.scoring.rule_weights import ReaderRule, short_target
 from feedproxy.web.display_formats import iso, plain_text, size
 
@@ -68,7 +68,7 @@ def _reader_view(score: ReaderScore) -> dict[str, Any]:
         "reader": score.reader,
         "grade": score.grade,
         "findings": [_finding_view(finding) for finding in score.findings],
-        "rules": [_rule_view(result) for result in score.rules],
+        "rules": [_rule_view(rule, tally) for rule, tally in score.tallies.items()],
         "cost": cost_view(score.cost),
         "feeds": [
             {
@@ -76,7 +76,7 @@ def _reader_view(score: ReaderScore) -> dict[str, Any]:
                 "grade": feed.grade,
                 "interval": round(feed.interval),
                 "findings": [_finding_view(finding) for finding in feed.findings],
-                "rules": [_rule_view(result) for result in feed.rules],
+                "rules": [_rule_view(rule, tally) for rule, tally in feed.tallies.items()],
                 "cost": cost_view(feed.cost),
             }
             for feed in score.feeds
@@ -100,8 +100,8 @@ def _request_view(request: Evidence) -> dict[str, Any]:
     }
 
 
-def _rule_view(result: RuleResult) -> dict[str, Any]:
-    return {"rule": str(result.rule), "weight": result.rule.weight, "chances": result.chances, "broken": result.broken}
+def _rule_view(rule: ReaderRule, tally: RuleTally) -> dict[str, Any]:
+    return {"rule": str(rule), "weight": rule.weight, "chances": tally.chances, "broken": tally.broken}
 
 
 def cost_view(cost: TrafficCost) -> dict[str, int]:
@@ -158,21 +158,21 @@ def _finding_text(finding: Finding) -> list[str]:
 
 
 def _suite(score: ReaderScore) -> ElementTree.Element:
-    results = {result.rule: result for result in score.rules}
     name = f"{display_name(score)} ({score.grade} of 100)"
     suite = ElementTree.Element("testsuite", name=name, tests=str(len(ReaderRule)), errors="0")
     failures = 0
     for rule in ReaderRule:
         case = ElementTree.SubElement(suite, "testcase", classname=score.reader or "reader", name=rule.requirement)
-        if rule not in results:
+        tally = score.tallies.get(rule)
+        if tally is None:
             ElementTree.SubElement(case, "skipped", message="no request could show it")
-        elif results[rule].broken:
+        elif tally.broken:
             failures += 1
-            message = f"{results[rule].broken:,} of {results[rule].chances:,}"
+            message = f"{tally.broken:,} of {tally.chances:,}"
             text = "\n\n".join(
                 "\n".join(_finding_text(finding)).strip() for finding in score.findings if finding.rule is rule
             )
             ElementTree.SubElement(case, "failure", message=message, type=str(rule)).text = valid_text(text)
     suite.set("failures", str(failures))
-    suite.set("skipped", str(len(ReaderRule) - len(results)))
+    suite.set("skipped", str(len(ReaderRule) - len(score.tallies)))
     return suite
