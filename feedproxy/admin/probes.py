@@ -9,6 +9,7 @@ from feedproxy.admin.pages.feed_table import FeedTableCache
 from feedproxy.app import App
 from feedproxy.telemetry import metrics_aggregation
 from feedproxy.telemetry.metrics import CONTENT_TYPE
+from feedproxy.web.display_formats import plural
 
 
 class Probes:
@@ -42,10 +43,18 @@ class Probes:
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def healthz(self, _: web.Request) -> web.Response:
-        """Return a line `ok`. In a fleet, a line about the connection to Redis follows, and during a shortage of
-        resources a line about the shortage."""
-        lines = filter(None, ("ok", *self._app.status_lines(), self._app.shortage()))
+        """Return a line `ok`. Lines about the connection to Redis, a shortage of resources and a store that cannot be
+        written may follow.
+
+        The status is 200 in all these cases, because a restart would not help.
+        """
+        lines = filter(None, ("ok", *self._app.status_lines(), self._app.shortage(), self._unwritten()))
         return web.Response(text="".join(f"{line}\n" for line in lines))
+
+    def _unwritten(self) -> str:
+        """Return a line about the values that could not be written to the disk yet, or ""."""
+        count = self._app.service.store.unwritten_count if self._app.is_open else 0
+        return f"store: {plural(count, 'value', 'values')} could not be written yet" if count else ""
 
     async def readyz(self, _: web.Request) -> web.Response:
         """Return 200 while the listeners accept clients, and 503 at other times."""

@@ -319,6 +319,18 @@ async def test_shortage_of_descriptors_is_shown(proxy: Proxy, monkeypatch: pytes
     assert "all of the 8 files" in (await proxy.get("/api/status"))[1]
 
 
+async def test_values_that_could_not_be_written_are_shown_by_a_live_and_ready_proxy(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await proxy.get("/")
+    monkeypatch.setattr(type(proxy.app.service.store), "unwritten_count", 3)
+
+    assert await proxy.get("/healthz") == (200, "ok\nstore: 3 values could not be written yet\n")
+    assert await proxy.get("/readyz") == (200, "ready\n")
+    await proxy.app.close()
+    assert await proxy.get("/healthz") == (200, "ok\n")
+
+
 async def test_request_does_not_open_a_closed_proxy(proxy: Proxy) -> None:
     await proxy.get("/")
     await proxy.app.close()
