@@ -421,6 +421,8 @@ def _run_worker(plan: ServePlan, worker: WorkerContext) -> None:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
+        if worker.supervisor_has_exited:
+            shutil.rmtree(worker.folder, ignore_errors=True)  # the supervisor was killed
         logging.shutdown()  # waits until the log is written
         # sys.exit is not used, because it would run the exit handlers of the supervisor.
         os._exit(code)

@@ -62,6 +62,14 @@ class WorkerContext:
         """Return True if this worker makes the scheduled refreshes of `target`."""
         return zlib.crc32(target.encode("utf-8", "surrogatepass")) % self.size == self.index
 
+    @property
+    def supervisor_has_exited(self) -> bool:
+        """Return True if the supervisor has exited, and this worker therefore ends, too."""
+        try:
+            return not self.lifeline.recv(1, socket.MSG_DONTWAIT)
+        except OSError:
+            return False
+
     def record_heartbeat(self) -> None:
         """Report to the supervisor that this worker runs."""
         HEARTBEAT.pack_into(self.heartbeats, HEARTBEAT.size * self.index, time.monotonic())

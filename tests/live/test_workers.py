@@ -362,11 +362,19 @@ def refuses(address: tuple[str, int]) -> bool:
     return False
 
 
-def test_workers_end_when_their_supervisor_is_killed(pair: Feedproxy) -> None:
+def test_workers_end_and_remove_their_sockets_when_their_supervisor_is_killed(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    pair = start("--workers", "2")
     orphans = workers(pair)
+    assert len(list(temporary.glob("*/worker-*"))) == 2
     pair.kill()
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in orphans))
     assert refuses(pair.address)
+    assert not list(temporary.iterdir())
     assert "[error]" not in pair.said
 
 
