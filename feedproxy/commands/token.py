@@ -92,7 +92,7 @@ def _path_after_token(pattern: str, options: dict[str, Any]) -> str:
 def _local_address(options: dict[str, Any]) -> str:
     """Return the address at which a reader on this machine reaches the proxy."""
     host, port = listen_address(options.get("listen", Settings().listen), "listen")
-    host = host if host not in ("", "0.0.0.0", "::") else "127.0.0.1"  # noqa: S104 -- compared, not bound
+    host = "127.0.0.1" if uri.is_every_address(host) else host
     scheme = "https" if options.get("tls_certificate") else "http"
     return f"{scheme}://{uri.join_host_port(host, port)}"
 

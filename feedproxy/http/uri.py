@@ -153,6 +153,11 @@ def is_this_machine(host: str) -> bool:
         return False
 
 
+def is_every_address(host: str) -> bool:
+    """Return True if a listener at this host listens at all addresses of the machine."""
+    return host in ("", "0.0.0.0", "::")  # noqa: S104 -- compared, not bound
+
+
 def join_host_port(host: str, port: int) -> str:
     """Return host and port as in a URI, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

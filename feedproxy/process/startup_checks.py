@@ -31,9 +31,6 @@ from feedproxy.workers.available_memory import available_memory
 
 logger = logging.getLogger("feedproxy")
 
-ALL_ADDRESSES = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 -- compared, not bound
-"""Hosts in `listen` and `admin` that stand for all addresses of the machine."""
-
 PATH_OPTIONS = frozenset(
     {
         "admin_token_file",
@@ -132,7 +129,7 @@ def warn_if_open(settings: Settings, addresses: Iterable[tuple[Any, ...]]) -> No
     for host, port, *_ in addresses:
         if ipaddress.ip_address(host.partition("%")[0]).is_loopback:
             continue
-        name = socket.gethostname() if host in ALL_ADDRESSES else host
+        name = socket.gethostname() if uri.is_every_address(host) else host
         message = "listen: every machine that reaches %s may use this proxy (readers is empty)"
         logger.warning(message, uri.join_host_port(name, port))
         return
@@ -197,7 +194,7 @@ def is_own_address(settings: Settings, host: str, port: int) -> bool:
     if settings.admin:
         addresses.append(listen_address(settings.admin, "admin"))
     return uri.is_this_machine(host) and any(
-        port == own_port and (own_host in ALL_ADDRESSES or uri.is_this_machine(own_host))
+        port == own_port and (uri.is_every_address(own_host) or uri.is_this_machine(own_host))
         for own_host, own_port in addresses
     )
 

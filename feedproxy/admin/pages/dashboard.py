@@ -183,7 +183,7 @@ def _gateway(settings: Settings) -> str:
     if settings.public_url:
         return settings.public_url.rstrip("/")
     host, port = listen_address(settings.listen, "listen")
-    host = socket.gethostname() if host in ("", "0.0.0.0", "::") else host  # noqa: S104 -- compared, not bound
+    host = socket.gethostname() if uri.is_every_address(host) else host
     scheme = "https" if settings.tls_certificate else "http"
     return f"{scheme}://{uri.join_host_port(host, port)}"
 
