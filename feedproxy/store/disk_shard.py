@@ -69,6 +69,7 @@ class Shard:
         A failure is reported to `on_failure`. The shard is then opened later.
         """
         self._folder = folder
+        self._path = str(folder / DBNAME)
         self._size_max = size_max
         self._on_failure = on_failure
         self._corrupt = False
@@ -110,7 +111,7 @@ class Shard:
         The connection to a file that was removed or replaced would return values that another process has replaced or
         purged since.
         """
-        if self._opened is not None and _inode(self._folder) != self._inode:
+        if self._opened is not None and _inode(self._path) != self._inode:
             self._open_present_file()
         return self._rows
 
@@ -154,7 +155,7 @@ class Shard:
                 raise StoreError(self._failure)
             self._reopen()
             _LOG.info("store: %s is open again", self._folder)
-        elif self._corrupt or _inode(self._folder) != self._inode:
+        elif self._corrupt or _inode(self._path) != self._inode:
             self._open_present_file()
 
     def stop_waiting(self) -> None:
@@ -221,10 +222,10 @@ class Shard:
                 # The parent folder, `feeds` or `state`, contains the lock of every shard.
                 make_folder(self._folder.parent)
                 with self._lock():
-                    if self._corrupt and (self._opened is None or _inode(self._folder) == self._inode):
+                    if self._corrupt and (self._opened is None or _inode(self._path) == self._inode):
                         self._set_aside("corrupt")
                     self._opened = self._open()
-                    self._inode = _inode(self._folder)
+                    self._inode = _inode(self._path)
                     self._corrupt = False
         except StoreError as error:
             self._failure = str(error)
@@ -283,12 +284,13 @@ def _try_flock(handle: int) -> bool:
     return True
 
 
-def _inode(folder: Path) -> int | None:
+def _inode(path: str) -> int | None:
+    """Return the inode number of a file, or None if it cannot be read. Each read of the store calls this function, and
+    a pathlib.Path would take twice as long."""
     try:
-        inode: int = (folder / DBNAME).stat().st_ino
+        return os.stat(path).st_ino
     except OSError:
         return None
-    return inode
 
 
 def _is_corrupt(error: BaseException) -> bool:
