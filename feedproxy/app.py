@@ -44,6 +44,7 @@ from feedproxy.store.permitted_store import PermittedStore
 from feedproxy.store.store_location import open_store
 from feedproxy.subscribers.pseudonyms import Identifier
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
+from feedproxy.task_cancellation import cancel
 from feedproxy.telemetry.metrics import Metrics
 from feedproxy.telemetry.metrics_aggregation import NoOtherWorkers, PeerMetrics
 from feedproxy.telemetry.recent_activity import RecentActivity
@@ -498,12 +499,8 @@ class _Services:
     async def close(self, timeout: Seconds) -> None:
         """Save the state and close all parts, within `timeout` seconds for refreshes and deliveries."""
         deadline = asyncio.get_running_loop().time() + timeout
-        self._saving.cancel()
-        self._sweeping.cancel()
-        if self._reloading is not None:
-            self._reloading.cancel()
         # The tasks must not write after the last save.
-        await asyncio.gather(self._saving, self._sweeping, return_exceptions=True)
+        await cancel(self._saving, self._sweeping, self._reloading)
         await self.feed_list.close()
         await self.service.close(timeout)
         if self.worker_peers is not None:

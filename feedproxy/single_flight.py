@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from feedproxy.task_cancellation import finish
+
 
 class SingleFlight[Key, Result]:
     """Running tasks by key. A cancelled caller does not cancel its task."""
@@ -69,10 +71,4 @@ class SingleFlight[Key, Result]:
 
     async def drain(self, timeout: float) -> None:
         """Wait up to `timeout` seconds for all running tasks, then cancel the rest."""
-        tasks = [*self._running.values(), *self._closed]
-        if not tasks:
-            return
-        _, late = await asyncio.wait(tasks, timeout=timeout)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        await finish([*self._running.values(), *self._closed], timeout)

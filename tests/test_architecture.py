@@ -29,6 +29,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "durations_and_sizes",
             "settings",
             "single_flight",
+            "task_cancellation",
             "event_signal",
             "systemd",
         }

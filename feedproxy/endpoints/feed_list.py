@@ -35,6 +35,7 @@ from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource
 from feedproxy.subscribers.distinct_readers import Readers, merge_readers
 from feedproxy.subscribers.pseudonyms import PERIOD
+from feedproxy.task_cancellation import cancel
 
 logger = logging.getLogger(__name__)
 
@@ -243,9 +244,7 @@ class FeedList:
 
     async def close(self) -> None:
         """Stop fetching imported feeds."""
-        if self._prefetching is not None:
-            self._prefetching.cancel()
-            await asyncio.gather(self._prefetching, return_exceptions=True)
+        await cancel(self._prefetching)
 
     # -- internals
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from feedproxy.fleet.fleet_store import FleetStore
 from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
 from feedproxy.fleet.redis_operations import RedisOperations
+from feedproxy.task_cancellation import cancel
 
 COMPARE_BATCH = 200
 """Number of copies in one request to Redis."""
@@ -71,6 +72,4 @@ class CopyComparison:
         await asyncio.sleep(0)
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel(self._task)

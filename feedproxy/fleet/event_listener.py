@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from feedproxy.clock import Seconds
 from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
 from feedproxy.fleet.redis_operations import FleetEvent, RedisOperations, parse_event
+from feedproxy.task_cancellation import cancel
 
 logger = logging.getLogger("feedproxy.fleet")
 
@@ -52,9 +53,7 @@ class EventListener:
         self._task = asyncio.ensure_future(self._listen())
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel(self._task)
 
     async def catch_up(self) -> None:
         """Apply the missed events. Raises RedisUnavailable or RedisRefused if Redis does not answer, or answers with an

@@ -18,6 +18,7 @@ from feedproxy.fleet.redis_connection import RedisFull, RedisRefused, RedisUnava
 from feedproxy.fleet.redis_operations import RedisOperations
 from feedproxy.store import resource_codec
 from feedproxy.store.resource import Resource
+from feedproxy.task_cancellation import cancel
 
 logger = logging.getLogger("feedproxy.fleet")
 
@@ -122,9 +123,7 @@ class RedisQueue:
 
     async def close(self, timeout: Seconds) -> None:
         await self.flush(timeout)
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel(self._task)
 
     # -- internals
 

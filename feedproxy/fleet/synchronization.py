@@ -28,6 +28,7 @@ from feedproxy.refresh.refresh_events import Events
 from feedproxy.settings import Settings
 from feedproxy.single_flight import SingleFlight
 from feedproxy.store.interface import Store
+from feedproxy.task_cancellation import cancel
 from feedproxy.telemetry.metrics import Metrics
 
 logger = logging.getLogger("feedproxy.fleet")
@@ -107,9 +108,7 @@ class FleetSynchronization:
 
     async def close(self) -> None:
         """Leave the fleet. Queued messages are sent when the store is closed."""
-        for task in self._tasks:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await cancel(*self._tasks)
         await self.comparison.close()
         with contextlib.suppress(RedisUnavailable, RedisRefused):
             await self.sums.sync()

@@ -33,6 +33,7 @@ from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.settings import Settings
 from feedproxy.store.interface import OnFailure
 from feedproxy.store.resource import Resource
+from feedproxy.task_cancellation import cancel
 from feedproxy.upstream.callback_client import CallbackClient
 
 logger = logging.getLogger(__name__)
@@ -229,9 +230,7 @@ class NotificationService:
         self.proxy.events.refresh_ended.unsubscribe(self._on_refresh_ended)
         self.wake()  # no timer may fire after this
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(*tasks)
         await self.refresh_requests.close()
         await self.delivery_worker.close(timeout)
         with contextlib.suppress(StoreError):

@@ -19,6 +19,7 @@ from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.notify.notification_database import NotificationDatabase
 from feedproxy.proxy.cache_admin import CacheAdmin
 from feedproxy.settings import Settings
+from feedproxy.task_cancellation import cancel
 
 logger = logging.getLogger(__name__)
 
@@ -207,10 +208,7 @@ class RefreshRequests:
         return due
 
     async def close(self) -> None:
-        tasks = list(self._running.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(*self._running.values())
 
     async def _run(self, target: str, tries: int, pings: int) -> None:
         try:

@@ -18,6 +18,7 @@ from typing import assert_never
 from feedproxy.clock import Clock, Instant, Seconds, is_set_back
 from feedproxy.cooperative_iteration import THROTTLED_BLOCKING_TIME, iterate_cooperatively, iterate_in_background
 from feedproxy.refresh.policy.refresh_ahead import Later, Plan, Refresh, Rest
+from feedproxy.task_cancellation import cancel
 
 logger = logging.getLogger(__name__)
 
@@ -163,10 +164,7 @@ class RefreshScheduler:
     async def close(self) -> None:
         """Prevent further refreshes from starting."""
         self._closed = True
-        tasks = [task for task in (self._runner, self._starting, self._timer, *self._in_progress) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(self._runner, self._starting, self._timer, *self._in_progress)
 
     async def _start(self, targets: Iterable[str], earliest: Callable[[str], Instant | None]) -> None:
         others: list[str] = []

@@ -37,6 +37,7 @@ from feedproxy.scoring.live_scores import LiveScores
 from feedproxy.scoring.reader_accounts import ReaderAccount
 from feedproxy.store.coordination.worker_coordination import SharedMemoryCoordination
 from feedproxy.subscribers.read_events import ReadEvents, ReadRecord, read_events
+from feedproxy.task_cancellation import cancel
 from feedproxy.telemetry import metrics_aggregation, traffic_history
 from feedproxy.telemetry.metrics import Metrics
 from feedproxy.telemetry.metrics_aggregation import Plain
@@ -215,9 +216,7 @@ class WorkerPeers:
 
     async def close(self) -> None:
         """Stop the exchange with the other workers."""
-        for task in (self._sync_task, self._catching_up):
-            if task is not None:
-                task.cancel()
+        await cancel(self._sync_task, self._catching_up)
         for session in self._sessions:
             await session.close()
         if self._runner is not None:

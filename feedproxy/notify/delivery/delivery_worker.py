@@ -19,6 +19,7 @@ from feedproxy.http.target_uri.registrable_domain import site_or_self
 from feedproxy.notify.delivery.delivery_queue import DeliveryOutcome, DeliveryQueue, next_try
 from feedproxy.notify.notification_protocol import Delivery, Message, Protocol, Refused, Retry, Verdict
 from feedproxy.notify.subscription_table import State, Subscription, Subscriptions
+from feedproxy.task_cancellation import finish
 from feedproxy.upstream.callback_client import CallbackClient
 
 logger = logging.getLogger(__name__)
@@ -230,12 +231,7 @@ class DeliveryWorker:
 
         Cancelled deliveries remain in the queue, and are sent again after the next start.
         """
-        tasks = [task for _, task in self._running.values()]
-        if tasks:
-            _, unfinished = await asyncio.wait(tasks, timeout=timeout)
-            for task in unfinished:
-                task.cancel()
-            await asyncio.gather(*unfinished, return_exceptions=True)
+        await finish([task for _, task in self._running.values()], timeout)
         with contextlib.suppress(StoreError):
             await self._record_outcomes()
 

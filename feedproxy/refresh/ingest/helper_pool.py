@@ -42,6 +42,7 @@ from feedproxy.refresh.ingest.helper_process import (
     run_job,
     template_command,
 )
+from feedproxy.task_cancellation import cancel
 from feedproxy.upstream import local_failure
 
 logger = logging.getLogger(__name__)
@@ -430,10 +431,8 @@ class HelperPool:
 
     async def close(self) -> None:
         """End the processes and cancel the remaining jobs."""
-        if self._supervisor is not None:
-            self._supervisor.cancel()
-            await asyncio.gather(self._supervisor, return_exceptions=True)
-            self._supervisor = None
+        await cancel(self._supervisor)
+        self._supervisor = None
         running_jobs = [helper.job for helper in self._helpers.values() if helper.job is not None]
         listeners = [helper.listener for helper in self._helpers.values() if helper.listener is not None]
         for helper in self._helpers.values():
