@@ -27,6 +27,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "lru_map",
             "memory_max_shares",
             "durations_and_sizes",
+            "repeated_log_messages",
             "settings",
             "single_flight",
             "task_cancellation",

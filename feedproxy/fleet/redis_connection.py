@@ -18,6 +18,7 @@ from feedproxy.errors import StoreError, UsageError
 from feedproxy.fleet.lua_scripts import SCRIPTS, Script
 from feedproxy.fleet.redis_keys import key_kind
 from feedproxy.http import uri
+from feedproxy.repeated_log_messages import LOG_INTERVAL, RepeatedMessages
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -28,12 +29,8 @@ BACK_OFF_FIRST: Seconds = 0.5
 BACK_OFF_MAX: Seconds = 5
 STABLE_AFTER: Seconds = 10
 """After Redis has been available for this many seconds, the delay of probes returns to BACK_OFF_FIRST."""
-LOG_INTERVAL: Seconds = 60
-"""Seconds between two log lines about an unavailable Redis."""
 MAX_CONCURRENT = 32
 """Maximum number of concurrent requests to Redis, each on its own connection."""
-REFUSALS_MAX = 32
-"""At most this many different refusals by Redis are remembered, so that each is logged once in LOG_INTERVAL seconds."""
 READ_ONLY = "it is a read-only replica"
 FOREIGN_DATA = ("WRONGTYPE", "not an integer", "not a valid float")
 """Parts of the messages with which Redis reports a value that another program has written."""
@@ -94,7 +91,7 @@ class RedisConnection:
         self._was_connected = False
         self._refusal = ""
         self._refused_at = -LOG_INTERVAL
-        self._refusals_logged: dict[str, Seconds] = {}
+        self._refusals = RepeatedMessages()
         self._full_for: set[Script] = set()
         """Scripts that Redis has refused because its memory is full.
 
@@ -176,10 +173,7 @@ class RedisConnection:
             self._full_for.clear()
         self.refusal_count += 1
         self._refusal, self._refused_at = message, now
-        if now - self._refusals_logged.get(message, -LOG_INTERVAL) >= LOG_INTERVAL:
-            if len(self._refusals_logged) >= REFUSALS_MAX:
-                self._refusals_logged.clear()
-            self._refusals_logged[message] = now
+        if self._refusals.may_log(message, now):
             logger.warning("Redis at %s refuses commands: %s", self.address, message)
         return RedisRefused(message)
 

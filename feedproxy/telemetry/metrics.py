@@ -26,6 +26,7 @@ from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
 from feedproxy.clock import Seconds
 from feedproxy.event_signal import Signal
 from feedproxy.refresh.refresh_events import RefreshEnded, ScheduledRefreshStarted
+from feedproxy.repeated_log_messages import RepeatedMessages
 from feedproxy.telemetry.histogram import LabelledHistogram
 from feedproxy.telemetry.log_format import dropped_line_count
 from feedproxy.telemetry.metrics_aggregation import FamilyCollector
@@ -58,11 +59,6 @@ COUNTERS_MAX = 1024
 
 FLEET_GAUGES = frozenset({"feedproxy_fleet_up", "feedproxy_fleet_waiting"})
 """Gauges that are left out without a fleet. The value 0 would set off the alert for a fleet without Redis."""
-
-STORE_ERROR_LOG_INTERVAL: Seconds = 60
-"""A repeated failure of the store is logged again after this many seconds."""
-STORE_ERRORS_MAX = 64
-"""At most this many different failures of the store are remembered."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -101,7 +97,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.collected: Signal[list[Metric]] = Signal()
         """Emits the metric families at each scrape. A worker that replaces this worker continues the counters."""
-        self._store_errors: dict[str, Seconds] = {}
+        self._store_errors = RepeatedMessages()
         self._flush_hooks: list[Callable[[], None]] = []
         # Memory, processor time and open files of this process, under Prometheus's standard names.
         ProcessCollector(registry=self.registry)
@@ -346,13 +342,9 @@ class Metrics:
     def on_store_failure(self, error: Exception) -> None:
         """Count a failure of the store. The same failure is logged once a minute."""
         self._store_failures.inc()
-        message, now = str(error).removeprefix("store: "), time.monotonic()
-        if now - self._store_errors.get(message, -STORE_ERROR_LOG_INTERVAL) < STORE_ERROR_LOG_INTERVAL:
-            return
-        if len(self._store_errors) >= STORE_ERRORS_MAX:
-            self._store_errors.clear()
-        self._store_errors[message] = now
-        logger.warning("store: %s", message)
+        message = str(error).removeprefix("store: ")
+        if self._store_errors.may_log(message, time.monotonic()):
+            logger.warning("store: %s", message)
 
     def exposition(self, families: Iterable[Metric] | None = None) -> bytes:
         """Return `families`, or this process's families, in Prometheus's exposition format."""
