@@ -26,6 +26,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "option_files",
             "lru_map",
             "memory_max_shares",
+            "oom_score",
             "durations_and_sizes",
             "repeated_log_messages",
             "settings",

@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from feedproxy import systemd
+from feedproxy import oom_score, systemd
 from feedproxy.clock import Seconds
 from feedproxy.errors import CannotListen, FeedproxyError, UsageError
 from feedproxy.feed_rules import Rules
@@ -401,6 +401,7 @@ def wait_for_signal(timeout: Seconds) -> signal.Signals:
 def _run_worker(plan: ServePlan, worker: WorkerContext) -> None:
     """Run a worker in the new process. Does not return."""
     code = 1
+    oom_score.raise_oom_score(oom_score.WORKER)
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)

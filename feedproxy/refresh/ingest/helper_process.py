@@ -26,6 +26,7 @@ from enum import EnumType
 from functools import lru_cache
 from typing import Any
 
+from feedproxy import oom_score
 from feedproxy.clock import Seconds
 from feedproxy.settings import Settings
 from feedproxy.upstream.local_failure import address_space
@@ -86,6 +87,7 @@ class Limits:
 def main(descriptor: int, parent: int, cpu: Seconds, memory: int) -> None:
     """Run the template process until its socket is closed."""
     _die_with(parent)
+    oom_score.raise_oom_score(oom_score.HELPER)
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
     for module in PRELOADED_MODULES:

@@ -1,0 +1,29 @@
+"""The order in which Linux kills feedproxy's processes when memory runs out (proc_pid_oom_score_adj(5)).
+
+By default, the kernel kills the process that uses most memory. That is the process that serves clients, or the
+supervisor of all workers. The other processes therefore get a higher score: a killed worker or helper process is
+replaced, and the supervisor is not.
+"""
+
+import contextlib
+from pathlib import Path
+
+HELPER = 500
+"""Addition to the score of a helper process and its template, in thousandths of the available memory.
+
+A worker with caches of half the memory still has a lower score.
+"""
+
+WORKER = 100
+"""Addition to the score of one of several workers, which is usually larger than its supervisor anyway."""
+
+MAX = 1000
+
+
+def raise_oom_score(addition: int, file: Path = Path("/proc/self/oom_score_adj")) -> None:
+    """Raise the score of this process and of its later children.
+
+    Only a privileged process could lower its score. A system without such a file is ignored.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        file.write_text(str(min(MAX, int(file.read_text(encoding="ascii")) + addition)), encoding="ascii")
