@@ -240,6 +240,11 @@ async def serve(
             loop.remove_reader(worker.lifeline)  # it stays readable, and would call this function again and again
         drains.add(asyncio.ensure_future(life.drain()))
 
+    def stop_without_supervisor() -> None:
+        assert worker is not None
+        logger.warning("worker %d: the supervisor has exited, and the worker ends, too", worker.index)
+        stop()
+
     for name in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(name, stop)
@@ -258,7 +263,9 @@ async def serve(
     if app.settings.feed_process:
         app.service.helper_pool.start()
     if worker is not None:
-        loop.add_reader(worker.lifeline, stop)  # the socket becomes readable when the supervisor exits
+        loop.add_reader(
+            worker.lifeline, stop_without_supervisor
+        )  # the socket becomes readable when the supervisor exits
         await app.service.store.flush()  # the next worker must find the pseudonym and secrets of the installation
         if isinstance(app.peer_metrics, WorkerPeers):
             await app.peer_metrics.start()

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from feedproxy import oom_score
 from tests.live.origin import Authority, Gate, Origin, a_feed, until
 from tests.live.product import COMMAND, Feedproxy, Process, product_environment, read_answer
 from tests.live.worker_processes import ADMIN, TOLD_BY_PROC, admin, connections, open_files, workers
@@ -375,7 +376,23 @@ def test_workers_end_and_remove_their_sockets_when_their_supervisor_is_killed(
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in orphans))
     assert refuses(pair.address)
     assert not list(temporary.iterdir())
+    assert pair.said.count("the supervisor has exited") == 2
     assert "[error]" not in pair.said
+
+
+def test_supervisor_is_the_last_process_that_the_kernel_kills_if_memory_runs_out(two: Feedproxy) -> None:
+    def score(pid: int) -> int:
+        return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+    def children(pid: int) -> list[int]:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+    templates = [child for pid in workers(two) for child in children(pid)]
+    assert len(templates) == 2
+    own = score(two.pid)
+
+    assert {score(pid) for pid in workers(two)} == {own + oom_score.WORKER}
+    assert until(lambda: {score(pid) for pid in templates} == {own + oom_score.WORKER + oom_score.HELPER})
 
 
 def serve(folder: Path, *arguments: str) -> Process:
