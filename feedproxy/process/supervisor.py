@@ -100,6 +100,7 @@ class Supervisor:
     options: proxy_process.WorkerOptions
     announce: Announce
     _folder: Path = field(init=False)
+    _folder_descriptor: int = -1
     _lock: int | None = None
     _admin: tuple[socket.socket, ...] = ()
     _admin_ports: tuple[int, ...] = ()
@@ -138,7 +139,7 @@ class Supervisor:
             _close(bound)
             self._workers = [_WorkerSlot(index, _duplicate_sockets(addresses)) for index in range(options.size)]
         self._lock = folder_lock.acquire(options.folder) if options.folder is not None else None
-        self._folder = Path(tempfile.mkdtemp(prefix="feedproxy-"))
+        self._folder, self._folder_descriptor = _make_folder()
         self._coordination = os.memfd_create("feedproxy-common", os.MFD_CLOEXEC)
         self._snapshots = tuple(
             os.memfd_create(f"feedproxy-{number}", os.MFD_CLOEXEC) for number in range(options.size)
@@ -156,7 +157,7 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             _close((*self._admin, *(listening for worker in self._workers for listening in worker.sockets)))
             shutil.rmtree(self._folder, ignore_errors=True)
-            for descriptor in (self._coordination, *self._snapshots):
+            for descriptor in (self._coordination, self._folder_descriptor, *self._snapshots):
                 os.close(descriptor)
             if self._lock is not None:
                 os.close(self._lock)
@@ -304,7 +305,7 @@ class Supervisor:
             context = WorkerContext(
                 worker.index,
                 self.options.size,
-                self._folder,
+                Path(f"/proc/self/fd/{self._folder_descriptor}"),
                 worker.sockets,
                 admin,
                 worker_socket,
@@ -423,10 +424,24 @@ def _run_worker(plan: ServePlan, worker: WorkerContext) -> None:
             sys.stdout.flush()
             sys.stderr.flush()
         if worker.supervisor_has_exited:
-            shutil.rmtree(worker.folder, ignore_errors=True)  # the supervisor was killed
+            shutil.rmtree(worker.folder.resolve(), ignore_errors=True)  # the supervisor was killed
         logging.shutdown()  # waits until the log is written
         # sys.exit is not used, because it would run the exit handlers of the supervisor.
         os._exit(code)
+
+
+def _make_folder() -> tuple[Path, int]:
+    """Create the folder for the sockets of the workers. Return its path and a descriptor of it.
+
+    The workers use the descriptor, because the path of a socket can have at most 107 bytes. Raises UsageError if no
+    temporary folder can be written.
+    """
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="feedproxy-"))
+        return folder, os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        reason = f"{error.strerror or error}; the environment variable TMPDIR names the folder"
+        raise UsageError(f"workers: the workers need a temporary folder for their sockets: {reason}") from error
 
 
 def _bind(host: str, port: int, option: str, *, exclusive: bool) -> tuple[socket.socket, ...]:

@@ -22,10 +22,11 @@ class WorkerContext:
     `sockets` are bound to the address for clients, one for each address family, with SO_REUSEPORT. The system
     distributes connections among the workers that listen. `admin` contains the sockets of the admin listener, which
     only the first worker has. `admin_ports` contains their ports, which all workers know. `folder` contains the
-    workers' own sockets. `lifeline` is connected to the supervisor. `key` is the same for all workers and new at each
-    start. With it, all workers give a reader the same pseudonym in the scores. `coordination_memory` is the descriptor
-    of the memory through which workers coordinate the store (store/coordination/worker_coordination.py). `snapshots`
-    contains the descriptors for their metrics. `heartbeats` is memory in which each worker reports that it runs.
+    workers' own sockets, and is a short path by a descriptor. `lifeline` is connected to the supervisor. `key` is the
+    same for all workers and new at each start. With it, all workers give a reader the same pseudonym in the scores.
+    `coordination_memory` is the descriptor of the memory through which workers coordinate the store
+    (store/coordination/worker_coordination.py). `snapshots` contains the descriptors for their metrics. `heartbeats` is
+    memory in which each worker reports that it runs.
     """
 
     index: int

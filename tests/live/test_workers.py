@@ -366,7 +366,7 @@ def refuses(address: tuple[str, int]) -> bool:
 def test_workers_end_and_remove_their_sockets_when_their_supervisor_is_killed(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    temporary = tmp_path / "temporary"
+    temporary = tmp_path / f"longer-than-a-path-of-a-socket-may-be-{'x' * 80}"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     pair = start("--workers", "2")

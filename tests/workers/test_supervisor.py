@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from feedproxy.config.config_file import Config
+from feedproxy.errors import UsageError
 from feedproxy.process import proxy_process, supervisor
 from feedproxy.process.option_sources import LoadedOptions, ServePlan
 from feedproxy.process.supervisor import Supervisor, _WorkerSlot
@@ -139,3 +141,12 @@ def test_supervisor_waits_for_a_signal_or_the_end_of_the_time(number: signal.Sig
         return first == number and supervisor.wait_for_signal(0) == signal.SIGALRM
 
     assert os.waitpid(a_child(wait_twice), 0)[1] == 0
+
+
+def test_missing_temporary_folder_is_reported_with_the_variable_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+
+    with pytest.raises(UsageError, match=r"^workers: .* No such file or directory; .* TMPDIR "):
+        supervisor._make_folder()
