@@ -1,4 +1,7 @@
-"""Events of refreshes: one object with typed signals. app.py connects the subscribers."""
+"""Events of one process: what refreshes, the schedule and other processes have done to the stored feeds.
+
+The description of each signal names its subscribers.
+"""
 
 from dataclasses import dataclass, field
 
