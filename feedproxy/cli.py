@@ -8,11 +8,12 @@ import argparse
 import difflib
 import importlib
 import io
+import os
 import pkgutil
 import re
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO, cast
 
 from feedproxy import __version__, commands
 from feedproxy.errors import FeedproxyError, UsageError
@@ -94,6 +95,7 @@ def make_parser(*names: str) -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Return the exit code."""
+    open_standard_streams()
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
         # A character that the locale's encoding lacks is written as an escape, as on standard error.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -101,6 +103,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(list(sys.argv[1:] if argv is None else argv))
     except (KeyboardInterrupt, BrokenPipeError):
         return 1
+
+
+def open_standard_streams() -> None:
+    """Open /dev/null in place of closed standard input, output and error.
+
+    Otherwise a database could get their numbers, and the output of a library would damage the database. Python's
+    objects for closed streams are None.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number, which is this one
+    sys.stdin = sys.stdin or _open_stream(0, "r")
+    sys.stdout = sys.stdout or _open_stream(1, "w")
+    sys.stderr = sys.stderr or _open_stream(2, "w")
+
+
+def _open_stream(number: int, mode: str) -> TextIO:
+    return cast(TextIO, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
 def _run(argv: list[str]) -> int:

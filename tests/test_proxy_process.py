@@ -250,8 +250,9 @@ def test_files_are_not_writable_by_other_accounts(monkeypatch: pytest.MonkeyPatc
         os.umask(before)
 
 
-def test_closed_standard_descriptors_become_the_null_device() -> None:
-    check = "import os; from feedproxy.commands import serve; serve.open_standard_descriptors();"
+def test_closed_standard_streams_become_the_null_device() -> None:
+    check = "import os, sys; from feedproxy import cli; cli.open_standard_streams();"
+    check += "sys.stdin.read(); sys.stdout.flush(); sys.stderr.flush();"
     check += "os._exit(sum(os.fstat(number).st_rdev != os.stat(os.devnull).st_rdev for number in range(3)))"
 
     done = subprocess.run(["sh", "-c", f"exec '{sys.executable}' -c '{check}' <&- >&- 2>&-"], check=False)

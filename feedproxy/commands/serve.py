@@ -44,7 +44,6 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal stops the proxy. Return the exit code."""
-    open_standard_descriptors()
     with contextlib.suppress(AttributeError, ValueError):  # no such signal, or not the main thread
         # SIGHUP is ignored until there is a handler: it must not end a proxy that is starting.
         # SIGUSR1 and SIGUSR2 are always ignored. Programs that rotate logs send them to servers.
@@ -92,18 +91,6 @@ def run(args: argparse.Namespace) -> int:
 
     done = asyncio.run(proxy_process.serve(plan, announce))
     return supervisor.Supervisor(plan, done, announce).run() if isinstance(done, proxy_process.WorkerOptions) else done
-
-
-def open_standard_descriptors() -> None:
-    """Open /dev/null in place of closed standard input, output and error.
-
-    Otherwise a database could get their numbers, and the output of a library would damage the database.
-    """
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number, which is this one
 
 
 def _end_start(number: int, frame: object) -> None:
