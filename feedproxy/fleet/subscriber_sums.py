@@ -186,6 +186,7 @@ class SubscriberSums:
             calls.append((lua_scripts.COUNT_READERS, [self._keys.readers(target, period)], span))
             calls.append((lua_scripts.GET_CLAIMS, [self._keys.claims(target)], []))
         data_id, *results = await self._connection.run_each(calls, timeout_factor=timeout_factor)
+        now = self._clock.now()  # a fetch that began later may have ended earlier, and found that data was lost
         self._check_for_lost_data(data_id, now)
         for target, direct, claims in zip(targets, results[::2], results[1::2], strict=True):
             if direct is None or claims is None:

@@ -1,9 +1,14 @@
 """Readers are counted once over all machines, and remain pseudonymous."""
 
+import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
+from feedproxy.clock import ManualClock
+from feedproxy.fleet.redis_keys import RedisKeys
+from feedproxy.fleet.subscriber_sums import SubscriberSums
 from tests.fleet.conftest import Start
 from tests.fleet.machines import Machine, until
 from tests.fleet.redis_server import RedisServer
@@ -139,3 +144,49 @@ async def test_fleet_sums_contain_pseudonyms_only(
     everything = b"".join(key + (redis_server.ask("DUMP", key) or b"") for key in kept)
     assert b"203.0.113" not in everything
     assert b"A-Reader" not in everything
+
+
+class SlowRedis:
+    """A connection to Redis that answers each fetch of sums when the test says so."""
+
+    def __init__(self) -> None:
+        self.outage_count = 0
+        self.answers: list[asyncio.Future[list[Any]]] = []
+
+    async def run_each(self, calls: list[Any], *, timeout_factor: float) -> list[Any]:
+        self.answers.append(asyncio.get_running_loop().create_future())
+        return await self.answers[-1]
+
+
+async def test_fleet_sum_does_not_decrease_by_a_fetch_that_began_before_data_was_found_lost() -> None:
+    clock, redis = ManualClock(1_795_176_000.0), SlowRedis()
+    sums = SubscriberSums(
+        redis,  # type: ignore[arg-type]  # it has the two members that the sums use
+        RedisKeys("test"),
+        "machine",
+        lambda *_: 0,
+        clock,
+        window=3600,
+        period=3600,
+        exact_max=100,
+        claim_max=100,
+    )
+
+    async def begin_fetch() -> asyncio.Task[None]:
+        task = asyncio.create_task(sums.refresh("https://example.com/feed"))
+        await asyncio.sleep(0)
+        return task
+
+    first = await begin_fetch()
+    redis.answers[0].set_result([b"data", 6, []])
+    await first
+    redis.outage_count = 1
+    early = await begin_fetch()
+    clock.advance(seconds=1)
+    late = await begin_fetch()
+    redis.answers[2].set_result([b"new data", 1, []])
+    await late
+    redis.answers[1].set_result([b"new data", 1, []])
+    await early
+
+    assert sums.sum_of("https://example.com/feed") == (6, 0)
