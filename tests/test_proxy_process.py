@@ -163,6 +163,7 @@ def test_certificate_authority_that_clients_refuse_is_reported(tmp_path: Path) -
         )
         assert len(warnings) == bool(reason), day
         assert all(reason in warning for warning in warnings), warnings
+        assert all("remove the files mitmproxy-ca*" in warning for warning in warnings if "expire" in reason), warnings
         assert startup_checks.certificate_warnings(Settings(), str(tmp_path), made + 86_400 * day) == []
 
 

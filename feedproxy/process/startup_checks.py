@@ -101,22 +101,27 @@ def usable_processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+_CA = "confdir (for the CA)"
+_CA_ADVICE = f": remove the files {CONF_BASENAME}-ca* there, restart feedproxy, and let clients trust the new CA"
+
+
 def certificate_warnings(settings: Settings, confdir: str, now: Instant) -> list[str]:
     """Return warnings about certificates for clients that are not valid now, or not for much longer."""
     files = {}
     if settings.tls_certificate:
         files["tls_certificate"] = option_files.expand(settings.tls_certificate)
     if settings.intercept:
-        files["confdir (for the CA)"] = option_files.expand(confdir) / f"{CONF_BASENAME}-ca.pem"
+        files[_CA] = option_files.expand(confdir) / f"{CONF_BASENAME}-ca.pem"
     warnings = []
     for name, path in files.items():
         with contextlib.suppress(OSError, ValueError):  # other checks report the file
             certificate = Cert.from_pem(option_files.read(path))
             begin, end = certificate.notbefore, certificate.notafter
+            advice = _CA_ADVICE if name == _CA else ""
             if now >= end.timestamp():
-                warnings.append(f"{name}: {path} has expired on {end:%Y-%m-%d}, and clients refuse it")
+                warnings.append(f"{name}: {path} has expired on {end:%Y-%m-%d}, and clients refuse it{advice}")
             elif end.timestamp() - now < EXPIRES_SOON:
-                warnings.append(f"{name}: {path} expires on {end:%Y-%m-%d}")
+                warnings.append(f"{name}: {path} expires on {end:%Y-%m-%d}{advice}")
             elif now < begin.timestamp() and not is_unset(now):
                 warnings.append(f"{name}: {path} is not valid before {begin:%Y-%m-%d}, and clients refuse it")
     return warnings

@@ -15,6 +15,14 @@ def _is_real_error(record: logging.LogRecord) -> bool:
     return not (record.exc_info and record.exc_info[0] is asyncio.CancelledError)
 
 
+def _is_not_about_authority(record: logging.LogRecord) -> bool:
+    """Return False for mitmproxy's warning about an expired authority.
+
+    The warning does not name the right folder, and is logged twice, even if no host is intercepted.
+    """
+    return "certificate authority has expired" not in record.getMessage()
+
+
 def log_to(stream: Any = None) -> None:
     """Log feedproxy's lines and mitmproxy's warnings to a stream."""
     handler = LineHandler(stream or sys.stderr)
@@ -22,6 +30,8 @@ def log_to(stream: Any = None) -> None:
     logging.getLogger().addHandler(handler)
     # A failure to listen is reported once, as the reason for the exit.
     logging.getLogger("mitmproxy.addons.proxyserver").setLevel(logging.CRITICAL)
+    # The checks of the start report an expired authority (process/startup_checks.py).
+    logging.getLogger("mitmproxy.addons.tlsconfig").addFilter(_is_not_about_authority)
     set_log(Settings())
 
 

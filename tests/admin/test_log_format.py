@@ -145,3 +145,17 @@ def test_lines_written_together_begin_with_the_time_only() -> None:
             root.removeHandler(each)
         root.setLevel(level)
     assert [re.fullmatch(r"\S+ (one|two)", line) is not None for line in stream.getvalue().splitlines()] == [True, True]
+
+
+def test_warning_of_mitmproxy_about_an_expired_authority_is_not_logged() -> None:
+    stream = io.StringIO()
+    root, tls = logging.getLogger(), logging.getLogger("mitmproxy.addons.tlsconfig")
+    before, level = list(root.handlers), root.level
+    log_setup.log_to(stream)
+    try:
+        tls.warning("The mitmproxy certificate authority has expired!\nPlease delete all files in ~/.mitmproxy.")
+        tls.warning("another warning")
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)
+    assert re.fullmatch(r"\S+ \[warning\] another warning\n", stream.getvalue())
