@@ -148,8 +148,8 @@ class _Lifecycle:
             self._notify_watchdog(systemd.watchdog())
         if self._app.worker is None or self._app.worker.is_first:
             warn_if_open(self._app.settings, addresses)
-        if not self._app.settings.public_url:
-            logger.info("public_url is not set: push updates (WebSub, rssCloud, CNWS) are disabled")
+            if not self._app.settings.public_url:
+                logger.info("public_url is not set: push updates (WebSub, rssCloud, CNWS) are disabled")
 
     def _collect_garbage(self, garbage: GcScheduler) -> None:
         """Run garbage collections if there is no fast path. The fast path would run them while clients are idle."""

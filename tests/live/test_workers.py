@@ -380,6 +380,13 @@ def test_workers_end_and_remove_their_sockets_when_their_supervisor_is_killed(
     assert "[error]" not in pair.said
 
 
+def test_advice_at_the_start_is_logged_by_one_worker(pair: Feedproxy) -> None:
+    assert until(lambda: "public_url is not set" in pair.said)
+
+    assert pair.terminate() == 0
+    assert pair.said.count("public_url is not set") == 1
+
+
 def test_supervisor_is_the_last_process_that_the_kernel_kills_if_memory_runs_out(two: Feedproxy) -> None:
     def score(pid: int) -> int:
         return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
