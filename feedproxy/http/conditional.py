@@ -56,6 +56,11 @@ type Outcome = Proceed | NotModified | PreconditionFailed
 _PROCEED = Proceed()
 
 
+def has_preconditions(fields: Fields) -> bool:
+    """Return True if a request has a precondition that `evaluate` may evaluate."""
+    return any(name in fields for name in _NAMES)
+
+
 def evaluate(
     fields: Fields,
     method: str,

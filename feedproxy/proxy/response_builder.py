@@ -217,6 +217,8 @@ def _evaluate_conditions(
     now: Instant,
     earlier_versions: tuple[Instant, Instant] | None,
 ) -> object:
+    if not conditional.has_preconditions(request.fields):
+        return conditional.Proceed()
     content = stored.content
     tags = tuple(_current_tags(stored, selected, all_codings="if-match" in request.fields))
     last_modified = selected.fields.get("last-modified")

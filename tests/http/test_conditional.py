@@ -2,7 +2,16 @@
 
 import pytest
 
-from feedproxy.http.conditional import SKEW, NotModified, Outcome, PreconditionFailed, Proceed, evaluate, range_applies
+from feedproxy.http.conditional import (
+    SKEW,
+    NotModified,
+    Outcome,
+    PreconditionFailed,
+    Proceed,
+    evaluate,
+    has_preconditions,
+    range_applies,
+)
 from feedproxy.http.date import format_http_date
 from feedproxy.http.etag import EntityTag, own_tag
 from feedproxy.http.message import Fields
@@ -35,6 +44,12 @@ def ask(
 
 def test_no_preconditions_proceed() -> None:
     assert ask(("Accept", "*/*"), ("If-Range", '"s"')) == Proceed()
+    assert not has_preconditions(Fields([("Accept", "*/*"), ("If-Range", '"s"')]))
+
+
+@pytest.mark.parametrize("name", ["If-Match", "if-none-match", "IF-MODIFIED-SINCE", "If-Unmodified-Since"])
+def test_preconditions_are_found_in_any_case_of_letters(name: str) -> None:
+    assert has_preconditions(Fields([("Accept", "*/*"), (name, "x")]))
 
 
 @pytest.mark.parametrize(
