@@ -1,24 +1,18 @@
 """Shared configuration of all tests: settings of property tests, and the corpus of real and hostile feeds."""
 
-import compileall
-import contextlib
 import gc
-import multiprocessing
 import os
 import signal
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from _pytest.assertion import rewrite
 from _pytest.logging import caplog_records_key
 from hypothesis import HealthCheck, settings
 
 from tests import cheap_mitmproxy
 
-ROOT = Path(__file__).resolve().parents[1]
-CORPUS = ROOT.parent / "shared" / "corpus"
+CORPUS = Path(__file__).resolve().parents[1].parent / "shared" / "corpus"
 
 # Each run uses the same examples, so a failure is due to the change.
 # `--hypothesis-profile explore` generates others.
@@ -98,46 +92,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = ordered + others
 
 
-def _processors() -> int:
-    count = getattr(os, "process_cpu_count", os.cpu_count)  # the former is new in Python 3.13
-    return count() or 1
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Return twice the number of processors, because the tests wait for programs half of their time."""
-    return 2 * _processors()
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Compile what is not compiled yet before the processes of xdist start, each of which would compile all of it."""
-    config = session.config
-    if sys.dont_write_bytecode or hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
-        return
-    paths = [path for folder in ("tests", "feedproxy", "addons") for path in (ROOT / folder).rglob("*.py")]
-    paths.sort(key=lambda path: path.stat().st_size)
-    count = _processors()
-    context = multiprocessing.get_context("fork")
-    compilers = [context.Process(target=_compile, args=(paths[number::count], config)) for number in range(count)]
-    for each in compilers:
-        each.start()
-    for each in compilers:
-        each.join()
-
-
-def _compile(paths: Sequence[Path], config: pytest.Config) -> None:
-    """Compile tests with pytest's assertions, and other modules as an import does."""
-    for path in paths:
-        if not path.match("test_*.py"):
-            compileall.compile_file(path, quiet=2)
-            continue
-        compiled = rewrite.get_cache_dir(path) / f"{path.stem}{rewrite.PYC_TAIL}"
-        if rewrite._read_pyc(path, compiled) is None:
-            # The process that imports the test reports the error.
-            with contextlib.suppress(OSError, SyntaxError):
-                compiled.parent.mkdir(exist_ok=True)
-                source, code = rewrite._rewrite_test(path, config)
-                rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, source, compiled)
+    count = getattr(os, "process_cpu_count", os.cpu_count)  # the former is new in Python 3.13
+    return 2 * (count() or 1)
 
 
 # Millions of objects describe the tests and live as long as the process. The collector ignores frozen objects.
