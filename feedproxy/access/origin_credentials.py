@@ -1,8 +1,7 @@
 """Credentials for origins. With them, the proxy fetches private feeds for feed readers that cannot authenticate.
 
 The operator writes the credentials into the wallet file. Each credential is for the feeds that its pattern matches, and
-for its users: one user, every authenticated user (`user: "*"`), or every client (`anybody: true`). A pattern without a
-scheme matches only https, because otherwise a client could have the credential sent in clear text. An example:
+for its users: one user, every authenticated user (`user: "*"`), or every client (`anybody: true`). An example:
 
     - match: https://intranet.example/*
       user: "*"
@@ -163,8 +162,7 @@ def _entry(value: Any, location: str, seed: bytes) -> CredentialEntry:
     if unknown := set(map(str, value)) - {"match", "user", "anybody", *KINDS}:
         raise UsageError(f"{location}: unknown: {', '.join(sorted(unknown))}")
     try:
-        text = str(value.get("match", ""))
-        pattern = TargetPattern(text if not text or "://" in text else f"https://{text}")
+        pattern = TargetPattern(str(value.get("match", "")))
     except BadTarget as error:
         raise UsageError(f"{location}: match: {error}") from error
     user, anybody = value.get("user", ""), value.get("anybody", False)

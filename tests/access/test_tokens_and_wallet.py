@@ -204,23 +204,6 @@ def test_cache_keys_differ_by_credential_and_password(
     assert wallet.find_by_name(common.name, "https://elsewhere.example/") is None
 
 
-@pytest.mark.parametrize("pattern", ["paid.example/*", "paid.example", "*.example"])
-def test_client_cannot_have_a_credential_sent_in_clear_text(tmp_path: Path, pattern: str) -> None:
-    path = tmp_path / "wallet.yaml"
-    path.write_text(f'- {{match: "{pattern}", anybody: true, bearer: T}}\n')
-    wallet = OriginCredentials(str(path), ManualClock(NOW), SEED)
-    assert wallet.credential_for("https://paid.example/feed", "") is not None
-    assert wallet.credential_for("http://paid.example/feed", "") is None
-    assert wallet.credential_for("https://paid.example:8443/feed", "") is None
-
-
-def test_credential_is_sent_in_clear_text_if_its_pattern_says_http(tmp_path: Path) -> None:
-    path = tmp_path / "wallet.yaml"
-    path.write_text('- {match: "http://paid.example/*", anybody: true, bearer: T}\n')
-    wallet = OriginCredentials(str(path), ManualClock(NOW), SEED)
-    assert wallet.credential_for("http://paid.example/feed", "") is not None
-
-
 def test_wallet_without_entries_is_empty() -> None:
     assert parse_wallet("# no entries yet\n", "wallet", seed=SEED) == ()
 
