@@ -1,4 +1,4 @@
-"""Moves and ends of feeds: 301 and 410, and redirect documents."""
+"""Feeds that have moved (301) or have ended (410), and redirect documents."""
 
 from mitmproxy import http
 

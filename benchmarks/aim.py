@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """A figure. `sense` is ≤ or ≥. A figure without a target is for comparison only. A value of None could not be
-    measured."""
+    """A figure. Its value should be ≤ or ≥ its target, as `sense` says.
+
+    A figure without a target is for comparison only. A value of None could not be measured.
+    """
 
     what: str
     value: float | None

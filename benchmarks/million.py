@@ -131,7 +131,7 @@ def fetched(target: str, port: int) -> bytes:
 
 
 def resource_of(number: int, like: Resource, world: World, now: float, price: float) -> Resource:
-    """Return the resource that would be stored of a feed. Its last refresh is as old as the schedule permits."""
+    """Return the resource that feedproxy would store for a feed. Its last refresh is as old as the schedule permits."""
     gap, interval = gap_of(number), interval_of(number // 100)
     period = min(DAY, max(interval, (2 * price * gap) ** 0.5))
     at = now - share(number, "refreshed") * period

@@ -201,7 +201,7 @@ class Stage:
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """End the servers that are started in this context at its end."""
+        """At the end of this context, end the servers that were started in it."""
         outer, self._stack = self._stack, ExitStack()
         try:
             with self._stack:

@@ -224,8 +224,8 @@ class App:
         return not self.rules.protects_feeds
 
     def names_in_log(self, target: str, request: Fields | None = None) -> tuple[str, str]:
-        """Return two names of a target for the log: its public address, and its upstream address, or "" if both are
-        equal.
+        """Return two names of a target for the log: its public address, and its upstream address. The second is "" if
+        both are equal.
 
         A private resource (proxy/public_feeds.py), and the target of a request with credentials, are named only by
         their host. The names contain no secrets.

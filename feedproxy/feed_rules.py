@@ -56,7 +56,7 @@ class _Protection(NamedTuple):
 
 
 class _Match(NamedTuple):
-    """The numbers of the rules that match a target, and the protection of the target, or None."""
+    """The numbers of the rules that match a target, and the target's protection (None without a protecting rule)."""
 
     matching: tuple[int, ...]
     protection: _Protection | None

@@ -26,8 +26,9 @@ PATIENCE = 240.0
 
 
 class PlayClock:
-    """A clock with the time of the page. `step` wakes the tasks that sleep. The page contains the instant of the next
-    wake.
+    """A clock that shows the time in the shared page (page.py). `step` wakes the tasks that sleep.
+
+    The page contains the instant of the next wake.
     """
 
     def __init__(self, page: Page) -> None:

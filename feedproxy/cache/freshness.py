@@ -143,7 +143,7 @@ def current_age(stored: StoredResponse, now: Instant, initial: Seconds | None = 
 
 
 def age_value(fields: Fields) -> Seconds:
-    """Return the first value of Age in seconds, or 0 if Age is invalid (section 5.1).
+    """Return the first value of Age in seconds, or 0 if Age is invalid (RFC 9111, section 5.1).
 
     Parameters after the number are ignored, because an Item of a structured field may have parameters (RFC 9651,
     section 3.3).
@@ -164,7 +164,7 @@ def _date(fields: Fields, received: Instant) -> Instant:
 
 
 def explicit_lifetime(fields: Fields, received: Instant, *, targeted: bool = False) -> tuple[Seconds, Source] | None:
-    """Return the explicit lifetime in seconds and its source, or None (section 4.2.1).
+    """Return the explicit lifetime in seconds and its source, or None without one (RFC 9111, section 4.2.1).
 
     The response with `fields` came at the instant `received`. `targeted` is true if targeted fields apply to this cache
     (RFC 9213).

@@ -46,7 +46,7 @@ type Storing = MayStore | DoNotStore
 
 
 def may_store(request: Request, response: Response, *, targeted: bool = False, authorized: bool = False) -> Storing:
-    """Decide whether a response may be stored, and return the decision (section 3).
+    """Decide whether a response may be stored, and return the decision (RFC 9111, section 3).
 
     `targeted` is true if CDN-Cache-Control applies to this cache (RFC 9213). `authorized` is true if the stored
     response was obtained with credentials. A response that is stale on receipt may be stored.

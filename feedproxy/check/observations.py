@@ -57,7 +57,7 @@ class FeedObservations:
     redirect_error: str = ""
     """Reason why the last redirect could not be followed, or "" without such a redirect."""
     plain: ProbeExchange | None = None
-    """Request for the feed without a content coding."""
+    """Request for the feed that permits no content coding in the response."""
     head: ProbeExchange | None = None
     by_tag: ProbeExchange | None = None
     """Request for the feed with If-None-Match alone."""

@@ -19,7 +19,8 @@ def register(subparsers: Any) -> None:
 
 
 def undo(args: argparse.Namespace) -> int:
-    """Undo a move or an end. Return 1 without a stored move or end. Raises UsageError without a running proxy."""
+    """Delete the record that a feed has moved or ended. Return 1 without a record. Raises UsageError without a running
+    proxy."""
     result = admin_client.ask(args, "POST", "undo", admin_client.address_or_pattern(args.url))
     if args.format == "json":
         admin_client.print_json(result)

@@ -196,7 +196,8 @@ class RedisOperations:
         return self._integer(await self.connection.run(lua_scripts.LAST_EVENT_NUMBER, [self.keys.sequence]))
 
     async def events_since(self, number: int) -> tuple[int, list[FleetEvent] | None]:
-        """Return the number of the last event, and all events after `number`, or None if the log lacks some of them."""
+        """Return the number of the last event, and all events after `number`. The second value is None if the log lacks
+        some of these events."""
         keys = [self.keys.sequence, self.keys.log]
         now, texts = await self.connection.run(
             lua_scripts.EVENTS_SINCE, keys, number, timeout_factor=TRANSFER_TIMEOUT_FACTOR

@@ -54,7 +54,7 @@ class SubscriberSums:
     """Exchange of reader counts with Redis: it sends this machine's readers, and receives the sums of all machines.
 
     `confirmed_claim` returns the confirmed claim of a feed service: the number of subscribers that the service
-    claims. `exact_max` is the largest number of a feed's readers up to which they are counted exactly.
+    claims. The readers of a feed are counted exactly if there are at most `exact_max`.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ _FORMS = tuple(
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ERA = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-"""Instant, in Unix seconds, near which the century of a two-digit year is chosen if the caller gives no time."""
+"""Instant in Unix seconds that replaces `now` if the caller of `parse_http_date` gives no time."""
 
 
 def parse_http_date(value: str, now: Instant | None = None) -> Instant | None:

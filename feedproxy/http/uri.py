@@ -103,7 +103,8 @@ def query_value(query: str, name: str) -> str:
 
 
 def without_fragment(uri: str) -> str:
-    """Return the target in a key of the store, without the name of a credential (access/origin_credentials.py)."""
+    """Return the target of a store key: the key without its fragment, which names a credential
+    (access/origin_credentials.py)."""
     return uri.partition("#")[0]
 
 

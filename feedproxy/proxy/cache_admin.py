@@ -267,8 +267,8 @@ class CacheAdmin:
         self._coordinator.discard(partial(eq, target)) if target else self._coordinator.invalidate(lambda _: True)
 
     async def clear_relocation(self, target: str) -> bool:
-        """Delete the recorded move or end of a target, and its pause after a 410. Return True if a move or end was
-        recorded."""
+        """Delete the record that a feed has moved or has ended (Relocation), and its pause after a 410. Return True if
+        there was such a record."""
         resources = map(self._store.get_latest, self._stored_forms(target))
         relocated = [resource for resource in resources if resource is not None and resource.relocation is not None]
         for resource in relocated:

@@ -1,4 +1,4 @@
-"""Responses for targets with a recorded move or end: 301, 410, or an XML redirect document."""
+"""Responses for feeds that are recorded as moved or ended: 301, 410, or an XML redirect document."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Identifiers of a feed: feed-id in User-Agent, the value of Surrogate-Key, and ID in the operator's addresses."""
+"""Identifiers of a feed: feed-id in User-Agent, the value of Surrogate-Key, and the operator's parameter `id`."""
 
 import hashlib
 
@@ -11,7 +11,7 @@ def surrogate_key(target: str) -> str:
 
 
 def feed_id(target: str, installation: str = "") -> str:
-    """Return a hexadecimal identifier of a target, for the operator's addresses and for feed-id in User-Agent.
+    """Return a hexadecimal identifier of a target, for the operator's pages and for feed-id in User-Agent.
 
     For User-Agent, the identifier also depends on `installation`, so that an origin adds the subscribers of two
     feedproxies.

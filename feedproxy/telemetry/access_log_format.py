@@ -21,7 +21,8 @@ def quote_agent(agent: str) -> str:
 class AccessLine:
     """The record of a request in the access log. `reader` is a pseudonym.
 
-    If `target` is a public address, `upstream` is the corresponding address at the upstream. Otherwise it is empty.
+    If `target` is a public address, `upstream` is the corresponding address at the upstream. Otherwise, `upstream` is
+    empty.
     """
 
     at: Instant

@@ -80,7 +80,7 @@ class Totals:
 
     @property
     def hit_share(self) -> float | None:
-        """Return the fraction of the requests for targets to which the store responded, or None without requests."""
+        """Return, of the requests for targets, the fraction that the store answered, or None without requests."""
         requests = self.hits + self.forwarded
         return self.hits / requests if requests else None
 

@@ -37,8 +37,8 @@ THREAD_WAIT_MAX: Seconds = 5
 
 
 def _system_addresses(host: str) -> list[str]:
-    """Return the addresses of a host for this machine, in the order of RFC 6724. Raises OSError if the look-up
-    fails."""
+    """Return the addresses of a host to which this machine can connect, in the order of RFC 6724. Raises OSError if the
+    look-up fails."""
     try:
         address_infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
     except OSError:

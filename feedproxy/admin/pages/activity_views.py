@@ -10,7 +10,7 @@ from feedproxy.web.display_formats import iso, plain_text
 
 
 def request_view(request: RequestActivity, settings: Settings) -> View:
-    """Return the view of a request, with the client's program, but without its address."""
+    """Return the view of a request, with the name of the client's program, but without the client's address."""
     target = request.target
     return {
         "at": iso(request.at),

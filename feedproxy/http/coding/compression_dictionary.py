@@ -98,8 +98,8 @@ def parse_use_as_dictionary(value: str) -> UseAsDictionary | None:
 
 @memoize_short(entries=1024)
 def parse_available_dictionary(value: str) -> bytes | None:
-    """Return the SHA-256 in Available-Dictionary, or None if the value is invalid or has several hashes (section
-    2.2)."""
+    """Return the SHA-256 in Available-Dictionary, or None if the value is invalid or has several hashes (RFC 9842,
+    section 2.2)."""
     encoded = parse_item(value)
     digest = decode_bytes(encoded) if isinstance(encoded, bytes) else None
     return digest if digest is not None and len(digest) == HASH_BYTES else None

@@ -160,7 +160,7 @@ def _host_expression(scheme: str, authority: str) -> str:
 
 
 def compile_glob(glob: str) -> re.Pattern[str]:
-    """Return the regular expression of a glob that an operator writes for whole addresses. `*` matches any text."""
+    """Return the regular expression of an operator's glob, in which `*` stands for any text."""
     return re.compile(_glob_expression(glob, ".*"), re.DOTALL)
 
 

@@ -91,7 +91,7 @@ class Conversions:
 
     def parse_call(self, call: Call) -> tuple[Format, str]:
         """Return the format and target in a call of `/-/as/FORMAT/TARGET`. Raises NotFound for an unknown format or no
-        target, BadTarget for an invalid target, and Forbidden for one outside the upstream."""
+        target, BadTarget for an invalid target, and Forbidden for a target outside the upstream."""
         name, _, rest = call.path.removeprefix(PATH).partition("/")
         output_format = FORMATS.get(name)
         if output_format is None:

@@ -1,8 +1,8 @@
 """TLS on the fast path, for publishers with direct connections from feed readers.
 
 OpenSSL works on memory buffers. Only HTTP/1.1 is offered (ALPN). A connection that is handed off to mitmproxy continues
-over a pair of plain sockets (tls_relay_to_mitmproxy.py). Sessions are resumed by tickets. A ticket is valid only for
-the process that issued it (docs/decisions/tls-sessions-per-worker.md).
+over a pair of unencrypted sockets (tls_relay_to_mitmproxy.py). Sessions are resumed by tickets. A ticket is valid only
+for the process that issued it (docs/decisions/tls-sessions-per-worker.md).
 """
 
 import contextlib

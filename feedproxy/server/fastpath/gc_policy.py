@@ -22,8 +22,8 @@ from feedproxy.clock import Seconds
 YOUNG_THRESHOLD = 100
 """Python collects the young generation when it has had this many more new objects than objects freed.
 
-With 60 refreshes in progress, a collection then takes 0.1 ms (90 % of the collections). With 500, it would take 1.2 to
-2 ms: new objects replace older ones, so that the young generation has far more objects than the threshold.
+With 60 refreshes in progress, nine of ten collections then take at most 0.16 ms. With a threshold of 500, they would
+take 1.2 to 2 ms: new objects replace older ones, so that the young generation has far more objects than the threshold.
 """
 
 MIDDLE_THRESHOLD = 0

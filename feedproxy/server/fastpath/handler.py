@@ -2,7 +2,7 @@
 
 A request with the same bytes as an earlier request is answered from the cache without parsing. All other requests are
 parsed, and looked up by their key (request_head.py). If the cache has no template for the response
-(response_template.py), the handler calls the service. A request that is not a plain GET or HEAD for a feed is handed
+(response_template.py), the handler calls the service. A request that is not a simple GET or HEAD for a feed is handed
 off to mitmproxy, together with all bytes that were read.
 """
 

@@ -1,8 +1,8 @@
 """Hand-off of connections to mitmproxy, and their return.
 
-mitmproxy's handler gets the socket and the bytes that were read. When the next plain request arrives while mitmproxy is
-idle, the connection returns to the fast path. For the return, the descriptor is duplicated: mitmproxy's handler sees
-the end of its connection, while the client's connection stays open.
+mitmproxy's handler gets the socket and the bytes that were read. A connection without TLS returns to the fast path
+when its next request arrives while mitmproxy is idle. For the return, the descriptor is duplicated: mitmproxy's handler
+sees the end of its connection, while the client's connection stays open.
 """
 
 import asyncio
@@ -92,7 +92,7 @@ class HandedOffProtocol(asyncio.StreamReaderProtocol):
 
 
 def is_idle(handler: Any) -> bool:
-    """Return True if a handler speaks HTTP/1 over plain TCP and has no request in progress."""
+    """Return True if a handler speaks HTTP/1 without TLS and has no request in progress."""
     layers = handler.layer.context.layers
     if any(isinstance(layer, ClientTLSLayer) for layer in layers):
         return False

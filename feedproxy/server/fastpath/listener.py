@@ -1,6 +1,6 @@
 """Listener of the fast path. It has an epoll of its own for client connections, nested in the event loop's epoll.
 
-One callback of the event loop serves all ready connections with plain reads and writes. A connection that arrives with
+One callback of the event loop reads from and writes to all ready connections. A connection that arrives with
 its request (TCP_DEFER_ACCEPT) and closes after the response is never registered with the epoll.
 """
 

@@ -1,4 +1,4 @@
-"""Parser of request heads: fast, strict, and for plain requests only.
+"""Parser of request heads: fast, strict, and for simple requests only.
 
 The kind of each line is cached, because feed readers send the same lines again. The key of a request consists of all
 lines that can affect the response.

@@ -106,7 +106,7 @@ class SharedProperties(NamedTuple):
 class LogNames(NamedTuple):
     """The public address and the upstream address of a target in the log.
 
-    An address is stored as a beginning, and as the number of characters of the target that the beginning replaces.
+    Each address is stored as its beginning, and the number of characters of the target that this beginning replaces.
     """
 
     public: str
@@ -244,7 +244,8 @@ def _make_head(form: HeadForm, own_values: bytes, hit_state: HitState, age: int,
 
 
 def _relative_to(target: str, name: str) -> tuple[str, int]:
-    """Return the part of `name` before its common end with `target`, and the length of this part in `target`."""
+    """Return the part of `name` before the end that it shares with `target`, and the length of `target` before that
+    end."""
     same = len(os.path.commonprefix([target[::-1], name[::-1]]))  # noqa: RUF071 (characters are compared on purpose)
     return name[: len(name) - same], len(target) - same
 

@@ -1,4 +1,6 @@
-"""mitmproxy's authority, and its certificates for intercepted connections, also if the machine's clock is set later.
+"""mitmproxy's certificate authority, and its certificates for intercepted connections.
+
+Both remain usable if the machine's clock is set after they were made.
 
 mitmproxy makes a certificate for a host at the first connection to the host. The certificate is valid for about 200
 days, and mitmproxy keeps it until the process ends.
