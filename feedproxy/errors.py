@@ -116,7 +116,7 @@ class ParentFailed(Overload):
 
 
 class FetchError(FeedproxyError):
-    """Error for an origin that sent no usable response."""
+    """Error if a fetch brings no usable response from the origin."""
 
     status_hint = 502
     detail = "fetch-error"

@@ -69,7 +69,7 @@ class Detail(StrEnum):
     PARENT_PROXY = "parent-proxy", "The parent proxy (upstream_proxy) cannot be reached or refuses the connection."
     TIMEOUT = "timeout", "The origin did not respond in time."
     BROKEN_MESSAGE = "broken-message", "The origin sent an incomplete or invalid HTTP message."
-    FETCH_ERROR = "fetch-error", "The fetch failed for another reason, such as a credential that the wallet lost."
+    FETCH_ERROR = "fetch-error", "The fetch failed for another reason, such as a credential removed from the wallet."
 
     # -- the copy is better than the origin's response
     TOO_LARGE = (

@@ -263,9 +263,8 @@ async def serve(
     if app.settings.feed_process:
         app.service.helper_pool.start()
     if worker is not None:
-        loop.add_reader(
-            worker.lifeline, stop_without_supervisor
-        )  # the socket becomes readable when the supervisor exits
+        # The socket becomes readable when the supervisor exits.
+        loop.add_reader(worker.lifeline, stop_without_supervisor)
         await app.service.store.flush()  # the next worker must find the pseudonym and secrets of the installation
         if isinstance(app.peer_metrics, WorkerPeers):
             await app.peer_metrics.start()
