@@ -1,5 +1,6 @@
 """Machines of a fleet as processes, one of them with two workers: real sockets, a real Redis, real signals."""
 
+import itertools
 import json
 import os
 import re
@@ -212,6 +213,17 @@ def test_loss_of_redis_is_unnoticed_by_readers_and_repaired(fleet: Fleet, origin
     fleet.whole()
     until(lambda: held(fleet, origin.url(paths[2])), deadline=PATIENT)
     until(lambda: not held(fleet, origin.url(paths[1])), deadline=PATIENT)
+    numbers = itertools.count()
+
+    def all_workers_share_copies() -> bool:
+        """Each worker connects to Redis by itself, and /healthz shows the connection of the first."""
+        path = f"/{fault}/later-{next(numbers)}"
+        origin.publish(path, a_feed(path), Cache_Control=LASTING)
+        get(fleet.two, origin.url(path))
+        until(lambda: held(fleet, origin.url(path)), deadline=PATIENT)
+        return all("; hit" in get(fleet.one, origin.url(path)).cache for _ in range(8))
+
+    until(all_workers_share_copies, deadline=PATIENT)
     before = len(origin.asked(paths[2]))
     assert "; hit" in get(fleet.one, origin.url(paths[2])).cache
     assert len(origin.asked(paths[2])) == before
