@@ -122,7 +122,7 @@ def open_standard_streams() -> None:
 
 
 def _open_stream(number: int, mode: str) -> TextIO:
-    return cast(TextIO, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+    return cast(TextIO, os.fdopen(number, mode, encoding="utf-8", errors="backslashreplace", closefd=False))
 
 
 def _run(argv: list[str]) -> int:

@@ -253,7 +253,7 @@ def test_files_are_not_writable_by_other_accounts(monkeypatch: pytest.MonkeyPatc
 
 def test_closed_standard_streams_become_the_null_device() -> None:
     check = "import os, sys; from feedproxy import cli; cli.open_standard_streams();"
-    check += "sys.stdin.read(); sys.stdout.flush(); sys.stderr.flush();"
+    check += "sys.stdin.read(); sys.stdout.flush(); sys.stderr.write(chr(0xDCFF)); sys.stderr.flush();"
     check += "os._exit(sum(os.fstat(number).st_rdev != os.stat(os.devnull).st_rdev for number in range(3)))"
 
     done = subprocess.run(["sh", "-c", f"exec '{sys.executable}' -c '{check}' <&- >&- 2>&-"], check=False)

@@ -90,10 +90,10 @@ async def run(
     clock: Clock = AcceleratedClock(start, plan.speed) if plan.speed else ManualClock(start)
     exchange_log = _ExchangeLog()
     listener = ReplayListener(replay, clock, observe=exchange_log.record)
-    await listener.start("127.0.0.1", 0)
     home = Path(tempfile.mkdtemp(prefix="feedproxy-lab-"))
     result = RunResult()
     try:
+        await listener.start("127.0.0.1", 0)
         runner = _CommandRunner(plan, command, f"{listener.url}{path}", home, verbose)
         if isinstance(clock, ManualClock):
             await _run_poll_by_poll(runner, clock, start, progress, result)
@@ -102,7 +102,8 @@ async def run(
     except asyncio.CancelledError:
         result.is_interrupted = True
     finally:
-        await listener.close()
+        with contextlib.suppress(asyncio.CancelledError):  # the polls have ended, so the recording is complete
+            await asyncio.shield(listener.close())
         shutil.rmtree(home, ignore_errors=True)
     # The recording ends with the plan, because the time without requests after a 410 counts.
     result.recording = Recording(tuple(exchange_log.exchanges), exchange_log.contents, clock.now())
@@ -208,12 +209,16 @@ async def _terminate(process: asyncio.subprocess.Process) -> None:
     loop = asyncio.get_running_loop()
     end = loop.time() + SHUTDOWN_GRACE
     # No process of the group remains, or on macOS only processes that have ended.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGTERM)
-        while loop.time() < end:
-            await asyncio.sleep(GROUP_CHECK_INTERVAL)
-            os.killpg(process.pid, 0)
-        os.killpg(process.pid, signal.SIGKILL)
+    has_ended = contextlib.suppress(ProcessLookupError, PermissionError)
+    try:
+        with has_ended:
+            os.killpg(process.pid, signal.SIGTERM)
+            while loop.time() < end:
+                await asyncio.sleep(GROUP_CHECK_INTERVAL)
+                os.killpg(process.pid, 0)
+    finally:  # also if the run is cancelled in the meantime
+        with has_ended:
+            os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
 
 

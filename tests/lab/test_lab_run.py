@@ -1,6 +1,7 @@
 """`feedproxy lab run`: a reader's command runs against a plan and is scored."""
 
 import asyncio
+import contextlib
 import fcntl
 import json
 import os
@@ -8,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -18,6 +20,7 @@ from feedproxy.errors import UsageError
 from feedproxy.lab.plan import Plan, generate_feed, read_plan
 from feedproxy.lab.record import har_format
 from feedproxy.lab.record.exchange import Recording
+from feedproxy.lab.replay.replay_listener import ReplayListener
 from feedproxy.lab.run import run
 from tests.live.conftest import needs
 from tests.waiting import PATIENCE
@@ -214,6 +217,49 @@ def test_signal_ends_the_command_deletes_its_folder_and_keeps_the_recording(
     assert not Path(home).exists()
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid), 0)
+
+
+@pytest.mark.parametrize(("method", "code"), [("start", 128 + signal.SIGTERM), ("close", 1)])
+def test_signal_keeps_the_recording_while_the_listener_starts_or_closes(
+    plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, code: int
+) -> None:
+    original, recorded = getattr(ReplayListener, method), tmp_path / "run.har"
+
+    async def interrupted(*arguments: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0.01)
+        await original(*arguments)
+
+    monkeypatch.setattr(ReplayListener, method, interrupted)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+    assert _run(plan, "{url}", "{home}", "forgets", options=("--record", str(recorded))) == code
+    assert bool(har_format.parse(recorded.read_bytes(), "run.har").exchanges) == (method == "close")
+    assert not list(tmp_path.glob("feedproxy-lab-*"))
+
+
+def test_signal_kills_the_processes_of_a_command_that_was_already_told_to_end(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("days: 0.5\nevery: 2h\ntimeout: 1\n")
+    script = (
+        "import os, signal, time; signal.signal(signal.SIGTERM, lambda *_: print('told', flush=True));"
+        "print(os.getpid(), flush=True)\nwhile True: time.sleep(60)"
+    )
+    reader = ["sh", "-c", '"$0" -c "$1" & wait', sys.executable, script]
+    command = [sys.executable, "-m", "feedproxy.cli", "lab", "run", str(plan), "--verbose", "--", *reader]
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as lab:
+        assert lab.stdout is not None
+        pid = int(lab.stdout.readline())
+        assert lab.stdout.readline() == "told\n"
+        lab.send_signal(signal.SIGTERM)
+        lab.wait(timeout=PATIENCE)
+        try:
+            lab.communicate(timeout=5)  # until the last process closes its standard output
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def test_score_command_writes_every_format(plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
