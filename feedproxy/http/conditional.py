@@ -58,7 +58,7 @@ _PROCEED = Proceed()
 
 def has_preconditions(fields: Fields) -> bool:
     """Return True if a request has a precondition that `evaluate` may evaluate."""
-    return any(name in fields for name in _NAMES)
+    return bool(_conditions(fields))
 
 
 def evaluate(
