@@ -11,6 +11,7 @@ Machines also send the confirmed claims of services (subscribers/claim_confirmat
 and its feed id counts.
 """
 
+import itertools
 import json
 import secrets
 from collections import Counter
@@ -48,6 +49,9 @@ class _Sum:
     direct: int
     claimed: int
     at: Instant
+    """The instant at which the fetch of the sum began."""
+    fetch: int
+    """Number of the fetch, in the order in which fetches begin. The clock can be set back."""
 
 
 class SubscriberSums:
@@ -82,6 +86,7 @@ class SubscriberSums:
         self._waiting: dict[str, list[ReadRecord]] = {}
         self._size = 0
         self._sums: LRU[str, _Sum] = LRU(entries_max=KNOWN_MAX)
+        self._fetches = itertools.count()
         self._growing_until: Instant = 0.0
         """End of the time in which no sum decreases, because Redis has perhaps lost readers."""
         self._outages_seen = connection.outage_count
@@ -116,7 +121,10 @@ class SubscriberSums:
         return sums if sums is not None and now - sums.at < self._window else None
 
     def sum_of(self, target: str) -> tuple[int, int]:
-        """Return the direct readers and the claimed subscribers on all machines, as fetched last, or zeros."""
+        """Return the numbers of direct readers and of claimed subscribers on all machines, as last fetched.
+
+        Both are 0 if no sum of this feed is in memory.
+        """
         sums = self._sums.get(target)
         return (sums.direct, sums.claimed) if sums is not None else (0, 0)
 
@@ -178,9 +186,9 @@ class SubscriberSums:
         ]
 
     async def _fetch_sums(self, targets: list[str], timeout_factor: float) -> None:
-        now = self._clock.now()
-        period = int(now // self._period) - 1
-        span = [int((now - self._window) * 1000) + 1, int(now * 1000), self._window_part]
+        began, fetch = self._clock.now(), next(self._fetches)
+        period = int(began // self._period) - 1
+        span = [int((began - self._window) * 1000) + 1, int(began * 1000), self._window_part]
         calls: list[ScriptCall] = [(lua_scripts.DATA_ID, [self._keys.data_id], [secrets.token_hex(8)])]
         for target in targets:
             calls.append((lua_scripts.COUNT_READERS, [self._keys.readers(target, period)], span))
@@ -191,10 +199,12 @@ class SubscriberSums:
         for target, direct, claims in zip(targets, results[::2], results[1::2], strict=True):
             if direct is None or claims is None:
                 continue  # another program has written to the feed's keys
-            latest = _Sum(int(direct), self._add_claims(claims, now), now)
+            latest = _Sum(int(direct), self._add_claims(claims, began), began, fetch)
             known = self._sums.get(target)
+            if known is not None and known.fetch > fetch:
+                continue  # a fetch that began later has ended earlier
             if known is not None and now < self._growing_until <= now + self._window:
-                latest = _Sum(max(latest.direct, known.direct), max(latest.claimed, known.claimed), now)
+                latest = _Sum(max(latest.direct, known.direct), max(latest.claimed, known.claimed), began, fetch)
             self._sums.put(target, latest)
 
     def _check_for_lost_data(self, data_id: bytes | None, now: Instant) -> None:

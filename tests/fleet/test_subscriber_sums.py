@@ -158,35 +158,55 @@ class SlowRedis:
         return await self.answers[-1]
 
 
-async def test_fleet_sum_does_not_decrease_by_a_fetch_that_began_before_data_was_found_lost() -> None:
-    clock, redis = ManualClock(1_795_176_000.0), SlowRedis()
-    sums = SubscriberSums(
-        redis,  # type: ignore[arg-type]  # it has the two members that the sums use
-        RedisKeys("test"),
-        "machine",
-        lambda *_: 0,
-        clock,
-        window=3600,
-        period=3600,
-        exact_max=100,
-        claim_max=100,
-    )
+FEED = "https://example.com/feed"
 
-    async def begin_fetch() -> asyncio.Task[None]:
-        task = asyncio.create_task(sums.refresh("https://example.com/feed"))
+
+class OverlappingFetches:
+    """Sums whose fetches a test begins and answers in any order."""
+
+    def __init__(self) -> None:
+        self.clock, self.redis = ManualClock(1_795_176_000.0), SlowRedis()
+        self.sums = SubscriberSums(
+            self.redis,  # type: ignore[arg-type]  # it has the two members that the sums use
+            RedisKeys("test"),
+            "machine",
+            lambda *_: 0,
+            self.clock,
+            window=3600,
+            period=3600,
+            exact_max=100,
+            claim_max=100,
+        )
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def begin(self, target: str = FEED) -> None:
+        self.tasks.append(asyncio.create_task(self.sums.refresh(target)))
         await asyncio.sleep(0)
-        return task
+        self.clock.advance(seconds=1)
 
-    first = await begin_fetch()
-    redis.answers[0].set_result([b"data", 6, []])
-    await first
-    redis.outage_count = 1
-    early = await begin_fetch()
-    clock.advance(seconds=1)
-    late = await begin_fetch()
-    redis.answers[2].set_result([b"new data", 1, []])
-    await late
-    redis.answers[1].set_result([b"new data", 1, []])
-    await early
+    async def answer(self, number: int, data_id: bytes, readers: int) -> None:
+        self.redis.answers[number].set_result([data_id, readers, []])
+        await self.tasks[number]
 
-    assert sums.sum_of("https://example.com/feed") == (6, 0)
+
+async def test_fleet_sum_does_not_decrease_by_a_fetch_that_began_before_data_was_found_lost() -> None:
+    fetches = OverlappingFetches()
+    await fetches.begin()
+    await fetches.answer(0, b"data", 6)
+    fetches.redis.outage_count = 1
+    await fetches.begin()
+    await fetches.begin("https://example.com/other")
+    await fetches.answer(2, b"new data", 1)
+    await fetches.answer(1, b"new data", 1)
+
+    assert fetches.sums.sum_of(FEED) == (6, 0)
+
+
+async def test_fleet_sum_of_an_overtaken_fetch_does_not_replace_a_newer_one() -> None:
+    fetches = OverlappingFetches()
+    await fetches.begin()
+    await fetches.begin()
+    await fetches.answer(1, b"data", 9)
+    await fetches.answer(0, b"data", 4)
+
+    assert fetches.sums.sum_of(FEED) == (9, 0)
