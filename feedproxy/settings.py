@@ -288,8 +288,8 @@ class Settings:
         "feedproxy drops all other unusual fields, or stores the response only for requests with the same"
         " fields (docs/decisions/unusual-requests.md). Name a field only if the origin lists it in Vary"
         " whenever a response depends on it. Otherwise one client can change the response that all clients get."
-        " With `authorization`, feedproxy also shares responses to requests with credentials, as far as RFC 9111,"
-        " section 3.5, permits. Feeds are excepted.",
+        " With `authorization`, feedproxy also shares a response to a request with credentials, as far as RFC 9111,"
+        " section 3.5, permits, unless the response is a feed.",
         per_feed=True,
     )
     ignore_query: tuple[str, ...] = option(

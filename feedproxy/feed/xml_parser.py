@@ -38,7 +38,8 @@ _SMALL_DOCUMENT_MAX = 256 * 1024
 """A document of at most this many bytes is parsed into one tree. `parse_streaming` takes three times as long."""
 
 _PIECE = 64 * 1024
-"""Number of bytes passed to the parser in one call. Items are removed after each call."""
+"""Number of bytes passed to the parser in one call. After each call, all complete items except the last are
+removed from the tree, so that the tree remains small."""
 
 _TAG_CHECK_LENGTH = 256 * 1024
 """After this many bytes without a `>`, the limits of a tag are checked (_TAG_MAX, _OPEN_TAGS_MAX)."""

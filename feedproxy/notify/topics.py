@@ -33,11 +33,11 @@ class UnknownTopic(FeedproxyError):
 
 
 async def resolve_topic(service: NotificationService, address: str, topics_allowed: str, base: str) -> str:
-    """Return the target of the feed at a URL that a client names. Raises UnknownTopic if no permitted feed has the URL,
-    and StoreError if the database fails.
+    """Return the current target of a feed. `address` is the URL of the feed that the client sent.
 
-    `base` is the proxy's URL as the client wrote it. `topics_allowed` is `own` (feeds of the upstream), `known` (all
-    public feeds) or `off`.
+    A feed of the upstream is fetched first if it is not stored. Raises UnknownTopic if no permitted feed has the URL,
+    and StoreError if the database fails. `base` is the proxy's URL as the client wrote it.
+    `topics_allowed` is `own` (feeds of the upstream), `known` (all public feeds) or `off`.
     """
     try:
         target = current_topic(service, service.proxy.admin.to_upstream_url(named_address(service, address, base)))

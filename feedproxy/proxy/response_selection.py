@@ -353,7 +353,7 @@ class ResponseSelector:
     def _may_spare_origin(
         self, context: RequestContext, resource: Resource, stored: StoredResponse, freshness: Freshness
     ) -> bool:
-        """Return True if the stored response may answer because a fetch is not permitted now.
+        """Return True if the stored response is recent enough to answer in place of a fetch that is not permitted now.
 
         The limits of staleness are the same as after a failed fetch.
         """

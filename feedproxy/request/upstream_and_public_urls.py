@@ -56,10 +56,10 @@ def to_upstream(address: str, settings: Settings) -> str:
 
 
 def redirect_target(address: str, start: str, settings: Settings) -> str:
-    """Return the target of a redirect from `start` to `address`.
+    """Return the URL to fetch after a redirect from `start` to `address`.
 
-    A redirect from a target of the upstream to a public address leads to the corresponding target of the upstream. Any
-    other `address` is returned unchanged.
+    If `start` is at the upstream's origin and `address` is a public address, this is the corresponding URL below
+    `upstream`. Otherwise, it is `address` itself.
     """
     return to_upstream(address, settings) if is_upstream_target(start, settings) else address
 

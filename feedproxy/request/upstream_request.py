@@ -148,7 +148,8 @@ def is_credential(name: str) -> bool:
 
 
 def is_only_language(key: Fields) -> bool:
-    """Return True if the only client-specific field is an Accept-Language of language ranges."""
+    """Return True if `key`, the client-specific fields, is only a valid Accept-Language of at most
+    ACCEPT_LANGUAGE_MAX characters."""
     if len(key) != 1:
         return False
     ((name, value),) = key

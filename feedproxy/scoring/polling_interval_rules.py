@@ -175,8 +175,8 @@ class POLLED_OFTEN(Note):
     category = Category.SCHEDULE
     summary = "%(times)s came less than 15 minutes after the last success."
     advice = """\
-    The feed specifies no interval, or the answer came from a cache after its interval had passed. Poll at most every
-    half hour, and less often if the feed seldom changes."""
+    The feed specifies no interval, or nothing of the interval remained because a cache sent an old answer (Age). Poll
+    at most every half hour, and less often if the feed seldom changes."""
     reference = "docs/explanation/grades.md"
 
 

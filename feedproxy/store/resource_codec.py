@@ -341,7 +341,10 @@ _SIMPLE: Mapping[Any, _Decoder] = {
 
 
 def _plain_types(kind: Any) -> tuple[type, ...]:
-    """Return the JSON types that store a value of a declared type unchanged."""
+    """Return the Python types of JSON values that need no decoding for a member of the declared type `kind`.
+
+    The result is empty if every value has to be decoded.
+    """
     if isinstance(kind, TypeAliasType):
         return _plain_types(kind.__value__)
     return {int: (int,), float: (float, int), bool: (bool,)}.get(kind, ())

@@ -41,7 +41,7 @@ class PendingWrite[Value]:
     value: Value | None
     size: int
     completions: list[Future[None]] = field(default_factory=list)
-    """Futures that are completed when the value, or a later value of its key, is written or its write has failed."""
+    """Futures that are completed when the write of this value, or of a later value of its key, succeeds or fails."""
 
 
 class WriteQueue[Key, Value]:

@@ -80,7 +80,11 @@ class CountsWriter:
 
 @dataclass(frozen=True, slots=True)
 class StoredCounts:
-    """The loaded counts: the product names, the number of readers of each product, and the feeds."""
+    """The loaded counts.
+
+    `names` are the product names. The index of a name is the number of the product. `uses` is the number of readers by
+    product number. `feeds` has the readers and claims of each feed.
+    """
 
     names: list[str]
     uses: Counter[int]

@@ -152,7 +152,11 @@ class CallbackClient:
             await session.close()
 
     def _session(self, trust: AddressTrust, parent: Parent | None) -> aiohttp.ClientSession:
-        """Return the HTTP session for this trust and this parent. Sessions share no connections."""
+        """Return the HTTP session for addresses of this trust and for this parent proxy (None: direct connections).
+
+        Sessions share no connections, so that a connection is used only by calls with the same checks of the address.
+        Raises Unreachable if the client is closed.
+        """
         if self._closed:
             raise Unreachable("the client is closed")
         if (trust, parent) not in self._sessions:

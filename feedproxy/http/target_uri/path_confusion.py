@@ -148,7 +148,11 @@ def _queries(query: str) -> tuple[str, ...]:
 
 
 def as_php(query: str) -> str:
-    """Return a query as PHP reads it, without surrounding spaces: `a.b[]=+x` becomes `a_b=x`."""
+    """Return a query as PHP reads it: `a.b[]=+x` becomes `a_b=x`.
+
+    Dots and spaces in a name become `_`. Subscripts (`[…]`), spaces around names and values, and everything after an
+    encoded NUL in a name or value are left out.
+    """
     read = []
     for pair in re.split("[&;]", query):
         name, equals, value = (_SPACES.sub(" ", part.partition("%00")[0]).strip(" ") for part in pair.partition("="))

@@ -154,7 +154,11 @@ class FlowHandler:
         return await is_own(head.url, app.settings, app.policy, app.listeners)
 
     async def on_request(self, flow: http.HTTPFlow) -> None:
-        """Answer a complete GET or HEAD from the service, or let it stream upstream."""
+        """Respond to a request that has arrived completely.
+
+        An endpoint answers a request to its path. The service answers a GET or HEAD for a target, or decides that the
+        request streams upstream.
+        """
         if flow.id not in self._flows:
             await self.on_request_headers(flow)
         state = self._flows.get(flow.id)
@@ -268,7 +272,7 @@ class FlowHandler:
         self._respond_early(flow)
 
     def state_of(self, flow: http.HTTPFlow) -> FlowState | None:
-        """Return the state of a flow, or None."""
+        """Return the state of a flow, or None if this handler does not handle the flow, or the flow has ended."""
         return self._flows.get(flow.id)
 
     def pop(self, flow: http.HTTPFlow) -> FlowState | None:

@@ -161,7 +161,7 @@ class LimitedHttp1Server(_http1.Http1Server):
         yield from self.end()
 
     def end(self) -> layer.CommandGenerator[None]:
-        """End a connection on which more input may arrive."""
+        """Close the connection. Input that arrives later is ignored."""
         self.state = self.done
         yield commands.CloseConnection(self.conn)
 
