@@ -7,8 +7,8 @@ from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
 from feedproxy.errors import FeedproxyError
+from feedproxy.request.allowed_methods import CACHED_METHODS
 from feedproxy.server.addon import Addon
-from feedproxy.server.mitm.flow_handler import CACHED_METHODS
 
 logger = logging.getLogger(__name__)
 

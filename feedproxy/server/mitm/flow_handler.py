@@ -16,9 +16,10 @@ from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd, append
 from feedproxy.client_network import client_network
 from feedproxy.endpoints.landing_page import gateway_redirect, landing_page, pasted_target, preview_page
 from feedproxy.errors import FeedproxyError, LoopDetected, Unreachable
-from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.message import Request, Response
 from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.proxy.cors import preflight_response
+from feedproxy.request.allowed_methods import CACHED_METHODS, method_refusal, options_response, trace_refusal
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.request.endpoint_registry import Call, Endpoint
 from feedproxy.request.gateway_fields import has_only_unusable_challenges
@@ -53,14 +54,6 @@ from feedproxy.upstream.origin_connection_limits import Requester, requesting
 from feedproxy.upstream.own_urls import is_own
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import parent_name
-
-CACHED_METHODS = ("GET", "HEAD")
-"""Methods with cacheable responses. mitmproxy streams requests with other methods, except TRACE."""
-
-ALLOWED_METHODS = (*CACHED_METHODS, "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-"""The methods that the field Allow lists for a target."""
-
-ALLOW = ("Allow", ", ".join(ALLOWED_METHODS))
 
 
 @dataclass(slots=True)
@@ -336,9 +329,9 @@ class FlowHandler:
             local_path.client.base,
         )
         if is_asterisk(request.method, flow.request.path):
-            self._set_local_response(flow, state, _allowed_methods())
+            self._set_local_response(flow, state, options_response())
         elif request.method not in CACHED_METHODS:
-            self._set_local_response(flow, state, _not_allowed(request, CACHED_METHODS), Detail.METHOD)
+            self._set_local_response(flow, state, method_refusal(request, CACHED_METHODS), Detail.METHOD)
         elif isinstance(local_path, MisspelledTarget):
             self._set_local_response(flow, state, gateway_redirect(gateway_path(local_path.target), base))
         elif target := pasted_target(local_path.path, base, prefix):
@@ -367,7 +360,7 @@ class FlowHandler:
             )
             self._respond_early(flow)
         elif request.method not in endpoint.methods:
-            self._set_local_response(flow, state, _not_allowed(request, endpoint.methods), Detail.METHOD)
+            self._set_local_response(flow, state, method_refusal(request, endpoint.methods), Detail.METHOD)
             self._respond_early(flow)
         else:
             flow.request.stream = False
@@ -391,20 +384,14 @@ class FlowHandler:
         self._set_response(flow, state, response, status)
 
     def _respond_locally(self, flow: http.HTTPFlow, routed: RoutedRequest) -> bool:
-        """Refuse TRACE, and answer CORS preflights and OPTIONS with `Max-Forwards: 0`. Return False for other requests.
-
-        The response to TRACE would repeat the request's fields, which may contain secrets (RFC 9110, section 9.3.8).
-        """
+        """Refuse TRACE, and answer preflights and OPTIONS with `Max-Forwards: 0`. Return False for other requests."""
         request = routed.request
         if request.method == "TRACE":
             status = CacheStatus(detail=Detail.METHOD)
-            shown = replace(request, target=routed.shown or request.target)
-            response = problem_response(
-                405, Detail.METHOD, "This proxy passes no TRACE.", request=shown, extra=(ALLOW,)
-            )
+            response = trace_refusal(replace(request, target=routed.shown or request.target))
         elif request.method == "OPTIONS" and max_forwards(request.fields) == 0:
             status = CacheStatus()
-            response = _allowed_methods()
+            response = options_response()
         elif (preflight := self._preflight_response(request)) is not None:
             status = CacheStatus()
             response = preflight
@@ -457,20 +444,6 @@ class FlowHandler:
             response = response.with_fields(append(response.fields, status))
         flow.response = passthrough.to_mitmproxy(finish_response(response, state.client, self.app.clock.now()))
         state.status, state.reason = status, reason
-
-
-def _allowed_methods() -> Response:
-    """Return the response to OPTIONS for this proxy itself (RFC 9110, section 9.3.7)."""
-    return Response(200, Fields([ALLOW, ("Content-Length", "0")]))
-
-
-def _not_allowed(request: Request, methods: tuple[str, ...]) -> Response:
-    detail_text = (
-        "Only GET and HEAD are allowed here."
-        if methods == CACHED_METHODS
-        else f"This takes {' and '.join(methods)} only."
-    )
-    return problem_response(405, Detail.METHOD, detail_text, request=request, extra=(("Allow", ", ".join(methods)),))
 
 
 def _request_without_target(flow: http.HTTPFlow) -> Request:
