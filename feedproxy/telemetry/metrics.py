@@ -27,7 +27,7 @@ from feedproxy.clock import Seconds
 from feedproxy.event_signal import Signal
 from feedproxy.refresh.refresh_events import RefreshEnded, ScheduledRefreshStarted
 from feedproxy.repeated_log_messages import RepeatedMessages
-from feedproxy.telemetry.histogram import LabelledHistogram
+from feedproxy.telemetry.histogram import DURATION_BOUNDS, LabelledHistogram
 from feedproxy.telemetry.log_format import dropped_line_count
 from feedproxy.telemetry.metrics_aggregation import FamilyCollector
 from feedproxy.telemetry.traffic_history import TrafficCounts
@@ -36,8 +36,6 @@ logger = logging.getLogger(__name__)
 
 # The creation times of counters would be a third of all lines.
 disable_created_metrics()
-
-BUCKETS = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
 
 NO_FAILURE = frozenset({"", Detail.MOVED, Detail.GONE, Detail.OVERSIZED})
 """Values of a refresh's `detail` that are no failure."""
@@ -114,7 +112,7 @@ class Metrics:
             "feedproxy_request_seconds",
             "Seconds from the head of a request to its response.",
             "outcome",
-            BUCKETS,
+            DURATION_BOUNDS,
             registry=self.registry,
         )
         self._bytes = Counter(
@@ -145,7 +143,10 @@ class Metrics:
             registry=self.registry,
         )
         self._origin_seconds = Histogram(
-            "feedproxy_origin_seconds", "Seconds per request to an origin.", buckets=BUCKETS, registry=self.registry
+            "feedproxy_origin_seconds",
+            "Seconds per request to an origin.",
+            buckets=DURATION_BOUNDS,
+            registry=self.registry,
         )
         self._scheduled = Counter(
             "feedproxy_scheduled_refreshes",
