@@ -43,7 +43,7 @@ from feedproxy.telemetry.metrics import Metrics
 from feedproxy.telemetry.metrics_aggregation import Plain
 from feedproxy.telemetry.recent_activity import FetchActivity, RecentActivity
 from feedproxy.telemetry.traffic_history import History, HistoryRecorder
-from feedproxy.workers.metrics_snapshot import MetricsSnapshot
+from feedproxy.workers.metrics_across_restarts import MetricsSnapshot
 from feedproxy.workers.worker_context import WorkerContext
 
 SYNC_INTERVAL: Seconds = 1.0

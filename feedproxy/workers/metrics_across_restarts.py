@@ -1,4 +1,4 @@
-"""Snapshot of a worker's metrics, in memory that outlives the worker.
+"""Metrics of a worker across restarts: a snapshot in memory that outlives the worker.
 
 The memory belongs to the supervisor. A worker writes its metrics to this memory every few seconds, and at each scrape.
 If the worker exits, the next worker with the same number continues counting from the last snapshot. Snapshots are

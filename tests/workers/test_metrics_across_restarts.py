@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from feedproxy.workers.metrics_snapshot import SIZE_MAX, MetricsSnapshot
+from feedproxy.workers.metrics_across_restarts import SIZE_MAX, MetricsSnapshot
 
 
 @pytest.fixture
