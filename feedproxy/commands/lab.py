@@ -57,14 +57,13 @@ def run(args: argparse.Namespace) -> int:
         def report(done: int, whole: int) -> None:
             line.show(f"poll {done} of {whole}")
 
-        done, received = asyncio.run(
-            _until_signal(run.run(test_plan, world, command, verbose=args.verbose, progress=report))
-        )
-    if args.record:
-        try:
-            _write_recording(Path(args.record), done.recording, test_plan.seed)
-        except OSError as error:
-            raise UsageError(f"{args.record}: {error.strerror or error}") from error
+        async def run_and_record() -> Any:
+            done = await run.run(test_plan, world, command, verbose=args.verbose, progress=report)
+            if args.record:
+                _write_recording(Path(args.record), done.recording, test_plan.seed)
+            return done
+
+        done, received = asyncio.run(_until_signal(run_and_record()))
     if done.is_interrupted and received is not None:
         recorded = f"; {args.record} has the requests until then" if args.record else ""
         print(f"feedproxy: lab run: interrupted by {received.name} at poll {done.starts}{recorded}", file=sys.stderr)
@@ -87,7 +86,8 @@ def run(args: argparse.Namespace) -> int:
 async def _until_signal[T](lab_run: Coroutine[Any, Any, T]) -> tuple[T, signal.Signals | None]:
     """Return the result of the run, and the signal that interrupted it.
 
-    The first SIGINT or SIGTERM cancels the run, so that the command ends and its folder is deleted.
+    The first SIGINT or SIGTERM cancels the run, so that the command ends, its folder is deleted and the recording is
+    written. SIGINT stays ignored if it was ignored at the start, as in a shell's background jobs.
     """
     task, loop = asyncio.ensure_future(lab_run), asyncio.get_running_loop()
     received: list[signal.Signals] = []
@@ -98,7 +98,8 @@ async def _until_signal[T](lab_run: Coroutine[Any, Any, T]) -> tuple[T, signal.S
             task.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, interrupt, number)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, interrupt, number)
     result = await task
     return result, received[0] if received else None
 
@@ -109,8 +110,11 @@ def _write_recording(file: Path, recording: Any, seed: str) -> None:
 
     # The only network address in the lab is the loopback address.
     redacted = Redactor(seed.encode("utf-8", "surrogateescape"), keep=(ADDRESSES,)).recording(recording)
-    file.touch(mode=0o600)
-    file.write_bytes(har_format.dump_recording(redacted))
+    try:
+        file.touch(mode=0o600)
+        file.write_bytes(har_format.dump_recording(redacted))
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror or error}") from error
 
 
 def _world(file: str, test_plan: Any) -> Any:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -237,6 +238,39 @@ def test_signal_keeps_the_recording_while_the_listener_starts_or_closes(
     assert _run(plan, "{url}", "{home}", "forgets", options=("--record", str(recorded))) == code
     assert bool(har_format.parse(recorded.read_bytes(), "run.har").exchanges) == (method == "close")
     assert not list(tmp_path.glob("feedproxy-lab-*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_while_the_recording_is_written_loses_nothing(
+    plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    original, recorded = har_format.dump_recording, tmp_path / "run.har"
+
+    def interrupted(recording: Recording) -> bytes:
+        assert callable(signal.getsignal(number)), "the default action would end the tests"
+        os.kill(os.getpid(), number)
+        return original(recording)
+
+    monkeypatch.setattr(har_format, "dump_recording", interrupted)
+
+    assert _run(plan, "{url}", "{home}", "keeps", options=("--record", str(recorded))) == 0
+    assert len(har_format.read(recorded).exchanges) == 6
+
+
+def test_lab_run_leaves_sigint_ignored(plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = ReplayListener.start
+
+    async def interrupted(*arguments: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(0.01)
+        await original(*arguments)
+
+    monkeypatch.setattr(ReplayListener, "start", interrupted)
+    former = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert _run(plan, "{url}", "{home}", "keeps") == 0
+    finally:
+        signal.signal(signal.SIGINT, former)
 
 
 def test_signal_kills_the_processes_of_a_command_that_was_already_told_to_end(tmp_path: Path) -> None:
