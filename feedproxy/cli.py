@@ -1,7 +1,7 @@
 """The command line: `feedproxy COMMAND …`.
 
-Exit codes: 0 for success, 1 for findings or a failure, 2 for a wrong usage or configuration. A wrong usage or
-configuration is reported in one line.
+Exit codes: 0 for success, 1 for findings or a failure, 2 for a wrong usage or configuration, 130 after Ctrl-C. A wrong
+usage or configuration is reported in one line.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import io
 import os
 import pkgutil
 import re
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn, TextIO, cast
@@ -101,7 +102,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return _run(list(sys.argv[1:] if argv is None else argv))
-    except (KeyboardInterrupt, BrokenPipeError):
+    except KeyboardInterrupt:
+        print("feedproxy: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
         return 1
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from feedproxy import __version__
 from feedproxy.cli import main
+from feedproxy.commands import addons
 
 
 @pytest.mark.parametrize(
@@ -76,3 +77,15 @@ def test_output_escapes_characters_that_the_encoding_of_the_terminal_lacks(monke
 
     terminal.seek(0)
     assert "\\u2026" in terminal.read()
+
+
+def test_interrupted_command_says_so_and_exits_with_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(addons, "run", interrupted)
+
+    assert main(["addons"]) == 130
+    assert capsys.readouterr().err == "feedproxy: interrupted\n"
