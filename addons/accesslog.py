@@ -6,7 +6,7 @@ import time
 from mitmproxy import http
 
 from feedproxy.http import uri
-from feedproxy.http.message import Fields, Request
+from feedproxy.http.message import NO_FIELDS, Request
 from feedproxy.server.access_record import CLIENT_GONE, AccessRecord, record_access
 from feedproxy.server.addon import Addon
 from feedproxy.server.mitm.request_routing import fields_of
@@ -63,7 +63,7 @@ class AccessLog(Addon):
             case.status,
             reason or (flow.error.msg if flow.error is not None else ""),
             time.time() - flow.request.timestamp_start,
-            fields_of(response) if response is not None else Fields(),
+            fields_of(response) if response is not None else NO_FIELDS,
             has_target=case.routed_request is not None and not connects,
             connect_result=(case.connect_result or "refused") if connects else "",
             version=flow.request.http_version,

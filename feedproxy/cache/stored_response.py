@@ -1,12 +1,12 @@
 """A stored response: the metadata that RFC 9111 requires (section 3), and its content."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from feedproxy.clock import Instant
 from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.coding.deflate import zlib
-from feedproxy.http.message import Fields
+from feedproxy.http.message import NO_FIELDS, Fields
 
 CODINGS_MAX = 256
 """Objects of `Bodies` share at most this many tuples of codings. Most feeds have one of a few tuples."""
@@ -143,7 +143,7 @@ class StoredResponse:
     content: Content
     request_time: Instant
     response_time: Instant
-    vary_request: Fields = field(default_factory=Fields)
+    vary_request: Fields = NO_FIELDS
     own_agent: bool = False
     """True if the response was fetched with feedproxy's own User-Agent. Vary: User-Agent is then not compared."""
     authorized: bool = False
@@ -153,7 +153,7 @@ class StoredResponse:
     next use."""
     final_target: str | None = None
     """The target that sent the response after redirects, empty without redirects, and None if unknown."""
-    key: Fields = field(default_factory=Fields)
+    key: Fields = NO_FIELDS
     """Client-specific fields of the request that Vary does not nominate.
 
     Only a request with equal fields selects the response.

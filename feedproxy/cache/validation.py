@@ -12,7 +12,7 @@ from feedproxy.cache.vary import request_fields_for
 from feedproxy.clock import Instant
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.etag import parse_tag, tag_base
-from feedproxy.http.message import Fields, Response
+from feedproxy.http.message import NO_FIELDS, Fields, Response
 from feedproxy.http.negotiation import vary_names
 
 # Fields that an update does not change (section 3.2): Content-Length, and fields that describe the stored content. The
@@ -34,7 +34,7 @@ def conditional_fields(stored: StoredResponse) -> Fields:
     Accept-Language, because some origins use the same validators for the documents of all languages.
     """
     if stored.has_client_language:
-        return Fields()
+        return NO_FIELDS
     lines = []
     # Section 4.3.1: "One such validator is the timestamp given in a Last-Modified header field"; "Another
     # validator is the entity tag given in an ETag field". A request sends both validators.

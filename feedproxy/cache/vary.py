@@ -16,7 +16,7 @@ from feedproxy.clock import Instant
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.field_values import parse_parameters, split_list
 from feedproxy.http.memoize import memoize_short
-from feedproxy.http.message import Fields
+from feedproxy.http.message import NO_FIELDS, Fields
 from feedproxy.http.negotiation import choose_coding, vary_names
 
 _PERSONAL = frozenset({"cookie", "authorization"})
@@ -25,7 +25,7 @@ _PERSONAL = frozenset({"cookie", "authorization"})
 def request_fields_for(response: Fields, request: Fields) -> Fields:
     """Return the request's fields that the response's Vary nominates."""
     names = vary_names(response)
-    return request.only(frozenset(names)) if names else Fields()
+    return request.only(frozenset(names)) if names else NO_FIELDS
 
 
 def selects(stored: StoredResponse, request: Fields, *, own_agent: bool) -> bool:

@@ -1,10 +1,10 @@
 """Observations of a feed: the requests of a check and the responses to them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.http.message import Fields, Request
+from feedproxy.http.message import NO_FIELDS, Fields, Request
 from feedproxy.upstream.tls_probe import ProbedCertificate
 
 
@@ -14,9 +14,9 @@ class ProbeExchange:
 
     request: Request
     status: int = 0
-    fields: Fields = field(default_factory=Fields)
+    fields: Fields = NO_FIELDS
     """Fields of the response, without those that concern only the connection."""
-    framing: Fields = field(default_factory=Fields)
+    framing: Fields = NO_FIELDS
     """Content-Length and Transfer-Encoding of the response, as parsed."""
     framing_anomaly: str = ""
     """Reason why the framing of the response is ambiguous, or "" if it is unambiguous."""

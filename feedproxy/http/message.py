@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
 
@@ -173,13 +173,17 @@ class Fields:
         return self._with_lines(tuple([lines[at] for at in remaining]), tuple([names[at] for at in remaining]))
 
 
+NO_FIELDS = Fields()
+"""A message without field lines."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A request. `target` is the normalised absolute target URI (http/uri.py)."""
 
     method: str
     target: str
-    fields: Fields = field(default_factory=Fields)
+    fields: Fields = NO_FIELDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +191,7 @@ class Response:
     """A response. `body` is the content as transferred, including its content coding."""
 
     status: int
-    fields: Fields = field(default_factory=Fields)
+    fields: Fields = NO_FIELDS
     body: bytes = b""
     reason: str = ""
 

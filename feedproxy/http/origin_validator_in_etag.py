@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.etag import EntityTag, parse_tag, parse_tags, tag_base
-from feedproxy.http.message import Fields
+from feedproxy.http.message import NO_FIELDS, Fields
 from feedproxy.http.negotiation import vary_names
 
 TAG_MAX = 96
@@ -65,7 +65,7 @@ def conditions_for_origin(fields: Fields) -> Fields:
         return Fields([("If-Modified-Since", format_http_date(min(dates)))])
     since = parse_http_date(fields.get("if-modified-since") or "")
     if "if-none-match" in fields or since is None:
-        return Fields()
+        return NO_FIELDS
     return Fields([("If-Modified-Since", format_http_date(since))])
 
 

@@ -2,11 +2,11 @@
 
 import typing
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import FeedproxyError
-from feedproxy.http.message import Fields, Response
+from feedproxy.http.message import NO_FIELDS, Fields, Response
 from feedproxy.notify.subscription_table import Subscription
 from feedproxy.upstream.callback_client import AddressTrust
 
@@ -60,7 +60,7 @@ class Message:
 
     method: str
     url: str
-    fields: Fields = field(default_factory=Fields)
+    fields: Fields = NO_FIELDS
     body: bytes = b""
     address_trust: AddressTrust = AddressTrust.UNTRUSTED
 

@@ -1,6 +1,6 @@
 """Selection of the response to a request: lookup, decision (cache/reuse_decision.py), and a refresh if necessary."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import assert_never
 
@@ -12,7 +12,7 @@ from feedproxy.cache.serving_stale import Occasion
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FetchError, FetchTimeout, Forbidden
-from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.message import NO_FIELDS, Fields, Request, Response
 from feedproxy.proxy.context_builder import ContextBuilder
 from feedproxy.proxy.error_responses import ErrorResponses
 from feedproxy.proxy.moved_and_gone_responses import RelocationResponses
@@ -51,7 +51,7 @@ class SelectedResponse:
     status: CacheStatus
     reason: str
     resource: Resource | None
-    unshared_fields: Fields = field(default_factory=Fields)
+    unshared_fields: Fields = NO_FIELDS
     interim: tuple[Response, ...] = ()
 
 
@@ -311,7 +311,7 @@ class ResponseSelector:
             replace(status, ttl=int(freshness.ttl) if result.stored else None, detail=detail),
             reason,
             self._store.get(context.request.target),
-            unshared_fields=result.unshared_fields if is_own else Fields(),
+            unshared_fields=result.unshared_fields if is_own else NO_FIELDS,
             interim=result.interim if is_own else (),
         )
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from feedproxy.cache import vary
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http.cache_control import CacheControl
-from feedproxy.http.message import Fields, Response
+from feedproxy.http.message import NO_FIELDS, Fields, Response
 from feedproxy.http.negotiation import vary_names
 from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.request.upstream_request import is_credential, shared_names
@@ -47,7 +47,7 @@ def choose(
     keyed = [response for response in resource.keyed if response.status != 206]
     same_key = [response for response in keyed if selects(response, request, key, own_agent=own_agent)]
     # A response that is keyed by User-Agent alone is for all clients with that User-Agent.
-    of_agent = [response for response in keyed if selects(response, request, Fields(), own_agent=own_agent)]
+    of_agent = [response for response in keyed if selects(response, request, NO_FIELDS, own_agent=own_agent)]
     shared = [response for response in (*resource.variants, *of_agent) if not credentials or response.status < 400]
     if credentials and same_key:
         shared = []

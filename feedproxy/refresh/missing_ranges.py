@@ -12,7 +12,7 @@ from feedproxy.cache.reuse_decision import Reuse
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.cache.storing import MayStore
 from feedproxy.clock import Instant
-from feedproxy.http.message import Fields, Response
+from feedproxy.http.message import NO_FIELDS, Response
 from feedproxy.refresh import client_keyed_responses, redirect_following
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.refresh_job import RefreshJob
@@ -46,7 +46,7 @@ def missing_range(context: RequestContext, resource: Resource | None, now: Insta
     fetched."""
     if resource is None or resource.channel is not None:
         return None
-    requested = context.request.fields if context.request.method == "GET" else Fields()  # Range is defined for GET
+    requested = context.request.fields if context.request.method == "GET" else NO_FIELDS  # Range is defined for GET
     for part in _selected_parts(context, resource):
         fresh = _is_usable(context, part, assess(resource, part, context.settings, now), now)
         missing = partial_content.range_to_fetch(part, requested, fresh=fresh, size_max=context.settings.buffer_max)

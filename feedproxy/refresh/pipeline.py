@@ -12,7 +12,7 @@ from feedproxy.cache import storing, validation
 from feedproxy.clock import Clock, Instant
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.http import origin_validator_in_etag
-from feedproxy.http.message import Fields, Request
+from feedproxy.http.message import NO_FIELDS, Request
 from feedproxy.refresh import client_keyed_responses, missing_ranges, redirect_following
 from feedproxy.refresh.dcz_from_origins import with_dictionary
 from feedproxy.refresh.ingest.helper_pool import HelperPool
@@ -84,7 +84,7 @@ class RefreshPipeline:
         interpreted = self._interpreter.interpret(keyed_job, received, stored, started)
         if interpreted is None:
             # RFC 9111, 4.3.4: the 304 is about another response, so it cannot freshen a stored one.
-            job = replace(job, validate=None, client_fields=Fields())
+            job = replace(job, validate=None, client_fields=NO_FIELDS)
             received = await self._receive(job)
             stored = self._store.get_latest(job.request.target)
             keyed_job = self._with_response_key(job, received, stored)
@@ -104,7 +104,7 @@ class RefreshPipeline:
         is_new = stored is None or not (stored.variants or stored.channel)
         key = client_keyed_responses.response_key(job, received.chain.last.response, is_feed=is_feed, is_new=is_new)
         if is_new and is_only_language(key) and self._is_feed_for_all_languages(job, received):
-            return replace(job, key=Fields(), has_client_language=True)
+            return replace(job, key=NO_FIELDS, has_client_language=True)
         return job if key == job.key else replace(job, key=key)
 
     def _is_feed_for_all_languages(self, job: RefreshJob, received: Received) -> bool:
@@ -216,7 +216,7 @@ class RefreshPipeline:
             whole := await missing_ranges.fetch_missing(self._fetcher, job, job.missing_range)
         ):
             return whole
-        request, conditions = job.request, Fields()
+        request, conditions = job.request, NO_FIELDS
         if job.validate is None:
             conditions = origin_validator_in_etag.conditions_for_origin(job.client_fields)
         elif is_conditional(job):

@@ -15,7 +15,7 @@ from feedproxy.client_network import client_network
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.feed_rules import may_serve_under
 from feedproxy.http import uri
-from feedproxy.http.message import Fields, Request
+from feedproxy.http.message import NO_FIELDS, Fields, Request
 from feedproxy.refresh import missing_ranges, peer_result
 from feedproxy.refresh.fetch_lease import FetchLease
 from feedproxy.refresh.fetch_permission import FetchPermissions
@@ -350,7 +350,7 @@ class RefreshCoordinator:
                 if variant is None
                 else None,
                 accept_encoding=context.request.fields.combined("accept-encoding"),
-                client_fields=context.request.fields if variant is None and _is_never_stored(resource) else Fields(),
+                client_fields=context.request.fields if variant is None and _is_never_stored(resource) else NO_FIELDS,
                 key=context.key,
                 keyed_record=self.permissions.keyed_record(context),
                 varying_fields=context.varying_fields,

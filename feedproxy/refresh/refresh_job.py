@@ -1,11 +1,11 @@
 """The job of one refresh: the request to the origin, and the values that the pipeline needs."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from feedproxy.cache import vary
 from feedproxy.cache.partial_content import Missing
 from feedproxy.cache.stored_response import StoredResponse
-from feedproxy.http.message import Fields, Request
+from feedproxy.http.message import NO_FIELDS, Fields, Request
 from feedproxy.refresh.policy.client_keyed_failures import NO_RECORD, KeyedRecord
 from feedproxy.refresh.policy.pushed_content import PushedContent
 from feedproxy.request.upstream_and_public_urls import is_upstream_target, to_public
@@ -38,15 +38,15 @@ class RefreshJob:
     pushed: PushedContent | None = None
     accept_encoding: str | None = None
     """Accept-Encoding of the waiting client, or None."""
-    client_fields: Fields = field(default_factory=Fields)
+    client_fields: Fields = NO_FIELDS
     """Request fields of the waiting client if no response may be stored, otherwise empty.
 
     Conditions in these fields, such as If-None-Match, are sent to the origin.
     """
-    key: Fields = field(default_factory=Fields)
+    key: Fields = NO_FIELDS
     keyed_record: KeyedRecord = NO_RECORD
     """The outcome of the last request with this `key`."""
-    varying_fields: Fields = field(default_factory=Fields)
+    varying_fields: Fields = NO_FIELDS
     """Fields of the request that only some clients send (UpstreamRequest)."""
     has_client_language: bool = False
     """True if the key leaves out the client's Accept-Language, because the response becomes the shared copy."""
@@ -57,7 +57,7 @@ def background_job(target: str, resource: Resource | None, settings: Settings, *
 
     `agent` is the User-Agent with the number of subscribers.
     """
-    request, variant, varying_fields = background_request(target, via=via, agent=agent), None, Fields()
+    request, variant, varying_fields = background_request(target, via=via, agent=agent), None, NO_FIELDS
     if resource is not None and resource.variants:
         variant = vary.choose(resource.variants, request.fields, own_agent=True) or resource.variants[-1]
         varying_fields = _varying_fields(variant)

@@ -1,12 +1,12 @@
 """The result of a refresh, and its record for metrics and log."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError
-from feedproxy.http.message import Fields, Response
+from feedproxy.http.message import NO_FIELDS, Fields, Response
 from feedproxy.refresh.policy.client_keyed_failures import KeyedRecord
 from feedproxy.refresh.policy.content_guard import KeepStored
 from feedproxy.store.resource import Resource
@@ -54,7 +54,7 @@ class RefreshResult:
     changed: bool = False
     interim: tuple[Response, ...] = ()
     not_stored_reason: str = ""
-    unshared_fields: Fields = field(default_factory=Fields)
+    unshared_fields: Fields = NO_FIELDS
     """Fields that are not stored, such as Set-Cookie. Only the client that caused the request gets them."""
     from_partial: bool = False
     keyed_record: KeyedRecord | None = None

@@ -11,7 +11,7 @@ from feedproxy.feed.channel import Schedule
 from feedproxy.feed.xml_redirect import Gone, Moved
 from feedproxy.http import uri
 from feedproxy.http.cache_control import CacheControl
-from feedproxy.http.message import Fields
+from feedproxy.http.message import NO_FIELDS
 from feedproxy.http.target_uri.gateway_path import gateway_target
 from feedproxy.scoring.reader_names import distinguishing_part
 from feedproxy.scoring.scored_request import PERMANENT, REDIRECTS, REFUSALS, Poll
@@ -37,9 +37,6 @@ DUPLICATE_GAP: Seconds = 1
 
 RETRY_MAX: Seconds = 2 * 86_400
 """A Retry-After of more than this many seconds counts as this number. Longer values are mistakes of the server."""
-
-
-NO_FIELDS = Fields()
 
 
 @dataclass(frozen=True, slots=True)

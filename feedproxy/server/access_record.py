@@ -3,12 +3,12 @@
 A repeated hit of the fast path has no record of its own (fastpath/access_log.py).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from feedproxy.app import App
 from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.clock import Seconds
-from feedproxy.http.message import Fields, Request
+from feedproxy.http.message import NO_FIELDS, Fields, Request
 from feedproxy.http.user_agent import LENGTH_MAX
 from feedproxy.request.context import ClientContext
 from feedproxy.request.upstream_and_public_urls import public_url_for, to_public
@@ -46,7 +46,7 @@ class AccessRecord:
     cache: CacheStatus
     reason: str
     seconds: Seconds
-    fields: Fields = field(default_factory=Fields)
+    fields: Fields = NO_FIELDS
     """Fields of the response."""
     has_target: bool = True
     connect_result: str = ""

@@ -9,7 +9,7 @@ from feedproxy.cache.cache_status import CacheStatus, append
 from feedproxy.clock import Instant
 from feedproxy.errors import AccessDenied, FeedproxyError
 from feedproxy.http.date import format_http_date
-from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.message import NO_FIELDS, Fields, Request, Response
 from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.request.gateway_fields import apply_entrance_rules
 from feedproxy.request.problem_details import problem_response
@@ -47,7 +47,7 @@ def finish_response(response: Response, client: ClientContext, now: Instant) -> 
     if not _is_well_formed(response):
         # A manipulated copy or a wrong option may contain control characters, which could end the head early.
         logger.error("response withheld: its head has control characters")
-        response, _ = refusal_response("GET", Fields(), FeedproxyError("internal error; see feedproxy's log"))
+        response, _ = refusal_response("GET", NO_FIELDS, FeedproxyError("internal error; see feedproxy's log"))
     return response
 
 

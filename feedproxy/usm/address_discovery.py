@@ -19,7 +19,7 @@ from feedproxy.feed.feed_scheme import strip_feed_scheme
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http import uri
 from feedproxy.http.link import parse_links
-from feedproxy.http.message import Fields
+from feedproxy.http.message import NO_FIELDS
 from feedproxy.refresh.standalone_fetch import Document, fetch_document, follow_saved_redirect
 from feedproxy.settings import Settings
 
@@ -56,7 +56,7 @@ async def discover(source: str, settings: Settings) -> DiscoveryResult:
         document = await fetch_document(address, settings)
     else:
         body = from_file(source, settings.decoded_max)
-        document = await follow_saved_redirect(body, source, settings) or Document(body, Fields(), "")
+        document = await follow_saved_redirect(body, source, settings) or Document(body, NO_FIELDS, "")
     content_type = document.fields.get("content-type")
     channel = read(document.body, content_type)
     if channel is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.message import NO_FIELDS, Fields, Request, Response
 
 
 class Side(StrEnum):
@@ -32,7 +32,7 @@ class Exchange:
     request: Request
     status: int
     """Status of the response, or 0 without a response."""
-    fields: Fields = field(default_factory=Fields)
+    fields: Fields = NO_FIELDS
     """Fields of the response, without hop-by-hop fields."""
     reason: str = ""
     digest: str = ""

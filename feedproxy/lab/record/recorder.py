@@ -15,7 +15,7 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.http.coding.bounded_decompression import decode, decoding_limit
 from feedproxy.http.coding.compression_dictionary import without_dictionary
 from feedproxy.http.coding.content_coding import layers
-from feedproxy.http.message import Fields, Request
+from feedproxy.http.message import NO_FIELDS, Fields, Request
 from feedproxy.lab.record.exchange import Exchange, Side, content_digest
 from feedproxy.lab.record.har_redaction import Redactor
 from feedproxy.lab.record.har_writer import HarWriter, RecordingFailed
@@ -142,7 +142,7 @@ class RecordingClient:
         try:
             answer = await self._client.fetch(request, skip_address_check=skip_address_check)
         except FeedproxyError as error:
-            recorder.record(exchange(0, Fields(), f"{error.detail}: {error}"))
+            recorder.record(exchange(0, NO_FIELDS, f"{error.detail}: {error}"))
             raise
         match answer:
             case Fetched(response):

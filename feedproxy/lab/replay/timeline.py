@@ -13,7 +13,7 @@ from typing import Self
 from feedproxy.clock import Instant
 from feedproxy.http.coding.content_coding import layers
 from feedproxy.http.date import parse_http_date
-from feedproxy.http.message import Fields
+from feedproxy.http.message import NO_FIELDS, Fields
 from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_digest
 
 SKIPPED_STATUSES = frozenset({*range(200), 206, 226, 412, 416})
@@ -35,7 +35,7 @@ class Version:
 
     since: Instant
     status: int = 200
-    fields: Fields = field(default_factory=Fields)
+    fields: Fields = NO_FIELDS
     """Fields of the response, without DROPPED_FIELDS."""
     content: bytes = b""
     tag: str = ""

@@ -11,14 +11,14 @@ The time depends on the fault:
 The time counts from the instant at which the origin last sent or validated the copy.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.feed.channel import Channel
-from feedproxy.http.message import Fields
+from feedproxy.http.message import NO_FIELDS, Fields
 from feedproxy.refresh.policy import bot_challenge
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Resource
@@ -42,7 +42,7 @@ class FetchOutcome:
     """
 
     status: int | None = None
-    fields: Fields = field(default_factory=Fields)
+    fields: Fields = NO_FIELDS
     error: FeedproxyError | None = None
     channel: Channel | None = None
     empty: bool = False

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from feedproxy.clock import Instant
 from feedproxy.feed.channel import Schedule
-from feedproxy.http.message import Fields, Response
+from feedproxy.http.message import NO_FIELDS, Fields, Response
 from feedproxy.proxy.repeated_hit import HitConditions, HitState, ReusableHit
 from feedproxy.request.context import ClientContext
 from feedproxy.server.response_head import encode_head
@@ -258,7 +258,7 @@ def _split_head(
     Raises ValueError if Age or Cache-Status is missing.
     """
     volatile_values = (b"%d" % age, cache_status.encode("ascii"), hit_state.cache_control_value.encode("ascii"))
-    text, kinds, own_values = encode_head(status, Fields())[:-2], bytearray(), list[bytes]()
+    text, kinds, own_values = encode_head(status, NO_FIELDS)[:-2], bytearray(), list[bytes]()
     for name, value in fields:
         lowered, encoded = name.lower(), value.encode("latin-1")
         kind = _volatile_kind(lowered, hit_state)

@@ -11,7 +11,7 @@ from mitmproxy.exceptions import FlowReadException
 from feedproxy.client_network import client_network
 from feedproxy.errors import BadTarget, UsageError
 from feedproxy.http import uri
-from feedproxy.http.message import Fields, Request
+from feedproxy.http.message import NO_FIELDS, Request
 from feedproxy.lab.record import har_format
 from feedproxy.lab.record.exchange import Exchange, Recording, Side
 from feedproxy.lab.record.recorder import with_digest
@@ -122,7 +122,7 @@ def _exchange(
         at=at,
         request=Request(flow.request.method, target, fields_of(flow.request)),
         status=response.status_code if response is not None else 0,
-        fields=fields_of(response) if response is not None else Fields(),
+        fields=fields_of(response) if response is not None else NO_FIELDS,
         reason=response.reason if response is not None else "",
         size=len(body or b"") if streamed is None else streamed,
         seconds=seconds,
