@@ -1,6 +1,6 @@
 """The channel: the metadata of a feed of any format."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from feedproxy.clock import Instant, Seconds
@@ -104,7 +104,7 @@ class Channel:
     items."""
     title: str = ""
     link: str = ""
-    schedule: Schedule = field(default_factory=Schedule)
+    schedule: Schedule = Schedule()
     self_links: tuple[SelfLink, ...] = ()
     hubs: tuple[str, ...] = ()
     cloud: Cloud | None = None

@@ -340,14 +340,14 @@ _SIMPLE: Mapping[Any, _Decoder] = {
 }
 
 
-def _plain_types(kind: Any) -> tuple[type, ...]:
+def _plain_types(kind: Any) -> frozenset[type]:
     """Return the Python types of JSON values that need no decoding for a member of the declared type `kind`.
 
     The result is empty if every value has to be decoded.
     """
     if isinstance(kind, TypeAliasType):
         return _plain_types(kind.__value__)
-    return {int: (int,), float: (float, int), bool: (bool,)}.get(kind, ())
+    return frozenset({int: (int,), float: (float, int), bool: (bool,)}.get(kind, ()))
 
 
 def _decoder(kind: Any) -> _Decoder:
@@ -360,13 +360,28 @@ def _decoder(kind: Any) -> _Decoder:
         (decode_value,) = (_decoder(option) for option in get_args(kind) if option is not NoneType)
         return lambda value, context: None if value is None else decode_value(value, context)
     if get_origin(kind) in (tuple, frozenset, Sequence):
-        make, decode_item = frozenset if get_origin(kind) is frozenset else tuple, _decoder(get_args(kind)[0])
+        make, (item_kind, *_) = frozenset if get_origin(kind) is frozenset else tuple, get_args(kind)
+        if plain_types := _plain_types(item_kind):
+            return _sequence_decoder(make, plain_types)
+        decode_item = _decoder(item_kind)
         return lambda value, context: make([decode_item(item, context) for item in _read_list(value, context)])
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         return lambda value, context: kind(value)
     if is_dataclass(kind):
         return _dataclass_decoder(kind)
     raise TypeError(f"unsupported type in the store: {kind}")
+
+
+def _sequence_decoder(make: Callable[[list[Any]], Any], plain_types: frozenset[type]) -> _Decoder:
+    """Return the function that decodes a sequence of JSON values that need no decoding."""
+
+    def read(value: Any, context: _Context) -> Any:
+        items = _read_list(value, context)
+        if not plain_types.issuperset(map(type, items)):
+            raise TypeError(f"expected only {', '.join(sorted(kind.__name__ for kind in plain_types))}")
+        return make(items)
+
+    return read
 
 
 def _dataclass_decoder(kind: Any) -> _Decoder:
@@ -381,15 +396,9 @@ def _dataclass_decoder(kind: Any) -> _Decoder:
         )
         for attribute, name, _ in _defaults(kind)
     }
-    # All values share one default object, because the class would create a new one for each value.
-    defaults = {
-        attribute: default
-        for attribute, _, default in _defaults(kind)
-        if is_dataclass(default) or isinstance(default, Fields)
-    }
 
     def read(plain: Any, context: _Context) -> Any:
-        members: dict[str, Any] = dict(defaults)
+        members: dict[str, Any] = {}
         for name, value in plain.items():
             # An unknown member was written by a later version of feedproxy, in which it has a default.
             if name in decoders:

@@ -11,6 +11,8 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.feed.channel import Channel, Cloud, Kind, Period, Schedule, SelfLink
 from feedproxy.http.message import Fields
@@ -260,6 +262,11 @@ def test_stored_form_of_unpacked_body_names_its_coding() -> None:
         "response_time": 2.0,
     }
     assert stored == _stored({"target": TARGET, "variants": [response]}, b"", 1)
+
+
+def test_stored_form_with_text_among_instants_is_rejected() -> None:
+    with pytest.raises(envelope.Damaged, match="expected only float, int"):
+        load(_stored({"target": TARGET, "changes": [10.0, "20.0"]}, b"", 1))
 
 
 def test_stored_state_has_an_envelope_of_its_own_kind() -> None:
