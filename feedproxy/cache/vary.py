@@ -1,7 +1,8 @@
 """Selection of a stored response by request fields (Vary).  RFC 9111, section 4.1
 
 Values are compared after the normalisations that section 4.1 permits. Cookie and Authorization are compared verbatim,
-because they identify users. Three fields have their own rules:
+because they identify users. Values longer than PARSED_MAX are compared verbatim as well. Three fields have their own
+rules:
 
 * Accept-Encoding is not compared if this proxy compresses the content. If clients get the origin's bytes unchanged, the
   request must accept the coding of these bytes.
@@ -14,7 +15,7 @@ from collections.abc import Iterable
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.date import parse_http_date
-from feedproxy.http.field_values import parse_parameters, split_list
+from feedproxy.http.field_values import PARSED_MAX, parse_parameters, split_list
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import NO_FIELDS, Fields
 from feedproxy.http.negotiation import choose_coding, vary_names
@@ -54,7 +55,7 @@ def _matches(name: str, stored: StoredResponse, request: Fields, *, own_agent: b
         return stored_value is presented
     if stored_value == presented:
         return True
-    if name in _PERSONAL:
+    if name in _PERSONAL or max(len(stored_value), len(presented)) > PARSED_MAX:
         return False
     if name == "accept-language":
         return _languages(stored_value) == _languages(presented) or _is_preferred_language(stored, presented)

@@ -1,7 +1,8 @@
 """Cache-Control as a value (RFC 9111, section 5.2), and targeted fields such as CDN-Cache-Control (RFC 9213).
 
 Commas, semicolons and spaces separate directives. An invalid lifetime counts as 0, because RFC 9111 recommends to
-consider the response stale (section 4.2.1). If a directive is repeated, the more restrictive value counts.
+consider the response stale (section 4.2.1). If a directive is repeated, the more restrictive value counts. A field
+longer than PARSED_MAX counts as `no-store`.
 """
 
 import math
@@ -10,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from feedproxy.clock import Seconds
-from feedproxy.http.field_values import is_token, unquote
+from feedproxy.http.field_values import PARSED_MAX, is_token, unquote
 from feedproxy.http.memoize import memoize_by_identity, memoize_short
 from feedproxy.http.message import Fields
 from feedproxy.http.structured_fields import Token, parse_dictionary
@@ -96,6 +97,7 @@ def without_directives(fields: Fields, *names: str) -> str:
 
 ABSENT = CacheControl()
 _PRAGMA = CacheControl(no_cache=True)
+_UNPARSED = CacheControl(no_store=True, present=True)
 
 
 def parse_targeted(fields: Fields, name: str) -> CacheControl | None:
@@ -116,11 +118,15 @@ def _cache_control(fields: Fields) -> CacheControl:
 
 @memoize_short()
 def _parse(value: str) -> CacheControl:
+    if len(value) > PARSED_MAX:
+        return _UNPARSED
     return _read((match[1], match[2]) for match in _DIRECTIVE.finditer(value))
 
 
 @memoize_short()
 def _parse_targeted(value: str) -> CacheControl | None:
+    if len(value) > PARSED_MAX:
+        return _UNPARSED
     members = parse_dictionary(value)
     if not members:
         return None

@@ -10,6 +10,13 @@ from feedproxy.http.memoize import memoize_short
 _QUOTED_OR_COMMA = re.compile(r'"(?:[^"\\]|\\.)*+("?)|,', re.DOTALL)
 _QUOTED_OR_SEMICOLON = re.compile(r'"(?:[^"\\]|\\.)*+("?)|;', re.DOTALL)
 _QUOTED_PAIR = re.compile(r"\\(.)", re.DOTALL)
+PARSED_MAX = 4096
+"""Maximum length of a field value that is parsed, in characters.
+
+A message may have a field of up to 64 KiB. To parse all of it would delay the responses to other clients. For a longer
+value, each parser returns a result that is safe without knowing the value.
+"""
+
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -67,9 +74,9 @@ def parse_parameters(value: str) -> tuple[str, dict[str, str]]:
     """Return a value in lower case and its parameters, as in `text/html; charset="x"` (RFC 9110, section 5.6.6).
 
     Names are in lower case, and values are unquoted. If a name is repeated, the first value counts. A parameter without
-    `=` has the value "".
+    `=` has the value "". Everything after the first PARSED_MAX characters is ignored.
     """
-    parts = split_parameters(value)
+    parts = split_parameters(value[:PARSED_MAX])
     if not parts or value.lstrip(" \t").startswith(";"):
         parts.insert(0, "")
     parameters: dict[str, str] = {}

@@ -1,13 +1,14 @@
 """Content negotiation: choice of content coding and media type.  RFC 9110, section 12
 
-A coding or type with `q=0` is never chosen. Invalid members of a field are ignored.
+A coding or type with `q=0` is never chosen. Invalid members of a field are ignored. A field longer than PARSED_MAX
+counts as a field without members.
 """
 
 import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from feedproxy.http.field_values import parse_parameters, split_list
+from feedproxy.http.field_values import PARSED_MAX, parse_parameters, split_list
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields
 
@@ -53,7 +54,7 @@ def _choose_coding(accept_encoding: str, available: tuple[str, ...]) -> str | No
 def weights_in(value: str) -> dict[str, float]:
     """Return the weight of each token in a list, such as a coding (RFC 9110, section 12.4.2)."""
     weights: dict[str, float] = {}
-    for member in split_list(value):
+    for member in _members(value):
         name, parameters = parse_parameters(member)
         weight = _weight(parameters)
         if weight is not None:
@@ -61,6 +62,10 @@ def weights_in(value: str) -> dict[str, float]:
             # If a coding is repeated, the lesser weight counts, so that q=0 prevails.
             weights[coding] = min(weight, weights.get(coding, weight))
     return weights
+
+
+def _members(value: str) -> list[str]:
+    return split_list(value) if len(value) <= PARSED_MAX else []
 
 
 def choose_media_type(accept: str | None, offers: Sequence[str]) -> str | None:
@@ -108,7 +113,7 @@ class _Range:
 @memoize_short()
 def _ranges(accept: str) -> tuple[_Range, ...]:
     ranges = []
-    for member in split_list(accept):
+    for member in _members(accept):
         media_type, parameters = parse_parameters(member)
         weight = _weight(parameters)
         if weight is not None:
@@ -129,7 +134,8 @@ def _weight(parameters: dict[str, str]) -> float | None:
 def vary_names(fields: Fields) -> tuple[str, ...]:
     """Return the names in Vary, in lower case and without repetition (RFC 9110, section 12.5.5).
 
-    If one of the names is `*`, or if there are more than VARY_NAMES_MAX, the result is `("*",)`.
+    If one of the names is `*`, if there are more than VARY_NAMES_MAX, or if the field is longer than PARSED_MAX, the
+    result is `("*",)`.
     """
     value = fields.combined("vary")
     return () if value is None else _vary_members(value)
@@ -137,13 +143,18 @@ def vary_names(fields: Fields) -> tuple[str, ...]:
 
 @memoize_short()
 def _vary_members(value: str) -> tuple[str, ...]:
+    if len(value) > PARSED_MAX:
+        return ("*",)
     names = tuple(dict.fromkeys(name.lower() for name in split_list(value)))
     return ("*",) if "*" in names or len(names) > VARY_NAMES_MAX else names
 
 
 def vary_on(fields: Fields, *names: str) -> Fields:
     """Return the fields with these names added to Vary (RFC 9110, section 12.5.5)."""
-    present = split_list(fields.combined("vary") or "")
+    vary = fields.combined("vary") or ""
+    if len(vary) > PARSED_MAX:
+        return fields  # vary_names reads it as `*`
+    present = split_list(vary)
     lowered = {name.lower() for name in present}
     if "*" in lowered:
         return fields

@@ -1,4 +1,4 @@
-"""Client-supplied values of any length are parsed in linear time.
+"""Values of any length are parsed in linear time, or not at all.
 
 Nothing is timed: in quadratic time, these tests would not end."""
 
@@ -7,7 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from feedproxy.clock import ManualClock
+from feedproxy.http.cache_control import CacheControl, parse_targeted
+from feedproxy.http.coding.compression_dictionary import parse_available_dictionary
+from feedproxy.http.coding.delta_negotiation import accepts_feed
+from feedproxy.http.etag import parse_tag, parse_tags
+from feedproxy.http.field_values import PARSED_MAX, parse_parameters
 from feedproxy.http.message import Fields
+from feedproxy.http.negotiation import choose_coding, choose_media_type, vary_names, vary_on
 from feedproxy.http.target_uri.url_redaction import without_secrets
 from feedproxy.scoring import client_hygiene_rules
 from feedproxy.scoring.reader_state import ReaderState
@@ -71,3 +77,54 @@ def test_user_agent_contact_is_found_after_long_word() -> None:
     )
 
     assert client_hygiene_rules.evaluate_contact(poll, ReaderState()) == NO_VIOLATIONS
+
+
+def padded(value: str, separator: str = ",") -> str:
+    """Return a value that is longer than PARSED_MAX by one character, because of empty members."""
+    return value + separator * (PARSED_MAX + 1 - len(value))
+
+
+def test_cache_control_above_limit_counts_as_no_store() -> None:
+    value = padded("max-age=60")
+
+    assert CacheControl.from_fields(Fields([("Cache-Control", value[:-1])])).max_age == 60
+    for fields in (Fields([("Cache-Control", value)]), Fields([("Cache-Control", "a"), ("Cache-Control", value)])):
+        assert CacheControl.from_fields(fields) == CacheControl(no_store=True, present=True)
+        assert CacheControl.from_request(fields).no_store
+    assert parse_targeted(Fields([("CDN-Cache-Control", value)]), "cdn-cache-control") == CacheControl(
+        no_store=True, present=True
+    )
+
+
+def test_entity_tags_above_limit_match_no_version() -> None:
+    assert parse_tags(padded('"a"')[:-1])
+    assert parse_tags(padded('"a"')) == ()
+    assert parse_tag('"' + padded("a", "a") + '"') is None
+
+
+def test_negotiation_fields_above_limit_count_as_empty() -> None:
+    assert choose_coding(padded("gzip")[:-1], ("gzip", "identity")) == "gzip"
+    assert choose_coding(padded("gzip"), ("gzip", "identity")) == "identity"
+    assert choose_media_type(padded("text/html"), ("application/rss+xml", "text/html")) == "application/rss+xml"
+    assert accepts_feed(padded("feed")[:-1])
+    assert not accepts_feed(padded("feed"))
+
+
+def test_vary_above_limit_counts_as_wildcard_and_is_not_extended() -> None:
+    fields = Fields([("Vary", padded("accept"))])
+
+    assert vary_names(fields) == ("*",)
+    assert vary_on(fields, "Accept-Encoding") == fields
+    assert vary_names(Fields([("Vary", padded("accept")[:-1])])) == ("accept",)
+
+
+def test_available_dictionary_above_limit_is_invalid() -> None:
+    digest = f":{'A' * 43}=:"
+
+    assert parse_available_dictionary(digest) is not None
+    assert parse_available_dictionary(padded(f"{digest};", "a")) is None
+    assert parse_available_dictionary(padded(f"{digest};", "a")[:-1]) is not None
+
+
+def test_parameters_above_limit_are_ignored() -> None:
+    assert parse_parameters("text/html" + " " * PARSED_MAX + "; charset=x") == ("text/html", {})

@@ -56,7 +56,7 @@ def test_coding_that_is_unavailable_is_not_chosen(accept_encoding: str | None) -
 
 
 def test_coding_is_chosen_from_field_too_long_to_cache() -> None:
-    assert choose_coding("x, " * 5000 + "gzip", OURS) == "gzip"
+    assert choose_coding("x, " * 1000 + "gzip", OURS) == "gzip"
 
 
 @pytest.mark.parametrize(

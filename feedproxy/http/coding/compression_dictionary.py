@@ -12,6 +12,7 @@ import zstandard
 
 from feedproxy.errors import Undecodable
 from feedproxy.http.coding import bounded_decompression
+from feedproxy.http.field_values import PARSED_MAX
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields
 from feedproxy.http.structured_fields import Token, decode_bytes, parse_dictionary, parse_item, string_text
@@ -100,7 +101,7 @@ def parse_use_as_dictionary(value: str) -> UseAsDictionary | None:
 def parse_available_dictionary(value: str) -> bytes | None:
     """Return the SHA-256 in Available-Dictionary, or None if the value is invalid or has several hashes (RFC 9842,
     section 2.2)."""
-    encoded = parse_item(value)
+    encoded = parse_item(value) if len(value) <= PARSED_MAX else None
     digest = decode_bytes(encoded) if isinstance(encoded, bytes) else None
     return digest if digest is not None and len(digest) == HASH_BYTES else None
 
