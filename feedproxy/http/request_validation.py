@@ -28,10 +28,14 @@ _ABSOLUTE = re.compile(rb"[A-Za-z][0-9A-Za-z+.-]*://")
 _ABSOLUTE_WITHOUT_PATH = re.compile(rb"([A-Za-z][0-9A-Za-z+.-]*://[^/?#]*)(\?.*)?")
 """Pattern of an absolute-form with an empty path. The second group is the query."""
 _VERSION = re.compile(rb"HTTP/[0-9]\.[0-9]")
+HOST_MAX = 255
+"""A host name of more than this many bytes is invalid (RFC 1035, section 2.3.4)."""
+HOST_WITH_PORT_MAX = HOST_MAX + len(":65535")
 _HOST = re.compile(
-    rb"(?=.{1,261}\Z)(?:(?:[0-9A-Za-z_-]{1,63}\.)*[0-9A-Za-z_-]{1,63}\.?|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?"
+    rb"(?=.{1,%d}\Z)(?:(?:[0-9A-Za-z_-]{1,63}\.)*[0-9A-Za-z_-]{1,63}\.?|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?"
+    % HOST_WITH_PORT_MAX
 )
-"""Pattern of a host name of at most 255 bytes or an IP address, with an optional port."""
+"""Pattern of a host name of at most HOST_MAX bytes or an IP address, with an optional port."""
 _LENGTH = re.compile(rb"0|[1-9][0-9]{0,17}")
 
 _CASE_MATTERS = (b"HEAD", b"CONNECT")

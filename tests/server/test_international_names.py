@@ -11,6 +11,7 @@ from feedproxy.server.mitm import international_names
 from tests.security.conftest import NOON, bases
 from tests.security.wire import exchange, head_of, port_of, raw_origin, status_of
 from tests.stages.front import OnFront
+from tests.steps import steps
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -96,3 +97,24 @@ async def test_invalid_authority_is_refused(authority: bytes) -> None:
 
     with pytest.raises(ValueError):
         international_names.parse_authority(authority, check=True)
+
+
+async def test_oversized_name_is_refused_without_decoding() -> None:
+    international_names.install()
+    host = ("é" * 60 + ".") * 500
+
+    def refuse() -> None:
+        for name in (host, host.encode("utf-8")):
+            assert not international_names.is_valid_host(name)
+            assert international_names.parse_authority(name, check=False) == (host, None)
+
+    assert steps(refuse) < 100
+    with pytest.raises(ValueError, match="authority of 60500 bytes"):
+        international_names.parse_authority(host.encode("utf-8"), check=True)
+
+
+async def test_longest_name_is_accepted() -> None:
+    international_names.install()
+    name = ".".join(["a" * 63, "b" * 63, "c" * 63, "d" * 61])
+
+    assert international_names.parse_authority(f"{name}:65535".encode(), check=True) == (name, 65535)
