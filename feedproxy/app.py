@@ -22,7 +22,6 @@ from feedproxy.endpoints.feed_list import FeedList, ImportedFeeds
 from feedproxy.errors import FeedproxyError, StoreError
 from feedproxy.feed_rules import Rule, Rules, may_serve_under
 from feedproxy.fleet.synchronization import FleetSynchronization
-from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.target_uri.registrable_domain import site_of_host
 from feedproxy.http.target_uri.url_redaction import host_alone, without_secrets
@@ -210,7 +209,7 @@ class App:
 
     def settings_for(self, target: str) -> Settings:
         """Return the settings for a target, with its rules applied."""
-        return self.rules.settings_for(uri.without_fragment(target), self.settings)
+        return self.rules.settings_for(target, self.settings)
 
     def parent_of(self, target: str) -> Parent | None:
         """Return the parent proxy for a target, or None for a direct connection. Raises ParentFailed if the parent

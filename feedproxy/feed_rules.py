@@ -78,7 +78,7 @@ class Rules:
         return len(self.rules)
 
     def settings_for(self, target: str, base: Settings) -> Settings:
-        """Return `base` with the rules of a target applied.
+        """Return `base` with the rules of a target applied. A store key has the rules of its target.
 
         Targets with the same rules and the same `base` get the same object.
         """
@@ -87,7 +87,7 @@ class Rules:
         if base is not self._base:
             self._base, self._settings = base, {}
             self._memo.clear()
-        match = self._lookup(target)
+        match = self._lookup(uri.without_fragment(target))
         if (merged := self._settings.get(match)) is None:
             merged = override(base, [self.rules[index].overrides for index in match.matching])
             protection = match.protection

@@ -13,6 +13,12 @@ def test_later_rules_override_earlier_ones() -> None:
     assert rules.settings_for("https://example.org/", base).hint_max == 1
 
 
+def test_rules_of_a_target_apply_to_a_key_that_names_a_credential() -> None:
+    rules = Rules([Rule(TargetPattern("https://example.com/feed"), {"hint_max": 2})])
+
+    assert rules.settings_for("https://example.com/feed#secret", Settings(hint_max=1)).hint_max == 2
+
+
 def test_settings_without_a_matching_rule_are_unchanged() -> None:
     base = Settings()
 
