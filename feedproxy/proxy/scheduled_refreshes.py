@@ -125,7 +125,7 @@ class ScheduledRefreshes:
             FeedAudience(target, now, self._counts, self._demand),
             now,
             settings,
-            permission=self._coordinator.permissions.check(resource, target, settings),
+            permission=lambda: self._coordinator.permissions.check(resource, target, settings),
             price_factor=self._coordinator.site_limits.price_factor(site_of(target)),
             jitter=refresh_ahead.own_jitter(target),
         )

@@ -72,7 +72,7 @@ def planned(
         Readers(readers, tuple(ExpectedPoll(at, 0.95) for at in polls)),
         now,
         chosen,
-        permission=check_fetch_allowed(resource, now, chosen, site_free_at=0.0),
+        permission=lambda: check_fetch_allowed(resource, now, chosen, site_free_at=0.0),
         jitter=jitter,
         price_factor=price_factor,
     )
@@ -330,7 +330,7 @@ def test_refresh_for_expected_polls_waits_for_the_slot_of_its_site() -> None:
     freshness = assess(resource, resource.variants[-1], settings, NOON + HOUR)
     permission = check_fetch_allowed(resource, NOON + HOUR, settings, site_free_at=NOON + HOUR + 25)
 
-    waiting = plan(resource, freshness, readers, NOON + HOUR, settings, permission=permission, jitter=0.0)
+    waiting = plan(resource, freshness, readers, NOON + HOUR, settings, permission=lambda: permission, jitter=0.0)
 
     assert isinstance(waiting, Later)
     assert waiting.at >= NOON + HOUR + 25

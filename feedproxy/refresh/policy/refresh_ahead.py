@@ -101,15 +101,15 @@ def plan(
     now: Instant,
     settings: Settings,
     *,
-    permission: Permission,
+    permission: Callable[[], Permission],
     jitter: float,
     price_factor: float = 1.0,
 ) -> Plan:
     """Return the plan of the refresh schedule for one feed.
 
-    `freshness` is the freshness of the feed's newest stored response. `permission` is the result of
-    `check_fetch_allowed`. `jitter` is the feed's own number in [0, 1]. `price_factor` multiplies the price of a request
-    (refresh/policy/origin_rate_limits.py).
+    `freshness` is the freshness of the feed's newest stored response. `permission` returns the result of
+    `check_fetch_allowed`, which counts only if a refresh is due. `jitter` is the feed's own number in [0, 1].
+    `price_factor` multiplies the price of a request (refresh/policy/origin_rate_limits.py).
     """
     if settings.polling == "off":
         return Rest("polling is off: the next reader's request")
@@ -129,8 +129,8 @@ def plan(
         return Later(now + REVIEW, "no refresh is worth its price yet") if expected else Rest(unread_reason)
     if next_refresh.at > now:
         return next_refresh
-    if isinstance(permission, Deferred):
-        return Later(permission.until + SPREAD * jitter / 10, permission.reason)
+    if isinstance(allowed := permission(), Deferred):
+        return Later(allowed.until + SPREAD * jitter / 10, allowed.reason)
     return Refresh(next_refresh.reason if next_refresh.at != bounds.early_refresh else "its copy expires soon")
 
 
