@@ -222,12 +222,16 @@ def _clamp(seconds: Seconds, minimum: Seconds, maximum: Seconds) -> Seconds:
     return max(0.0, min(max(seconds, minimum), maximum))
 
 
+def _unknown() -> None:
+    return None
+
+
 def assess(
     stored: StoredResponse,
     now: Instant,
     *,
     hint: Hint | None = None,
-    learned: Seconds | None = None,
+    learned: Callable[[], Seconds | None] = _unknown,
     default: Seconds = 0.0,
     minimum: Seconds = 0.0,
     maximum: Seconds = 86_400.0,
@@ -235,7 +239,8 @@ def assess(
 ) -> Freshness:
     """Return the freshness of a stored response at `now`.
 
-    `hint` returns the permission of the feed's schedule. `learned`, `default`, `minimum` and `maximum` are those of
+    `hint` returns the permission of the feed's schedule. `learned` returns the lifetime by the feed's history, which
+    counts only without an explicit lifetime. `learned`, `default`, `minimum` and `maximum` are those of
     `heuristic_lifetime`. `targeted` is true if targeted fields apply to this cache (RFC 9213).
     """
     initial = initial_age(stored)
@@ -263,7 +268,7 @@ def assess(
     if allowance is not None:
         lifetime = max(0.0, allowance.until - base)
         return Freshness(age, lifetime, Source.HINT, base + lifetime, None, control, allowance.reason)
-    lifetime, source = heuristic_lifetime(stored, learned=learned, default=default, minimum=minimum, maximum=maximum)
+    lifetime, source = heuristic_lifetime(stored, learned=learned(), default=default, minimum=minimum, maximum=maximum)
     return Freshness(age, lifetime, source, base + lifetime, None, control)
 
 

@@ -34,7 +34,7 @@ def state(stored: StoredResponse, minutes: float, **more: float | None) -> Fresh
 
 def guess(stored: StoredResponse, *, learned: float | None = None) -> Freshness:
     """Return the freshness of a feed that states no hint."""
-    return assess(stored, NOW, learned=learned, default=1800, minimum=300, maximum=86_400)
+    return assess(stored, NOW, learned=lambda: learned, default=1800, minimum=300, maximum=86_400)
 
 
 def test_hint_is_the_lifetime_without_an_explicit_one() -> None:

@@ -25,10 +25,9 @@ In a simulated week with this limit, one poll in 200 waited, and the mean stalen
 def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: Instant) -> Freshness:
     """Return the freshness of a stored response with its reason."""
     channel = resource.channel if stored.content.feed else None
-    learned_seconds = None
-    received, targeted = stored.response_time, settings.is_targeted
-    if channel is not None and freshness.explicit_lifetime(stored.fields, received, targeted=targeted) is None:
-        learned_seconds = learned_lifetime(resource, stored, settings)  # it counts only if HTTP states no lifetime
+
+    def learned() -> Seconds | None:
+        return learned_lifetime(resource, stored, settings) if channel is not None else None
 
     def hint(_: StoredResponse, base: Instant, expires: Instant | None, at: Instant) -> Allowance | None:
         if channel is None or (settings.feed_hints == "heuristic" and expires is not None):
@@ -58,7 +57,7 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
             return pushed
         heuristic, _ = freshness.heuristic_lifetime(
             stored,
-            learned=learned_seconds,
+            learned=learned(),
             default=settings.default_lifetime,
             minimum=settings.lifetime_min,
             maximum=settings.lifetime_max,
@@ -69,12 +68,12 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         stored,
         now,
         hint=hint,
-        learned=learned_seconds,
+        learned=learned,
         # The heuristic default applies to feeds only; HTTP alone decides about other content.
         default=settings.default_lifetime if channel is not None else 0,
         minimum=settings.lifetime_min if channel is not None else 0,
         maximum=settings.lifetime_max,
-        targeted=targeted,
+        targeted=settings.is_targeted,
     )
     limit = early_refetch(resource, stored, settings)
     return assessed if limit is None else freshness.limit_freshness(assessed, limit)
