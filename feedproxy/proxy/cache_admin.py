@@ -30,7 +30,7 @@ from feedproxy.refresh.resource_after_refresh import default_copy, is_worth_stor
 from feedproxy.request.upstream_and_public_urls import equivalent_urls, is_upstream_target, to_public, to_upstream
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
-from feedproxy.store.resource import Failures, Resource
+from feedproxy.store.resource import NO_FAILURES, Resource
 
 INVALIDATION_BATCH = 64
 """This many purged targets are announced to downstream caches before other tasks run."""
@@ -272,7 +272,7 @@ class CacheAdmin:
         resources = map(self._store.get_latest, self._stored_forms(target))
         relocated = [resource for resource in resources if resource is not None and resource.relocation is not None]
         for resource in relocated:
-            failures = Failures() if resource.failures.detail == Detail.GONE else resource.failures
+            failures = NO_FAILURES if resource.failures.detail == Detail.GONE else resource.failures
             await self._store.put(replace(resource, relocation=None, failures=failures))
             self._coordinator.announce_invalidation([resource.target])
         return bool(relocated)

@@ -16,7 +16,7 @@ from feedproxy.request.context import RequestContext
 from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.settings import Settings
 from feedproxy.store.coordination.site_interval import SiteThrottle
-from feedproxy.store.resource import Failures, Resource
+from feedproxy.store.resource import NO_FAILURES, Failures, Resource
 
 _ORIGIN_FAILURES = frozenset({Detail.RATE_LIMITED, Detail.ERROR_STATUS, Detail.UNREACHABLE, Detail.TIMEOUT})
 """Failures that concern a whole origin, independent of credentials."""
@@ -54,10 +54,10 @@ class FetchPermissions:
         if isinstance(permission, Deferred) and permission.detail is Detail.PAUSED:
             return permission
         if context.has_credentials and resource is not None:
-            failures = resource.failures if resource.failures.detail in _ORIGIN_FAILURES else Failures()
+            failures = resource.failures if resource.failures.detail in _ORIGIN_FAILURES else NO_FAILURES
             permission = self._check_failures(target, failures, resource.fetched, settings)
         keyed = self.keyed_record(context).failures
-        keyed = keyed if keyed.detail in _FAILURES_OF_ONE_KEY else Failures()
+        keyed = keyed if keyed.detail in _FAILURES_OF_ONE_KEY else NO_FAILURES
         after_own = self._check_failures(target, keyed, keyed.last, settings)
         if isinstance(permission, Deferred) and isinstance(after_own, Deferred):
             return max(permission, after_own, key=lambda deferred: deferred.until)

@@ -42,7 +42,7 @@ from feedproxy.refresh.resource_after_refresh import (
 )
 from feedproxy.request.upstream_and_public_urls import to_upstream
 from feedproxy.store.interface import Store
-from feedproxy.store.resource import Failures, RelocationKind, Resource, correct_future_instants
+from feedproxy.store.resource import NO_FAILURES, RelocationKind, Resource, correct_future_instants
 from feedproxy.upstream.fetch_result import Fetched, Oversized
 
 _REFUSALS_OF_FIELDS = frozenset({400, 403, 406, 412, 413, 431})
@@ -132,7 +132,7 @@ class ResponseInterpreter:
                 refusal = "the 304 does not permit it"  # the directives that came with the content still apply
             if confirmed is None or not refusal:
                 return None  # the content is needed: for the client, or for the copy that may be stored now
-            resource = replace(before, failures=Failures())
+            resource = replace(before, failures=NO_FAILURES)
             reason = "not modified (304): the client's copy is current"
             return RefreshResult(resource, confirmed, fwd_status=304, reason=reason, not_stored_reason=refusal)
         if job.validate is None or not is_conditional(job):
@@ -161,7 +161,7 @@ class ResponseInterpreter:
             before, received.chain, FetchOutcome(304, channel=before.channel), now, job.settings
         )
         resource = with_history(before, before, freshened, received.ingested.publication_dates, now)
-        facts: dict[str, Any] = {"failures": Failures(), "relocation": sighting, "fetched": started}
+        facts: dict[str, Any] = {"failures": NO_FAILURES, "relocation": sighting, "fetched": started}
         # The 304 may forbid storing the response any longer. A HEAD counts as a GET here, because the stored response
         # answers GET.
         is_get = job.request.method == "GET"
@@ -274,7 +274,7 @@ class ResponseInterpreter:
     def _pass_protected_redirect(self, job: RefreshJob, before: Resource, first: Fetched) -> RefreshResult:
         """Return the result of a redirect from a known feed to a protected feed: the redirect itself, without a
         failure."""
-        resource = replace(before, failures=Failures(), pending_format_change=None)
+        resource = replace(before, failures=NO_FAILURES, pending_format_change=None)
         ingested = IngestedContent(unmodified_content(first.response))
         outcome = FetchOutcome(first.response.status, first.response.fields)
         reason = "the redirect leads to a feed that a rule protects: the client requests it there"
@@ -316,7 +316,7 @@ class ResponseInterpreter:
                 return None
             return replace(before, relocation=replace(sighting, confirmed=False))
         detail = Detail.MOVED if ending is RelocationKind.MOVED else Detail.GONE
-        resource = replace(before, relocation=sighting, failures=Failures())
+        resource = replace(before, relocation=sighting, failures=NO_FAILURES)
         reason = f"the document says that the feed has moved to {location}" if location else "the document says: ended"
         return RefreshResult(resource, fwd_status=200, detail=detail, reason=reason)
 
@@ -395,15 +395,15 @@ class ResponseInterpreter:
                         back_off=is_own_refused or (is_feed and outcome.status != 401),
                     )
                     resource = replace(resource, failures=failures)
-                elif fault is None and resource.failures != Failures():
-                    resource = replace(resource, failures=Failures())
+                elif fault is None and resource.failures != NO_FAILURES:
+                    resource = replace(resource, failures=NO_FAILURES)
                 # For a target that is not a known feed, only errors and 429 are reported.
                 is_reported = before.channel is not None or outcome.error is not None or outcome.status == 429
                 detail_or_none = fault if is_reported else None
             case Replace(reason):
                 resource = before
-                if before.pending_format_change is not None or before.failures != Failures():
-                    resource = replace(before, failures=Failures(), pending_format_change=None)
+                if before.pending_format_change is not None or before.failures != NO_FAILURES:
+                    resource = replace(before, failures=NO_FAILURES, pending_format_change=None)
                 detail_or_none = None
         if response is None:
             return RefreshResult(resource, None, False, fwd_status, None, detail_or_none, reason, outcome.error)

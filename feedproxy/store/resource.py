@@ -53,6 +53,10 @@ class Failures:
     """True if the origin's Retry-After determined `next_try`, and False if the back-off did."""
 
 
+NO_FAILURES = Failures()
+"""The state after a usable result."""
+
+
 @dataclass(frozen=True, slots=True)
 class PendingFormatChange:
     """A change of a feed that further fetches must confirm: the new document was ill-formed, in another format, or much
@@ -163,7 +167,7 @@ class Resource:
     fetched: Instant = 0.0
     """Time of the last request to the origin."""
     relocation: Relocation | None = None
-    failures: Failures = Failures()
+    failures: Failures = NO_FAILURES
     pending_format_change: PendingFormatChange | None = None
     oversized: bool = False
     delta_bases: Sequence[DeltaBase] = ()

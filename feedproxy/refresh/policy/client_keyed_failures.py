@@ -6,11 +6,11 @@ memory only, with a keyed hash of the fields, and do not count as failures of th
 
 import hashlib
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from feedproxy.http.message import Fields
 from feedproxy.lru_map import LRU
-from feedproxy.store.resource import Failures
+from feedproxy.store.resource import NO_FAILURES, Failures
 
 RECORDS_MAX = 4096
 """Maximum number of records. Together they take 2 MB. The least recently used record is removed first."""
@@ -25,7 +25,7 @@ class KeyedRecord:
     """
 
     is_feed: bool = False
-    failures: Failures = field(default_factory=Failures)
+    failures: Failures = NO_FAILURES
 
 
 NO_RECORD = KeyedRecord()
