@@ -112,6 +112,8 @@ class App:
         """True if `feedproxy serve` prints `failure` when it exits. In other cases, addons log the failure."""
         self.failure: FeedproxyError | None = None
         """Reason why the proxy cannot run, or None."""
+        self.warnings: frozenset[str] = frozenset()
+        """Warnings about the configuration that applied at the start or the last reload."""
         self.ready = False
         """True if all listeners are open."""
         self.requests = 0

@@ -521,14 +521,12 @@ async def test_admin_token_in_two_places_is_refused(tmp_path: Path) -> None:
         ("upstream: http://127.0.0.1:8000\n", "0.0.0.0", False),
     ],
 )
-async def test_proxy_open_to_every_machine_gets_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, host: str, warns: bool
-) -> None:
+async def test_proxy_open_to_every_machine_gets_a_warning(tmp_path: Path, text: str, host: str, warns: bool) -> None:
     _, app = configured(tmp_path, text)
 
-    startup_checks.warn_if_open(app.settings, [(host, 8080)])
+    warnings = startup_checks.open_access_warnings(app.settings, [(host, 8080)])
 
-    assert ("may use this proxy (readers is empty)" in caplog.text) is warns
+    assert ["may use this proxy (readers is empty)" in warning for warning in warnings] == [True] * warns
 
 
 # -- reload
@@ -630,6 +628,29 @@ async def test_reload_that_removes_protection_gets_a_warning(tmp_path: Path, cap
 
     assert not app.settings_for("https://b.example/").private
     assert "rules with readers or private: 1, and 2 before" in caplog.text
+
+
+async def test_reload_logs_the_warnings_of_the_start_that_did_not_apply_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    CertStore.create_store(tmp_path, "mitmproxy", 2048)
+    made, app = configured(tmp_path, "readers: [bob]\n", confdir=str(tmp_path))
+    expired = (datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=3_651)).timestamp()
+    monkeypatch.setattr(made.addons.get("proxyserver"), "listen_addrs", lambda: [("192.0.2.1", 8080)])
+    app.clock = ManualClock(expired)
+    startup_checks.log_new_warnings(made, app)
+    path = tmp_path / "feedproxy.yaml"
+
+    def logged_by_reload(text: str) -> list[str]:
+        caplog.clear()
+        path.write_text(text)
+        reloaded(path, made, app, confdir=str(tmp_path))
+        return [record.getMessage().partition(":")[0] for record in caplog.records if record.levelname == "WARNING"]
+
+    assert logged_by_reload("readers: [bob]\nintercept: [a.example]\n") == ["confdir (for the CA)"]
+    assert logged_by_reload("readers: [bob]\nintercept: [a.example]\n") == []
+    assert logged_by_reload("intercept: [a.example]\n") == ["listen"]
+    assert logged_by_reload("readers: [bob]\n") == ["readers"]
 
 
 async def test_reload_keeps_options_of_the_command_line(tmp_path: Path) -> None:

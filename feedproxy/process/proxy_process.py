@@ -28,7 +28,7 @@ from feedproxy.http import uri
 from feedproxy.process.mitmproxy_master import build_master, known_options, listeners_of
 from feedproxy.process.option_sources import LoadedOptions, ServePlan
 from feedproxy.process.reload import reload
-from feedproxy.process.startup_checks import certificate_warnings, check_folders, warn_if_open, warnings_about
+from feedproxy.process.startup_checks import all_warnings, check_folders, log_new_warnings
 from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects, without_collections
 from feedproxy.server.fastpath.sockets import reject_new_connections, wait_accept_queue_empty
 from feedproxy.server.mitm.connection_teardown import CycleFreeHandler, handle_stream
@@ -110,7 +110,7 @@ async def check(plan: ServePlan) -> list[str]:
         f"options: {len(changed)} not at their default{': ' if changed else ''}{', '.join(changed)}",
         f"rules:   {rules}",
         *([f"{OPTION}: {proxy}"] if (proxy := parent_proxy.without_password(settings.upstream_proxy)) else []),
-        *(f"warning: {warning}" for warning in _warnings(proxy_master, app)),
+        *(f"warning: {warning}" for warning in all_warnings(proxy_master, app)),
     ]
 
 
@@ -138,6 +138,8 @@ class _Lifecycle:
         if not any(mode.startswith("front") for mode in self._master.options.mode):
             self._collect_garbage(GcScheduler(asyncio.get_running_loop().time()))
         sys.setswitchinterval(SWITCH_INTERVAL)
+        is_logged = self._app.worker is None or self._app.worker.logs_start
+        log_new_warnings(self._master, self._app, only_record=not is_logged)
         scheme = _scheme(self._app.settings)
         for host, port, *_ in addresses:
             self._announce(f"{scheme}://{uri.join_host_port(host, port)}")
@@ -146,10 +148,8 @@ class _Lifecycle:
         else:
             systemd.notify("READY=1\nSTATUS=ready")
             self._notify_watchdog(systemd.watchdog())
-        if self._app.worker is None or self._app.worker.is_first:
-            warn_if_open(self._app.settings, addresses)
-            if not self._app.settings.public_url:
-                logger.info("public_url is not set: push updates (WebSub, rssCloud, CNWS) are disabled")
+        if is_logged and not self._app.settings.public_url:
+            logger.info("public_url is not set: push updates (WebSub, rssCloud, CNWS) are disabled")
 
     def _collect_garbage(self, garbage: GcScheduler) -> None:
         """Run garbage collections if there is no fast path. The fast path would run them while clients are idle."""
@@ -228,8 +228,6 @@ async def serve(
     app.admin_sockets = worker.admin if worker is not None else plan.admin_sockets
     _change_listeners(app)
     set_log(app.settings)
-    for warning in _warnings(proxy_master, app):
-        logger.warning("%s", warning)
     life = _Lifecycle(proxy_master, app, announce)
     proxy_master.addons.add(life)
     loop = asyncio.get_running_loop()
@@ -282,14 +280,6 @@ async def serve(
     if app.failure is not None:
         raise app.failure
     return 0
-
-
-def _warnings(proxy_master: master.Master, app: App) -> list[str]:
-    settings = app.settings
-    return [
-        *warnings_about(settings, app.configured_rules.rules),
-        *certificate_warnings(settings, proxy_master.options.confdir, app.clock.now()),
-    ]
 
 
 def _raise_descriptor_limit(settings: Settings) -> None:

@@ -13,7 +13,7 @@ from feedproxy.errors import UsageError
 from feedproxy.feed_rules import Rules
 from feedproxy.process.mitmproxy_master import known_options, listeners_of
 from feedproxy.process.option_sources import ServePlan, fitting_defaults, read_again
-from feedproxy.process.startup_checks import check_app, check_paths
+from feedproxy.process.startup_checks import check_app, check_paths, log_new_warnings
 from feedproxy.server.fastpath.listener import Listener
 from feedproxy.settings import defaults, restart_names
 from feedproxy.telemetry.log_setup import set_log
@@ -56,6 +56,7 @@ def _reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
     logger.info(
         "configuration loaded: %d rules; options changed: %s", len(app.configured_rules), ", ".join(now) or "none"
     )
+    log_new_warnings(proxy_master, app, only_record=app.worker is not None and not app.worker.is_first)
     if (remaining := app.configured_rules.protecting_count) < protecting:
         logger.warning("rules with readers or private: %d, and %d before", remaining, protecting)
     if later:

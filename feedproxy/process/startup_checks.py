@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from mitmproxy import master
 from mitmproxy.certs import Cert, CertStore
 from mitmproxy.options import CONF_BASENAME
 
@@ -58,6 +59,25 @@ certificates usually do so 30 days before."""
 
 READABLE_BY_OTHERS = 0o044
 """Bits of a file's mode that permit other users to read the file."""
+
+
+def all_warnings(proxy_master: master.Master, app: App) -> list[str]:
+    """Return all warnings about the configuration in force, and about the addresses at which the proxy listens."""
+    settings, server = app.settings, proxy_master.addons.get("proxyserver")
+    return [
+        *warnings_about(settings, app.configured_rules.rules),
+        *certificate_warnings(settings, proxy_master.options.confdir, app.clock.now()),
+        *open_access_warnings(settings, server.listen_addrs()),
+    ]
+
+
+def log_new_warnings(proxy_master: master.Master, app: App, *, only_record: bool = False) -> None:
+    """Log the warnings that did not apply at the last call, or only record that they apply now."""
+    warnings = all_warnings(proxy_master, app)
+    for warning in warnings:
+        if warning not in app.warnings and not only_record:
+            logger.warning("%s", warning)
+    app.warnings = frozenset(warnings)
 
 
 def warnings_about(settings: Settings, rules: Iterable[Rule] = ()) -> list[str]:
@@ -127,17 +147,17 @@ def certificate_warnings(settings: Settings, confdir: str, now: Instant) -> list
     return warnings
 
 
-def warn_if_open(settings: Settings, addresses: Iterable[tuple[Any, ...]]) -> None:
-    """Log a warning if other machines may use the proxy without restriction."""
+def open_access_warnings(settings: Settings, addresses: Iterable[tuple[Any, ...]]) -> list[str]:
+    """Return a warning if other machines may use the proxy at its listening addresses without restriction."""
     if settings.upstream or settings.readers:
-        return
+        return []
     for host, port, *_ in addresses:
         if ipaddress.ip_address(host.partition("%")[0]).is_loopback:
             continue
         name = socket.gethostname() if uri.is_every_address(host) else host
-        message = "listen: every machine that reaches %s may use this proxy (readers is empty)"
-        logger.warning(message, uri.join_host_port(name, port))
-        return
+        place = uri.join_host_port(name, port)
+        return [f"listen: every machine that reaches {place} may use this proxy (readers is empty)"]
+    return []
 
 
 def check_folders(settings: Settings) -> None:

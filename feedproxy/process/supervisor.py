@@ -314,6 +314,7 @@ class Supervisor:
                 self._snapshots,
                 self._beats,
                 self._admin_ports,
+                logs_start=worker.index == 0 and not worker.started,
             )
             plan = dataclasses.replace(self.plan, fixed=self.options.fixed, loaded=self._loaded)
             _run_worker(plan, context)

@@ -26,7 +26,9 @@ class WorkerContext:
     same for all workers and new at each start. With it, all workers give a reader the same pseudonym in the scores.
     `coordination_memory` is the descriptor of the memory through which workers coordinate the store
     (store/coordination/worker_coordination.py). `snapshots` contains the descriptors for their metrics. `heartbeats` is
-    memory in which each worker reports that it runs.
+    memory in which each worker reports that it runs. With
+    `logs_start`, this worker logs the messages about the start: they appear once, although there are several workers,
+    and workers are replaced.
     """
 
     index: int
@@ -40,6 +42,7 @@ class WorkerContext:
     snapshots: tuple[int, ...]
     heartbeats: mmap.mmap
     admin_ports: tuple[int, ...] = ()
+    logs_start: bool = False
 
     @property
     def coordination_file(self) -> Path:

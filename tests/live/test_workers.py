@@ -380,10 +380,15 @@ def test_workers_end_and_remove_their_sockets_when_their_supervisor_is_killed(
     assert "[error]" not in pair.said
 
 
-def test_advice_at_the_start_is_logged_by_one_worker(pair: Feedproxy) -> None:
-    assert until(lambda: "public_url is not set" in pair.said)
+def test_messages_about_the_start_are_logged_once(start: Start) -> None:
+    pair = start("--workers", "2", "--set", "readers=bob")
+    first = admin_pid(pair)
+    os.kill(first, signal.SIGKILL)
+    until(partial(_is_gone, pair, first))
+    admin(pair, "GET", "/healthz")  # the first worker has started again
 
     assert pair.terminate() == 0
+    assert pair.said.count("no client can sign in") == 1
     assert pair.said.count("public_url is not set") == 1
 
 
