@@ -78,8 +78,9 @@ class Totals:
 
     @property
     def hit_share(self) -> float | None:
-        """Return, of the requests for targets, the fraction that the store answered, or None without requests."""
-        requests = self.hits + self.forwarded
+        """Return, of the requests that a cache could answer, the fraction that the store answered, or None without
+        such requests."""
+        requests = self.hits + self.forwarded - self.passed
         return self.hits / requests if requests else None
 
     @property
