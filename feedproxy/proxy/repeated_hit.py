@@ -79,17 +79,18 @@ class HitTerms(NamedTuple):
 
 _shared_terms = lru_cache(maxsize=1024)(HitTerms)
 
-_PACKED = struct.Struct("<3d")
+_PACKED = struct.Struct("<4d")
 
 
 class HitState:
-    """The freshness of a hit, and its age at the instant `computed_at`.
+    """The freshness of a hit, and its age, at the instant `computed_at`.
 
-    `lifetime` and `expires` are those of the freshness. `_packed` contains three numbers, in less memory than Python
-    objects: the instant until which only the age changes, the age on receipt in seconds, and the instant of receipt.
+    `_lifetime` is that of the freshness. `_packed` contains four numbers, in less memory than Python objects: the
+    instant until which only the age changes, the age on receipt in seconds, the instant of receipt, and the end of the
+    freshness.
     """
 
-    __slots__ = ("_packed", "computed_at", "exact_age", "expires", "lifetime", "terms")
+    __slots__ = ("_lifetime", "_packed", "computed_at", "terms")
 
     def __init__(
         self,
@@ -103,26 +104,30 @@ class HitState:
         emits: bool,
     ) -> None:
         self.terms = _shared_terms(freshness.source, freshness.allowance, freshness.reason, detail, overrides, emits)
-        self.lifetime = freshness.lifetime
-        self.expires = freshness.expires
-        self._packed = _PACKED.pack(valid_until, initial_age, response_time)
-        self.exact_age = freshness.age
+        self._lifetime = freshness.lifetime
+        self._packed = _PACKED.pack(valid_until, initial_age, response_time, freshness.expires)
         self.computed_at = since
 
     def advance(self, now: Instant) -> bool:
         """Change the state to that of the instant `now`. Return False if more than the age may have changed."""
-        valid_until, initial_age, response_time = _PACKED.unpack(self._packed)
-        if not self.computed_at <= now <= valid_until:
+        if not self.computed_at <= now <= _PACKED.unpack(self._packed)[0]:
             return False
-        self.exact_age = initial_age + (now - response_time)
         self.computed_at = now
         return True
+
+    def _end_and_age(self) -> tuple[Instant, Seconds]:
+        """Return the end of the freshness, and the age at `computed_at`."""
+        _, initial_age, response_time, expires = _PACKED.unpack(self._packed)
+        # This is `current_age` (cache/freshness.py).
+        resident_time = self.computed_at - response_time
+        return expires, initial_age + resident_time if resident_time > 0 else initial_age
 
     def fields(self) -> tuple[int, str, Instant]:
         """Return the values of Age and Cache-Status, and the last instant at which the fields and the decision of the
         hit stay the same."""
-        now, age, expires, terms = self.computed_at, self.exact_age, self.expires, self.terms
-        ttl, detail, allowance = self.lifetime - age, terms.detail, terms.allowance
+        now, terms = self.computed_at, self.terms
+        expires, age = self._end_and_age()
+        ttl, detail, allowance = self._lifetime - age, terms.detail, terms.allowance
         cache_status = f"feedproxy; hit; ttl={int(ttl)}"
         if detail is not None:
             cache_status = f"{cache_status}; detail={detail}"
@@ -145,20 +150,23 @@ class HitState:
     @property
     def cache_control_value(self) -> str:
         """Return the max-age directive of this proxy."""
-        return max_age_directive(self.lifetime, self.expires, self.terms.allowance, self.exact_age)
+        expires, age = self._end_and_age()
+        return max_age_directive(self._lifetime, expires, self.terms.allowance, age)
 
     @property
     def is_exhausted(self) -> bool:
         """Return True if CDN-Cache-Control has no lifetime left to state."""
         if not self.terms.emits_cdn_cache_control:
             return False
-        return not remaining_lifetime(self.lifetime, self.expires, self.terms.allowance, self.exact_age)
+        expires, age = self._end_and_age()
+        return not remaining_lifetime(self._lifetime, expires, self.terms.allowance, age)
 
     @property
     def reason(self) -> str:
         """Return the description of the freshness for the access log."""
         terms = self.terms
-        return describe(terms.source, self.lifetime, self.expires, terms.allowance, terms.reason, self.exact_age)
+        expires, age = self._end_and_age()
+        return describe(terms.source, self._lifetime, expires, terms.allowance, terms.reason, age)
 
 
 def reusable_hit(
