@@ -11,9 +11,6 @@ from feedproxy.http.memoize import memoize_short
 from feedproxy.http.target_uri.url_redaction import without_secrets
 from feedproxy.http.user_agent import parse_claim
 
-TARGETS_MAX = 16_384
-"""The hashes of the secrets of at most this many targets are cached."""
-
 
 class ReaderName(NamedTuple):
     """The name of a reader.
@@ -38,7 +35,7 @@ def distinguishing_part(user_agent: str) -> str:
     return f"{claim.fetcher}\0claim" if claim is not None else user_agent
 
 
-@memoize_short(entries=TARGETS_MAX, longest=2048)
+@memoize_short(longest=2048)
 def secret_hash(target: str) -> str:
     """Return a hash of the secrets in a target, or "" if the target has no secret."""
     secrets: list[str] = []
