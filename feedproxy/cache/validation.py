@@ -21,6 +21,7 @@ _OF_THE_CONTENT = (
     *("content-length", "content-encoding", "content-range"),
     *("content-md5", "content-digest", "repr-digest", "digest"),
 )
+_VALIDATORS = ("etag", "last-modified")
 # set_cookie.py decides about Set-Cookie.
 _NOT_UPDATED = ("set-cookie", *_OF_THE_CONTENT)
 # The media type of a feed is determined from its content. The media type of other content may be updated.
@@ -119,10 +120,14 @@ def apply_head(
     if stored.status != 200:
         return None  # a representation has replaced the stored redirect or error
     received_fields = head.fields
+    if stored.invalid and not any(name in received_fields for name in _VALIDATORS):
+        # "in need of a mandatory validation before they can be sent" -- section 4.4. A HEAD without a validator shows
+        # the state of the target, and not that the stored content is still current.
+        return None
     # "if the stored response and HEAD response have matching values for any received validator fields (ETag
     # and Last-Modified) and, if the HEAD response has a Content-Length header field, the value of
     # Content-Length matches that of the stored response"
-    for name in ("etag", "last-modified"):
+    for name in _VALIDATORS:
         if name in received_fields and received_fields.get_all(name) != stored.fields.get_all(name):
             return None
     length = _length(stored)

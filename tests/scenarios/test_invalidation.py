@@ -111,6 +111,19 @@ async def test_invalidated_copy_may_be_confirmed_with_304(door):
     (await proxy.get("/feed.rss")).expect(200, cache="hit")
 
 
+async def test_invalidated_copy_is_not_confirmed_by_head_without_validators(door):
+    proxy, origin, _ = await door()
+    origin.publish("/page", b"old", content_type="text/html", cache_control="max-age=60", validators=False)
+    await proxy.get("/page")
+    origin.methods["POST"] = says(204)
+    await proxy.send("POST", "/page")
+    origin.publish("/page", b"new", content_type="text/html", cache_control="max-age=60", validators=False)
+
+    (await proxy.head("/page")).expect(200, cache="fwd=stale")
+
+    (await proxy.get("/page")).expect(200, cache="fwd=stale; stored", body=b"new")
+
+
 async def test_invalidated_copy_does_not_replace_a_failure(door):
     proxy, origin, _ = await a_copy(door, "/feed.rss")
     origin.methods["POST"] = says(200)

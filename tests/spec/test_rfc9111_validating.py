@@ -198,6 +198,17 @@ def test_head_without_validators_freshens_a_response_without_validators() -> Non
     assert head(stored(cache_control="max-age=2"), cache_control="max-age=60") is not None
 
 
+def test_head_makes_an_invalid_response_valid_only_with_matching_validators() -> None:
+    """Sections 4.3.5 and 4.4: an invalid response is in need of a mandatory validation."""
+    tagged = replace(stored(etag='"x"', cache_control="max-age=2"), invalid=True)
+    updated = head(tagged, etag='"x"', cache_control="max-age=60")
+
+    assert updated is not None
+    assert not updated.invalid
+    assert head(tagged, cache_control="max-age=60") is None
+    assert head(replace(stored(cache_control="max-age=2"), invalid=True), content_length="10") is None
+
+
 @pytest.mark.parametrize("lines", [{"etag": '"y"'}, {"last_modified": at(-1)}, {"content_length": "11"}])
 def test_head_of_another_representation_ends_reuse(lines: dict[str, Any]) -> None:
     """Section 4.3.5: the cache SHOULD consider the stored response to be stale."""
