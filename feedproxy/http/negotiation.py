@@ -153,7 +153,7 @@ def vary_on(fields: Fields, *names: str) -> Fields:
     """Return the fields with these names added to Vary (RFC 9110, section 12.5.5)."""
     vary = fields.combined("vary") or ""
     if len(vary) > PARSED_MAX:
-        return fields  # vary_names reads it as `*`
+        return fields.with_field("Vary", "*")  # as vary_names reads it: a cache in front must not miss the added names
     present = split_list(vary)
     lowered = {name.lower() for name in present}
     if "*" in lowered:

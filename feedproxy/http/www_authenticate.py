@@ -2,7 +2,7 @@
 
 import re
 
-from feedproxy.http.field_values import TOKEN, quote, split_list, unquote
+from feedproxy.http.field_values import PARSED_MAX, TOKEN, quote, split_list, unquote
 
 _CONNECTION_SCHEMES = frozenset({"ntlm", "negotiate", "kerberos", "credssp"})
 """Schemes that authenticate a connection, and thereby all later requests on the connection (RFC 4559, section 6)."""
@@ -37,8 +37,10 @@ def gateway_challenges(value: str, owner: str) -> str:
 
     If the realm of Basic is missing, `owner` becomes the realm. If a challenge has several realms, the first counts.
     `domain` is dropped, because it extends the realm to other paths (RFC 7616, section 3.3). Malformed parameters are
-    dropped.
+    dropped. A value longer than PARSED_MAX counts as one without challenges.
     """
+    if len(value) > PARSED_MAX:
+        return ""
     challenges: list[tuple[str, list[str]]] = []
     for member in split_list(value):
         if _PARAMETER.fullmatch(member) is None and (match := _SCHEME.fullmatch(member)):

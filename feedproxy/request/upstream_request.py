@@ -95,6 +95,9 @@ _DIRECTIVES = re.compile(
     r"=\d{1,10})(?:, ?|\Z)){1,8}"
 )
 _VIA_MEMBER = re.compile(r"(?:HTTP/)?\d(?:\.\d)? feedproxy-[0-9a-f]{8}", re.IGNORECASE)
+VIA_READ_MAX = 256
+"""At most this many members of a client's Via are read, from the right. The request may have 30,000."""
+
 VIA_MEMBERS_MAX = 16
 """At most this many Via members of other feedproxies are forwarded to the origin."""
 
@@ -342,7 +345,7 @@ def _is_unusual_control(name: str, value: str) -> bool:
 
 def _via_members(client_fields: Fields) -> str:
     """Return the members of Via that feedproxies have written, by which another feedproxy can detect a loop."""
-    members = (member.strip() for member in (client_fields.combined("via") or "").split(","))
+    members = map(str.strip, (client_fields.combined("via") or "").rsplit(",", VIA_READ_MAX)[-VIA_READ_MAX:])
     return ", ".join([member for member in members if _VIA_MEMBER.fullmatch(member)][-VIA_MEMBERS_MAX:])
 
 

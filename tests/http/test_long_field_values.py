@@ -15,6 +15,7 @@ from feedproxy.http.field_values import PARSED_MAX, parse_parameters
 from feedproxy.http.message import Fields
 from feedproxy.http.negotiation import choose_coding, choose_media_type, vary_names, vary_on
 from feedproxy.http.target_uri.url_redaction import without_secrets
+from feedproxy.http.www_authenticate import gateway_challenges
 from feedproxy.scoring import client_hygiene_rules
 from feedproxy.scoring.reader_state import ReaderState
 from feedproxy.scoring.rule_weights import NO_VIOLATIONS
@@ -110,12 +111,17 @@ def test_negotiation_fields_above_limit_count_as_empty() -> None:
     assert not accepts_feed(padded("feed"))
 
 
-def test_vary_above_limit_counts_as_wildcard_and_is_not_extended() -> None:
+def test_vary_above_limit_counts_as_wildcard_and_is_replaced_by_it() -> None:
     fields = Fields([("Vary", padded("accept"))])
 
     assert vary_names(fields) == ("*",)
-    assert vary_on(fields, "Accept-Encoding") == fields
+    assert vary_on(fields, "Accept-Encoding") == Fields([("Vary", "*")])
     assert vary_names(Fields([("Vary", padded("accept")[:-1])])) == ("accept",)
+
+
+def test_challenges_above_limit_are_dropped() -> None:
+    assert gateway_challenges(padded("Basic")[:-1], "https://example.com") == 'Basic realm="https://example.com"'
+    assert gateway_challenges(padded("Basic"), "https://example.com") == ""
 
 
 def test_available_dictionary_above_limit_is_invalid() -> None:
