@@ -12,7 +12,6 @@ CLAIM_WEIGHT = 8
 
 
 _UNCLAIMED: dict[tuple[str, str], ClaimState] = {}
-_UNREAD: dict[int, int] = {}
 _READER = struct.Struct("<QQ")
 
 
@@ -23,11 +22,10 @@ class FeedReaders:
     dictionary. After a start, the readers of every feed stay in their stored form until the feed is requested.
     """
 
-    __slots__ = ("_packed", "_readers", "claims")
+    __slots__ = ("_readers", "claims")
 
     def __init__(self, packed: bytes = b"") -> None:
-        self._packed = packed
-        self._readers = _UNREAD
+        self._readers: bytes | dict[int, int] = packed
         self.claims = _UNCLAIMED
         """The claims of fetchers. Feeds without claims share one empty object."""
 
@@ -38,16 +36,14 @@ class FeedReaders:
         The lower eight bits of a value are the product's number, and the other bits the instant of the last request in
         milliseconds.
         """
-        if self._packed:
-            numbers, many = unpack(self._packed), self.size
-            self._readers, self._packed = dict(zip(numbers[:many], numbers[many:], strict=True)), b""
-        elif self._readers is _UNREAD:
-            self._readers = {}
+        if isinstance(self._readers, bytes):
+            numbers, many = unpack(self._readers), self.size
+            self._readers = dict(zip(numbers[:many], numbers[many:], strict=True))
         return self._readers
 
     def get(self, pseudonym: int) -> int | None:
-        if len(self._packed) == _READER.size:
-            known, value = _READER.unpack(self._packed)
+        if len(self.packed) == _READER.size:
+            known, value = _READER.unpack(self.packed)
             return value if known == pseudonym else None
         return self.readers.get(pseudonym) if self.size else None
 
@@ -55,7 +51,7 @@ class FeedReaders:
         value = self.get(pseudonym)
         if value is not None:
             if self.size == 1:
-                self._packed, self._readers = b"", _UNREAD
+                self._readers = b""
             else:
                 del self.readers[pseudonym]
         return value
@@ -63,36 +59,36 @@ class FeedReaders:
     def put(self, pseudonym: int, value: int) -> None:
         self.pop(pseudonym)
         if not self.size:
-            self._packed, self._readers = _READER.pack(pseudonym, value), _UNREAD
+            self._readers = _READER.pack(pseudonym, value)
         else:
             self.readers[pseudonym] = value
 
     @property
     def packed(self) -> bytes:
         """Return the readers in stored form, or empty bytes if they are unpacked."""
-        return self._packed
+        return self._readers if isinstance(self._readers, bytes) else b""
 
     @property
     def size(self) -> int:
-        return len(self._packed) // 16 or len(self._readers)
+        return len(self._readers) // _READER.size if isinstance(self._readers, bytes) else len(self._readers)
 
     def latest_first(self) -> Iterator[int]:
         """Yield the values of `readers`, the latest request first."""
-        if self._packed:
-            return reversed(unpack(self._packed[len(self._packed) // 2 :]))
+        if isinstance(self._readers, bytes):
+            return reversed(unpack(self._readers[len(self._readers) // 2 :]))
         return reversed(self._readers.values())
 
     def oldest(self) -> int | None:
         """Return the value in `readers` with the oldest request, or None without readers."""
-        if self._packed:
-            middle = len(self._packed) // 2
-            return int.from_bytes(self._packed[middle : middle + 8], "little")
+        if isinstance(self._readers, bytes):
+            first = self._readers[len(self._readers) // 2 :][:8]
+            return int.from_bytes(first, "little") if first else None
         return next(iter(self._readers.values()), None)
 
     def newest(self) -> int | None:
         """Return the value in `readers` with the latest request, or None without readers."""
-        if self._packed:
-            return int.from_bytes(self._packed[-8:], "little")
+        if isinstance(self._readers, bytes):
+            return int.from_bytes(self._readers[-8:], "little") if self._readers else None
         return next(reversed(self._readers.values()), None)
 
     def set_claim_state(self, key: tuple[str, str], claim_state: ClaimState) -> None:
