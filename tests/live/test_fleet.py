@@ -18,6 +18,7 @@ from tests.fleet.redis_server import PROGRAM, RedisServer
 from tests.fleet.wire import Wire
 from tests.live.origin import Authority, Gate, Origin, a_feed, until
 from tests.live.product import Feedproxy, Seen, ask
+from tests.live.worker_processes import connections
 
 ADMIN = re.compile(r"the admin listener is at (http://\S+)")
 LASTING = "max-age=3600"
@@ -103,7 +104,9 @@ def test_every_worker_of_every_machine_serves_one_copy(fleet: Fleet, origin: Ori
     get(fleet.two, target)
     until(lambda: held(fleet, target), deadline=PATIENT)
 
-    seen = [get(machine, target) for _ in range(6) for machine in fleet.machines]
+    with connections(fleet.one, each=3) as all_:
+        seen = [connection.get(target) for connection in all_]
+    seen.append(get(fleet.two, target))
 
     assert all("; hit" in each.cache for each in seen), [each.cache for each in seen]
     assert len({each.fields["Via"] for each in seen}) == 1
@@ -128,13 +131,15 @@ def test_concurrent_requests_at_all_workers_cause_one_fetch(fleet: Fleet, origin
 def test_purge_reaches_every_worker_of_the_other_machine(fleet: Fleet, origin: Origin) -> None:
     target = origin.url("/purged")
     origin.publish("/purged", a_feed("old"), Cache_Control=LASTING)
-    for machine in (*fleet.machines, *fleet.machines):
-        get(machine, target)
-    origin.publish("/purged", a_feed("new"), Cache_Control=LASTING)
+    get(fleet.two, target)
+    with connections(fleet.one, each=1) as all_:
+        for connection in all_:
+            connection.get(target)
+        origin.publish("/purged", a_feed("new"), Cache_Control=LASTING)
 
-    assert admin(fleet.two, "POST", f"/purge?url={target}")["purged"] == 1
+        assert admin(fleet.two, "POST", f"/purge?url={target}")["purged"] == 1
 
-    until(lambda: all(b"new" in get(fleet.one, target).body for _ in range(4)), deadline=PATIENT)
+        until(lambda: all(b"new" in connection.get(target).body for connection in all_), deadline=PATIENT)
     assert b"new" in get(fleet.two, target).body
 
 
@@ -221,7 +226,8 @@ def test_loss_of_redis_is_unnoticed_by_readers_and_repaired(fleet: Fleet, origin
         origin.publish(path, a_feed(path), Cache_Control=LASTING)
         get(fleet.two, origin.url(path))
         until(lambda: held(fleet, origin.url(path)), deadline=PATIENT)
-        return all("; hit" in get(fleet.one, origin.url(path)).cache for _ in range(8))
+        with connections(fleet.one, each=1) as all_:
+            return all("; hit" in connection.get(origin.url(path)).cache for connection in all_)
 
     until(all_workers_share_copies, deadline=PATIENT)
     before = len(origin.asked(paths[2]))
