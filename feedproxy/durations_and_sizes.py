@@ -4,6 +4,7 @@ A number without a unit has the option's own unit. `K` to `T` and `KiB` to `TiB`
 powers of 1000.
 """
 
+import math
 import re
 from functools import lru_cache
 from typing import Literal
@@ -89,6 +90,20 @@ def _format_size(number: int) -> str:
 def span(seconds: Seconds) -> str:
     """Return a duration in words: `40 s`, `4 min 59 s`, `35 min`, `1 h 5 min`, `3 days`."""
     return _span(max(0, round(seconds)))
+
+
+def exact_span(seconds: Seconds) -> str:
+    """Return a duration in words to the second, rounded down: `29 min 50 s`, `1 h 20 s`, `2 days 5 min`.
+
+    For durations that are compared with a limit. A duration below the limit must not read like the limit.
+    """
+    remainder, parts = max(0, math.floor(seconds)), []
+    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min"), (1, "s")):
+        count = remainder // size
+        if count > 1 or (count and unit != "days"):
+            parts.append(f"{count} {unit}")
+            remainder -= count * size
+    return " ".join(parts) or "0 s"
 
 
 @lru_cache(maxsize=8192)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedproxy.durations_and_sizes import Unit, format_quantity, parse, span
+from feedproxy.durations_and_sizes import Unit, exact_span, format_quantity, parse, span
 
 
 @pytest.mark.parametrize(
@@ -70,3 +70,14 @@ def test_displayed_quantity_parses_to_the_same_number(number: int, unit: Unit) -
 )  # fmt: skip
 def test_description_of_duration_uses_common_units(seconds: float, words: str) -> None:
     assert span(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-5, "0 s"), (0.95, "0 s"), (59.6, "59 s"), (1790, "29 min 50 s"), (1800, "30 min"), (3620, "1 h 20 s"),
+        (86_400, "24 h"), (172_799, "47 h 59 min 59 s"), (172_800, "2 days"), (173_101, "2 days 5 min 1 s"),
+    ],
+)  # fmt: skip
+def test_exact_description_of_duration_never_reaches_the_next_second(seconds: float, words: str) -> None:
+    assert exact_span(seconds) == words

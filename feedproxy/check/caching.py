@@ -6,7 +6,7 @@ from feedproxy.cache.freshness import explicit_lifetime
 from feedproxy.check.checked_document import CheckedDocument
 from feedproxy.check.observations import FeedObservations
 from feedproxy.clock import Instant, Seconds
-from feedproxy.durations_and_sizes import span
+from feedproxy.durations_and_sizes import exact_span, span
 from feedproxy.feed.channel import Schedule
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import parse_http_date
@@ -49,7 +49,7 @@ def _check_lifetime(
         return
     lifetime, _ = explicit
     if ttl is not None and lifetime > 60 * ttl:
-        yield TTL_SHORTER_THAN_MAX_AGE(subject, ttl=ttl, lifetime=span(lifetime))
+        yield TTL_SHORTER_THAN_MAX_AGE(subject, ttl=ttl, lifetime=exact_span(lifetime))
     elif lifetime == 0:
         yield ASKED_EACH_TIME(subject)
     elif interval is not None and lifetime > max(2 * interval, 3600):

@@ -8,7 +8,7 @@ cache, its Age is therefore subtracted from the interval.
 import math
 
 from feedproxy.clock import Seconds
-from feedproxy.durations_and_sizes import span
+from feedproxy.durations_and_sizes import exact_span
 from feedproxy.feed.schedule_hints import is_skipped, next_update
 from feedproxy.http.date import WEEKDAYS
 from feedproxy.notes import Category, Level, Note
@@ -60,7 +60,7 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
     if not intervals:
         intervals = [(DEFAULT_WAIT, POLLED_OFTEN, "the feed specifies no interval, or nothing of it remained")]
     return tuple(
-        Observation(kind, f"{span(gap)} after the last success; {reason}", {"wait": span(wait)})
+        Observation(kind, f"{exact_span(gap)} after the last success; {reason}", {"wait": exact_span(wait)})
         for wait, kind, reason in intervals
         if gap < wait - timer_tolerance(wait)
     )
@@ -78,7 +78,9 @@ def _polling_intervals(state: ReaderState) -> list[tuple[Seconds, type[Note], st
     fetched = state.last_success - state.age
     schedule, intervals = state.schedule, list[tuple[Seconds, type[Note], str]]()
     if state.lifetime > 0:
-        intervals.append((state.lifetime, POLLED_WITHIN_MAX_AGE, f"the answer was fresh for {span(state.lifetime)}"))
+        intervals.append(
+            (state.lifetime, POLLED_WITHIN_MAX_AGE, f"the answer was fresh for {exact_span(state.lifetime)}")
+        )
     if schedule.ttl is not None:
         intervals.append((60.0 * schedule.ttl - state.age, POLLED_WITHIN_TTL, f"ttl is {schedule.ttl} minutes"))
     steps = [schedule.interval] if schedule.interval else []
@@ -86,7 +88,9 @@ def _polling_intervals(state: ReaderState) -> list[tuple[Seconds, type[Note], st
         length = {"hourly": DAY / 24}.get(str(schedule.period), DAY) / schedule.frequency
         # A poll is on time right after an update computed from sy:updateBase, or a whole period after the last poll.
         steps.append(min(update - fetched, length))
-    intervals += [(step - state.age, POLLED_WITHIN_SY, f"the feed is updated every {span(step)}") for step in steps]
+    intervals += [
+        (step - state.age, POLLED_WITHIN_SY, f"the feed is updated every {exact_span(step)}") for step in steps
+    ]
     return [(min(wait, DAY), kind, reason) for wait, kind, reason in intervals]
 
 
@@ -120,17 +124,17 @@ def evaluate_refusal(poll: Poll, state: ReaderState) -> Verdict | None:
             return (
                 Observation(
                     RETRY_AFTER_IGNORED,
-                    f"{span(gap)} {failure} with Retry-After: {span(refusal.wait)}",
+                    f"{exact_span(gap)} {failure} with Retry-After: {exact_span(math.ceil(refusal.wait))}",
                 ),
             )
         return NO_VIOLATIONS
     if refusal.status in REFUSALS:
         wait = REFUSAL_WAIT if refusal.status == 429 else DEFAULT_WAIT
         if gap < wait - timer_tolerance(wait):
-            return (Observation(HURRIED_AFTER_REFUSAL, f"{span(gap)} {failure}"),)
+            return (Observation(HURRIED_AFTER_REFUSAL, f"{exact_span(gap)} {failure}"),)
         return NO_VIOLATIONS
     return (
-        (Observation(HAMMERED, f"{span(gap)} {failure}"),)
+        (Observation(HAMMERED, f"{exact_span(gap)} {failure}"),)
         if gap < FAILURE_WAIT - timer_tolerance(FAILURE_WAIT)
         else NO_VIOLATIONS
     )

@@ -1,6 +1,7 @@
 """Scores of recordings: a correct reader gets 100, and each fault of a reader its finding alone."""
 
 import functools
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -317,6 +318,23 @@ def test_poll_is_too_early_before_the_rest_of_ttl_or_15_minutes(age: int, expect
     recording = _hourly(200, 200, 200, hour=600, document=document(3, "<ttl>120</ttl>"), Age=str(age))
 
     assert findings(score_of(recording)) == {expected}
+
+
+@pytest.mark.parametrize(
+    ("status", "gap", "fields", "words"),
+    [
+        (200, 605, {"Cache-Control": "max-age=640"}, "10 min 5 s after .*; the answer was fresh for 10 min 40 s"),
+        (429, 3620, {"Retry-After": "3655"}, "1 h 20 s after 429 with Retry-After: 1 h 55 s"),
+        (429, 0.9, {"Retry-After": "1"}, "0 s after 429 with Retry-After: 1 s"),
+    ],
+)
+def test_evidence_of_an_early_poll_never_reads_like_the_limit(
+    status: int, gap: float, fields: dict[str, Any], words: str
+) -> None:
+    (reader,) = grade_recording(_hourly(200, status, status, hour=gap, **fields)).scores
+
+    evidence = [request.reason for finding in reader.findings for request in finding.requests]
+    assert any(re.fullmatch(words, text) for text in evidence), evidence
 
 
 def test_immediate_retry_after_404_gets_finding() -> None:
