@@ -207,6 +207,27 @@ def test_connection_stays_open_after_a_response_without_content(proxy: Feedproxy
             assert "Content-Length" not in seen.fields
 
 
+@pytest.mark.parametrize("framing", ["Content-Length: 7\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n7\r\n", "\r\n"])
+def test_content_of_205_is_not_streamed(proxy: Feedproxy, origin: Origin, framing: str) -> None:
+    def reset(handler: Handler, _: Asked) -> None:
+        ending = "\r\n0\r\n\r\n" if "chunked" in framing else ""
+        handler.wfile.write(f"HTTP/1.1 205 Reset Content\r\nConnection: close\r\n{framing}content{ending}".encode())
+        handler.close_connection = True
+
+    origin.stage("/reset", reset)
+    with socket.create_connection(proxy.address, timeout=PATIENCE) as wire:
+        wire.sendall(f"POST /{origin.url('/reset')} HTTP/1.1\r\nHost: us\r\nContent-Length: 1\r\n\r\nx".encode())
+        received = b""
+        while piece := wire.recv(65_536):
+            received += piece
+
+    head, _, rest = received.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 205 ")
+    assert b"content-length: 0" in head.lower()
+    assert b"transfer-encoding" not in head.lower()
+    assert rest == b""
+
+
 def test_streamed_responses_are_logged(proxy: Feedproxy, origin: Origin) -> None:
     origin.publish("/logged", b"thanks", Content_Type="text/plain")
 

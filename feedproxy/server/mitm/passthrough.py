@@ -81,11 +81,11 @@ class BodyCounter:
         self._replacement = replacement
         self.size = 0
 
-    def __call__(self, data: bytes) -> bytes:
+    def __call__(self, data: bytes) -> tuple[bytes, ...]:
         if self._replacement is not None:
             data, self._replacement = self._replacement, b""
         self.size += len(data)
-        return data
+        return (data,) if data else ()
 
 
 async def approve(
@@ -213,6 +213,12 @@ def prepare_response(
         fields = make_private(fields)
     fields = append(with_via(fields, via), status)
     closes = "close" in split_list((routed.request.fields.combined("connection") or "").lower())
+    counter = BodyCounter()
+    if flow.response.status_code == 205:
+        # "[...] a server MUST NOT generate content in a 205 response." -- RFC 9110, section 15.3.6. Content that the
+        # origin sends nevertheless is discarded, and the client need not wait for its end.
+        closes = closes or [value for _, value in framing] != ["0"]
+        framing, counter = [("Content-Length", "0")], BodyCounter(b"")
     has_content = flow.request.method != "HEAD" and flow.response.status_code not in (204, 304)
     if (has_content and not framing) or closes:
         # The connection must end, for one of two reasons. Its end delimits the content (RFC 9112, section 6.3), or
@@ -221,7 +227,6 @@ def prepare_response(
         fields = fields.with_field("Connection", "close")
     flow.response.headers = headers_of(Fields((*fields, *framing)))
     flow.response.http_version = "HTTP/1.1"
-    counter = BodyCounter()
     flow.response.stream = counter
     return counter
 
