@@ -142,6 +142,35 @@ async def test_authority_of_an_http2_request_is_checked(
     assert seen == status
 
 
+@pytest.mark.parametrize(
+    ("method", "framing"),
+    [("OPTIONS", []), ("DELETE", []), ("POST", [b"content-length: 0"]), ("PUT", [b"content-length: 0"])],
+)
+async def test_http2_request_without_content_is_forwarded_without_chunks(
+    tunnels: Tunnels, method: str, framing: list[bytes]
+) -> None:
+    reader, writer = await tunnels.connect("h2")
+    client = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+    client.initiate_connection()
+    authority, path = f"localhost:{tunnels.origin.port}", f"/without-content/{method}"
+    head = [(":method", method), (":path", path), (":scheme", "https"), (":authority", authority)]
+    client.send_headers(1, head, end_stream=True)
+    writer.write(client.data_to_send())
+    seen = b""
+    while not seen and (data := await asyncio.wait_for(reader.read(65_536), PATIENCE)):
+        for event in client.receive_data(data):
+            if isinstance(event, h2.events.ResponseReceived):
+                seen = dict(event.headers or [])[b":status"]
+    writer.close()
+
+    (asked,) = (request for request in tunnels.origin.connections if f" {path} ".encode() in request)
+    names = (b"content-length", b"transfer-encoding")
+    sent, _, content = bytes(asked).lower().partition(b"\r\n\r\n")
+    assert seen == b"200"
+    assert [line for line in sent.split(b"\r\n") if line.startswith(names)] == framing
+    assert content == b""
+
+
 async def test_options_for_the_whole_server_is_forwarded_in_a_tunnel(tunnels: Tunnels) -> None:
     said = await tunnels.ask("OPTIONS * HTTP/1.1", f"Host: localhost:{tunnels.origin.port}")
 

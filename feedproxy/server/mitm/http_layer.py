@@ -29,6 +29,7 @@ from mitmproxy.proxy.layers.http._events import (
     HttpEvent,
     RequestData,
     RequestEndOfMessage,
+    RequestHeaders,
     RequestProtocolError,
     RequestTrailers,
     ResponseData,
@@ -57,6 +58,9 @@ logger = logging.getLogger("feedproxy")
 
 ABSOLUTE_FORM = "feedproxy.absolute-form"
 """Key in `flow.metadata`: the client sent the request's target in absolute-form."""
+
+WITHOUT_CONTENT = "feedproxy.without-content"
+"""Key in `flow.metadata`: the request ended with its head."""
 
 CONTENT_MAX = 65_536
 """A refused request, and a request to an endpoint without its own limit, may have content of at most this many bytes.
@@ -111,10 +115,13 @@ class FeedStream(HttpStream):
     def __init__(self, context: Context, stream_id: int, responses: LocalResponses) -> None:
         super().__init__(context, stream_id)
         self._responses = responses
+        self._is_without_content = False
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
         if isinstance(event, RequestData | ResponseData) and not event.data:
             return  # an empty DATA frame (RFC 9113, section 6.1) has no meaning, but would be the last chunk in HTTP/1
+        if isinstance(event, RequestHeaders):
+            self._is_without_content = event.end_stream
         if isinstance(event, RequestTrailers | ResponseTrailers) and event.trailers is not None:
             event.trailers = _valid_trailers(event.trailers)
         self.events_in_progress += 1
@@ -153,6 +160,7 @@ class FeedStream(HttpStream):
             # In HTTP/2, :authority takes the place of Host, also in requests that are not for a proxy.
             is_absolute = bool(self.flow.request.data.authority) and not self.flow.request.is_http2
             self.flow.metadata[ABSOLUTE_FORM] = is_absolute
+            self.flow.metadata[WITHOUT_CONTENT] = self._is_without_content
             if self._has_no_host() and self.context.client.sockname:
                 address, port, *_ = self.context.client.sockname
                 # A zone id is no part of Host (RFC 6874, section 3).

@@ -23,6 +23,7 @@ from feedproxy.request.loops_and_max_forwards import max_forwards
 from feedproxy.request.problem_details import problem_response
 from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.request.upstream_request import CLIENT_ADDRESS_FIELDS, with_via
+from feedproxy.server.mitm.http_layer import WITHOUT_CONTENT
 from feedproxy.server.mitm.parent_proxy_connections import ParentProxyHost, route_through_parent
 from feedproxy.server.mitm.request_routing import ASTERISK, RoutedRequest, fields_of, headers_of, is_asterisk
 from feedproxy.settings import Settings
@@ -144,7 +145,7 @@ def enforce(data: ServerConnectionHookData, approvals: ConnectApprovals) -> None
 
 def prepare_request(flow: http.HTTPFlow, routed: RoutedRequest, *, via: str, parent: Parent | None) -> None:
     """Prepare a request for streaming to its origin or to a parent proxy."""
-    fields = routed.request.fields
+    fields, method = routed.request.fields, flow.request.method
     framing = _framing(fields)
     fields = fields.end_to_end().without(*FRAMING, "a-im")
     if routed.request.method == "OPTIONS" and (hops := max_forwards(fields)) is not None:
@@ -162,8 +163,12 @@ def prepare_request(flow: http.HTTPFlow, routed: RoutedRequest, *, via: str, par
         # HTTP/2 has its own framing. With HTTP/1.1, the content needs Transfer-Encoding, or the upstream would read it
         # as another request. mitmproxy removes the field again if the upstream speaks HTTP/2.
         flow.request.http_version, flow.request.authority = "HTTP/1.1", ""
-        if flow.request.method not in ("GET", "HEAD") or flow.request.raw_content:
+        if not flow.metadata.get(WITHOUT_CONTENT) and (method not in ("GET", "HEAD") or flow.request.raw_content):
             framing = [("Transfer-Encoding", "chunked")]
+        elif method in ("POST", "PUT", "PATCH"):
+            # "A user agent SHOULD send Content-Length in a request when the method defines a meaning for enclosed
+            # content and it is not sending Transfer-Encoding." -- RFC 9110, section 8.6
+            framing = [("Content-Length", "0")]
     fields = with_via(Fields((*fields, *framing)), via)
     is_for_server = is_asterisk(flow.request.method, flow.request.path)
     _set_target(flow.request, routed.request.target)
