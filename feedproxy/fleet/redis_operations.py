@@ -205,7 +205,7 @@ class RedisOperations:
         now, events = self._integer(now), [event for event in map(parse_event, texts) if event is not None]
         if now == number:
             return now, []
-        if not number and len(events) < LOG_MAX:
+        if not number and len(events) == len(texts) < LOG_MAX:
             return now, events  # the log contains all events
         if now < number or not events or events[0].number != number + 1 or events[-1].number != now:
             return now, None
@@ -270,5 +270,5 @@ def parse_event(message: bytes) -> FleetEvent | None:
         return FleetEvent(
             int(number), int(version), str(kind), str(machine), str(target), payload[0] if payload else None
         )
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return None

@@ -229,10 +229,10 @@ class SubscriberSums:
             try:
                 fetcher, feed_id, _ = json.loads(member)
                 count, at = map(int, count_and_time.split())
-            except ValueError:
-                continue
-            if now - at / 1000 < self._window:
-                largest[fetcher, feed_id] = max(count, largest.get((fetcher, feed_id), 0))
+                if now - at / 1000 < self._window:
+                    largest[fetcher, feed_id] = max(count, largest.get((fetcher, feed_id), 0))
+            except (ValueError, TypeError, ArithmeticError, RecursionError):
+                continue  # another program's data, or those of a machine with a defect
         by_fetcher: Counter[str] = Counter()
         for (fetcher, _), count in largest.items():
             by_fetcher[fetcher] += count

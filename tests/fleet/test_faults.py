@@ -380,6 +380,25 @@ async def test_redis_data_of_another_program_is_logged_once_with_its_keys(
     assert "refuses commands" in one.fleet.problem()
 
 
+async def test_redis_malformed_data_of_another_machine_is_passed_over(
+    start: Start, origin: Origin, own_redis: RedisServer
+) -> None:
+    one = await start(url=own_redis.url)
+    names, target, nested = one.fleet.keys, origin.url("/feed"), "[" * 100_000
+    now = f"{one.fleet._clock.now() * 1000:.0f}"
+    for member in (nested, "1", '[[], "id", "machine"]', '["a service", "id", "machine"]'):
+        own_redis.ask("HSET", names.claims(target), member, f"7 {now}")
+    own_redis.ask("HSET", names.claims(target), '["another", "id", "machine"]', "7 " + "9" * 400)
+    number = own_redis.ask("INCR", names.sequence)
+    own_redis.ask("ZADD", names.log, str(number), f"{number} 0 {nested}")
+
+    await one.fleet.event_listener.catch_up()
+    await one.fleet.sums.refresh(target)
+
+    assert one.fleet.event_listener.last_number == number
+    assert one.fleet.sums.sum_of(target) == (0, 7)
+
+
 async def test_redis_data_of_another_program_for_one_feed_does_not_disturb_other_feeds(
     start: Start, origin: Origin, own_redis: RedisServer
 ) -> None:

@@ -36,6 +36,15 @@ def test_redis_message_is_number_version_and_json() -> None:
     assert parse_event(message) == FleetEvent(12, 34, "put", "machine", TARGET, {"first": True})
 
 
+@pytest.mark.parametrize(
+    "message",
+    [b"", b"12 34", b"12 34 5", b"12 34 [1, 2]", b"a 34 [1, 2, 3]", b"12 34 {}", b"12 34 " + b"[" * 100_000],
+    ids=lambda message: str(message[:20]),
+)
+def test_redis_message_of_another_form_is_no_event(message: bytes) -> None:
+    assert parse_event(message) is None
+
+
 def test_copy_is_compressed_in_redis_if_that_saves_space() -> None:
     feed, noise = b"FPXY" + b"<item>news</item>" * 5000, b"FPXY" + random.Random(1).randbytes(50_000)
 
