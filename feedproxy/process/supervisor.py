@@ -15,6 +15,7 @@ forks the workers, and opens only these files:
 import asyncio
 import contextlib
 import dataclasses
+import fcntl
 import gc
 import logging
 import mmap
@@ -402,9 +403,10 @@ def wait_for_signal(timeout: Seconds) -> signal.Signals:
 
 def _run_worker(plan: ServePlan, worker: WorkerContext) -> None:
     """Run a worker in the new process. Does not return."""
-    code = 1
+    code, folder_in_use = 1, -1
     oom_score.raise_oom_score(oom_score.WORKER)
     try:
+        folder_in_use = _mark_in_use(worker.folder)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -424,7 +426,7 @@ def _run_worker(plan: ServePlan, worker: WorkerContext) -> None:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
-        if worker.supervisor_has_exited:
+        if worker.supervisor_has_exited and folder_in_use != -1 and _is_last_user(folder_in_use):
             shutil.rmtree(worker.folder.resolve(), ignore_errors=True)  # the supervisor was killed
         logging.shutdown()  # waits until the log is written
         # sys.exit is not used, because it would run the exit handlers of the supervisor.
@@ -443,6 +445,23 @@ def _make_folder() -> tuple[Path, int]:
     except OSError as error:
         reason = f"{error.strerror or error}; the environment variable TMPDIR names the folder"
         raise UsageError(f"workers: the workers need a temporary folder for their sockets: {reason}") from error
+
+
+def _mark_in_use(folder: Path) -> int:
+    """Lock the folder of the workers until this process ends, shared with the other workers. Return the descriptor."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+def _is_last_user(descriptor: int) -> bool:
+    """Give up the shared lock, and return True if no other worker holds it."""
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _bind(host: str, port: int, option: str, *, exclusive: bool) -> tuple[socket.socket, ...]:

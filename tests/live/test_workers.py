@@ -380,6 +380,32 @@ def test_workers_end_and_remove_their_sockets_when_their_supervisor_is_killed(
     assert "[error]" not in pair.said
 
 
+def test_folder_of_sockets_is_kept_until_the_last_worker_ends(
+    start: Start, origin: Origin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (temporary := tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    pair = start("--workers", "2", drain_timeout=60)
+    feed = Gate(lambda handler, _: handler.say(200, a_feed("x"), Content_Type="application/rss+xml"))
+    origin.stage("/drained", feed)
+    with connections(pair, each=1) as all_:
+        busy, idle = all_
+        busy.send(origin.url("/drained"))
+        origin.wait_for("/drained", 1)
+        idle.close()
+
+        pair.kill()
+        until(lambda: not Path(f"/proc/{idle.pid}").exists())
+        kept = list(temporary.iterdir())
+        feed.open()
+        answer = busy.answer()
+
+    until(lambda: not Path(f"/proc/{busy.pid}").exists())
+    assert answer.status == 200
+    assert len(kept) == 1
+    assert not list(temporary.iterdir())
+
+
 def test_messages_about_the_start_are_logged_once(start: Start) -> None:
     pair = start("--workers", "2", "--set", "readers=bob")
     first = admin_pid(pair)
