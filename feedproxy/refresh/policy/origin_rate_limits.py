@@ -21,7 +21,11 @@ SITES_MAX = 4096
 """The limits of at most this many sites are remembered. The least recently fetched site is removed first."""
 
 PAUSE_MAX: Seconds = 3600
-"""Requests to a whole site pause for at most this many seconds."""
+"""Requests to a whole site pause for at most this many seconds.
+
+Origins count requests by client, so that a limit applies to all feeds of the site. At a host of several publishers, a
+limit of one path may pause the feeds of the others, and this number bounds the pause.
+"""
 
 RAISE = 2.0
 """Each limit that a site has reached multiplies the price of its refreshes by this factor.
