@@ -283,3 +283,12 @@ async def test_pages_fit_a_small_screen_with_any_text_from_readers_and_publisher
         await page.set_content(document.decode())
         wide = await page.evaluate("document.documentElement.scrollWidth")
         assert wide <= PHONE["width"], f"the {name} page is {wide} px wide"
+
+
+async def test_names_of_readers_are_not_broken_on_a_small_screen(office: Office) -> None:
+    page = await office.page(viewport={"width": 390, "height": 844}, is_mobile=True)
+
+    for path in (GAZETTE, "/readers"):
+        await page.goto(office.url(path))
+        lines = await page.locator("th bdi", has_text="Thunderbird").evaluate("name => name.getClientRects().length")
+        assert lines == 1, path
