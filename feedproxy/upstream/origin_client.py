@@ -40,7 +40,7 @@ from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import parent_name, unauthorized_error
 from feedproxy.upstream.response_parser import ReadLimits, ResponseParser
 
-_UNSENDABLE = re.compile(r"[^\t -~\x80-\xff]")
+_SENDABLE = re.compile(r"[\t -~\x80-\xff]*+")
 _TARGET = re.compile(r"(https?://[!\"$-.0->@-~]+)([!\"$-~]*)(?:#.*)?")
 """Pattern of a target, with groups for scheme and authority, and for path and query."""
 
@@ -438,8 +438,8 @@ def _field_lines_to_send(fields: Fields) -> bytes:
     lines = fields.end_to_end().without("host", "content-length", "expect")
     text = "".join([f"{name}: {value}\r\n" for name, value in lines])
     # If there are more line ends than fields, a field contains one; the loop below finds it.
-    if text.count("\r\n") != len(lines) or _UNSENDABLE.search(text.replace("\r\n", "")) or "" in lines:
+    if text.count("\r\n") != len(lines) or not _SENDABLE.fullmatch(text.replace("\r\n", "")) or "" in lines:
         for name, value in lines:
-            if not name or _UNSENDABLE.search(name + value):
+            if not name or not _SENDABLE.fullmatch(name + value):
                 raise BadTarget(f"invalid field {name!r}: expected a valid name and value")
     return text.encode("latin-1")

@@ -54,6 +54,13 @@ def test_line_ends_do_not_change_what_is_read(data: bytes) -> None:
     assert seen[0] == seen[1]
 
 
+@given(st.text("\r\na", max_size=12).map(str.encode))
+def test_head_ends_with_the_first_empty_line(data: bytes) -> None:
+    match = re.search(rb"\n\r?\n", data)
+
+    assert find_end(data) == (match.end() if match else 0)
+
+
 @given(st.binary(max_size=20))
 def test_a_beginning_is_given_up_as_soon_as_it_can_be_no_status_line(data: bytes) -> None:
     assert could_be_http(data) == (b"HTTP/1.".startswith(data[:7]))
