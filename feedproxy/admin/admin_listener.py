@@ -1,5 +1,7 @@
 """An HTTP listener for operators: authorized routes, with common response fields and one form of errors."""
 
+import asyncio
+import functools
 import logging
 import os
 import socket
@@ -18,6 +20,13 @@ logger = logging.getLogger(__name__)
 
 BODY_MAX = 65_536
 """Forms of more than this many bytes are refused. A form contains one or two URLs."""
+
+CONNECTIONS_MAX = 256
+"""Maximum number of connections. A new connection above the limit replaces the oldest one without a request in
+progress.
+
+Each takes a file descriptor, which the clients of the main listener then lack. A browser opens six connections.
+"""
 
 STOP_TIMEOUT = 2.0
 """When the listener is closed, unfinished responses have this many seconds to end."""
@@ -80,6 +89,9 @@ class AdminListener:
         self._reason = reason
         self._authorization: AdminAuthorization | None = None
         self._runner: web.AppRunner | None = None
+        self._servers: list[asyncio.Server] = []
+        self._in_use: set[web.RequestHandler] = set()
+        """The connections with a request in progress."""
         self.url = ""
         """URL of the started listener, such as `http://127.0.0.1:8081`, or "" before the start."""
 
@@ -97,24 +109,42 @@ class AdminListener:
         self._authorization = authorization
         runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=STOP_TIMEOUT)
         await runner.setup()
+        assert runner.server is not None
+        loop, accept = asyncio.get_running_loop(), functools.partial(self._accept, runner.server)
         try:
             for listening_socket in sockets:
-                await web.SockSite(runner, listening_socket).start()
+                self._servers.append(await loop.create_server(accept, sock=listening_socket))
             if not sockets:
-                await web.TCPSite(runner, host, port, reuse_port=reuse_port or None).start()
+                self._servers.append(await loop.create_server(accept, host, port, reuse_port=reuse_port or None))
         except OSError as error:
+            self._stop_listening()
             await runner.cleanup()
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
             failure = f"admin: cannot listen on {uri.join_host_port(host, port)}: {reason}"
             raise CannotListen(f"{failure} (--admin HOST:PORT names another address)") from error
         self._runner = runner
-        host, port, *_ = runner.addresses[0]
+        host, port, *_ = self._servers[0].sockets[0].getsockname()
         self.url = f"http://{uri.join_host_port(host, port)}"
 
     async def stop(self) -> None:
         runner, self._runner = self._runner, None
+        self._stop_listening()
         if runner is not None:
             await runner.cleanup()
+
+    def _stop_listening(self) -> None:
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+
+    def _accept(self, server: web.Server) -> web.RequestHandler:
+        """Return the protocol of a new connection. Close the oldest connection that is not in use if there are too
+        many."""
+        connections = [connection for connection in server.connections if connection.transport is not None]
+        if len(connections) >= CONNECTIONS_MAX:
+            unused = (connection for connection in connections if connection not in self._in_use)
+            next(unused, connections[0]).force_close()
+        return server()
 
     def _application(self) -> web.Application:
         application = web.Application(middlewares=[self._handle_authorized], client_max_size=BODY_MAX)
@@ -129,6 +159,13 @@ class AdminListener:
     @web.middleware
     async def _handle_authorized(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Authorize a request and call its handler. A failure is answered with the error page."""
+        self._in_use.add(request.protocol)
+        try:
+            return await self._answer(request, handler)
+        finally:
+            self._in_use.discard(request.protocol)
+
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         assert self._authorization is not None
         if denied := self._authorization.refuse(request.method, request.path, request.headers, request.remote or ""):
             extra = {"WWW-Authenticate": CHALLENGE} if denied.status == 401 else {}
