@@ -279,14 +279,5 @@ def enclosure_beyond_rss(element: Element, enclosure: Enclosure) -> None:
 
 
 def atom_enclosure(element: Element, enclosure: Enclosure) -> None:
-    put(
-        element,
-        ATOM,
-        "link",
-        rel="enclosure",
-        type=enclosure.type,
-        hreflang=enclosure.language,
-        href=enclosure.url,
-        title=enclosure.title,
-        length=enclosure.length,
-    )
+    values = enclosure.type, enclosure.language, enclosure.title, enclosure.length
+    atom_link(element, Link(enclosure.url, "enclosure", *values))
