@@ -347,12 +347,6 @@ class CacheAdmin:
             replace(resource, variants=mark_invalid(resource.variants), parts=parts, keyed=mark_invalid(keyed))
         )
 
-    def resources(self) -> Iterable[Resource]:
-        """Yield every stored resource."""
-        for target in self._store.targets():
-            if (resource := self._store.peek(target)) is not None:
-                yield resource
-
     def freshness_of(self, resource: Resource) -> Freshness | None:
         """Return the freshness of the newest stored response of a resource."""
         if not resource.variants:
