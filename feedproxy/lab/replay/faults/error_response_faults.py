@@ -1,14 +1,11 @@
 """Faults that replace the response: challenges, rate limits, errors, and the end of a feed."""
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 from feedproxy.errors import UsageError
 from feedproxy.feed import xml_redirect
 from feedproxy.http.date import format_http_date
-from feedproxy.http.message import Fields
-from feedproxy.lab.replay.faults.fault import Fault, FaultContext
+from feedproxy.lab.replay.faults.fault import Fault, FaultContext, replace_reply
 from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse
 
 CHALLENGE = b"""<!DOCTYPE html>
@@ -16,13 +13,6 @@ CHALLENGE = b"""<!DOCTYPE html>
 <body><h1>Checking that you are human</h1><noscript>Please switch on JavaScript.</noscript>
 <script>window._cf_chl_opt = {};</script></body></html>
 """
-
-
-def _replace_reply(
-    reply: ReplayResponse, status: int, reason: str, lines: Sequence[tuple[str, str]] = (), body: bytes = b""
-) -> ReplayResponse:
-    date = [("Date", value)] if (value := reply.fields.get("date")) else []
-    return replace(reply, status=status, fields=Fields([*date, *lines]), body=body, reason=reason)
 
 
 class ChallengePage(Fault):
@@ -47,7 +37,7 @@ class ChallengePage(Fault):
             ("Cf-Mitigated", "challenge"),
             ("Cache-Control", "no-store"),
         ]
-        return _replace_reply(reply, int(self.value), "", lines, CHALLENGE)
+        return replace_reply(reply, int(self.value), "", lines, CHALLENGE)
 
 
 class Empty429(Fault):
@@ -59,7 +49,7 @@ class Empty429(Fault):
     name = "429"
 
     def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        return _replace_reply(reply, 429, "Too Many Requests")
+        return replace_reply(reply, 429, "Too Many Requests")
 
 
 class _RetryAfter(Fault):
@@ -71,7 +61,7 @@ class _RetryAfter(Fault):
 
     def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         lines = [("Retry-After", self.retry_after(context)), ("Content-Type", "text/plain")]
-        return _replace_reply(reply, self.status, self.reason, lines, b"Later, please.\n")
+        return replace_reply(reply, self.status, self.reason, lines, b"Later, please.\n")
 
 
 class RetryAfterSeconds(_RetryAfter):
@@ -147,7 +137,7 @@ class Error500(Fault):
 
     def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         page = b"<!DOCTYPE html><title>500</title><h1>Internal Server Error</h1>\n"
-        return _replace_reply(reply, 500, "Internal Server Error", [("Content-Type", "text/html")], page)
+        return replace_reply(reply, 500, "Internal Server Error", [("Content-Type", "text/html")], page)
 
 
 class GoneResponse(Fault):
@@ -159,7 +149,7 @@ class GoneResponse(Fault):
     name = "410"
 
     def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        return _replace_reply(reply, 410, "Gone", [("Content-Type", "text/plain")], b"This feed has ended.\n")
+        return replace_reply(reply, 410, "Gone", [("Content-Type", "text/plain")], b"This feed has ended.\n")
 
 
 class XmlGone(Fault):
@@ -172,7 +162,7 @@ class XmlGone(Fault):
     name = "xml-gone"
 
     def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        return _replace_reply(reply, 200, "OK", [("Content-Type", "application/xml")], xml_redirect.make_document(None))
+        return replace_reply(reply, 200, "OK", [("Content-Type", "application/xml")], xml_redirect.make_document(None))
 
 
 FAULTS = (

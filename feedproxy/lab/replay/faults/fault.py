@@ -1,12 +1,14 @@
 """Base class and schedule of faults. A fault changes the representation or the response."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from random import Random
 from typing import ClassVar
 
 from feedproxy.clock import Instant
 from feedproxy.errors import UsageError
+from feedproxy.http.message import Fields
 from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse, Representation
 from feedproxy.lab.replay.time_arguments import FaultSchedule, parse_when
 
@@ -67,6 +69,14 @@ class Fault:
         if not abs(number) <= NUMBER_MAX or (least is not None and number < least):
             raise UsageError(f"--fault {self.name}={self.value}: expected a number")
         return number
+
+
+def replace_reply(
+    reply: ReplayResponse, status: int, reason: str, lines: Sequence[tuple[str, str]] = (), body: bytes = b""
+) -> ReplayResponse:
+    """Return another response with the Date of `reply`, sent in the same way."""
+    date = [("Date", value)] if (value := reply.fields.get("date")) else []
+    return replace(reply, status=status, fields=Fields([*date, *lines]), body=body, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)

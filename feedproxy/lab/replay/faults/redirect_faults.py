@@ -1,12 +1,10 @@
 """Redirects in HTTP and XML to `/moved-1/…` at the same host, where the feed is served."""
 
-from dataclasses import replace
 from typing import ClassVar
 
 from feedproxy.errors import UsageError
 from feedproxy.feed import xml_redirect
-from feedproxy.http.message import Fields
-from feedproxy.lab.replay.faults.fault import Fault, FaultContext
+from feedproxy.lab.replay.faults.fault import Fault, FaultContext, replace_reply
 from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse
 
 _REASONS = {
@@ -19,10 +17,8 @@ _REASONS = {
 
 
 def _to(reply: ReplayResponse, status: int, location: str) -> ReplayResponse:
-    date = [("Date", value)] if (value := reply.fields.get("date")) else []
-    lines = [*date, ("Location", location), ("Content-Type", "text/plain")]
-    body = f"{location}\n".encode("latin-1")
-    return replace(reply, status=status, fields=Fields(lines), body=body, reason=_REASONS[status])
+    lines = [("Location", location), ("Content-Type", "text/plain")]
+    return replace_reply(reply, status, _REASONS[status], lines, f"{location}\n".encode("latin-1"))
 
 
 class _Redirect(Fault):
@@ -134,10 +130,8 @@ class XmlRedirect(Fault):
     def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
         if incoming.hops:
             return reply
-        date = [("Date", value)] if (value := reply.fields.get("date")) else []
         document = xml_redirect.make_document(incoming.moved_address(1))
-        fields = Fields([*date, ("Content-Type", "application/xml")])
-        return replace(reply, status=200, fields=fields, body=document, reason="OK")
+        return replace_reply(reply, 200, "OK", [("Content-Type", "application/xml")], document)
 
 
 FAULTS = (Redirect301, Redirect302, Redirect307, Redirect308, RedirectChain, RedirectLoop, XmlRedirect)
