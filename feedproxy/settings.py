@@ -310,7 +310,8 @@ class Settings:
     # -- when origins fail, move or end
     on_bad_update: str = option(
         "keep",
-        "What clients get if the origin sends a bad update and feedproxy has a good copy: keep or pass.",
+        "What clients get if the origin sends a bad update and feedproxy has a good copy: the copy (keep) or the bad"
+        " update (pass).",
         "Bad updates are error pages, challenges, and empty, broken or ill-formed content. With `keep`, clients"
         " get the good copy, and Cache-Status states why. With `pass`, they get the bad update.",
         choices=("keep", "pass"),
@@ -325,7 +326,7 @@ class Settings:
     )
     relocation_confirmations: int = option(
         2,
-        "Number of observations, an hour apart, that confirm a permanent redirect or a 410.",
+        "Number of observations, at least an hour apart, that confirm a permanent redirect or a 410.",
         "Before a redirect is confirmed, clients get the feed from its new address, and no redirect. They get a"
         " 410 at once. Some permanent redirects are mistakes that last an hour, and a reader that adopts a"
         " wrong address does not come back.",

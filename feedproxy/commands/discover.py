@@ -30,7 +30,10 @@ def register(subparsers: Any) -> None:
 
 
 def discover(args: argparse.Namespace) -> int:
-    """Print the addresses. Return 1 if a feed is not verified. Raises FeedproxyError if no feed is found."""
+    """Print the addresses of the feeds that are found. Return 1 if a feed is not verified, otherwise 0.
+
+    Raises FeedproxyError if no feed is found.
+    """
     return asyncio.run(_discover(args.source, admin_client.request_settings(args.allow_private), verify=args.verify))
 
 

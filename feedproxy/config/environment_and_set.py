@@ -43,7 +43,7 @@ def from_environment(environment: Mapping[str, str], specs: Mapping[str, OptionS
 
 
 def unknown_variables(environment: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
-    """Return the misspelt `FEEDPROXY_…` variables, each with the valid name that it resembles."""
+    """Return the unknown `FEEDPROXY_…` variables that resemble the variable of an option, each with this variable."""
     option_variables = [ENVIRONMENT + name.upper() for name in option_names()]
     other_variables = {FILE_VARIABLE, *CLIENT_VARIABLES}
     suggestions = {}

@@ -3,7 +3,7 @@
 import re
 
 _NOT_ALLOWED = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Pattern of characters that are not allowed, not even as references, and of lone surrogates."""
+"""Pattern of characters that XML does not allow, not even as references. Lone surrogates are among them."""
 
 
 def valid_text(text: str) -> str:

@@ -79,7 +79,7 @@ class _NextDue:
     """For each kind of work: the next instant at which it is due, or infinity."""
 
     subscriptions: Instant
-    """Instant at which a subscription expires or is renewed."""
+    """Earliest instant at which a subscription expires or is renewed."""
     refreshes: Instant
     deliveries: Instant
 

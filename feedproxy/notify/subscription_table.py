@@ -135,7 +135,10 @@ class Subscriptions:
             raise SubscriptionsFull("no more subscriptions are accepted at present")
 
     async def record_notification(self, number: int, now: Instant, reason: str, *, success: bool) -> None:
-        """Record a push that feedproxy received for its own subscription."""
+        """Record a push that feedproxy received for its own subscription with this number.
+
+        `success` is false if the push was refused, for example for a wrong signature. `reason` says why.
+        """
         await self._database.run(
             lambda db: db.execute(
                 "UPDATE subscriptions SET last_try = ?, note = ?, failures = CASE WHEN ? THEN 0 ELSE failures + 1 END,"

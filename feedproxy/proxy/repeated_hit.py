@@ -270,8 +270,9 @@ def _decision_valid_until(
 ) -> Instant:
     """Return the last instant at which the decision to use the response is certain to be the same as at `now`.
 
-    The decision can change when the lifetime, a permission to serve stale, a push lease or a skipped period ends, or
-    when a limit in the request is reached, such as max-age. If such an instant is uncertain, the result is `now`.
+    The decision can change when the lifetime, a permission to serve stale, a push lease, or a period that the feed
+    excludes (skipHours, skipDays) ends, or when a limit in the request is reached, such as max-age. If such an instant
+    is uncertain, the result is `now`.
 
     `freshness` is the freshness at `now`, and permits the use of the response.
     """

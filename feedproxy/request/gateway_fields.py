@@ -110,7 +110,7 @@ def apply_entrance_rules(fields: Fields, client: ClientContext, *, target: str, 
 
 
 def has_only_unusable_challenges(status: int, fields: Fields, client: ClientContext, target: str) -> bool:
-    """Return True for a 401 with challenges that no client can answer through the gateway."""
+    """Return True for a 401 if none of its challenges can be answered through the gateway."""
     if client.entrance is not Entrance.GATEWAY or status != 401 or "www-authenticate" not in fields:
         return False
     return "www-authenticate" not in _with_gateway_challenges(fields, uri.origin_of(target))

@@ -15,8 +15,8 @@ from feedproxy.http.user_agent import parse_claim
 class ReaderName(NamedTuple):
     """The name of a reader.
 
-    `reader` is a pseudonym of the network address, or the hash of the secrets in the target (`secret_hash`).
-    `user_agent` has no number of subscribers.
+    `reader` is the hash of the secrets in the target (`secret_hash`), or a pseudonym of the network address if the
+    target has no secret. `user_agent` is the User-Agent without the number of subscribers.
     """
 
     reader: str

@@ -14,7 +14,7 @@ Publishers make mistakes. Therefore a reader need not act on the first announcem
 """
 
 HOPS_MAX = 5
-"""A reader must follow at least this many redirects in a row."""
+"""A reader must follow chains of at most this many redirects. It may give up at a longer chain."""
 
 LOOP_HOPS_MAX = 20
 """A reader should end a redirect loop after this many redirects at the latest, as browsers do (Fetch, section 4.4)."""

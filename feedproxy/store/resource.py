@@ -189,7 +189,7 @@ class Resource:
     keyed: tuple[StoredResponse, ...] = ()
 
     has_expected_readers: bool = False
-    """True if feedproxy, at the last refresh, expected polls of readers with a known rhythm
+    """True if feedproxy, at the last refresh, expected further polls by readers with a known rhythm
     (subscribers/poll_rhythms.py)."""
 
     previous: PreviousContents = NO_CONTENTS

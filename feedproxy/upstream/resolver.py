@@ -24,7 +24,7 @@ type Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
 """A function that returns the addresses of a name and port. Raises OSError without an address."""
 
 LOOKUP_TIMEOUT = 15.0
-"""A look-up takes at most this many seconds, for three attempts of five seconds (resolv.conf(5))."""
+"""A look-up takes at most this many seconds: enough for three attempts with the default timeout of resolv.conf(5)."""
 
 THREADS = Limit(256, reserve=64)
 """Maximum number of concurrent look-ups, and the number reserved for known feeds."""

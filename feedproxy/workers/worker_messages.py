@@ -188,7 +188,7 @@ class WorkerPeers:
         return accounts
 
     async def fetches(self, target: str) -> Sequence[FetchActivity]:
-        """Return the last fetches of a target by the other workers."""
+        """Return the recent fetches of a target that the other workers have recorded (recent_activity.py)."""
         path, activities = f"fetches?{urlencode({'target': target})}", list[FetchActivity]()
         for answer in await asyncio.gather(*(self._request(session, path) for session in self._sessions)):
             try:

@@ -101,7 +101,7 @@ _NO_WORD = re.compile(r"(?i)[bcdfghjklmnpqrstvwxz]{8}|[aeiou]{6}|q(?!u)[a-z]|[jv
 """Pattern of letter sequences that are rare or absent in words of languages with Latin script."""
 
 _RUN_MAX = 2048
-"""A run of letters, digits and hyphens (`is_random`) counts as random if it has more than this many characters."""
+"""A run of letters, digits and hyphens of more than this many characters counts as random (`is_random`)."""
 
 
 _DOUBTFUL = re.compile(r"[?@&;%\[\]]")

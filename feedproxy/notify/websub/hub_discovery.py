@@ -56,7 +56,7 @@ def _topic(target: str, reference: str) -> str:
     """Return the topic of a self link, or "" if the link is invalid.
 
     The topic in a request "MUST be the 'self' URL found during the discovery step" (WebSub, section 5.1). Hubs compare
-    topics as texts, so that an absolute address is not normalised. Only a fragment is removed, because it does not
+    topics as texts. Therefore an absolute address is not normalised. Only a fragment is removed, because it does not
     belong to the identity of a resource.
     """
     address = _resolve(target, reference)

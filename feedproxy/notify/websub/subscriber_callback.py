@@ -37,8 +37,10 @@ class SubscriberCallback:
         self._rate_limiter = RateLimiter()
 
     def content_max(self, path: str) -> int:
-        """Return the largest content of a push in bytes: `buffer_max`, or UNKNOWN_CONTENT_MAX for an unknown callback
-        URL."""
+        """Return the maximum permitted size of a push, in bytes.
+
+        This is `buffer_max`, or UNKNOWN_CONTENT_MAX for an unknown callback URL.
+        """
         return (
             self._service.settings().buffer_max
             if signatures_and_tokens.is_sealed(self._key(), path.rpartition(".")[2])

@@ -28,13 +28,13 @@ limit of one path may pause the feeds of the others, and this number bounds the 
 """
 
 RAISE = 2.0
-"""Each limit that a site has reached multiplies the price of its refreshes by this factor.
+"""Each reached limit that a site states (429, RateLimit) multiplies the price of its refreshes by this factor.
 
 The price is the staleness, in seconds, that a refresh must save (option `polling`).
 """
 
 FACTOR_MAX = 64.0
-"""All limits that a site has reached together multiply the price of its refreshes by at most this factor."""
+"""All reached limits of a site together multiply the price of its refreshes by at most this factor."""
 
 HALF_LIFE: Seconds = 86_400
 """The factor on the price of a refresh at a site falls to its square root (from 4 to 2) in this many seconds."""

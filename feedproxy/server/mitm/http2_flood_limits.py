@@ -51,7 +51,8 @@ POINTS_PER_SECOND = 100
 """Points that a connection gains per second, for PINGs and other frames without content."""
 
 RESET_COST = 5
-"""Points that RST_STREAM costs. A browser that leaves a page resets up to 100 open streams."""
+"""Points that RST_STREAM costs. A browser that leaves a page resets up to 100 open streams at once, which must not use
+up all points."""
 
 BYTES_PER_POINT = 1_024
 """A client earns a point for each of this many bytes of content that it gets.

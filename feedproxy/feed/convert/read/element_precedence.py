@@ -104,9 +104,10 @@ def channel(statements: Extract, kind: Kind, version: str, schedule: Schedule) -
 
 
 def merge_links(links: Iterable[Link]) -> tuple[Link, ...]:
-    """Return each link once, the link to the page first. Links to pages in HTML precede links to other pages.
+    """Return each link once. The link to the feed's page is the first.
 
-    A link with rel="alternate" to the feed's own address does not lead to a page, and is omitted.
+    This is the first link with rel="alternate" and without a type, else the first with rel="alternate". A link with
+    rel="alternate" is omitted if it has the address of a link with rel="self", because a feed is not its own page.
     """
     by_meaning: dict[tuple[str, str], Link] = {}
     for link in links:
@@ -114,7 +115,7 @@ def merge_links(links: Iterable[Link]) -> tuple[Link, ...]:
             by_meaning[link.href, link.rel] = link
     unique = list(by_meaning.values())
     own = {link.href for link in unique if link.rel == "self"}
-    unique = [link for link in unique if link.rel != "alternate" or link.href not in own]  # a feed is not its own page
+    unique = [link for link in unique if link.rel != "alternate" or link.href not in own]
     alternates = [link for link in unique if link.rel == "alternate"]
     if alternates:
         page = next((link for link in alternates if not link.type), alternates[0])

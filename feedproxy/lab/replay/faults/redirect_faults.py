@@ -52,7 +52,7 @@ class Redirect302(_Redirect):
 
 
 class Redirect307(_Redirect):
-    """The response is a 307 to another address with the feed.
+    """The response is a 307 to another address, which has the feed.
 
     A good reader treats a 307 like a 302: it follows the redirect and keeps the old address.
     """

@@ -13,8 +13,8 @@ class GzipTag(Fault):
     Apache's mod_deflate does so by default (`DeflateAlterETag AddSuffix`). If-None-Match then never matches, and every
     poll costs the whole feed.
 
-    A good reader returns the tag unchanged, including `-gzip`, and sends If-Modified-Since, too. The publisher can set
-    `DeflateAlterETag NoChange`, or put a cache that removes the suffix in front of the server.
+    A good reader returns the tag unchanged, including `-gzip`. The publisher can set `DeflateAlterETag NoChange`, or
+    put a cache that removes the suffix in front of the server.
     """
 
     name = "gzip-tag"
