@@ -2,7 +2,7 @@
 
 Commas, semicolons and spaces separate directives. An invalid lifetime counts as 0, because RFC 9111 recommends to
 consider the response stale (section 4.2.1). If a directive is repeated, the more restrictive value counts. A field
-longer than PARSED_MAX counts as `no-store`.
+longer than PARSED_MAX counts as `no-store, no-transform` in a response, and as absent in a request.
 """
 
 import math
@@ -84,7 +84,7 @@ class CacheControl:
         """
         combined = fields.combined("cache-control")
         if combined is not None:
-            return _parse(combined)
+            return _parse(combined) if len(combined) <= PARSED_MAX else ABSENT
         pragma = fields.combined("pragma")
         return _PRAGMA if pragma is not None and _parse(pragma).no_cache else ABSENT
 
@@ -97,7 +97,7 @@ def without_directives(fields: Fields, *names: str) -> str:
 
 ABSENT = CacheControl()
 _PRAGMA = CacheControl(no_cache=True)
-_UNPARSED = CacheControl(no_store=True, present=True)
+_UNPARSED = CacheControl(no_store=True, no_transform=True, present=True)
 
 
 def parse_targeted(fields: Fields, name: str) -> CacheControl | None:

@@ -1,5 +1,7 @@
 """The stage of the addons: the real addons, hook by hook, with an origin in memory and no sockets."""
 
+import itertools
+from collections.abc import Iterable
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -111,7 +113,8 @@ class OnAddons:
         flow.response.headers = headers_of(answer.fields.with_field("Content-Length", str(len(answer.body))))
         await self._hook(hooks.HttpResponseHeadersHook(flow))
         if callable(stream := flow.response.stream):
-            flow.response.raw_content = b"".join(cast("bytes", stream(piece)) for piece in (answer.body, b""))
+            pieces = [cast("Iterable[bytes]", stream(piece)) for piece in (answer.body, b"")]
+            flow.response.raw_content = b"".join(itertools.chain(*pieces))
 
     async def _hook(self, event: Any) -> None:
         for addon in self._addons.chain:
