@@ -123,5 +123,5 @@ def _two(whole: int, size: int, unit: str, smaller: int, smaller_unit: str) -> s
 
 
 def count_noun(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 minute`, `2 minutes`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    """Return a number with its noun: `1 minute`, `2,000 minutes`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

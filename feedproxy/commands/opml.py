@@ -7,6 +7,7 @@ from typing import Any
 
 from feedproxy.admin import admin_client
 from feedproxy.admin.feed_list_import import CONTENT_MAX, InvalidFeedList
+from feedproxy.durations_and_sizes import count_noun
 from feedproxy.feed import opml as lists
 from feedproxy.refresh.standalone_fetch import fetch_document
 from feedproxy.settings import Settings
@@ -57,8 +58,8 @@ def import_list(args: argparse.Namespace) -> int:
     if args.format == "json":
         admin_client.print_json(result)
         return 0
-    added = f"{result['added']} feed{'' if result['added'] == 1 else 's'} added"
-    print(f"{added}, {result['known']} known, {result['passed_over']} skipped; {result['feeds']} in all")
+    added = count_noun(result["added"], "feed")
+    print(f"{added} added, {result['known']} known, {result['passed_over']} skipped; {result['feeds']} in all")
     for host in result["intercepted"]:
         print(f"decrypted from now on: {host}")
     return 0

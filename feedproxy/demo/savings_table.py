@@ -9,6 +9,7 @@ from typing import Any
 from feedproxy.clock import Seconds
 from feedproxy.demo.publishers import START
 from feedproxy.demo.simulation import Demo, Result
+from feedproxy.durations_and_sizes import count_noun
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ def as_text(demo: Demo) -> str:
             lambda column: f"{column.response_median * 1000:.1f}, {column.response_max * 1000:.1f} ms",
         ),
         "",
-        f"In the direct run, the origins received {_count_noun(len(_user_agents(demo.direct)), 'User-Agent')}. "
+        f"In the direct run, the origins received {count_noun(len(_user_agents(demo.direct)), 'User-Agent')}. "
         "Through feedproxy, the last one for each feed was:",
         *(f"  {name:<8}{tally.last_agent or 'none'}" for name, tally in demo.with_feedproxy.tallies.items()),
         "",
@@ -167,8 +168,8 @@ def _format_heading(demo: Demo) -> str:
     begin = datetime.fromtimestamp(START, UTC)
     thinned = f" (thinned out evenly from {demo.planned:,})" if demo.planned > demo.polls else ""
     return (
-        f"{_count_noun(demo.days, 'day')} from {begin:%A}, {begin.day} {begin:%B %Y, %H:%M} GMT: "
-        f"{len(demo.direct.tallies)} feeds, {_count_noun(demo.readers, 'reader')},\n"
+        f"{count_noun(demo.days, 'day')} from {begin:%A}, {begin.day} {begin:%B %Y, %H:%M} GMT: "
+        f"{len(demo.direct.tallies)} feeds, {count_noun(demo.readers, 'reader')},\n"
         f"{demo.polls:,} polls{thinned}, sent twice over real connections, with a virtual clock."
     )
 
@@ -179,10 +180,6 @@ def _format_delays(column: Figures) -> str:
 
 def _user_agents(result: Result) -> set[str]:
     return {agent for tally in result.tallies.values() for agent in tally.agents}
-
-
-def _count_noun(number: int, noun: str) -> str:
-    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _format_percent(part: int, whole: int) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from feedproxy.clock import Instant, Seconds
+from feedproxy.durations_and_sizes import count_noun
 from feedproxy.notes import Level, Note
 from feedproxy.scoring import client_hygiene_rules
 from feedproxy.scoring.reader_accounts import (
@@ -141,7 +142,7 @@ def _findings(
         findings.append(Finding(kind(subject, **values), total, requests, counts[0].rule))
     if rounds < REQUESTS_MIN:
         findings.append(
-            Finding(client_hygiene_rules.FEW_REQUESTS(subject, times=_count_noun(rounds, "poll")), rounds, ())
+            Finding(client_hygiene_rules.FEW_REQUESTS(subject, times=count_noun(rounds, "poll")), rounds, ())
         )
     return tuple(sorted(findings, key=_rank))
 
@@ -154,8 +155,4 @@ def _rank(finding: Finding) -> tuple[int, int, str]:
 
 def count_requests(count: int) -> str:
     """Return the number with its noun: `1 request`, `12 requests`."""
-    return _count_noun(count, "request")
-
-
-def _count_noun(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return count_noun(count, "request")

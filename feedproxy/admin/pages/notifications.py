@@ -5,6 +5,7 @@ from aiohttp import web
 from feedproxy.admin import request_parameters
 from feedproxy.admin.pages.feed_pages import FeedPages, Notice, as_json, wants_json
 from feedproxy.app import App
+from feedproxy.durations_and_sizes import count_noun
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.notify.pings import ping_messages
@@ -82,7 +83,7 @@ class NotificationsPage:
             raise request_parameters.InvalidForm("No ping sinks are configured (ping_sinks).")
         await notifications.enqueue(*requests)
         names = [redact_target(request.callback) for request in requests]
-        text = f"{len(names)} ping sink{'s' if len(names) > 1 else ''} will be pinged."
+        text = f"{count_noun(len(names), 'ping sink')} will be pinged."
         return self._outcome(request, {"ok": True, "sinks": names}, Notice(True, text))
 
     def _outcome(self, request: web.Request, view: View, notice: Notice) -> web.Response:
