@@ -52,10 +52,10 @@ class Authorizer:
     ) -> str:
         """Return the authenticated user, or "" if the feed requires no credentials.
 
-        `readers` contains the permitted users. `user` is a user that a secret address or a CONNECT has already
-        authenticated, or "". If `proxy` is true, the credentials are expected in Proxy-Authorization, and only Basic is
-        accepted. Raises AccessDenied if the client must authenticate, if its network sent too many wrong passwords, or
-        if the user may not read the feed.
+        `readers` contains the permitted users. `address` is the client's IP address. `user` is a user that a secret
+        address or a CONNECT has already authenticated, or "". If `proxy` is true, the credentials are expected in
+        Proxy-Authorization, and only Basic is accepted. Raises AccessDenied if the client must authenticate, if its
+        network sent too many wrong passwords, or if the user may not read the feed.
         """
         if not readers:
             return user

@@ -310,7 +310,7 @@ class PAGE_SILENT(Note):
     level = Level.WARN
     category = Category.SUBSCRIBING
     summary = "The page that the channel links to is not available: %(reason)s."
-    advice = "People open this page from the feed's title. Correct the channel's link."
+    advice = "Feed readers link the feed's title to this page. Correct the address in the channel's link."
     reference = "RSS 2.0, link; RFC 4287, section 4.1.1"
 
 

@@ -64,7 +64,11 @@ class FleetStore:
         return self.local.version(target, used=used)
 
     async def put(self, resource: Resource, precondition: Precondition | None = None) -> None:
-        """Store a resource here and send it to the other machines. Its token is higher than the replaced resource's."""
+        """Store a resource here, and send it to the other machines.
+
+        The stored resource gets a higher token than the resource that it replaces. If `precondition` is false when
+        the resource is written, nothing is stored or sent.
+        """
         target, token = resource.target, self.coordination.token(resource.target)
         # Without a lease, the time of the fetch in microseconds is the token.
         fencing_token = max(token or int(resource.fetched * 1_000_000), resource.fencing_token + 1)

@@ -66,7 +66,7 @@ class OutboundSubscriptions:
         service.events.delivery_started.subscribe(self.confirm_all)
 
     def on_feed(self, resource: Resource) -> None:
-        """Subscribe to a stored feed if a server notifies of its changes (`find_target`)."""
+        """Subscribe to a stored feed if a server offers notifications of the feed's changes (`find_target`)."""
         if self._service.can_receive_calls and (server := self._find_target(resource)) is not None:
             self._service.defer(partial(self.subscribe, resource.target, server))
 

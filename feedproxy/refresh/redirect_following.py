@@ -64,7 +64,7 @@ class OriginClient(Protocol):
 class RedirectChain:
     """The first and the last response of a chain of redirects.
 
-    `redirect_error` is the reason why the last redirect was not followed.
+    `redirect_error` is the reason why the last redirect was not followed, or None if all were followed.
     """
 
     first: Fetched | Oversized

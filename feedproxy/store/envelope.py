@@ -16,7 +16,8 @@ LATER_VERSION = 2
 MAGIC = b"FPXY"
 
 _ENVELOPE = struct.Struct(">4sBBxxII")
-"""Layout: magic number, version, kind, two zero bytes, length of the header, and CRC-32 of all other bytes."""
+"""Layout: magic number, version, kind, two zero bytes, length of the header, and CRC-32 of these bytes,
+the header and the content."""
 _CHECKED = _ENVELOPE.size - 4
 
 

@@ -398,7 +398,10 @@ class TieredStore:
                 shared.overflow.clear(name, published[1])
 
     def _write_from_overflow(self, name: str) -> None:
-        """Write the value with this name from shared memory to the disk. Raises StoreError, after reporting it."""
+        """Write the value with this name from shared memory to the disk.
+
+        If the write fails, the failure is reported (`on_failure`). Raises StoreError then.
+        """
         assert self._shared is not None
         shared, (kind, target) = self._shared, _key(name)
         with shared.write_lock(target if kind is EnvelopeKind.RESOURCE else name):

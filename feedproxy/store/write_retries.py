@@ -40,7 +40,7 @@ class WriteRetries[Key]:
         self._failures = 0
 
     def postpone(self) -> None:
-        """Start no pass over the unwritten values for RETRY_INTERVAL seconds, because a write has just failed."""
+        """Postpone the next pass over the unwritten values by RETRY_INTERVAL seconds, after a failed write."""
         self._next_pass = self._clock() + RETRY_INTERVAL
 
     def hasten(self) -> None:

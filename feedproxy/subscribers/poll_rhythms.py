@@ -114,7 +114,8 @@ class PollRhythms:
         self._feeds: dict[str, bytes] = {}  # the feed polled longest ago is first
         self._surprises: dict[str, None] = {}
         self._full_until: dict[str, Instant] = {}
-        """For each feed with READERS_MAX sampled readers: the instant before which no reader is forgotten."""
+        """For each feed with READERS_MAX sampled readers: the earliest instant at which one of these readers may be
+        forgotten, so that another reader can be sampled."""
 
     def __len__(self) -> int:
         return len(self._feeds)

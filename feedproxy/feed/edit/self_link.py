@@ -76,7 +76,8 @@ def apply_self_link(
     """Return the document with a self link to `href`, an absolute URI.
 
     `channel` is the channel of `body`, and `charset` the parameter of the origin's Content-Type, or None. `mode` is
-    `add`, `correct` or `off`. With `link_text`, a link that is added to RSS contains the page's address as text.
+    `add`, `correct` or `off`. With `link_text`, a link that is added to RSS contains the address of the
+    feed's web page as text.
     """
     if reason := _refusal_reason(channel, href, mode):
         return EditResult(body, reason=reason)

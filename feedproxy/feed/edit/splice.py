@@ -92,10 +92,10 @@ def splice(document: EncodedDocument, edits: Sequence[Edit]) -> bytes | None:
 
 
 def to_body_ranges(document: EncodedDocument, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
-    """Return the ranges of the document's bytes that correspond to these ranges of its UTF-8 form. Return None if the
-    text in any of these ranges would differ between the two forms.
+    """Return the ranges of the document's bytes that correspond to these ranges of its UTF-8 form.
 
-    Offsets include the byte order mark. The ranges must be in order and must not overlap.
+    Return None if the two forms, decoded, have different characters in one of the ranges. The result counts the
+    document's byte order mark, which the UTF-8 form lacks. The ranges must be in order and must not overlap.
     """
     mark = len(document.mark)
     if document.is_utf8:

@@ -1,4 +1,4 @@
-"""Origin of a replay: it serves the version of the virtual instant, changed by hints and faults.
+"""Origin of a replay: it serves the versions that were current at the virtual instant, changed by hints and faults.
 
 It sends no requests, and answers an unknown target with 504. The same requests at the same instants get the same bytes.
 """

@@ -58,7 +58,7 @@ def moved_target(target: str, hops: int) -> str:
 
 
 def original_target(target: str) -> tuple[str, int]:
-    """Return the original target of an address, and the number of redirects from the target to the address."""
+    """Return the recorded target from which the redirects of the replay lead to `target`, and their number."""
     start = len(uri.origin_of(target))
     match = _MOVED.match(target, start)
     return (target[:start] + target[match.end() :], int(match[1])) if match else (target, 0)

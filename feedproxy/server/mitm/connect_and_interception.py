@@ -33,7 +33,7 @@ class PermittedConnect:
 
 
 async def permit_connect(flow: http.HTTPFlow, app: App, approvals: ConnectApprovals) -> PermittedConnect:
-    """Check the port, the address and the authorization of a CONNECT, and record the approval of its server.
+    """Check the port, the address and the authorization of a CONNECT, and record that its server is approved.
 
     A host with protected feeds is refused, because feedproxy cannot see the requests in a tunnel. A check that fails
     raises Forbidden, Unreachable, AccessDenied, BadTarget or Overload.

@@ -176,7 +176,11 @@ class FlowHandler:
                 await self._stream_upstream(flow, state, status)
 
     async def on_response_headers(self, flow: http.HTTPFlow) -> None:
-        """Handle the head of a streamed response, and invalidate stored responses before the client gets the head."""
+        """Handle the head of a streamed response.
+
+        After an unsafe request, stored responses are invalidated before the client gets the head (RFC 9111, section
+        4.4).
+        """
         state = self._flows.get(flow.id)
         if (
             state is None

@@ -99,7 +99,7 @@ class _AsyncioWithParents:
 
 
 def install() -> None:
-    """Enable mitmproxy to connect through a parent proxy, once per process."""
+    """Enable mitmproxy to connect through a parent proxy. Further calls in the same process have no effect."""
     if getattr(server, "asyncio", None) is asyncio:
         setattr(server, "asyncio", _AsyncioWithParents())  # noqa: B010 -- mypy knows it for a module
 

@@ -183,7 +183,7 @@ def _path_in_target(head: IncomingRequest) -> str:
 
 
 def _check_tunnel_host(head: IncomingRequest, host: str, port: int) -> None:
-    """Raise WrongHost if the request names another host than the tunnel's.
+    """Raise WrongHost if the request names another host or port than the tunnel's.
 
     "a request for an "https" resource MUST be rejected unless it has been received over a connection that has been
     secured via a certificate valid for that target URI's origin" -- RFC 9110, section 7.4. A request that names no port

@@ -130,7 +130,7 @@ class _ModelReader:
         return base
 
     def _fallback(self, element: xml_parser.Element) -> str:
-        """Return the base of relative links: the document's address if known, or else the self link or the page.
+        """Return the base of relative links: the document's address, else its self link, else its web page.
 
         The first result is kept, so that all items get the same base.
         """
