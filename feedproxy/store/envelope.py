@@ -16,8 +16,9 @@ LATER_VERSION = 2
 MAGIC = b"FPXY"
 
 _ENVELOPE = struct.Struct(">4sBBxxII")
-"""Layout: magic number, version, kind, two zero bytes, length of the header, and CRC-32 of these bytes,
-the header and the content."""
+"""Layout: magic number, version, kind, two zero bytes, length of the header, and the checksum.
+
+The checksum is the CRC-32 of the bytes before it, the header and the content."""
 _CHECKED = _ENVELOPE.size - 4
 
 
