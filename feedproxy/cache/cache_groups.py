@@ -1,7 +1,7 @@
 """Groups of stored responses that are invalidated together.  RFC 9875"""
 
 from feedproxy.cache.invalidation import SAFE
-from feedproxy.http.memoize import memoize_short
+from feedproxy.http.field_values import field_parser
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.structured_fields import Token, parse_list
 
@@ -30,9 +30,9 @@ def groups_invalidated_by(request: Request, response: Response) -> frozenset[str
     return frozenset() if value is None else parse_groups(value)
 
 
-@memoize_short(entries=1024)
+@field_parser(too_long=frozenset[str](), entries=1024)
 def parse_groups(value: str) -> frozenset[str]:
-    """Return the strings of a list without their parameters, or an empty set if the list is invalid."""
+    """Return the strings of a list without their parameters, or an empty set if the list is invalid or too long."""
     members = parse_list(value)
     if members is None or len(members) > GROUPS_MAX:
         return frozenset()

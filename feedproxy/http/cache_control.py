@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from feedproxy.clock import Seconds
-from feedproxy.http.field_values import PARSED_MAX, is_token, unquote
-from feedproxy.http.memoize import memoize_by_identity, memoize_short
+from feedproxy.http.field_values import PARSED_MAX, field_parser, is_token, unquote
+from feedproxy.http.memoize import memoize_by_identity
 from feedproxy.http.message import Fields
 from feedproxy.http.structured_fields import Token, parse_dictionary
 
@@ -116,17 +116,13 @@ def _cache_control(fields: Fields) -> CacheControl:
     return ABSENT if combined is None else _parse(combined)
 
 
-@memoize_short()
+@field_parser(too_long=_UNPARSED)
 def _parse(value: str) -> CacheControl:
-    if len(value) > PARSED_MAX:
-        return _UNPARSED
     return _read((match[1], match[2]) for match in _DIRECTIVE.finditer(value))
 
 
-@memoize_short()
+@field_parser(too_long=_UNPARSED)
 def _parse_targeted(value: str) -> CacheControl | None:
-    if len(value) > PARSED_MAX:
-        return _UNPARSED
     members = parse_dictionary(value)
     if not members:
         return None

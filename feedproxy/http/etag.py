@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from feedproxy.http.coding.deflate import zlib
-from feedproxy.http.field_values import PARSED_MAX
-from feedproxy.http.memoize import memoize_short
+from feedproxy.http.field_values import field_parser
 
 _TAG = re.compile(r"""(?P<weak>[Ww]/)?(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)')""")
 _MEMBER = re.compile(r"""[ \t]*(?:(?P<quoted>(?:[Ww]/)?"[^"]*")|(?P<other>[^,]+))""")
@@ -35,14 +34,12 @@ class EntityTag:
         return f'W/"{self.opaque}"' if self.weak else f'"{self.opaque}"'
 
 
-@memoize_short()
+@field_parser(too_long=None)
 def parse_tag(value: str) -> EntityTag | None:
     """Return an entity tag, or None if the value is empty, has several tags, or is longer than PARSED_MAX.
 
     All forms in use are accepted: `"x"`, `W/"x"`, `w/"x"`, `'x'`, `W/x`, `x`.
     """
-    if len(value) > PARSED_MAX:
-        return None
     value = value.strip(" \t")
     if match := _TAG.fullmatch(value):
         opaque = match["double"] if match["double"] is not None else match["single"]
@@ -53,15 +50,13 @@ def parse_tag(value: str) -> EntityTag | None:
     return EntityTag(opaque, weak) if opaque and '"' not in opaque else None
 
 
-@memoize_short()
+@field_parser(too_long=())
 def parse_tags(value: str) -> tuple[EntityTag, ...] | Literal["*"]:
     """Return the tags in If-Match or If-None-Match, or "*" (RFC 9110, sections 13.1.1 and 13.1.2).
 
     A tag may contain commas. A backslash in a tag is an ordinary character. A value longer than PARSED_MAX counts as a
     list without tags.
     """
-    if len(value) > PARSED_MAX:
-        return ()
     if value.strip(" \t") == "*":
         return "*"
     tags = []

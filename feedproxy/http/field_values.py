@@ -4,6 +4,8 @@ field_lines.py parses whole lines. structured_fields.py parses the stricter gram
 """
 
 import re
+from collections.abc import Callable
+from functools import wraps
 
 from feedproxy.http.memoize import memoize_short
 
@@ -16,6 +18,27 @@ PARSED_MAX = 4096
 A message may have a field of up to 64 KiB. To parse all of it would delay the responses to other clients. For a longer
 value, each parser returns a result that is safe without knowing the value.
 """
+
+
+def field_parser[Result, TooLong](
+    *, too_long: TooLong, entries: int = 4096
+) -> Callable[[Callable[[str], Result]], Callable[[str], Result | TooLong]]:
+    """Return a decorator for a parser of a field value, which must be a pure function.
+
+    The decorated parser returns `too_long` for a value longer than PARSED_MAX. It caches up to `entries` results for
+    short values.
+    """
+
+    def decorate(parse: Callable[[str], Result]) -> Callable[[str], Result | TooLong]:
+        @memoize_short(entries=entries)
+        @wraps(parse)
+        def parse_limited(value: str) -> Result | TooLong:
+            return parse(value) if len(value) <= PARSED_MAX else too_long
+
+        return parse_limited
+
+    return decorate
+
 
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 

@@ -8,8 +8,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from feedproxy.http.field_values import PARSED_MAX, parse_parameters, split_list
-from feedproxy.http.memoize import memoize_short
+from feedproxy.http.field_values import PARSED_MAX, field_parser, parse_parameters, split_list
 from feedproxy.http.message import Fields
 
 _LONGEST = 512
@@ -110,10 +109,10 @@ class _Range:
         return self.parameters.items() <= parameters.items()
 
 
-@memoize_short()
+@field_parser(too_long=())
 def _ranges(accept: str) -> tuple[_Range, ...]:
     ranges = []
-    for member in _members(accept):
+    for member in split_list(accept):
         media_type, parameters = parse_parameters(member)
         weight = _weight(parameters)
         if weight is not None:
@@ -141,10 +140,8 @@ def vary_names(fields: Fields) -> tuple[str, ...]:
     return () if value is None else _vary_members(value)
 
 
-@memoize_short()
+@field_parser(too_long=("*",))
 def _vary_members(value: str) -> tuple[str, ...]:
-    if len(value) > PARSED_MAX:
-        return ("*",)
     names = tuple(dict.fromkeys(name.lower() for name in split_list(value)))
     return ("*",) if "*" in names or len(names) > VARY_NAMES_MAX else names
 

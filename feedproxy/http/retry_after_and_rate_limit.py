@@ -4,11 +4,13 @@ RFC 9110, section 10.2.3; draft-ietf-httpapi-ratelimit-headers
 """
 
 import re
+from collections.abc import Sequence
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.http import structured_fields
 from feedproxy.http.date import parse_http_date
+from feedproxy.http.field_values import field_parser
 from feedproxy.http.message import Fields, Response
+from feedproxy.http.structured_fields import Value, parse_dictionary, parse_parameterised
 
 DEFER_MAX: Seconds = 172_800
 """Maximum deferral in seconds, because some origins send absurd values, such as years."""
@@ -43,19 +45,20 @@ def rate_limit_reset(fields: Fields, now: Instant) -> Instant | None:
     """
     resets = [_reset_of(fields, prefix, now) for prefix in ("x-ratelimit-", "ratelimit-")]
     if (value := fields.combined("ratelimit")) is not None:
-        resets += _structured_resets(value, now)
+        resets += (
+            min(now + reset, now + DEFER_MAX)
+            for remaining, reset in _parse_rate_limit(value)
+            if isinstance(remaining, int | float) and isinstance(reset, int | float) and remaining < 1 and reset > 0
+        )
     return max((at for at in resets if at is not None), default=None)
 
 
-def _structured_resets(value: str, now: Instant) -> list[Instant | None]:
-    items = structured_fields.parse_parameterised(value) or ()
-    members = structured_fields.parse_dictionary(value) or {}
-    limits = [*((item.get("r"), item.get("t")) for item in items), (members.get("remaining"), members.get("reset"))]
-    return [
-        min(now + reset, now + DEFER_MAX)
-        for remaining, reset in limits
-        if isinstance(remaining, int | float) and isinstance(reset, int | float) and remaining < 1 and reset > 0
-    ]
+@field_parser(too_long=())
+def _parse_rate_limit(value: str) -> Sequence[tuple[Value | None, Value | None]]:
+    """Return what remains of each limit, and the seconds until its reset. Both may be missing or of another type."""
+    items = parse_parameterised(value) or ()
+    members = parse_dictionary(value) or {}
+    return [*((item.get("r"), item.get("t")) for item in items), (members.get("remaining"), members.get("reset"))]
 
 
 def _reset_of(fields: Fields, prefix: str, now: Instant) -> Instant | None:

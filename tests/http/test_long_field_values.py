@@ -6,14 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
+from feedproxy.cache.cache_groups import parse_groups
 from feedproxy.clock import ManualClock
 from feedproxy.http.cache_control import CacheControl, parse_targeted
-from feedproxy.http.coding.compression_dictionary import parse_available_dictionary
+from feedproxy.http.coding.compression_dictionary import parse_available_dictionary, parse_use_as_dictionary
 from feedproxy.http.coding.delta_negotiation import accepts_feed
 from feedproxy.http.etag import parse_tag, parse_tags
 from feedproxy.http.field_values import PARSED_MAX, parse_parameters
 from feedproxy.http.message import Fields
 from feedproxy.http.negotiation import choose_coding, choose_media_type, vary_names, vary_on
+from feedproxy.http.retry_after_and_rate_limit import rate_limit_reset
+from feedproxy.http.target_uri.no_vary_search import DEFAULT, parse_no_vary_search
 from feedproxy.http.target_uri.url_redaction import without_secrets
 from feedproxy.http.www_authenticate import gateway_challenges
 from feedproxy.scoring import client_hygiene_rules
@@ -128,6 +131,20 @@ def test_available_dictionary_above_limit_is_invalid() -> None:
     assert parse_available_dictionary(digest) is not None
     assert parse_available_dictionary(padded(f"{digest};", "a")) is None
     assert parse_available_dictionary(padded(f"{digest};", "a")[:-1]) is not None
+
+
+def test_structured_fields_above_limit_count_as_absent() -> None:
+    group, variance = padded('"news"', " "), padded("params", " ")
+    dictionary, rate_limit = padded('match="/f"', " "), padded("remaining=0, reset=30", " ")
+
+    assert parse_groups(group[:-1]) == {"news"}
+    assert parse_groups(group) == frozenset()
+    assert parse_no_vary_search(variance[:-1]) != DEFAULT
+    assert parse_no_vary_search(variance) == DEFAULT
+    assert parse_use_as_dictionary(dictionary[:-1]) is not None
+    assert parse_use_as_dictionary(dictionary) is None
+    assert rate_limit_reset(Fields([("RateLimit", rate_limit[:-1])]), NOW) == NOW + 30
+    assert rate_limit_reset(Fields([("RateLimit", rate_limit)]), NOW) is None
 
 
 def test_parameters_above_limit_are_ignored() -> None:

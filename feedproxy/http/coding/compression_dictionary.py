@@ -12,8 +12,7 @@ import zstandard
 
 from feedproxy.errors import Undecodable
 from feedproxy.http.coding import bounded_decompression
-from feedproxy.http.field_values import PARSED_MAX
-from feedproxy.http.memoize import memoize_short
+from feedproxy.http.field_values import field_parser
 from feedproxy.http.message import Fields
 from feedproxy.http.structured_fields import Token, decode_bytes, parse_dictionary, parse_item, string_text
 
@@ -82,9 +81,9 @@ class UseAsDictionary:
         return ", ".join(members)
 
 
-@memoize_short(entries=1024)
+@field_parser(too_long=None, entries=1024)
 def parse_use_as_dictionary(value: str) -> UseAsDictionary | None:
-    """Return the value of Use-As-Dictionary, or None if the value is invalid."""
+    """Return the value of Use-As-Dictionary, or None if the value is invalid or too long."""
     members = parse_dictionary(value)
     if members is None:
         return None
@@ -97,11 +96,11 @@ def parse_use_as_dictionary(value: str) -> UseAsDictionary | None:
     return UseAsDictionary(str(match), tuple(map(str, destinations)), str(identifier), str(kind))
 
 
-@memoize_short(entries=1024)
+@field_parser(too_long=None, entries=1024)
 def parse_available_dictionary(value: str) -> bytes | None:
-    """Return the SHA-256 in Available-Dictionary, or None if the value is invalid or has several hashes (RFC 9842,
-    section 2.2)."""
-    encoded = parse_item(value) if len(value) <= PARSED_MAX else None
+    """Return the SHA-256 in Available-Dictionary, or None if the value is invalid, is too long, or has several hashes
+    (RFC 9842, section 2.2)."""
+    encoded = parse_item(value)
     digest = decode_bytes(encoded) if isinstance(encoded, bytes) else None
     return digest if digest is not None and len(digest) == HASH_BYTES else None
 

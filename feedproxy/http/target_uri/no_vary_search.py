@@ -6,7 +6,7 @@ An invalid field counts as absent (draft, "Parse a URL search variance").
 from dataclasses import dataclass
 from urllib.parse import quote, unquote_plus
 
-from feedproxy.http.memoize import memoize_short
+from feedproxy.http.field_values import field_parser
 from feedproxy.http.structured_fields import Token, parse_dictionary, string_text
 from feedproxy.http.target_uri.dictionary_match_pattern import matches_glob
 from feedproxy.http.target_uri.url_redaction import sounds_secret
@@ -63,9 +63,9 @@ class QueryVariance:
 DEFAULT = QueryVariance()
 
 
-@memoize_short(entries=1024)
+@field_parser(too_long=DEFAULT, entries=1024)
 def parse_no_vary_search(value: str) -> QueryVariance:
-    """Return the variance that No-Vary-Search states. If the value is invalid, the whole query counts."""
+    """Return the variance that No-Vary-Search states. If the value is invalid or too long, the whole query counts."""
     members = parse_dictionary(value)
     if members is None:
         return DEFAULT
