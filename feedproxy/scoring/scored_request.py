@@ -81,38 +81,10 @@ class Poll:
         return end - (parse_http_date(self.answer.get("date") or "", self.at) or self.at)
 
 
-def feed_poll(
-    number: int,
-    at: Instant,
-    target: str,
-    request_fields: Fields,
-    status: int,
-    response_fields: Fields,
-    schedule: Schedule | None,
-    size: int,
-    *,
-    method: str = "GET",
-    version: str = "HTTP/1.1",
-    connection: str = "",
-    entrance: str = "",
-    public: str = "",
-) -> Poll:
-    """Return an exchange of the proxy in the form for scoring. `schedule` is the feed's schedule, or None if the target
-    is not a feed."""
-    content = PollContent(is_feed=True, schedule=schedule) if schedule is not None else None
-    seen_content = content if status in (200, 226, 304) else None
-    return Poll(
-        number,
-        at,
-        target,
-        request_fields,
-        status,
-        response_fields,
-        seen_content,
-        method,
-        version,
-        connection,
-        size,
-        entrance=entrance,
-        public=public if public != target else "",
-    )
+def cached_content(schedule: Schedule | None, status: int) -> PollContent | None:
+    """Return the properties of the content that the proxy answered with, for a feed with this schedule.
+
+    Return None if `schedule` is None, which means that the target is not a feed, or if the answer neither has nor
+    confirms the feed's content.
+    """
+    return PollContent(is_feed=True, schedule=schedule) if schedule is not None and status in (200, 226, 304) else None

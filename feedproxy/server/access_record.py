@@ -12,7 +12,7 @@ from feedproxy.http.message import NO_FIELDS, Fields, Request
 from feedproxy.http.user_agent import LENGTH_MAX
 from feedproxy.request.context import ClientContext
 from feedproxy.request.upstream_and_public_urls import public_url_for, to_public
-from feedproxy.scoring.scored_request import feed_poll
+from feedproxy.scoring.scored_request import Poll, cached_content
 from feedproxy.telemetry.access_log_format import AccessLine
 from feedproxy.telemetry.recent_activity import RequestActivity
 
@@ -109,27 +109,26 @@ def _score_response(app: App, record: AccessRecord) -> None:
     if resource is None or resource.channel is None or _is_oversized(request.fields):
         return
     schedule, now = resource.channel.schedule, app.clock.now()
-    scores.record(
-        client.address,
-        request.fields.get("user-agent") or "",
-        request.target,
-        now,
-        lambda number: feed_poll(
+
+    def make_poll(number: int) -> Poll:
+        public = public_url_for(request.target, client, upstream=app.settings.upstream)
+        return Poll(
             number,
             now,
             request.target,
             request.fields,
             record.status,
             record.fields,
-            schedule,
+            cached_content(schedule, record.status),
+            request.method,
+            record.version,
+            record.connection,
             record.size,
-            method=request.method,
-            version=record.version,
-            connection=record.connection,
             entrance=client.entrance,
-            public=public_url_for(request.target, client, upstream=app.settings.upstream),
-        ),
-    )
+            public=public if public != request.target else "",
+        )
+
+    scores.record(client.address, request.fields.get("user-agent") or "", request.target, now, make_poll)
 
 
 def _is_oversized(fields: Fields) -> bool:

@@ -11,7 +11,7 @@ from feedproxy.http.message import Fields
 from feedproxy.scoring import account_serialization
 from feedproxy.scoring.live_scores import FEED_BYTES, LiveScores
 from feedproxy.scoring.reader_accounts import ReaderAccount
-from feedproxy.scoring.scored_request import Poll, feed_poll
+from feedproxy.scoring.scored_request import Poll, cached_content
 from feedproxy.telemetry.metrics_aggregation import NoOtherWorkers
 from tests.stages.admin import NOW, TARGET, Proxy
 
@@ -21,11 +21,13 @@ CHANNEL = Channel(Kind.RSS, "2.0", well_formed=True, schedule=Schedule(ttl=60))
 def _poll(number: int, at: float, agent: str, *lines: tuple[str, str], status: int = 200, target: str = TARGET) -> Poll:
     request_fields = Fields([("User-Agent", agent), *lines])
     answer = Fields([("ETag", '"1"')])
-    return feed_poll(number, at, target, request_fields, status, answer, CHANNEL.schedule, 0 if status == 304 else 5000)
+    content = cached_content(CHANNEL.schedule, status)
+    return Poll(number, at, target, request_fields, status, answer, content, size=0 if status == 304 else 5000)
 
 
 def _answered(at: float, target: str, request_fields: Fields, answer: Fields, number: int) -> Poll:
-    return feed_poll(number, at, target, request_fields, 200, answer, CHANNEL.schedule, 5000)
+    content = cached_content(CHANNEL.schedule, 200)
+    return Poll(number, at, target, request_fields, 200, answer, content, size=5000)
 
 
 def _record_poll(
@@ -371,7 +373,7 @@ def test_partial_worker_ignores_adoption_of_temporary_redirect() -> None:
 
 def _redirect(number: int, at: float, location: str) -> Poll:
     request_fields = Fields([("User-Agent", GOOD)])
-    return feed_poll(number, at, TARGET, request_fields, 302, Fields([("Location", location)]), CHANNEL.schedule, 0)
+    return Poll(number, at, TARGET, request_fields, 302, Fields([("Location", location)]))
 
 
 def test_partial_worker_accepts_return_of_gone_feed() -> None:

@@ -17,7 +17,7 @@ from feedproxy.http.message import Fields
 from feedproxy.refresh.refresh_events import RefreshEnded
 from feedproxy.refresh.refresh_result import RefreshRecord
 from feedproxy.request.feed_id import feed_id
-from feedproxy.scoring.scored_request import feed_poll
+from feedproxy.scoring.scored_request import Poll
 from feedproxy.store.resource import Failures, Relocation, RelocationKind
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.telemetry.recent_activity import RequestActivity
@@ -263,7 +263,7 @@ async def test_pages_fit_a_small_screen_with_any_text_from_readers_and_publisher
     asked, answer = Fields([("User-Agent", long)]), Fields([("ETag", '"a"')])
     for second in range(20):
         app.live_scores.record(
-            "192.0.2.9", long, target, now + second, lambda n: feed_poll(n, now, target, asked, 200, answer, None, 900)
+            "192.0.2.9", long, target, now + second, lambda n: Poll(n, now, target, asked, 200, answer, size=900)
         )
     failed = RefreshRecord("background", 404, "failed", "error-status", f"{long} {target}", is_missing_feed=True)
     app.recent_activity.on_refresh_ended(RefreshEnded(target, failed))

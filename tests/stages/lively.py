@@ -14,7 +14,7 @@ from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
 from feedproxy.refresh.ingest.ingest import make_delta_base
-from feedproxy.scoring.scored_request import Poll, feed_poll
+from feedproxy.scoring.scored_request import Poll, cached_content
 from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource, VersionRecord
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.telemetry.traffic_history import DAY, HOUR, TrafficCounts
@@ -131,7 +131,7 @@ def write_history(app: App, days: int = 30) -> None:
 def _poll(at: float, asked: Fields, answered: Fields, schedule: Schedule, size: int, changes: int, number: int) -> Poll:
     """Return the poll with a number. The first `changes` polls get a 200, and later ones a 304."""
     status = 200 if number <= changes else 304
-    return feed_poll(number, at, NEWS, asked, status, answered, schedule, size)
+    return Poll(number, at, NEWS, asked, status, answered, cached_content(schedule, status), size=size)
 
 
 def let_read(app: App) -> None:

@@ -17,7 +17,7 @@ from feedproxy.http.user_agent import LENGTH_MAX
 from feedproxy.proxy.repeated_hit import HitState
 from feedproxy.request.context import Entrance
 from feedproxy.request.upstream_and_public_urls import to_public
-from feedproxy.scoring.scored_request import Poll, feed_poll
+from feedproxy.scoring.scored_request import Poll, cached_content
 from feedproxy.server.access_record import AccessRecord, record_access
 from feedproxy.server.fastpath.response_template import HitCounter, ResponseTemplate
 from feedproxy.subscribers.poll_rhythms import REPEAT
@@ -226,16 +226,16 @@ class AccessLogger:
 
         def make_poll(number: int) -> Poll:
             fields = _fields(template.request_lines)
-            return feed_poll(
+            return Poll(
                 number,
                 now,
                 template.target,
                 fields.with_field("User-Agent", agent) if agent else fields.without("user-agent"),
                 shared.status,
                 _fields(tuple(template.head.split(b"\r\n")[1:])),
-                shared.schedule,
-                len(template.body),
-                method=shared.method,
+                cached_content(shared.schedule, shared.status),
+                shared.method,
+                size=len(template.body),
             )
 
         self._app.live_scores.record(address, agent, template.target, now, make_poll)
