@@ -14,7 +14,7 @@ from aiohttp import web
 from feedproxy.admin.admin_authorization import CHALLENGE, AdminAuthorization
 from feedproxy.errors import CannotListen, FeedproxyError
 from feedproxy.http import uri
-from feedproxy.web import templates
+from feedproxy.web.content_security_policy import admin_page_policy
 
 logger = logging.getLogger(__name__)
 
@@ -194,4 +194,4 @@ async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     response.headers["Server"] = HEADERS["Server"]
-    response.headers.setdefault("Content-Security-Policy", templates.operators_policy())
+    response.headers.setdefault("Content-Security-Policy", admin_page_policy())

@@ -13,6 +13,7 @@ from feedproxy.feed import pasted_address
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.web import templates
+from feedproxy.web.content_security_policy import page_policy
 
 ROBOTS = "User-agent: *\nDisallow: /\n"
 """Content of robots.txt. Search engines must not index other sites' pages under the gateway's name."""
@@ -105,7 +106,7 @@ def _response(status: int, media_type: str, body: bytes, cache_control: str, bas
     lines = [
         ("Content-Type", media_type),
         ("Cache-Control", cache_control),
-        ("Content-Security-Policy", f"{SANDBOX}; {templates.policy(base)}"),
+        ("Content-Security-Policy", f"{SANDBOX}; {page_policy(base)}"),
         ("X-Content-Type-Options", "nosniff"),
         ("Referrer-Policy", "no-referrer"),
         ("Content-Length", str(len(body))),

@@ -1,13 +1,11 @@
 """HTML pages made from the templates in this folder. All values are escaped, and nothing is loaded from other hosts.
 
-The style sheet is part of each page, and the Content-Security-Policy contains its hash: other styles and scripts do not
-run, even if escaping fails. The admin pages also load a style sheet and a script (`asset`), which their policy permits
-as `self`. The admin pages work without the script.
+The style sheet is part of each page. The admin pages also load a style sheet and a script (`asset`), and work without
+the script. content_security_policy.py states what a page may load and run.
 """
 
 import hashlib
 import re
-from base64 import b64encode
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -31,7 +29,8 @@ ICON = (
 )
 """The favicon: the common symbol of feeds."""
 
-_SOURCE = re.compile(r"https?://[A-Za-z0-9.\-]+(?::[0-9]{1,5})?|https?://\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?")
+_AS_OF = re.compile(rb'<p id="as-of".*?</p>', re.DOTALL)
+"""Pattern of the part of a page that states when the page was made (frame.html)."""
 
 
 def page(name: str, /, **values: Any) -> bytes:
@@ -39,31 +38,16 @@ def page(name: str, /, **values: Any) -> bytes:
     return _environment().get_template(name).render(values).encode()
 
 
+def page_tag(body: bytes) -> str:
+    """Return the weak entity tag of a page. The time when the page was made does not affect the tag."""
+    return f'W/"{hashlib.sha256(_AS_OF.sub(b"", body)).hexdigest()[:32]}"'
+
+
 def make_ready() -> None:
     """Compile every template, which takes some 50 ms, so that the first page need not wait for it."""
     environment = _environment()
     for name in environment.list_templates(extensions=["html"]):
         environment.get_template(name)
-
-
-def policy(*form_targets: str) -> str:
-    """Return the Content-Security-Policy of a page.
-
-    Its forms may be sent to the page's own origin and to `form_targets`.
-    """
-    targets = " ".join(["'self'", *(target for target in form_targets if _SOURCE.fullmatch(target))])
-    return (
-        f"default-src 'none'; style-src '{_style_hash()}'; img-src 'self'; form-action {targets}; "
-        "frame-ancestors 'none'; base-uri 'none'"
-    )
-
-
-def operators_policy() -> str:
-    """Return the Content-Security-Policy of admin pages, which load a script that updates them."""
-    return (
-        f"default-src 'none'; style-src 'self' '{_style_hash()}'; script-src 'self'; connect-src 'self'; "
-        "img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-    )
 
 
 def asset(name: str) -> tuple[str, bytes] | None:
@@ -88,28 +72,24 @@ def when(text: str | None, now: Instant) -> Markup | str:
 
 
 @cache
+def style() -> str:
+    """Return the style sheet that is part of each page."""
+    return (HERE / "style.css").read_text("utf-8")
+
+
+@cache
 def _assets() -> dict[str, tuple[str, bytes]]:
     """Return the media type and content of each file by its name. A name contains part of the content's hash."""
-    style = (_style() + (HERE / "admin.css").read_text("utf-8")).encode()
+    admin_style = (style() + (HERE / "admin.css").read_text("utf-8")).encode()
     script = (HERE / "live.js").read_bytes()
     sources = (
-        ("admin", "css", "text/css; charset=utf-8", style),
+        ("admin", "css", "text/css; charset=utf-8", admin_style),
         ("live", "js", "text/javascript; charset=utf-8", script),
     )
     return {
         f"{stem}-{hashlib.sha256(body).hexdigest()[:12]}.{ending}": (media_type, body)
         for stem, ending, media_type, body in sources
     }
-
-
-@cache
-def _style() -> str:
-    return (HERE / "style.css").read_text("utf-8")
-
-
-@cache
-def _style_hash() -> str:
-    return "sha256-" + b64encode(hashlib.sha256(_style().encode()).digest()).decode()
 
 
 @cache
@@ -122,7 +102,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(when=when, span=span, bytes=size, number=number, absolute=absolute)
-    environment.globals["style"] = Markup(_style())  # noqa: S704 -- a file of the package
+    environment.globals["style"] = Markup(style())  # noqa: S704 -- a file of the package
     environment.globals["assets"] = {name.partition("-")[0]: f"/assets/{name}" for name in _assets()}
     environment.globals["plural"] = plural
     return environment

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from feedproxy.admin.pages.feed_pages import page_tag
 from feedproxy.cache.cache_status import CacheStatus
+from feedproxy.web.templates import page_tag
 from tests.stages.admin import Proxy
 
 

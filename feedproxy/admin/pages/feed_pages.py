@@ -1,9 +1,7 @@
 """Pages about feeds, as HTML, or as JSON for clients that prefer JSON."""
 
 import asyncio
-import hashlib
 import json
-import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -41,9 +39,6 @@ OUTCOME: ContextVar[str] = ContextVar("outcome", default="")
 NOTICES_MAX = 64
 """The outcomes of at most this many actions are remembered. The page to which an action redirects shows the outcome of
 the action."""
-
-_AS_OF = re.compile(rb'<p id="as-of".*?</p>', re.DOTALL)
-"""Pattern of the part of a page that states when the page was made."""
 
 _ORDER = {str(state): number for number, state in enumerate(FeedState)}
 
@@ -228,17 +223,12 @@ class FeedPages:
         notice = self._notices.get(request.query.get("done", ""))
         shared = {"now": now, "as_of": now, "notice": notice, "path": request.path, "version": __version__}
         body = templates.page(template, **(shared | values))
-        tag = page_tag(body)
+        tag = templates.page_tag(body)
         if tag in [text.strip() for text in request.headers.get("If-None-Match", "").split(",")]:
             return web.Response(status=304, headers={"ETag": tag})
         answer = web.Response(body=body, headers={"Content-Type": templates.HTML, "ETag": tag})
         answer.enable_compression()
         return answer
-
-
-def page_tag(body: bytes) -> str:
-    """Return the weak entity tag of a page. The time when the page was made does not affect the tag."""
-    return f'W/"{hashlib.sha256(_AS_OF.sub(b"", body)).hexdigest()[:32]}"'
 
 
 def wants_json(request: web.Request) -> bool:
