@@ -13,19 +13,8 @@ NAMES_MAX = 2048
 NAME_LONGEST = 64
 """The lower-case form of a field name is not cached if the name has more than this many characters."""
 
-LINE_SIZE = 78
-"""Average memory of one field line, in bytes, measured by benchmarks/store.py.
-
-Three of five lines share their objects with other responses.
-"""
 SHARED_LENGTH_MAX = 128
 """A field value of more than this many bytes is not shared among responses: each response has its own copy."""
-USUAL_LINES_MAX = 32
-"""`Fields.size` counts the first lines of a message, up to this many, as LINE_SIZE bytes each. It computes the size of
-each further line."""
-UNSHARED_LINE_SIZE = LINE_SIZE + 140
-"""Memory of a field line that shares no objects with other responses, in bytes. The bytes of its name and value count
-in addition."""
 
 _lower = lru_cache(maxsize=NAMES_MAX)(str.lower)
 
@@ -61,17 +50,6 @@ class Fields:
             names = tuple([_lower(name) if len(name) <= NAME_LONGEST else name.lower() for name, _ in self._lines])
             self._lowered = names
         return names
-
-    def size(self) -> int:
-        """Return an estimate of the memory of the lines, in bytes."""
-        usual, further = self._lines[:USUAL_LINES_MAX], self._lines[USUAL_LINES_MAX:]
-        total = 64 + LINE_SIZE * len(usual)
-        for name, value in usual:
-            if len(value) > SHARED_LENGTH_MAX:
-                total += len(value)
-            if len(name) > NAME_LONGEST:
-                total += UNSHARED_LINE_SIZE - LINE_SIZE + 2 * len(name)
-        return total + sum([UNSHARED_LINE_SIZE + 2 * len(name) + len(value) for name, value in further])
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return iter(self._lines)

@@ -8,6 +8,7 @@ from weakref import ref
 
 from feedproxy.cache.stored_response import Bodies
 from feedproxy.errors import StoreError
+from feedproxy.http.message import NAME_LONGEST, SHARED_LENGTH_MAX, Fields
 from feedproxy.store.packing.packed_sequences import PackedSequence
 from feedproxy.store.packing.resource_header_compression import compress_header, decompress_header
 from feedproxy.store.resource import Resource
@@ -20,6 +21,17 @@ PACKED_OVERHEAD = 512
 """Memory of a packed entry in addition to its compressed header and its bodies, in bytes."""
 BODIES_OVERHEAD = 192
 """Memory of the objects around the bodies of one variant, in bytes, without the bodies themselves."""
+LINE_SIZE = 78
+"""Average memory of one field line, in bytes, measured by benchmarks/store.py.
+
+Three of five lines share their objects with other responses.
+"""
+USUAL_LINES_MAX = 32
+"""`fields_size` counts the first lines of a message, up to this many, as LINE_SIZE bytes each. It computes the size of
+each further line."""
+UNSHARED_LINE_SIZE = LINE_SIZE + 140
+"""Memory of a field line that shares no objects with other responses, in bytes. The bytes of its name and value count
+in addition."""
 
 
 def memory_size(resource: Resource) -> int:
@@ -33,9 +45,23 @@ def memory_size(resource: Resource) -> int:
     )
     total += len(resource.previous.data)
     for stored in resource.responses:
-        total += VARIANT_OVERHEAD + stored.content.size() + stored.fields.size() + stored.vary_request.size()
-        total += stored.key.size() if len(stored.key) else 0
+        total += VARIANT_OVERHEAD + stored.content.size()
+        total += fields_size(stored.fields) + fields_size(stored.vary_request)
+        total += fields_size(stored.key) if len(stored.key) else 0
     return total
+
+
+def fields_size(fields: Fields) -> int:
+    """Return an estimate of the memory of field lines, in bytes."""
+    lines = tuple(fields)
+    usual, further = lines[:USUAL_LINES_MAX], lines[USUAL_LINES_MAX:]
+    total = 64 + LINE_SIZE * len(usual)
+    for name, value in usual:
+        if len(value) > SHARED_LENGTH_MAX:
+            total += len(value)
+        if len(name) > NAME_LONGEST:
+            total += UNSHARED_LINE_SIZE - LINE_SIZE + 2 * len(name)
+    return total + sum([UNSHARED_LINE_SIZE + 2 * len(name) + len(value) for name, value in further])
 
 
 class MemoryEntry:
