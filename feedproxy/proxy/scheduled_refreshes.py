@@ -14,7 +14,7 @@ from feedproxy.proxy.service_collaborators import Demand, FeedOwnership, PeerCop
 from feedproxy.refresh.policy import polling_price, refresh_ahead
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
-from feedproxy.refresh.refresh_events import Events, ScheduledRefreshStarted
+from feedproxy.refresh.refresh_events import Events, RefreshEnded, ScheduledRefreshStarted
 from feedproxy.refresh.refresh_scheduler import RefreshScheduler
 from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.settings import Settings
@@ -89,6 +89,8 @@ class ScheduledRefreshes:
             lane_of=self._lane_of,
             surprises=counts.rhythms.take_surprises,
         )
+        events.refresh_ended.subscribe(self._on_refresh_ended)
+        events.updated_by_peer.subscribe(lambda event: self.reschedule(event.target))
 
     def owns(self, target: str) -> bool:
         """Return True if this process makes the scheduled refreshes of a target."""
@@ -98,6 +100,10 @@ class ScheduledRefreshes:
         """Recompute the next scheduled refresh of a target after a change by another process."""
         if self.owns(target):
             self.scheduler.reschedule(target)
+
+    def _on_refresh_ended(self, event: RefreshEnded) -> None:
+        # A plan takes as long as the last step of a refresh. In a callback of its own, it delays hits less.
+        asyncio.get_running_loop().call_soon(self.scheduler.reschedule, event.target)
 
     def resume(self) -> None:
         """Fill the schedule from the stored subscriber counts, beginning with the most recently requested feeds."""

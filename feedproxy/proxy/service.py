@@ -28,7 +28,7 @@ from feedproxy.proxy.service_collaborators import Demand, FeedOwnership, NoDeman
 from feedproxy.refresh.reader_tracking import ReaderTracker
 from feedproxy.refresh.redirect_following import OriginClient
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
-from feedproxy.refresh.refresh_events import Events, RefreshEnded
+from feedproxy.refresh.refresh_events import Events
 from feedproxy.request.context import ClientContext, PassThrough, ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
@@ -139,13 +139,7 @@ class Service:
             equivalents=self._equivalents,
             keys_for=keys_for,
         )
-        events.refresh_ended.subscribe(self._on_refresh_ended)
-        events.updated_by_peer.subscribe(lambda event: self.schedule.reschedule(event.target))
         DECODED_BODIES.resize(limits.decoded)
-
-    def _on_refresh_ended(self, event: RefreshEnded) -> None:
-        # A plan takes as long as the last step of a refresh. In a callback of its own, it delays hits less.
-        asyncio.get_running_loop().call_soon(self.schedule.scheduler.reschedule, event.target)
 
     async def answer(self, request: Request, client: ClientContext) -> ProxyResponse | PassThrough:
         """Return the response to a GET or HEAD. Errors become responses."""
