@@ -25,7 +25,7 @@ from feedproxy.http.coding.compression_dictionary import (
     window_limit,
 )
 from feedproxy.http.message import Fields
-from feedproxy.refresh.policy.dictionary_privacy import may_encode
+from feedproxy.proxy.representations.dcz_to_clients import may_encode
 
 MB = 1024 * 1024
 OLD = b'<rss version="2.0"><channel>' + b"".join(b"<item>%d news</item>" % n for n in range(500)) + b"</channel></rss>"

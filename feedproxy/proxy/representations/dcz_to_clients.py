@@ -14,12 +14,12 @@ from feedproxy.http import negotiation
 from feedproxy.http.coding import compression_dictionary
 from feedproxy.http.coding.compression_dictionary import DCZ, UseAsDictionary, parse_available_dictionary
 from feedproxy.http.etag import own_tag
-from feedproxy.http.message import Request, Response
+from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.derived_body import DerivedBodies
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.refresh.policy.dictionary_privacy import is_shared, may_encode, permits_dictionaries
+from feedproxy.refresh.policy.dictionary_privacy import is_shared, permits_dictionaries
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.request.upstream_and_public_urls import public_url_for
 from feedproxy.settings import Settings
@@ -110,6 +110,21 @@ def is_offered(stored: StoredResponse, resource: Resource, client: ClientContext
     if not any(variant.content.tag == stored.content.tag for variant in resource.variants):
         return False
     return permits_dictionaries(_url(stored.target, client, settings), settings)
+
+
+def may_encode(request: Fields, response: Fields) -> bool:
+    """Return True if a dictionary may be used for this request (RFC 9842, section 9.3.3, "Server Responsibility").
+
+    From the size of a `dcz` response, a web page could learn about content of another origin that the page may not
+    read.
+    """
+    if request.get("sec-fetch-site") in (None, "same-origin"):
+        return True
+    mode = request.get("sec-fetch-mode")
+    if mode in (None, "navigate", "same-origin"):
+        return True
+    allowed, origin = response.get("access-control-allow-origin"), request.get("origin")
+    return mode == "cors" and allowed is not None and origin is not None and allowed in ("*", origin)
 
 
 def _url(target: str, client: ClientContext, settings: Settings) -> str:

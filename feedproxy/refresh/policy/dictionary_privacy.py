@@ -7,25 +7,9 @@ section 9.2). A dictionary is therefore used only if every client may have both 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http import uri
 from feedproxy.http.cache_control import CacheControl
-from feedproxy.http.message import Fields
 from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.settings import Settings
-
-
-def may_encode(request: Fields, response: Fields) -> bool:
-    """Return True if a dictionary may be used for this request (RFC 9842, section 9.3.3, "Server Responsibility").
-
-    From the size of a `dcz` response, a web page could learn about content of another origin that the page may not
-    read.
-    """
-    if request.get("sec-fetch-site") in (None, "same-origin"):
-        return True
-    mode = request.get("sec-fetch-mode")
-    if mode in (None, "navigate", "same-origin"):
-        return True
-    allowed, origin = response.get("access-control-allow-origin"), request.get("origin")
-    return mode == "cors" and allowed is not None and origin is not None and allowed in ("*", origin)
 
 
 def permits_dictionaries(url: str, settings: Settings) -> bool:
