@@ -117,7 +117,7 @@ def test_error_of_http_ends_a_tunnel_without_a_traceback(
     """mitmproxy passes the error to the layer of the tunnel, which knows only bytes."""
     client = tflow.tclient_conn()
     context = Context(client, Options())
-    stream = FeedStream(context, 1, Mock())
+    stream = FeedStream(context, 1, Mock(), content_timeout=0)
     stream.flow = tflow.tflow(resp=True)
     stream.child_layer = tunnel = TCPLayer(context, ignore=True)
     tunnel._handle_event = tunnel.done

@@ -245,14 +245,19 @@ class FlowHandler:
         state = self._flows.get(flow.id)
         return [passthrough.to_mitmproxy(response) for response in state.interim] if state is not None else []
 
-    def refuse_content(self, flow: http.HTTPFlow) -> None:
-        """Refuse a request with too much content, if possible before the content arrives (RFC 9110, section 10.1.1)."""
+    def refuse_content(self, flow: http.HTTPFlow, status: int = 413) -> None:
+        """Refuse a request with too much content (413), if possible before the content arrives (RFC 9110, section
+        10.1.1), or with content that does not come in time (408)."""
         state = self._flows.get(flow.id)
         if state is None:
             return
-        reason = f"No more than {flow.metadata.get(CONTENT_CAP, CONTENT_MAX)} bytes of content are read here."
-        response = problem_response(413, Detail.CONTENT_TOO_LARGE, reason, request=_request_without_target(flow))
-        self._set_local_response(flow, state, response, Detail.CONTENT_TOO_LARGE)
+        if status == 408:
+            detail, reason = Detail.BAD_REQUEST, "The content of this request did not come in time."
+        else:
+            detail = Detail.CONTENT_TOO_LARGE
+            reason = f"No more than {flow.metadata.get(CONTENT_CAP, CONTENT_MAX)} bytes of content are read here."
+        response = problem_response(status, detail, reason, request=_request_without_target(flow))
+        self._set_local_response(flow, state, response, detail)
         flow.metadata[RESPOND_EARLY] = True
 
     def refuse(self, flow: http.HTTPFlow, error: FeedproxyError) -> None:

@@ -10,10 +10,12 @@ mitmproxy 12's layer does four things that these subclasses correct:
   remaining content is discarded for LINGERING_TIME seconds. A close with unread input could destroy the response (RFC
   9112, section 9.6).
 
-The option `header_max` limits the head of a request (http1_limits_and_corrections.py).
+The option `header_max` limits the head of a request (http1_limits_and_corrections.py). The option `head_timeout` limits
+the time for content that is read before the response.
 """
 
 import logging
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -92,14 +94,19 @@ class LocalResponses(Protocol):
         """Return the 1xx responses to send before the flow's response."""
         ...
 
-    def refuse_content(self, flow: http.HTTPFlow) -> None:
-        """Set the response of a flow with too much content."""
+    def refuse_content(self, flow: http.HTTPFlow, status: int) -> None:
+        """Set the response of a flow with too much content (413), or with content that does not come in time (408)."""
         ...
 
 
 @dataclass
 class DiscardRequestBody(HttpEvent):
     """The command by which a stream makes its HTTP/1 connection discard further input."""
+
+
+@dataclass
+class ContentTimeout(HttpEvent):
+    """The event for a stream with a content deadline that has passed."""
 
 
 class FeedStream(HttpStream):
@@ -112,9 +119,14 @@ class FeedStream(HttpStream):
     returns, the stream must not be taken apart.
     """
 
-    def __init__(self, context: Context, stream_id: int, responses: LocalResponses) -> None:
+    content_deadline: Seconds | None = None
+    """The next part of the request's content must arrive before this time of the monotonic clock, or None."""
+
+    def __init__(self, context: Context, stream_id: int, responses: LocalResponses, content_timeout: Seconds) -> None:
+        """Set the time limit for each CONTENT_MAX bytes of content that is not streamed. 0 means no limit."""
         super().__init__(context, stream_id)
         self._responses = responses
+        self._content_timeout = content_timeout
         self._is_without_content = False
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
@@ -125,7 +137,10 @@ class FeedStream(HttpStream):
         if isinstance(event, RequestTrailers | ResponseTrailers) and event.trailers is not None:
             event.trailers = _valid_trailers(event.trailers)
         self.events_in_progress += 1
-        yield from super()._handle_event(event)
+        if not isinstance(event, ContentTimeout):
+            yield from super()._handle_event(event)
+        elif self.client_state == self.state_consume_request_body:
+            yield from self._refuse_content(408)
         self.events_in_progress -= 1
 
     def passthrough(self, event: events.Event) -> layer.CommandGenerator[None]:
@@ -227,17 +242,33 @@ class FeedStream(HttpStream):
             yield SendHttp(DiscardRequestBody(self.stream_id), self.context.client)
         yield DropStream(self.stream_id)
 
+    def state_wait_for_request_headers(self, event: RequestHeaders) -> layer.CommandGenerator[None]:
+        yield from super().state_wait_for_request_headers(event)
+        if self.client_state == self.state_consume_request_body and not event.end_stream:
+            self._set_content_deadline()
+
     def state_consume_request_body(self, event: events.Event) -> layer.CommandGenerator[None]:
-        # Only content to be discarded arrives here. Other content streams upstream. HTTP/2 need not announce its
-        # length.
-        content_max = self.flow.metadata.get(CONTENT_CAP, CONTENT_MAX)
-        if isinstance(event, RequestData) and len(self.request_body_buf) + len(event.data) > content_max:
-            self.request_body_buf.clear()
-            if self.flow.response is None:
-                self._responses.refuse_content(self.flow)
-            yield from self._respond_early()
-            return
+        # Content for endpoints, and content to be discarded, arrives here. Other content streams upstream.
+        if isinstance(event, RequestData):
+            before, after = len(self.request_body_buf), len(self.request_body_buf) + len(event.data)
+            if after > self.flow.metadata.get(CONTENT_CAP, CONTENT_MAX):  # HTTP/2 need not announce its length
+                yield from self._refuse_content(413)
+                return
+            if after // CONTENT_MAX > before // CONTENT_MAX:
+                self._set_content_deadline()
+        else:
+            self.content_deadline = None
         yield from super().state_consume_request_body(event)
+
+    def _set_content_deadline(self) -> None:
+        if self._content_timeout:
+            self.content_deadline = time.monotonic() + self._content_timeout
+
+    def _refuse_content(self, status: int) -> layer.CommandGenerator[None]:
+        self.request_body_buf.clear()
+        if self.flow.response is None:
+            self._responses.refuse_content(self.flow, status)
+        yield from self._respond_early()
 
     def check_killed(self, emit_error_hook: bool) -> layer.CommandGenerator[bool]:
         if (yield from super().check_killed(emit_error_hook)):
@@ -347,6 +378,9 @@ class SerialHttp1Server(LimitedHttp1Server):
 class FeedLayer(HttpLayer):
     """mitmproxy's HTTP layer with feedproxy's streams."""
 
+    streams: dict[int, FeedStream]  # type: ignore[assignment]  # `make_stream` makes all streams
+    _content_timer: commands.RequestWakeup | None = None
+
     def __init__(
         self,
         context: Context,
@@ -365,9 +399,27 @@ class FeedLayer(HttpLayer):
         self._streams: list[FeedStream] = []
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
-        if not isinstance(event, events.Start) or self.context.client.alpn == b"h3":
-            yield from super()._handle_event(event)
+        if isinstance(event, events.Start) and self.context.client.alpn != b"h3":
+            yield from self._start(event)
             return
+        if isinstance(event, events.Wakeup) and event.command is self._content_timer:
+            self._content_timer = None
+            yield from self._end_slow_content()
+        else:
+            yield from super()._handle_event(event)
+        deadlines = [stream.content_deadline for stream in self.streams.values() if stream.content_deadline is not None]
+        if deadlines and self._content_timer is None:
+            self._content_timer = commands.RequestWakeup(max(0, min(deadlines) - time.monotonic()))
+            yield self._content_timer
+
+    def _end_slow_content(self) -> layer.CommandGenerator[None]:
+        now = time.monotonic()
+        for stream in list(self.streams.values()):
+            if stream.content_deadline is not None and stream.content_deadline <= now:
+                stream.content_deadline = None
+                yield from self.event_to_child(stream, ContentTimeout(stream.stream_id))
+
+    def _start(self, event: events.Start) -> layer.CommandGenerator[None]:
         # mitmproxy would also make a server, and drop it in a reference cycle with its context.
         server: BoundedServer | SerialHttp1Server
         if self.context.client.alpn == b"h2":
@@ -407,7 +459,7 @@ class FeedLayer(HttpLayer):
     def make_stream(self, stream_id: int) -> layer.CommandGenerator[None]:
         self._break_cycles()
         context = self.context.fork()
-        self.streams[stream_id] = stream = FeedStream(context, stream_id, self._responses)
+        self.streams[stream_id] = stream = FeedStream(context, stream_id, self._responses, self._head_timeout)
         self._streams.append(stream)
         yield from self.event_to_child(stream, events.Start())
 

@@ -1,0 +1,151 @@
+"""The timeout of content that is read before the response: for endpoints, and of refused requests."""
+
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+from mitmproxy import http
+from mitmproxy.addons.proxyserver import Proxyserver
+from mitmproxy.proxy import commands, context, events
+from mitmproxy.proxy.layers.http import HTTPMode
+from mitmproxy.test import taddons, tflow
+
+from feedproxy.clock import ManualClock
+from feedproxy.server.mitm.backpressure import WriteBackpressure
+from feedproxy.server.mitm.http_layer import CONTENT_CAP, CONTENT_MAX, FeedLayer
+from tests.stages.play import OnProxy
+from tests.waiting import PATIENCE
+
+HEAD = b"POST /-/RPC2 HTTP/1.1\r\nHost: us\r\nContent-Length: %d\r\n\r\n"
+
+
+class Responses:
+    """The responses of a stream. A refusal has no content."""
+
+    def make_error_page(self, flow: http.HTTPFlow, reason: str) -> http.Response:
+        return http.Response.make(502)
+
+    def interim_responses(self, flow: http.HTTPFlow) -> Iterable[http.Response]:
+        return []
+
+    def refuse_content(self, flow: http.HTTPFlow, status: int) -> None:
+        flow.response = http.Response.make(status)
+
+
+class Wire:
+    """A connection to the HTTP layer, with an injected clock. An endpoint answers 204 to complete requests."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, head_timeout: float, content_max: int = CONTENT_MAX) -> None:
+        self.now = 100.0
+        monkeypatch.setattr("feedproxy.server.mitm.http_layer.time.monotonic", lambda: self.now)
+        self.client = tflow.tclient_conn()
+        self.client.alpn = b"http/1.1"
+        self._content_max = content_max
+        tctx = taddons.context(Proxyserver())
+        made = context.Context(self.client, tctx.options)
+        responses, backpressure = Responses(), WriteBackpressure()
+        self.layer = FeedLayer(
+            made, HTTPMode.regular, responses, backpressure, head_max=65_536, head_timeout=head_timeout
+        )
+        self.sent = b""
+        self.alarms: list[tuple[float, commands.RequestWakeup]] = []
+        self._play(events.Start())
+
+    def _play(self, event: events.Event) -> None:
+        for command in list(self.layer.handle_event(event)):
+            if isinstance(command, commands.SendData):
+                self.sent += command.data
+            elif isinstance(command, commands.RequestWakeup):
+                self.alarms.append((self.now + command.delay, command))
+            elif isinstance(command, commands.StartHook):
+                (flow,) = command.args()
+                if command.name == "requestheaders":
+                    flow.metadata[CONTENT_CAP] = self._content_max
+                elif command.name == "request":
+                    flow.response = http.Response.make(204)
+                self._play(events.HookCompleted(command))
+
+    def says(self, data: bytes) -> None:
+        self._play(events.DataReceived(self.client, data))
+
+    def advance(self, seconds: float) -> None:
+        """Advance the clock by some seconds and fire due alarms."""
+        self.now += seconds
+        due = [each for each in self.alarms if each[0] <= self.now]
+        for each in due:
+            self.alarms.remove(each)
+            self._play(events.Wakeup(each[1]))
+
+
+def test_content_that_arrives_byte_by_byte_gets_408(monkeypatch: pytest.MonkeyPatch) -> None:
+    wire = Wire(monkeypatch, 15)
+    wire.says(HEAD % 1000)
+    for _ in range(14):
+        wire.advance(1)
+        wire.says(b"a")
+    assert not wire.sent
+
+    wire.advance(1)
+
+    assert wire.sent.startswith(b"HTTP/1.1 408 ")
+
+
+def test_large_content_has_the_timeout_for_each_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    wire = Wire(monkeypatch, 15, content_max=10 * CONTENT_MAX)
+    wire.says(HEAD % (10 * CONTENT_MAX))
+    for _ in range(9):
+        wire.advance(14)
+        wire.says(bytes(CONTENT_MAX))
+    assert not wire.sent
+
+    wire.advance(15)
+
+    assert wire.sent.startswith(b"HTTP/1.1 408 ")
+
+
+def test_complete_content_has_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    wire = Wire(monkeypatch, 15)
+    for _ in range(3):
+        wire.says(HEAD % 10 + b"0123")
+        wire.advance(4)
+        wire.says(b"456789")
+
+    wire.advance(3_600)
+
+    assert wire.sent.count(b"HTTP/1.1 204 ") == 3
+    assert b"408" not in wire.sent
+    assert wire.alarms == []
+
+
+def test_connection_has_one_alarm_for_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    wire = Wire(monkeypatch, 15)
+    for _ in range(50):
+        wire.says(HEAD % 4 + b"12")
+        wire.says(b"34")
+
+    assert len(wire.alarms) == 1
+
+
+@pytest.mark.parametrize(("head_timeout", "content"), [(0, b"a"), (15, b"")])
+def test_no_alarm_without_limit_or_content(
+    monkeypatch: pytest.MonkeyPatch, head_timeout: float, content: bytes
+) -> None:
+    wire = Wire(monkeypatch, head_timeout)
+
+    wire.says(HEAD % (2 * len(content)) + content)
+
+    assert wire.alarms == []
+
+
+async def test_slow_content_of_a_ping_is_refused_by_the_whole_proxy() -> None:
+    stage = OnProxy(ManualClock(1_800_000_000.0), {"head_timeout": 1})
+    await stage.open()
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(stage.base.rpartition(":")[2]))
+    writer.write(HEAD % 1000 + b"a")
+
+    answer = await asyncio.wait_for(reader.read(), PATIENCE)
+
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"content of this request did not come in time" in answer
+    writer.close()
+    await stage.close()
