@@ -84,7 +84,7 @@ def load(path: str | Path, specs: Mapping[str, OptionSpec], *, foreign: bool = F
                 continue
             raise UsageError(f"{location}: unknown option {name!r}{suggest(name, [*specs, RULES_KEY])}")
         else:
-            options[name] = check_value(name, value, specs[name], location)
+            options[name] = _check_yaml_value(name, value, specs[name], location)
             locations[name] = location
     return Config(options, rules, locations)
 
@@ -151,7 +151,7 @@ def _parse_rules(value: Any, path: str, location: str) -> Iterable[Rule]:
                     f"{rule_location}: unknown option {name!r} in a rule{suggest(name, [*allowed, MATCH_KEY])}"
                 )
             overrides[name] = _normalise_override(
-                name, check_value(name, option_value, specs[name], rule_location), rule_location
+                name, _check_yaml_value(name, option_value, specs[name], rule_location), rule_location
             )
         rule_location = f"{path}:{line_of(entry, MATCH_KEY)}"
         pattern = _parse_pattern(entry[MATCH_KEY], rule_location)
@@ -161,6 +161,15 @@ def _parse_rules(value: Any, path: str, location: str) -> Iterable[Rule]:
                 f"{rule_location}: this rule has no option: expected options below `{MATCH_KEY}`, indented like it"
             )
         yield Rule(pattern, overrides)
+
+
+def _check_yaml_value(name: str, value: Any, spec: OptionSpec, location: str) -> Any:
+    """Return the value of an option as a plain Python value. Raises UsageError if it is invalid."""
+    if name == "polling" and value is False:
+        value = "off"  # YAML 1.1 reads the word as false
+    elif name == "polling" and isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    return check_value(name, value, spec, location)
 
 
 def _parse_pattern(value: Any, location: str) -> TargetPattern:

@@ -84,10 +84,6 @@ def _plain_value(name: str, value: Any, spec: OptionSpec) -> Any:
         return _check_number(name, int(value), spec)
     elif spec.kind is bool and isinstance(value, bool):
         return value
-    elif name == "polling" and value is False:
-        return "off"  # YAML 1.1 reads the word as false
-    elif name == "polling" and isinstance(value, int) and not isinstance(value, bool):
-        return _plain_value(name, str(value), spec)
     elif spec.kind is str and isinstance(value, str):
         if spec.choices and value not in spec.choices:
             choices = ", ".join(choice or "(empty)" for choice in spec.choices)
