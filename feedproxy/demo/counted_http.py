@@ -1,11 +1,15 @@
 """A minimal HTTP client on a persistent connection. It counts every byte."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from feedproxy.http.message import Fields
+
+CONNECTIONS = 6
+"""All simulated readers together use this many connections to each server."""
 
 HEAD_MAX = 65_536
 """Maximum size of a message's head, in bytes."""
@@ -53,6 +57,11 @@ class CountingConnection:
             writer.close()
             self._streams = None
         return CountedResponse(status, received, body, len(head) + length)
+
+
+async def open_connections(stack: AsyncExitStack, host: str, port: int) -> list[CountingConnection]:
+    """Return CONNECTIONS connections to one address, which `stack` closes."""
+    return [await stack.enter_async_context(CountingConnection(host, port)) for _ in range(CONNECTIONS)]
 
 
 def format_head(first: str, fields: Fields) -> bytes:

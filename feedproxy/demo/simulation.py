@@ -18,16 +18,13 @@ from tempfile import TemporaryDirectory
 
 from feedproxy.app import App
 from feedproxy.clock import Instant, ManualClock, Seconds
-from feedproxy.demo.counted_http import CountedResponse, CountingConnection
+from feedproxy.demo.counted_http import CONNECTIONS, CountedResponse, open_connections
 from feedproxy.demo.demo_origin import Origin, Tally
 from feedproxy.demo.publishers import START, DemoFeed, create_feeds
 from feedproxy.demo.simulated_readers import PollPlan, SimulatedPoll, SimulatedSubscription, plan_polls
 from feedproxy.errors import FeedproxyError
 from feedproxy.process.mitmproxy_master import make_master
 from feedproxy.process.option_sources import ServePlan
-
-CONNECTIONS = 6
-"""All simulated readers together use this many connections."""
 
 ITERATIONS = 8
 """After each change of the clock, the event loop runs this many iterations, in which the tasks that the clock has woken
@@ -102,11 +99,7 @@ async def _play_direct(feeds: Sequence[DemoFeed], plan: PollPlan, progress: Prog
         clock = ManualClock(START)
         origins = await _start_origins(stack, feeds, clock)
         connections = {
-            name: [
-                await stack.enter_async_context(CountingConnection(origin.host, origin.port))
-                for _ in range(CONNECTIONS)
-            ]
-            for name, origin in origins.items()
+            name: await open_connections(stack, origin.host, origin.port) for name, origin in origins.items()
         }
 
         async def send_poll(subscription: SimulatedSubscription, connection: int) -> CountedResponse:
@@ -130,7 +123,7 @@ async def _play_through_feedproxy(feeds: Sequence[DemoFeed], plan: PollPlan, pro
         clock = ManualClock(START)
         origins = await _start_origins(stack, feeds, clock)
         host, port, has_refreshes = await stack.enter_async_context(_start_feedproxy(clock))
-        connections = [await stack.enter_async_context(CountingConnection(host, port)) for _ in range(CONNECTIONS)]
+        connections = await open_connections(stack, host, port)
 
         async def send_poll(subscription: SimulatedSubscription, connection: int) -> CountedResponse:
             fields = subscription.fields(f"{host}:{port}").with_added("X-Forwarded-For", subscription.address)
