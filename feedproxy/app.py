@@ -409,7 +409,7 @@ class _Services:
             key_for=self.access_control.key_for,
             keys_for=self.access_control.keys_for,
             peers=self.fleet,
-            ownership=app.worker,
+            ownership=app.worker.ownership if app.worker is not None else None,
             demand=imports,
             limits=settings.memory,
         )
