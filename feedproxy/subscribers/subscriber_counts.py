@@ -4,9 +4,7 @@ The count of a feed has two parts. The first is the largest current claim of eac
 id for the feed). The second is the number of distinct direct readers in the last `window` seconds. A request with a
 claim comes from a fetcher, and any other from a reader.
 
-Memory is bounded. A reader takes about 100 bytes. Above the limit, the feeds requested longest ago are removed. A feed
-with by far the most readers loses the older half of its readers instead, so that a flood on one feed does not affect
-others. Claims made once are removed before repeated ones.
+Memory is bounded (removal_at_limits.py).
 """
 
 import asyncio
@@ -35,6 +33,13 @@ from feedproxy.subscribers.product_codes import ProductNames
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.subscribers.read_events import CLAIM_INTERVAL, READER_INTERVAL, ReadRecord, is_due
 from feedproxy.subscribers.readers_and_claims import CLAIM_WEIGHT, FeedReaders, weight_of_name
+from feedproxy.subscribers.removal_at_limits import (
+    flooded_feed,
+    least_known_claim,
+    older_half,
+    oldest_eighth,
+    oldest_feeds,
+)
 
 LATEST: Instant = 10_000_000_000
 """Instant (in 2286) that is later than any instant in the stored counts."""
@@ -355,8 +360,7 @@ class SubscriberCounts:
         self._names.add_readers(number)
         feed.put(pseudonym.current, int(now * 1000) << 8 | number)
         if feed.size > self._readers_max:
-            # Remove many readers at once: finding a dict's first item is slow after many deletions at its front.
-            self._drop(feed, list(islice(feed.readers, max(1, self._readers_max // 8))))
+            self._drop(feed, oldest_eighth(feed, self._readers_max))
         return is_due(before, now, READER_INTERVAL)
 
     def _record_claim(self, target: str, feed: FeedReaders, claim: Claim, now: Instant) -> bool:
@@ -386,10 +390,10 @@ class SubscriberCounts:
     def _make_room_for_claim(self, feed: FeedReaders, now: Instant) -> bool:
         self._expire(feed, now)
         if len(feed.claims) >= self._claims_max:
-            made_once = [(claim_state.last, key) for key, claim_state in feed.claims.items() if claim_state.times == 1]
-            if not made_once:
+            removed = least_known_claim(feed)
+            if removed is None:
                 return False
-            self._retract(feed, min(made_once)[1])
+            self._retract(feed, removed)
         return True
 
     def _claimed_number(self, feed: FeedReaders, now: Instant) -> int:
@@ -476,11 +480,9 @@ class SubscriberCounts:
             too_much = self._entries > self._entries_max
             if not too_much and len(self._feeds) <= self._feeds_max:
                 return
-            largest = max(self._feeds.values(), key=lambda feed: feed.size)
-            # If no feed has many of the entries, a sixteenth of the feeds is removed at once, so that the slow search
-            # for the largest feed is rare.
-            if too_much and largest.size * 64 >= self._entries_max:
-                self._drop(largest, list(islice(largest.readers, (largest.size + 1) // 2)))
+            flooded = flooded_feed(self._feeds.values(), self._entries_max) if too_much else None
+            if flooded is not None:
+                self._drop(flooded, older_half(flooded))
             else:
-                for target in list(islice(self._feeds, max(1, len(self._feeds) // 16))):
+                for target in oldest_feeds(self._feeds):
                     self._forget(target)
