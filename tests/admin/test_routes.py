@@ -133,6 +133,7 @@ async def test_table_can_be_searched_sorted_filtered_and_paged(proxy: Proxy) -> 
     assert len(await titles("page=99&per_page=nonsense&sort=nonsense")) == 20
     _, text = await proxy.get("/feeds?page=2&q=feed")
     assert "page 2 of 3" in text
+    assert '<option value="state">state</option>' in text
 
 
 @pytest.mark.parametrize("by_peer", [False, True])

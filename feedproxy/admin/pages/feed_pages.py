@@ -45,7 +45,7 @@ _ORDER = {str(state): number for number, state in enumerate(FeedState)}
 SORTS: Mapping[str, tuple[str, Callable[[View], Any]]] = {
     "subscribers": ("Subscribers", lambda row: -row["subscribers"]),
     "title": ("Title", lambda row: row["title"].casefold()),
-    "state": ("FeedState", lambda row: _ORDER[row["state"]]),
+    "state": ("State", lambda row: _ORDER[row["state"]]),
     "next": ("Next fetch", lambda row: row["next_fetch"]["at"] or ""),
     "fetched": ("Fetched", lambda row: row["fetched"] or ""),
 }
