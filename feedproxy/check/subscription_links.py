@@ -14,7 +14,7 @@ from feedproxy.feed.parse.xml_elements import SELF_RELATIONS
 from feedproxy.feed.xml_parser import ATOM
 from feedproxy.http import uri
 from feedproxy.http.field_values import parse_parameters
-from feedproxy.http.link import parse_links
+from feedproxy.http.link_field import parse_links
 from feedproxy.notes import Category, Level, Note
 
 PROTOCOLS = ("xml-rpc", "soap", "http-post")

@@ -16,7 +16,7 @@ from feedproxy.feed.encoding_detection import to_utf8
 from feedproxy.feed.feed_scheme import resolve_address
 from feedproxy.http import negotiation
 from feedproxy.http.field_values import charset_of, parse_parameters
-from feedproxy.http.link import Link
+from feedproxy.http.link_field import Link
 
 FEED_TYPES = (*READER_MEDIA_TYPES, *Kind.CDF.media_types)
 """Media types of feeds, in a page's links and in a client's Accept field."""

@@ -40,7 +40,7 @@ class RedisKeys:
 
     @property
     def identity(self) -> str:
-        """Return the key of the shared pseudonym and secret (shared_state.py)."""
+        """Return the key of the shared pseudonym and secret (via_pseudonym_and_secret.py)."""
         return f"{self._base}:identity"
 
     @property

@@ -13,7 +13,7 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.feed.autodiscovery import DiscoveredFeed, discover_feeds, is_page, prefers_feeds
 from feedproxy.http import negotiation, uri
 from feedproxy.http.field_values import parse_parameters, quote
-from feedproxy.http.link import Link, parse_links
+from feedproxy.http.link_field import Link, parse_links
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.lru_map import LRU

@@ -11,8 +11,8 @@ from feedproxy.errors import AccessDenied, FeedproxyError
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import NO_FIELDS, Fields, Request, Response
 from feedproxy.request.context import ClientContext, Entrance
-from feedproxy.request.gateway_fields import apply_entrance_rules
 from feedproxy.request.problem_details import problem_response
+from feedproxy.request.response_fields_by_entrance import apply_entrance_rules
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from feedproxy.feed.channel_addresses import page_address, self_address
 from feedproxy.feed.feed_scheme import strip_feed_scheme
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http import uri
-from feedproxy.http.link import parse_links
+from feedproxy.http.link_field import parse_links
 from feedproxy.http.message import NO_FIELDS
 from feedproxy.refresh.standalone_fetch import Document, fetch_document, follow_saved_redirect
 from feedproxy.settings import Settings

@@ -9,7 +9,7 @@ from feedproxy.feed.autodiscovery import BYTES_MAX, FEEDS_MAX, DiscoveredFeed, d
 from feedproxy.feed.channel_addresses import page_address, self_address
 from feedproxy.feed.feed_scheme import strip_feed_scheme
 from feedproxy.feed.parse.channel_parser import read
-from feedproxy.http.link import parse_links
+from feedproxy.http.link_field import parse_links
 from feedproxy.http.message import Fields
 
 PAGE = "https://example.com/blog/post"

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from feedproxy.http.link import parse_links
+from feedproxy.http.link_field import parse_links
 from feedproxy.request.context import Entrance
 from tests.stages.origin import a_feed
 

@@ -4,7 +4,7 @@ import pytest
 
 from feedproxy.http.message import Fields
 from feedproxy.request.context import ClientContext, Entrance
-from feedproxy.request.gateway_fields import apply_entrance_rules
+from feedproxy.request.response_fields_by_entrance import apply_entrance_rules
 
 OF_THE_WHOLE_ORIGIN = [
     "Set-Cookie",

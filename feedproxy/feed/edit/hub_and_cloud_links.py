@@ -16,7 +16,7 @@ from feedproxy.feed.edit.tag_offsets import ChannelOffsets, EditRefused, find_ch
 from feedproxy.feed.json_scanner import DECODER, expect, scan_object, skip_space
 from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import ATOM
-from feedproxy.http.link import parse_links
+from feedproxy.http.link_field import parse_links
 from feedproxy.http.message import Fields
 
 

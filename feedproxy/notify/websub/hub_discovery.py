@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from feedproxy.errors import BadTarget
 from feedproxy.feed.channel import Channel
 from feedproxy.http import uri
-from feedproxy.http.link import parse_links
+from feedproxy.http.link_field import parse_links
 from feedproxy.http.message import Fields
 
 HUBS_MAX = 5

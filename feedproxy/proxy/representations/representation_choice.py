@@ -21,7 +21,7 @@ from feedproxy.proxy.response_selection import SelectedResponse
 from feedproxy.refresh.resource_after_refresh import earlier_versions_interval
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.request.feed_id import surrogate_key
-from feedproxy.request.gateway_fields import (
+from feedproxy.request.response_fields_by_entrance import (
     apply_entrance_rules,
     has_only_unusable_challenges,
     make_private,

@@ -22,9 +22,9 @@ from feedproxy.proxy.cors import preflight_response
 from feedproxy.request.allowed_methods import CACHED_METHODS, method_refusal, options_response, trace_refusal
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.request.endpoint_registry import Call, Endpoint
-from feedproxy.request.gateway_fields import has_only_unusable_challenges
 from feedproxy.request.loops_and_max_forwards import is_loop, max_forwards
 from feedproxy.request.problem_details import problem_response
+from feedproxy.request.response_fields_by_entrance import has_only_unusable_challenges
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.server.access_record import CLIENT_GONE
 from feedproxy.server.client_connection_limit import ConnectionLimiter
