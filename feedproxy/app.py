@@ -34,6 +34,7 @@ from feedproxy.refresh.credentialed_client import ClosableOriginClient, Credenti
 from feedproxy.refresh.policy.paused_and_blocked import OperatorDecisions
 from feedproxy.refresh.refresh_events import Events
 from feedproxy.request.endpoint_registry import Call, Endpoints
+from feedproxy.request.loops_and_max_forwards import new_pseudonym
 from feedproxy.request.upstream_and_public_urls import to_public
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.scoring.live_scores import LiveScores
@@ -367,7 +368,7 @@ class _Services:
             shared=app.worker.coordination_file if app.worker is not None else False,
         )
         self.fleet = FleetSynchronization(settings, self.store, app.clock, app.events) if settings.is_fleet else None
-        name = partial(_new_pseudonym, app.random_bytes)
+        name = partial(new_pseudonym, app.random_bytes)
         makers = {"pseudonym": name, "reader-secret": partial(app.random_bytes, 32)}
         if self.fleet is not None:
             self.fleet.adopt_shared_state(makers)
@@ -523,10 +524,6 @@ def _nonce_folder(store: str, worker: WorkerContext | None) -> Path | None:
     if file is not None:
         return file.parent.parent / "nonces"
     return worker.folder / "nonces" if worker is not None else None
-
-
-def _new_pseudonym(random_bytes: Callable[[int], bytes]) -> bytes:
-    return f"feedproxy-{random_bytes(4).hex()}".encode()
 
 
 _APP = "feedproxy_app"

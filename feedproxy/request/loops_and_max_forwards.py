@@ -1,8 +1,14 @@
 """Loops of proxies: detection by Via (RFC 9110, section 7.6.3), and the limit of Max-Forwards (section 7.6.2)."""
 
 import re
+from collections.abc import Callable
 
 from feedproxy.http.message import Fields
+
+
+def new_pseudonym(random_bytes: Callable[[int], bytes]) -> bytes:
+    """Return a new pseudonym of an installation in Via."""
+    return f"feedproxy-{random_bytes(4).hex()}".encode()
 
 
 def is_loop(fields: Fields, pseudonym: str) -> bool:
