@@ -71,7 +71,7 @@ class Settings:
     # -- listening
     listen: str = option(
         "127.0.0.1:8080",
-        "HOST:PORT at which feedproxy serves clients, as gateway and explicit proxy.",
+        "HOST:PORT at which feedproxy serves clients.",
         "With the default, only programs on this machine can connect. For an office, set the machine's address"
         " in the office network, or 0.0.0.0 with a firewall. PORT alone means loopback, :PORT means every"
         " address.",
@@ -555,7 +555,7 @@ class Settings:
         (),
         "Caches in front (a CDN, Varnish) from which feedproxy purges a feed of the upstream that changes,"
         " moves or ends.",
-        "For publishers, see docs/how-to/behind-a-cdn.md.",
+        "Needs upstream and state_freshness. For publishers, see docs/how-to/behind-a-cdn.md.",
     )
     purge_fields: tuple[str, ...] = option(
         (),

@@ -166,7 +166,7 @@ FLEET_HEAD = """feedproxy on several machines that share their copies. Use the s
 
 This file contains the options for a fleet, see docs/how-to/run-a-fleet.md. conf/office.yaml contains all options."""
 
-LAB_HEAD = """feedproxy in the lab: in front of a replay, to test a feed reader or a change in a week of virtual time.
+LAB_HEAD = """feedproxy in the lab: in front of a replay, to test a reader or a change of feedproxy in a virtual week.
 
   feedproxy replay week.har --proxy --config conf/lab.yaml --step
 
@@ -194,8 +194,7 @@ PUBLISHER = Example(
                 "public_url",
                 None,
                 "Set it to your site's public address. feedproxy writes it into self links, redirects and"
-                " pages. Push needs"
-                " it. Rules, refresh and purge then also accept your feeds' public addresses.",
+                " pages. Push updates need it. Rules, refresh and purge then also accept your feeds' public addresses.",
             ),
             Line(
                 "trusted_proxies",
@@ -211,7 +210,6 @@ PUBLISHER = Example(
                 "10s",
                 "10 seconds protect your own origin from many readers, and an edit appears soon.",
             ),
-            Line("site_interval", "0", "It protects sites of others. Your own site does not need it."),
             Line("default_lifetime", "5m"),
         ],
         "When the origin fails": [
@@ -230,7 +228,7 @@ PUBLISHER = Example(
             Line(
                 "purge_sinks",
                 None,
-                "See docs/how-to/behind-a-cdn.md. conf/varnish.vcl is the configuration of Varnish.",
+                "Needs state_freshness. See docs/how-to/behind-a-cdn.md. conf/varnish.vcl configures Varnish.",
             ),
             "rsscloud_hub",
             "cnws_publisher",
@@ -332,7 +330,7 @@ LAB = Example(
         ],
         "Recording and log": [
             "record",
-            Line("record_keep", ["addresses"], "In a lab, they show which reader sent a request."),
+            Line("record_keep", ["addresses"], "In a lab, addresses show which reader sent a request."),
             "log_format",
         ],
     },
