@@ -79,7 +79,7 @@ class DiskStore:
         data = self._shard(target).get(target)
         if data is None:
             return None
-        resource, header = resource_codec.load_with_header(data)
+        resource, header = resource_codec.load_with_header(data, target)
         if resource.target != target:
             raise envelope.Damaged(f"the value stored for {target} has another target")
         return resource, header

@@ -89,11 +89,14 @@ def load(data: bytes) -> Resource:
     return load_with_header(data)[0]
 
 
-def load_with_header(data: bytes) -> tuple[Resource, bytes]:
-    """Return the resource of a stored form, and its header for `restore`. Raises Damaged if the data was altered, and
-    UnknownVersion if this version of feedproxy cannot read its form."""
+def load_with_header(data: bytes, target: str = "") -> tuple[Resource, bytes]:
+    """Return the resource of a stored form, and its header for `restore`.
+
+    If `target` equals the resource's target, the result refers to the same object, so that memory has the text once.
+    Raises Damaged if the data was altered, and UnknownVersion if this version of feedproxy cannot read its form.
+    """
     header, area = envelope.open_parts(envelope.EnvelopeKind.RESOURCE, data)
-    context = _StoredBodies(area)
+    context = _StoredBodies(area, target)
     resource = _read(header, context)
     try:
         context.check_complete()
@@ -105,8 +108,8 @@ def load_with_header(data: bytes) -> tuple[Resource, bytes]:
 def restore(header: bytes, bodies: Iterable[Bodies], previous: bytes, target: str) -> Resource:
     """Return the resource with this header, these bodies and these previous contents.
 
-    The bodies are in the order of `Resource.responses`. If `target` equals the resource's target, the result refers to
-    the same object, so that memory has the text once. Raises Damaged if the header does not match the bodies.
+    The bodies are in the order of `Resource.responses`. `target` is as for `load_with_header`. Raises Damaged if the
+    header does not match the bodies.
     """
     return _read(header, _BodiesInMemory(bodies, previous, target))
 
@@ -214,8 +217,8 @@ def _default(member: Field[Any]) -> Any:
 
 
 class _Context:
-    def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
+    def __init__(self, target: str) -> None:
+        self._texts = {target: target}
 
     def text(self, text: str) -> str:
         """Return one object for all equal texts of a stored resource, such as the target, which each variant
@@ -232,8 +235,8 @@ class _Context:
 
 
 class _StoredBodies(_Context):
-    def __init__(self, area: memoryview) -> None:
-        super().__init__()
+    def __init__(self, area: memoryview, target: str) -> None:
+        super().__init__(target)
         self._area = area
         self._bodies: dict[tuple[int, int], bytes] = {}
 
@@ -270,8 +273,7 @@ class _BodiesInMemory(_Context):
     """Context of decoding a header with bodies that are already in memory, in the order of `Resource.responses`."""
 
     def __init__(self, bodies: Iterable[Bodies], previous: bytes, target: str) -> None:
-        super().__init__()
-        self._texts[target] = target
+        super().__init__(target)
         self._remaining = list(bodies)[::-1]
         self._previous = previous
 

@@ -191,7 +191,7 @@ class TieredStore:
             if unwritten is not None:
                 if unwritten == DELETED:
                     return None
-                resource, header = resource_codec.load_with_header(unwritten)
+                resource, header = resource_codec.load_with_header(unwritten, target)
                 return resource, None, header
             if target in self._absent:
                 return None

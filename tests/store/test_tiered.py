@@ -771,6 +771,21 @@ async def test_tiered_get_after_peek_reads_the_disk_once(open_tiered: Open, a_fe
     assert reads == [FEED]
 
 
+async def test_tiered_resource_from_the_disk_has_the_callers_text_as_its_target(
+    open_tiered: Open, a_feed: MakeFeed
+) -> None:
+    first = open_tiered()
+    await first.put(a_feed(FEED))
+    await first.close()
+    target = "".join(FEED)
+
+    resource = open_tiered().get(target)
+
+    assert resource is not None
+    assert resource.target is target
+    assert resource.variants[0].target is target
+
+
 @pytest.mark.parametrize("replaced", [True, False])
 async def test_tiered_get_returns_what_was_stored_after_a_peek(
     open_tiered: Open, a_feed: MakeFeed, replaced: bool
