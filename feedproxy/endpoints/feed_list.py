@@ -12,8 +12,9 @@ import asyncio
 import json
 import logging
 import math
+import struct
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -341,16 +342,16 @@ def _with_channel_data(entry: Subscription, resource: Resource | None) -> Subscr
     return replace(entry, title=entry.title or channel.title, page="" if has_secret(page) else page)
 
 
-def _merge_requested(raw: bytes | None, recent: Iterable[tuple[str, Readers]], since: Instant) -> dict[str, Readers]:
+def _merge_requested(raw: bytes | None, recent: Sequence[tuple[str, Readers]], since: Instant) -> dict[str, Readers]:
     """Return the saved requests merged with the recent requests."""
     try:
         state = json.loads(raw) if raw else {}
         # Version 1 stored the instant of a feed's last request, and not the number of its readers.
         requested = state["asked"] if state.get("version") == 2 else {}
         saved = {str(target): {int(reader): int(at) for reader, at in readers} for target, readers in requested.items()}
-    except (ValueError, LookupError, TypeError, AttributeError):
-        saved = {}  # an unreadable value is replaced
-    return merge_readers(saved, recent, since)
+        return merge_readers(saved, recent, since)
+    except (ValueError, LookupError, TypeError, AttributeError, struct.error):
+        return merge_readers({}, recent, since)  # an unreadable value is replaced
 
 
 def _encode_requested(requested: Mapping[str, Readers]) -> bytes:

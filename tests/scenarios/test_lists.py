@@ -329,7 +329,13 @@ async def test_imported_list_is_kept_by_the_store(door):
 
 async def test_imported_list_that_is_invalid_in_the_store_counts_as_empty(door):
     proxy, _, _ = await door(list_readers_min=1)
-    for raw in (b"[1]", b"{", b'{"feeds": [[1]]}', b'{"feeds": 7}'):
+    for raw in (
+        b"[1]",
+        b"{",
+        b'{"feeds": [[1]]}',
+        b'{"feeds": 7}',
+        b'{"version": 2, "asked": {"http://a.example/": [[-1, 5]]}}',
+    ):
         await proxy.service.store.put_state("office-list", raw)
         await proxy.service.store.put_state("office-asked", raw)
 
