@@ -1,8 +1,8 @@
 """Keyed responses: responses for requests with client-specific fields, stored beside the shared responses.
 
 The *key* of a request contains its client-specific fields. A keyed response answers only requests with the same key. It
-changes nothing for other clients: its error is no failure of the feed, and its redirect or 410 does not move or end the
-feed.
+changes nothing for other clients: an error does not count as a failure of the feed, and a redirect or 410 does not move
+or end the feed.
 """
 
 import re
@@ -27,8 +27,11 @@ _WHOLE_OR_PART = frozenset({200, 206})
 
 
 def selects(stored: StoredResponse, request: Fields, key: Fields, *, own_agent: bool) -> bool:
-    """Return whether a request with the fields `request` selects the keyed response `stored`. `key` contains the
-    client-specific fields of the request."""
+    """Return whether a request with the fields `request` selects the keyed response `stored`.
+
+    `key` contains the client-specific fields of the request. `own_agent` is true if feedproxy replaces the client's
+    User-Agent by its own in the request to the origin.
+    """
     agent = stored.key.get("user-agent")
     if agent is not None and (own_agent or request.combined("user-agent") != agent):
         return False
@@ -42,7 +45,8 @@ def choose(
 ) -> StoredResponse | None:
     """Return the stored response that the request selects, keyed or shared, or None.
 
-    For a request with credentials, a response with the same key comes first, and shared error responses are not used.
+    The arguments are explained in `selects`. For a request with credentials (`credentials`), responses with the same
+    key take precedence over shared responses, and shared error responses are not used.
     """
     keyed = [response for response in resource.keyed if response.status != 206]
     same_key = [response for response in keyed if selects(response, request, key, own_agent=own_agent)]
@@ -57,12 +61,14 @@ def choose(
 def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: bool) -> Fields:
     """Return the key of the response that a job received. The key contains:
 
-    * credentials, except those of the option `shared_fields` if the origin permits sharing and the response replaces no
-      shared response (`is_new`),
+    * the client-specific fields of the request,
     * a client's User-Agent for pages and error responses, and for a feed if the User-Agent may contain markup,
     * the client's Range if the response contains neither the range (206) nor the whole content (200).
 
-    Fields that Vary nominates are left out, because they are compared in any case.
+    The first shared response of a target (`is_new`) may be the response to a request with credentials. The fields in
+    the option `shared_fields` are then left out of the key, if the response is not a feed and its origin permits
+    sharing. Fields that Vary nominates are left out unless they are credentials, because Vary compares them in any
+    case. A 304 has the key of the request, or else that of the validated response.
     """
     if response.status == 304:
         return job.key if len(job.key) or job.validate is None else job.validate.key
@@ -80,7 +86,7 @@ def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: 
 
 
 def keyed_view(resource: Resource, job: RefreshJob) -> Resource:
-    """Return the resource with only the responses and failures that have this job's key."""
+    """Return a resource that contains only the keyed responses and failures with this job's key."""
     responses = [response for response in resource.keyed if sorted(response.key) == sorted(job.key)]
     return Resource(
         resource.target,
@@ -91,9 +97,9 @@ def keyed_view(resource: Resource, job: RefreshJob) -> Resource:
 
 
 def merge_keyed(stored_resource: Resource, learned: Resource, key: Fields) -> Resource:
-    """Return the stored resource with the responses of `learned` in place of its keyed responses with this key.
+    """Return the stored resource after a refresh with this key.
 
-    `learned` is the resource that a refresh produced.
+    Responses with this key in `learned`, the result of the refresh, replace the stored responses with this key.
     """
     others = [response for response in stored_resource.keyed if sorted(response.key) != sorted(key)]
     same_key = [response for response in (*learned.parts, *learned.variants) if sorted(response.key) == sorted(key)]

@@ -24,12 +24,12 @@ _ORIGIN_FAILURES = frozenset({Detail.RATE_LIMITED, Detail.ERROR_STATUS, Detail.U
 _FAILURES_OF_ONE_KEY = _ORIGIN_FAILURES | {Detail.BROKEN_MESSAGE}
 """Failures that delay further requests with the same client-specific fields.
 
-A refusal is no such failure, because the client may have corrected its rights at the origin.
+A refusal (such as 403) delays no request, because the client may have obtained access in the meantime.
 """
 
 
 class FetchPermissions:
-    """The permissions to fetch targets, and the failures of requests with client-specific fields."""
+    """Permissions to fetch targets, and records of failed requests with client-specific fields."""
 
     def __init__(self, sites: SiteThrottle, clock: Clock) -> None:
         self._sites = sites
@@ -47,7 +47,8 @@ class FetchPermissions:
     def check_for_request(self, context: RequestContext, resource: Resource | None) -> Permission:
         """Return the permission to fetch the target for this request, or the instant until which the fetch is deferred.
 
-        Only failures of the whole origin and a pause of the operator defer a request with credentials.
+        A request with credentials is deferred only by failures of the whole origin, by earlier failures with the same
+        credentials, and if the operator has paused the feed.
         """
         target, settings = context.request.target, context.settings
         permission = self.check(resource, target, settings)
@@ -76,9 +77,9 @@ class FetchPermissions:
         return self._keyed_failures.get(request.target, context.key, _client_agent(request, own=context.own_agent))
 
     def record(self, job: RefreshJob, result: RefreshResult) -> None:
-        """Record the outcome of a job for further requests with its client-specific fields.
+        """Record the outcome of a job, so that failures delay later requests with the same client-specific fields.
 
-        Outcomes of range requests and of browsers do not count.
+        Outcomes of range requests and of browsers' requests are not recorded.
         """
         fields = job.request.fields
         is_recorded = len(job.key) > 0 and "range" not in fields and not prefers_html(fields.combined("accept"))

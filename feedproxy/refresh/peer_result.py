@@ -29,8 +29,9 @@ def find(
 ) -> RefreshResult | None:
     """Return the result of a refresh by another process, for a request with these fields.
 
-    `before` and `stored` are the stored resource before and after the refresh. Return None if no process fetched the
-    target in between, or if the request does not select a newer response.
+    `before` is the resource as stored before the refresh, and `stored` as stored now. `own_agent` is true if the
+    request has feedproxy's own User-Agent. Return None if no process fetched the target in between, or if the request
+    selects no newer response.
     """
     if stored is None or (before is not None and stored.fetched <= before.fetched):
         return None
@@ -65,7 +66,8 @@ def _has_changed(
 
 
 def _failure(stored: Resource, settings: Settings) -> RefreshResult | None:
-    """Return the failed refresh of another process as a result with the stale copy, or None without a copy."""
+    """Return a result that serves the stale copy after the failed refresh of another process, or None without a
+    copy."""
     detail = next((detail for detail in Detail if detail == stored.failures.detail), None)
     if not stored.variants or detail is None:
         return None

@@ -35,9 +35,9 @@ logger = logging.getLogger(__name__)
 
 
 def _is_missing_feed(job: RefreshJob, result: RefreshResult) -> bool:
-    """Return whether the job requested a feed, got an error or a page, and left no stored feed.
+    """Return whether a request for a feed received an error or a page, and no feed is stored.
 
-    A page of the site `upstream` counts only if Accept asks for a feed.
+    In reverse mode, a page of the upstream counts only if Accept asks for a feed.
     """
     if result.resource.channel is not None or not job.own_agent or result.oversized:
         return False
@@ -132,7 +132,7 @@ class RefreshPipeline:
     ) -> RefreshResult:
         """Return the result with the whole resource to store.
 
-        Only a part of the stored resource changes after a keyed response or a push.
+        A keyed response or a push changes only a part of the stored resource. The other parts are taken from `stored`.
         """
         target, resource = job.request.target, result.resource
         if len(job.key):

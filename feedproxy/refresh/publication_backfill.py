@@ -18,7 +18,7 @@ from feedproxy.store.interface import Store
 
 
 class PublicationBackfill:
-    """Reader of the publication dates. While `is_refreshing(target)` is true, it stores no dates of the target."""
+    """Addition of publication dates. While `is_refreshing(target)` is true, no dates of the target are stored."""
 
     def __init__(
         self,
@@ -49,7 +49,11 @@ class PublicationBackfill:
         return True
 
     async def _store_dates(self, target: str, document: bytes, published: tuple[Instant, ...], epoch: int) -> None:
-        """Store the publication dates in `document`, unless the resource has another document or is being refreshed."""
+        """Store the publication dates in `document`, unless the resource has another document or is being refreshed.
+
+        `epoch` is the invalidation epoch of the target before the document was read. After an invalidation, no dates
+        are stored.
+        """
         coordination = self._coordination
         if self._is_refreshing(target) or not await coordination.acquire_lease(target, local=True):
             return

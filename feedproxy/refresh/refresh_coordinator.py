@@ -197,9 +197,9 @@ class RefreshCoordinator:
     def refresh_stale(self, target: str, is_resting: Callable[[], bool]) -> None:
         """Refresh a target in the background.
 
-        If the feed was fetched only once, its history is read first. The refresh is omitted if the resource was fetched
-        or deleted in the meantime, or if a limit defers the refresh. It is also omitted if `is_resting` returns True:
-        the copy may then still answer.
+        If the feed was fetched only once, its publication dates are read first. The refresh is then omitted if the
+        resource was fetched or deleted in the meantime, or if a limit defers the refresh. It is also omitted if
+        `is_resting` returns True, because the dates show that the copy may still answer.
         """
         resource = self._store.get(target)
         if resource is None or not resource.backfill_pending or target in self._refreshes:
@@ -273,8 +273,10 @@ class RefreshCoordinator:
         self.invalidate(matches)
 
     def invalidate(self, matches: Callable[[str], bool]) -> None:
-        """Prevent the running refreshes of all matching targets from storing results, and requests from joining
-        them."""
+        """Keep the running refreshes of all matching targets from storing their results.
+
+        Requests no longer join these refreshes.
+        """
         for target in [storable for storable in self._storable_jobs if matches(storable)]:
             self._storable_jobs[target].clear()
             self._refreshes.stop_joining_target(target)
@@ -313,9 +315,9 @@ class RefreshCoordinator:
     ) -> RefreshResult | None:
         """Return the result of a refresh that another process made after `before` was read.
 
-        Return None if no other process completed a refresh during the wait for the lease, or if the stored response
-        does not answer a request with `fields`. In the second case, the lease is released, so that all waiting
-        processes fetch in parallel.
+        Return None if no other process completed a refresh during the wait for the lease. Return None, too, if a
+        request with `fields` does not select the refreshed response: the lease is then released, so that all waiting
+        processes fetch in parallel. `own_agent` is true if the request has feedproxy's own User-Agent.
         """
         if not lease.completed_by_peer:
             return None

@@ -127,9 +127,9 @@ def _is_redirect(chain: redirect_following.RedirectChain) -> bool:
 def with_last_modified(before: Resource, response: StoredResponse, job: RefreshJob) -> StoredResponse:
     """Return a feed with a Last-Modified, and any other response unchanged. Some feed readers validate only by date.
 
-    Without the origin's date, Last-Modified is the instant at which the content arrived. The same instant is used if
-    the replaced content has the origin's date, but may be in another language. Two versions never get the same
-    Last-Modified.
+    If the origin sends no Last-Modified, the field gets the instant at which the content arrived. This instant also
+    replaces the origin's Last-Modified in one case: the replaced content has the same Last-Modified, and may be in
+    another language. Two versions never get the same Last-Modified.
 
     The instant is not later than Date: a server "MUST NOT generate a Last-Modified date that is later than the server's
     time of message origination (Date)" (RFC 9110, section 8.8.2.1).
@@ -137,7 +137,7 @@ def with_last_modified(before: Resource, response: StoredResponse, job: RefreshJ
     content = response.content
     if not content.feed or content.tag is None:
         return response
-    if content.last_modified is not None and not _has_date_of_client_language(before, response, job):
+    if content.last_modified is not None and not _has_date_of_other_language(before, response, job):
         return response
     dates_by_tag = {variant.content.tag: variant.content.last_modified or 0.0 for variant in before.variants}
     received = response.response_time
@@ -149,8 +149,8 @@ def with_last_modified(before: Resource, response: StoredResponse, job: RefreshJ
     return replace(response, content=replace(content, last_modified=last_modified))
 
 
-def _has_date_of_client_language(before: Resource, response: StoredResponse, job: RefreshJob) -> bool:
-    """Return whether the origin's Last-Modified is also that of the replaced content, which may be in another
+def _has_date_of_other_language(before: Resource, response: StoredResponse, job: RefreshJob) -> bool:
+    """Return whether the replaced content has the same Last-Modified as the response, and may be in another
     language."""
     replaced = vary.choose(before.variants, job.request.fields, own_agent=job.own_agent)
     if replaced is None or replaced.fields.get("last-modified") != response.fields.get("last-modified"):
@@ -200,9 +200,10 @@ def _remaining_parts(resource: Resource, job: RefreshJob) -> tuple[StoredRespons
 
 
 def superseded_feeds(resource: Resource) -> tuple[StoredResponse, ...]:
-    """Return the stored feeds that the next version supersedes, without those that are already bases of deltas.
+    """Return the stored feeds that become bases of deltas when the next version replaces them.
 
-    Content that was received with two dates is recorded with both dates, because a client may send either.
+    Feeds with `no-transform` are left out, and feeds that are already bases. The same content with two values of
+    Last-Modified counts as two bases, because a client may send either value.
     """
     recorded = {(variant.tag, variant.last_modified) for variant in resource.delta_bases}
     return tuple(
@@ -253,7 +254,7 @@ def with_previous_contents(
 
 
 def with_version_record(resource: Resource, new: StoredResponse, items: int, now: Instant) -> Sequence[VersionRecord]:
-    """Return the version records of the resource, with one for the version that is being stored."""
+    """Return the version records of the resource, and a record for the new version, which has `items` items."""
     assert isinstance(new.content.bodies, Bodies)
     record = VersionRecord(now, new.content.bodies.length("identity"), items, new.content.tag or "")
     return (*resource.version_records, record)[-VERSION_RECORDS_MAX:]
@@ -276,10 +277,10 @@ def with_history(
     published: tuple[Instant, ...] | None,
     now: Instant,
 ) -> Resource:
-    """Return the resource with the history of its feed from before the first fetch, as far as it is known.
+    """Return the resource with the changes of its feed before the first fetch.
 
-    If no change is known at the first fetch, `first_seen` and `backfill_pending` are set. A later fetch then adds the
-    dates in `published`, unless the dates were not read (None).
+    The first fetch of a feed without known changes sets `first_seen` and `backfill_pending`. A later fetch then adds
+    the publication dates in `published`. None means that the dates were not read, and nothing is added.
     """
     if resource.channel is None:
         return resource

@@ -287,8 +287,8 @@ class ResponseInterpreter:
     ) -> RefreshResult | Resource | None:
         """Return the result of a document that declares a move or the end of the feed, or None for any other document.
 
-        A move is recorded as unconfirmed if the new address has itself moved back to this target. In this case, only
-        the resource is returned.
+        If the new address has itself moved back to this target, the move is recorded as unconfirmed, and only the
+        resource is returned.
         """
         settings = job.settings
         match ingested.relocation:
@@ -419,8 +419,11 @@ class ResponseInterpreter:
         detail: Detail | None,
         reason: str,
     ) -> RefreshResult:
-        """Return the result of an accepted response. If HTTP permits storing, the resource in the result contains the
-        response."""
+        """Return the result for a response that clients get.
+
+        The resource in the result contains the response, unless HTTP forbids storing or the copy of a feed is kept.
+        `detail` and `reason` describe the outcome.
+        """
         if (with_part := missing_ranges.with_part(resource, response, job)) is not None:
             return RefreshResult(with_part, response, True, outcome.status, None, detail, reason)
         not_stored_reason = self._storing_refusal(job, response)
@@ -443,8 +446,8 @@ class ResponseInterpreter:
             is_other_variant = (
                 is_further_variant(resource, replaced, response) if stores else len(job.varying_fields) > 0
             )
-            # A push always reports a change. Other content may differ from the replaced content, which is in a client's
-            # language, by its language alone.
+            # If the replaced content is in a client's language, the new content may differ by its language alone. Only
+            # a push is a change in any case.
             was_in_client_language = replaced is not None and replaced.has_client_language and job.pushed is None
             is_comparable = not is_other_variant and not was_in_client_language
             changed = ingested.is_change(old) and is_comparable and not is_same

@@ -248,7 +248,7 @@ class HelperPool:
             self._enqueue(job)
 
     def _move_to_slow_lane(self, helper: _Helper, job: _Job) -> None:
-        """Lower the priority of the helper, and start the time limit of its job."""
+        """Lower the priority of the helper, and end it if its job takes longer than `Limits.wall`."""
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, helper.pid, NICENESS_SLOW)
         loop = asyncio.get_running_loop()

@@ -85,8 +85,12 @@ class Limits:
 
 
 def main(descriptor: int, parent: int, cpu: Seconds, memory: int) -> None:
-    """Run the template process until its socket is closed."""
-    _die_with(parent)
+    """Run the template process until its socket is closed.
+
+    `descriptor` is the socket to the proxy, and `parent` the proxy's process id. `cpu` and `memory` limit each job
+    (`Limits`).
+    """
+    _exit_with(parent)
     oom_score.raise_oom_score(oom_score.HELPER)
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
@@ -128,14 +132,17 @@ def _kill(pid: int) -> None:
 
 
 def _fork_helper(control: socket.socket, descriptor: int, cpu: Seconds, memory: int) -> int:
-    """Fork the template process, and return the process id of the new helper."""
+    """Fork the template process, and return the process id of the new helper.
+
+    `control` is the template's socket, and `descriptor` the helper's socket.
+    """
     template = os.getpid()
     if pid := os.fork():
         return pid
     code = 1
     try:
         control.close()
-        _die_with(template)
+        _exit_with(template)
         _limit_resources(memory)
         _run_helper(descriptor, cpu)
         code = 0
@@ -143,8 +150,8 @@ def _fork_helper(control: socket.socket, descriptor: int, cpu: Seconds, memory: 
         os._exit(code)  # skips the clean-up of the template
 
 
-def _die_with(parent: int) -> None:
-    """Make this process exit when its parent exits."""
+def _exit_with(parent: int) -> None:
+    """Make this process exit when its parent exits. `parent` is the process id of the parent."""
     if not sys.platform.startswith("linux"):
         return
     library = ctypes.CDLL(None)

@@ -63,7 +63,8 @@ async def ingest_in_helper(
 
 
 def _previous_contents(job: RefreshJob, stored: Resource | None) -> PreviousContents | None:
-    """Return the resource's previous contents, or None if the response to validate must not be a dictionary."""
+    """Return the resource's previous contents, or None if the response that the job validates must not be a
+    dictionary."""
     validated = job.validate
     if stored is None or validated is None or not is_shared(validated, job.settings):
         return None

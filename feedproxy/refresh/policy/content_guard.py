@@ -50,9 +50,9 @@ The fraction is lower than ITEM_LOSS_SHARE, because an ill-formed document may b
 """
 
 ITEM_LOSS_TOLERATED = 3
-"""A well-formed update may lack fewer than this many of the copy's items and does not count as a format change.
+"""If a well-formed update lacks fewer than this many of a feed's items, the loss is not a format change.
 
-An update that lacks all items always counts as a format change.
+The loss of all items is always a format change.
 """
 
 

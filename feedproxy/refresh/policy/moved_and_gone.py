@@ -117,10 +117,10 @@ def is_in_doubt(sighting: Relocation | None, resource_there: Resource | None, se
 
 
 def leads_back(newer: Relocation | None, target: str, older: Relocation | None) -> bool:
-    """Return whether a feed has moved back from `target` to the address from which it had moved to `target`.
+    """Return whether a feed that had moved to `target` has moved back to its former address.
 
-    `newer` is the relocation of `target`, and `older` that of the other address. The result is True only if `older` is
-    confirmed.
+    `newer` is the relocation of `target`, and `older` that of the former address. The result is True only if `older`
+    is confirmed.
     """
     return (
         newer is not None

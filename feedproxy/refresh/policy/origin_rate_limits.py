@@ -23,8 +23,8 @@ SITES_MAX = 4096
 PAUSE_MAX: Seconds = 3600
 """Requests to a whole site pause for at most this many seconds.
 
-Origins count requests by client, so that a limit applies to all feeds of the site. At a host of several publishers, a
-limit of one path may pause the feeds of the others, and this number bounds the pause.
+Origins count all requests from feedproxy, so a limit applies to all feeds of the site. If several publishers share a
+host, a limit for the feeds of one publisher also pauses those of the others. The maximum bounds this pause.
 """
 
 RAISE = 2.0

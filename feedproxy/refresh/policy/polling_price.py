@@ -4,9 +4,9 @@ A request costs `price` seconds of staleness. A refresh saves staleness at all p
 refresh. Expected polls (subscribers/poll_rhythms.py) that are close together form a *cluster*. The plan with the least
 cost over all clusters is computed, and its first refresh is carried out.
 
-A copy may answer as long as HTTP and the feed's hints permit, or for the lifetime that `lifetime_for` returns. A later
-poll causes a request to the origin in any case. A refresh shortly before such a poll costs no further request, and
-spares the reader the wait.
+A copy may answer as long as HTTP and the feed's hints permit. If they state no lifetime, `lifetime_for` returns it. A
+poll after the lifetime causes a request to the origin in any case. A refresh shortly before such a poll costs no
+further request, and spares the reader the wait.
 """
 
 import math
@@ -26,7 +26,7 @@ CLUSTER_LENGTH: Seconds = 90
 DISTANT_CLUSTER_SHARE = 0.1
 """Maximum length of a cluster of distant polls, as a fraction of the time until the cluster's first poll.
 
-CLUSTER_LENGTH applies if it is longer. The length grows with the time, because distant polls are less predictable.
+The maximum is never below CLUSTER_LENGTH. It grows with the time, because distant polls are less predictable.
 """
 
 CLUSTERS_MAX = 32
@@ -56,7 +56,7 @@ An expected poll comes with a probability of 95 %, so one expected poll is enoug
 WAIT_PRICE = 2.0
 """Cost of a reader's wait for the origin, as a multiple of the price of a request.
 
-In a simulated week, one poll in thirty waited with the value 0, and one in two hundred with 2.
+In a simulated week, one poll in thirty waited if the value was 0, and one in two hundred if it was 2.
 """
 
 
@@ -87,11 +87,9 @@ class Planned:
 
 
 UNEXPECTED_HOURLY: Seconds = 45 * 60
-"""The copy of a feed without expected polls has a lifetime of at most this many seconds, if the feed changes once an
-hour.
+"""Maximum lifetime, in seconds, of a copy if no poll is expected and the feed changes once an hour.
 
-The limit applies if neither HTTP nor the feed states a lifetime. `lifetime_for` derives the limit for other rates of
-change.
+`lifetime_for` derives the maximum for other rates of change.
 """
 
 
@@ -100,9 +98,12 @@ def lifetime_for(
 ) -> Seconds:
     """Return the seconds for which a copy may answer if neither HTTP nor the feed states a lifetime.
 
-    The lifetime ends when the expected staleness at a poll costs as much as a request and a reader's wait. Without
-    expected polls (`is_expected` is false), the lifetime also has a maximum in proportion to the cube root of the mean
-    time between changes. For a given number of requests, this proportion minimises the total staleness of all feeds.
+    The feed changes `per_second` times per second, and a request costs `price` seconds of staleness. The lifetime ends
+    when the expected staleness at a poll costs as much as a request and a reader's wait.
+
+    If no poll is expected (`is_expected`), the lifetime also has a maximum (UNEXPECTED_HOURLY). The maximum grows with
+    the cube root of the mean time between changes. For a given number of requests, this proportion minimises the total
+    staleness of all feeds.
     """
     lifetime = age_for(per_second, (1 + WAIT_PRICE) * price)
     if not is_expected:
@@ -213,12 +214,10 @@ class _PlanSearch:
         """
 
         self._after_renewal: list[tuple[float, int] | None] = [None] * len(clusters)
-        """For each cluster: the values of `cheapest` for the later clusters if a poll of this cluster renewed the copy.
-        Most of a plan's alternatives need the same values."""
+        """For each cluster: the result of `_cheapest_after_renewal`, or None if it has not been computed yet."""
 
     def solve(self, number: int) -> None:
-        """Compute the least cost of cluster `number` and all later clusters, provided that `number` gets a refresh of
-        its own.
+        """Compute the least cost of cluster `number` and all later clusters if the refresh for `number` is made.
 
         The caller solves later clusters first.
         """

@@ -108,7 +108,8 @@ def stale_limit(fault: ContentFault, settings: Settings) -> Seconds:
 def stale_limit_after_failure(failures: Failures, settings: Settings) -> Seconds:
     """Return the seconds for which a copy may be served during a back-off, counted from `last_validated`.
 
-    The limit is that of the failed fetch before the back-off, so that clients do not get errors and the copy by turns.
+    The last failure determines the limit. A limit without regard to the failure would make clients get errors and the
+    copy alternately.
     """
     match failures.detail:
         case Detail.GONE:
