@@ -94,7 +94,7 @@ class _LinkElement:
 
 
 class _StopParsing(Exception):
-    """Raised in the parser target to end the parsing of a page early."""
+    """Exception that ends the parsing of a page early."""
 
 
 class _PageTarget:

@@ -27,8 +27,8 @@ def self_address(channel: Channel, base: str = "") -> str:
 def announced_address(channel: Channel, addresses: Sequence[str]) -> str:
     """Return the new address that a podcast announces (itunes:new-feed-url), or "".
 
-    `addresses` are the present addresses of the podcast. The result is "" if the podcast announces one of them. A
-    relative address is resolved against the first.
+    `addresses` are the present addresses of the podcast. The result is "" if the announced address is one of these. A
+    relative address is resolved against the first of `addresses`.
     """
     present = {uri.without_fragment(address) for address in addresses}
     address = resolve_address(addresses[0], channel.new_feed_url) if channel.new_feed_url else ""

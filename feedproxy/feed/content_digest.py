@@ -31,8 +31,8 @@ _DIGEST_BYTES = 16
 the publisher's own update."""
 
 _PATTERN_SEARCH_MAX = 2 * 1024 * 1024
-"""In an ill-formed document of more than this many bytes, the parts that are not content are not looked for. The
-largest ill-formed document in the test corpus has 0.4 MB."""
+"""The digest of an ill-formed document of more than this many bytes includes the parts that are not content. A search
+for these parts would take too long. The largest ill-formed document in the test corpus has 0.4 MB."""
 
 _ENCODING_PIECE = 256 * 1024
 """This many characters of a text are encoded in one call, which limits the memory for a large text."""
@@ -92,7 +92,7 @@ class ContentDigest:
 def digest_of_text(data: bytes) -> str:
     """Return the digest of an ill-formed document in UTF-8.
 
-    The digest of a document of more than _PATTERN_SEARCH_MAX bytes includes all parts of the document.
+    The parts that are not content are found by pattern, up to _PATTERN_SEARCH_MAX.
     """
     if len(data) > _PATTERN_SEARCH_MAX:
         return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
@@ -113,7 +113,7 @@ def _strip_comments(data: bytes) -> bytes:
 
 
 def digest_of_json(feed: dict[str, object]) -> str:
-    """Return the digest of a JSON Feed. The order of members and white space do not matter."""
+    """Return the digest of a JSON Feed. The order of members, white space, dates and generator do not matter."""
     stable = {key: value for key, value in feed.items() if key not in _VOLATILE_KEYS}
     return hashlib.blake2b(canonical_json(stable), digest_size=_DIGEST_BYTES).hexdigest()
 

@@ -72,7 +72,7 @@ def is_wide(codec: str) -> bool:
 
 
 def superset_of(codec: str) -> str:
-    """Return the codec that publishers mean by this one: the same, or a superset."""
+    """Return the codec with which to decode a document that is labelled with `codec`: `codec` itself or a superset."""
     return _SUPERSETS.get(codec, codec)
 
 

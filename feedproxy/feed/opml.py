@@ -1,4 +1,4 @@
-"""Subscription lists: reader of OPML of any version, and writer of OPML 2.0.
+"""Subscription lists: parser of OPML of any version, and writer of OPML 2.0.
 
 OPML 2.0: "An OPML subscription list is a possibly multiple-level list of subscriptions to feeds". Outlines with an
 address are feeds, and outlines without an address are folders. Lists are not trusted. They are parsed with the limits

@@ -55,11 +55,11 @@ def hint_expiry(
     hint_max: Seconds,
     skip_max: Seconds,
 ) -> HintExpiry | None:
-    """Return the expiry according to the hints, or None if HTTP's expiry is later.
+    """Return the expiry according to the hints, or None if the hints do not extend HTTP's freshness lifetime.
 
-    `base` is the instant from which the copy's age counts. `expires` is the end of HTTP's freshness lifetime, or None.
-    A hint extends at most `hint_max` seconds beyond `base`. Skipped hours count for at most `skip_max` seconds from
-    their beginning. An expiry in the past means that the copy is stale.
+    `base` is the instant from which the copy's age counts. `expires` is the end of HTTP's freshness lifetime, or None
+    without a lifetime. A hint extends to at most `hint_max` seconds after `base`. Skipped hours count for at most
+    `skip_max` seconds from their beginning. An expiry in the past means that the copy is stale.
     """
     longest = max(_lifetime_expiries(schedule, base, hint_max), key=lambda expiry: expiry.until, default=None)
     if longest and expires is not None and longest.until <= expires:

@@ -55,8 +55,8 @@ _TREE_MAX = 100_000
 """Maximum number of nodes and attributes of a tree without items. The largest known channel has a few hundred."""
 
 _BYTES_PER_NODE = 8
-"""The nodes of the tree are counted again and again. After a count of n nodes, the next count follows when this many
-bytes for each of the n nodes have been parsed."""
+"""The nodes of the tree are counted repeatedly. After a count of n nodes, the next count follows when n times this many
+bytes have been parsed."""
 
 ATTRIBUTES_MAX = 256
 """At most this many attributes of one element are read. Known feeds have a dozen.

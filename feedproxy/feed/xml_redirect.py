@@ -25,18 +25,21 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The feed has moved to `location`: an http or https URI, or a reference relative to the old address."""
+    """The statement that the feed has moved to `location`, an http or https URI or a relative reference.
+
+    A relative reference is resolved against the old address.
+    """
 
     location: str
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The feed has ended."""
+    """The statement that the feed has ended."""
 
 
 def read(body: bytes) -> Moved | Gone | None:
-    """Return the statement of a redirect document, or None for any other document. Raises no exception."""
+    """Return what a redirect document states, or None for any other document. Raises no exception."""
     if len(body) > _DOCUMENT_MAX or b"redirect" not in body[:_SEARCH_MAX].replace(b"\0", b""):
         return None
     text = to_utf8(body)
@@ -65,7 +68,7 @@ def read(body: bytes) -> Moved | Gone | None:
 
 
 class _NotRedirect(Exception):
-    """Raised if the document is not a redirect document."""
+    """Exception for a document that is not a redirect document."""
 
 
 class _RedirectReader:

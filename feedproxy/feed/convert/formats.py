@@ -9,7 +9,7 @@ from feedproxy.feed.convert.write import to_atom, to_html, to_json, to_opml, to_
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format. `name` is its name on the command line and in addresses."""
+    """A format of converted feeds. `name` is its name on the command line and in addresses."""
 
     name: str
     media_type: str

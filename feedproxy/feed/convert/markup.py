@@ -43,9 +43,9 @@ _PLAIN_MAX = 2 * 1024 * 1024
 
 
 _NAMESPACES_TIMES_ELEMENTS = 100_000
-"""Maximum product of two numbers of one text: the namespaces that it declares, and its child elements.
+"""Maximum product of the number of namespaces and the number of child elements of one text.
 
-Each child is serialised with all namespaces, so the product determines the size of the result.
+Each child element is serialised with all namespaces, so the product determines the size of the result.
 """
 
 

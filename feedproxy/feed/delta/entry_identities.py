@@ -1,8 +1,8 @@
 """Entries of a feed: identity, digest and byte range of each.
 
 The identity of an entry is a hash of its name: `guid`, `id` or `rdf:about`, or else its link. An entry without a name
-has a hash of its content. If several entries have one name, only the last has the hash of the name. The others have a
-hash of name and content. New entries usually come first, so the identities of older entries do not change.
+has a hash of its content. If several entries have the same name, only the last has the hash of the name. The others
+have a hash of name and content. New entries usually come first, so the identities of older entries do not change.
 
 Identity and digest have eight bytes each, and are stored for later versions (`pack`). A publisher that forces a
 collision hides only its own entry.

@@ -4,7 +4,7 @@ Offsets in the UTF-8 form are mapped to the document's encoding. The edited docu
 expected text. If the texts differ, as for stateful encodings (ISO-2022-JP), the document is not changed.
 
 If Content-Type and the XML declaration name different encodings, only ASCII is written, because a feed reader may use
-the one or the other encoding.
+either encoding.
 """
 
 import codecs

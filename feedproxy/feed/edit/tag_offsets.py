@@ -62,7 +62,7 @@ def tag_at(utf8: bytes, start: int) -> bytes:
 
 
 class _StopParsing(Exception):
-    """Raised in a handler to end the parsing of a document early."""
+    """Exception that ends the parsing of a document early."""
 
 
 def find_channel(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -> ChannelOffsets | None:

@@ -1,6 +1,6 @@
 """Choice between repeated or contradictory statements of a document.
 
-from_rss_and_atom.py extracts the statements. The chosen ones become the model.
+from_rss_and_atom.py extracts the statements. The chosen statements become the model.
 """
 
 import re
@@ -106,8 +106,9 @@ def channel(statements: Extract, kind: Kind, version: str, schedule: Schedule) -
 def merge_links(links: Iterable[Link]) -> tuple[Link, ...]:
     """Return each link once. The link to the feed's page is the first.
 
-    This is the first link with rel="alternate" and without a type, else the first with rel="alternate". A link with
-    rel="alternate" is omitted if it has the address of a link with rel="self", because a feed is not its own page.
+    The link to the page is the first with rel="alternate" and without a type, or else the first with rel="alternate". A
+    link with rel="alternate" is omitted if it has the address of a link with rel="self", because a feed is not its own
+    page.
     """
     by_meaning: dict[tuple[str, str], Link] = {}
     for link in links:
@@ -147,8 +148,10 @@ def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | 
 
 
 def apply_image_size(image: Image | None, extensions: tuple[Node, ...]) -> tuple[Image | None, tuple[Node, ...]]:
-    """Return the channel's picture with the size that a Media RSS thumbnail with the same address states, and the
-    extensions without this thumbnail."""
+    """Return the channel's picture with its size, and the remaining extensions.
+
+    The size comes from a Media RSS thumbnail with the same address, which is removed from the extensions.
+    """
     if image is None or image.width or image.height:
         return image, extensions
     for at, node in enumerate(extensions):
@@ -174,8 +177,8 @@ def _is_size(text: str) -> bool:
 def apply_identifier(statements: Extract, extensions: tuple[Node, ...]) -> tuple[Node, ...]:
     """Use the item's dc:identifier as its id, if a conversion has written the id there. Return the unused extensions.
 
-    In this case, the item's IRI (atom:id or rdf:about) equals the dc:identifier, or is a name-based UUID (RFC 9562,
-    section 5.5). Any other dc:identifier may identify something else, such as a book.
+    After a conversion, the item's IRI (atom:id or rdf:about) equals the dc:identifier, or is a name-based UUID (RFC
+    9562, section 5.5). Otherwise, the dc:identifier may identify something else, such as a book.
     """
     iri = _DISTINGUISHING_SUFFIX.sub("", statements.strings.get("atom:id") or statements.about)
     if "id" in statements.strings or not iri:

@@ -1,4 +1,4 @@
-"""Reader of the Channel Definition Format (1997) for the model. The case of letters in names does not matter."""
+"""Conversion of a document in the Channel Definition Format (1997) to the model. Names are case-insensitive."""
 
 from feedproxy.feed import feed_dates
 from feedproxy.feed.channel import Channel, Kind, Schedule

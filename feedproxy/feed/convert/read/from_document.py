@@ -1,4 +1,4 @@
-"""Reader of feeds in any format: it makes the model from a feed's document."""
+"""Conversion of a feed's document, in any format, to the model."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""Reader of JSON Feed 1 and 1.1 for the model, with the custom object of feedproxy's own documents."""
+"""Conversion of JSON Feed 1 and 1.1 to the model, with the custom objects in feedproxy's own documents."""
 
 import dataclasses
 import json

@@ -18,13 +18,19 @@ def channel_beyond_rss(channel: Element, feed: Feed) -> None:
 
 
 def source(element: Element, feed: Feed, bare: str = "") -> None:
-    """Write the channel from which an item was taken (RFC 4287, section 4.2.11)."""
+    """Write the channel from which an item was taken (RFC 4287, section 4.2.11).
+
+    Extensions without a namespace get the namespace `bare`.
+    """
     inner = put(element, ATOM, "source")
     atom_channel(inner, feed, bare)
 
 
 def atom_channel(element: Element, feed: Feed, bare: str) -> None:
-    """Write the elements that atom:feed and atom:source have in common."""
+    """Write the elements that atom:feed and atom:source have in common.
+
+    Extensions without a namespace get the namespace `bare`.
+    """
     put_nonempty(element, ATOM, "id", feed.id)
     out.atom_text(element, "title", feed.title)
     out.atom_text(element, "subtitle", feed.summary)

@@ -73,7 +73,11 @@ def _item(item: Item, feed: Feed) -> dict[str, Any]:
 
 
 def _add_beyond(members: dict[str, Any], model: Feed | Item, parsed: Feed | Item) -> None:
-    """Add a custom object with the fields of `model` that differ in `parsed`, the model of the written document."""
+    """Add a custom object with the fields of `model` that JSON Feed cannot express.
+
+    `parsed` is the model that results from reading the written document. The custom object has the fields in which
+    `model` differs from `parsed`.
+    """
     names = [field.name for field in dataclasses.fields(model) if field.compare and field.name != "items"]
     differing = [name for name in names if getattr(model, name) != getattr(parsed, name)]
     custom: dict[str, Any] = dict(model_as_dict.nonempty_fields(model, differing))

@@ -144,7 +144,10 @@ def language_attributes(element: Element, language: str, direction: str, *, atom
 
 
 def schedule(parent: Element, hints: Schedule, core: str) -> None:
-    """Write the schedule with elements of RSS, the syndication module and iTunes."""
+    """Write the schedule with elements of RSS, the syndication module and iTunes.
+
+    `core` is the namespace of RSS's elements in the document.
+    """
     put_nonempty(parent, core, "ttl", hints.ttl)
     if hints.skip_hours:
         hours = put(parent, core, "skipHours")
@@ -164,7 +167,7 @@ def schedule(parent: Element, hints: Schedule, core: str) -> None:
 
 
 def cloud(parent: Element, values: Cloud | None, core: str) -> None:
-    """Write rssCloud's element with its five attributes."""
+    """Write the element `cloud` (rssCloud), in the namespace `core`, with its five attributes."""
     if values is not None:
         element = put(parent, core, "cloud")
         element.set("domain", values.domain)
@@ -182,8 +185,11 @@ def text_input(parent: Element, values: TextInput | None, core: str) -> None:
 
 
 def image(parent: Element, picture: Image, feed: Feed, core: str, about: str = "") -> None:
-    """Write a picture as RSS's element `image`, which requires a title and a link. If the picture lacks one of these,
-    the channel's is written."""
+    """Write a picture as RSS's element `image`, in the namespace `core`.
+
+    The element requires a title and a link. If the picture lacks one of these, the channel's is written. The attribute
+    `about` (rdf:about), if not empty, gets the picture's address.
+    """
     element = put(parent, core, "image")
     if about:
         element.set(about, picture.url)
