@@ -93,7 +93,10 @@ class DownstreamPurge:
         return self.purge_requests(change.target, number=change.number)
 
     def purge_requests(self, target: str, *, number: int = 0) -> Iterable[DeliveryRequest]:
-        """Return the purge of a target at each sink, or no purge for a target outside the upstream."""
+        """Return the purge of a target at each sink, or no purge for a target outside the upstream.
+
+        `number` is the id of the change in the change log, or 0 for a purge for another reason.
+        """
         settings = self._settings()
         if is_upstream_target(target, settings):
             for sink in settings.purge_sinks:

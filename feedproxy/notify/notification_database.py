@@ -104,7 +104,8 @@ class NotificationDatabase:
     """The database of notifications. It runs transactions in its own thread."""
 
     def __init__(self, file: Path | None, on_failure: OnFailure) -> None:
-        """Create the object; the first transaction opens the file. `on_failure` gets each failed transaction."""
+        """Create the object; the first transaction opens the file. `on_failure` gets the error of each failed
+        transaction."""
         self._file = file
         self._on_failure = on_failure
         self._connection: sqlite3.Connection | None = None

@@ -67,10 +67,10 @@ NEW_FEED_DELAY: Seconds = 0.5
 
 
 RECONCILIATION_IDLE_FACTOR = 15
-"""The search for unrecorded changes after the start pauses for this many times the time of its work.
+"""After the start, the search for unrecorded changes pauses for this many times the time that it computes.
 
-The search (cooperative_iteration.py) takes a sixteenth of a CPU: two seconds for a thousand feeds, and half an hour for
-a million.
+The search (cooperative_iteration.py) therefore uses a sixteenth of a CPU. It lasts two seconds for a thousand feeds,
+and half an hour for a million.
 """
 
 

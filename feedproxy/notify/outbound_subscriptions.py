@@ -86,8 +86,8 @@ class OutboundSubscriptions:
                 await self._service.proxy.admin.end_push_lease(topic)
 
     async def subscribe(self, topic: str, server: SubscriptionTarget) -> None:
-        """Subscribe to a topic at `server`, unless a subscription exists. Remove the topic's subscriptions at other
-        servers."""
+        """Subscribe to a topic at `server`, unless an equal subscription exists. Remove the topic's subscriptions at
+        other servers."""
         subscriptions, now = self._service.subscriptions, self._service.clock.now()
         secret = secrets.token_hex(16)
         for subscription in await subscriptions.all(role=Role.PUBLISHER, protocol=self._protocol, topic=topic):
@@ -120,7 +120,10 @@ class OutboundSubscriptions:
             last = page[-1].id
 
     async def renew(self, subscription: Subscription) -> None:
-        """Request the subscription again, or remove it if the feed no longer names its server."""
+        """Request the subscription again, at the server that the feed now names. Remove it if no server is named.
+
+        A paused subscription stays unchanged.
+        """
         resource = self._service.proxy.store.peek(subscription.topic)
         server = self._find_target(resource) if resource is not None and self._service.can_receive_calls else None
         if subscription.state is State.PAUSED:
@@ -161,9 +164,10 @@ class OutboundSubscriptions:
         return subscription
 
     async def on_notification(self, subscription: Subscription) -> bool:
-        """Enqueue a refresh of the topic. Return False if the feed is no longer stored, or names no hub or cloud now.
+        """Enqueue a refresh of the topic. Return False if the feed is no longer stored, or no server offers
+        notifications of it now.
 
-        Only the hub or cloud knows the callback URL. No other program can cause refreshes, so no rate limit is needed.
+        Only the server knows the callback URL. No other program can cause refreshes, so no rate limit is needed.
         """
         resource = self._service.proxy.store.peek(subscription.topic)
         if resource is None or self._find_target(resource) is None:

@@ -254,7 +254,11 @@ class RefreshRequests:
 def _finish(
     db: sqlite3.Connection, target: str, pings: int, started: Instant, interval: Seconds, *, is_test: bool
 ) -> None:
-    """Delete a finished request, or postpone it by `interval` seconds if pings arrived during the refresh."""
+    """Delete the request for a refresh that began at `started`. If pings have arrived since then, postpone it instead.
+
+    `pings` is the number of pings before the refresh. The postponed request is due `interval` seconds after `started`.
+    After a test (`is_test`), the next request need not wait for this interval.
+    """
     db.execute("DELETE FROM errands WHERE target = ? AND pings = ?", (target, pings))
     db.execute(
         "UPDATE errands SET due = ?, tries = 0, pings = pings - ? WHERE target = ?", (started + interval, pings, target)

@@ -27,7 +27,7 @@ def read_sink_address[Kind: StrEnum](
     """Return the sink that `text` names. Raises UsageError, with `expected` in its message, if `text` is invalid.
 
     `prefixes` are the kinds that may precede the URL, followed by a colon. `default_kind` returns the kind of a URL
-    without a prefix. The URL is checked by an example, which `example_url` returns.
+    without a prefix. `example_url` returns an example of the URLs of requests to the sink, which must be valid.
     """
     prefix, _, url_after_prefix = text.strip().partition(":")
     kind = next((kind for kind in prefixes if kind == prefix), None)

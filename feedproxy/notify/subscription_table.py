@@ -208,8 +208,9 @@ class Subscriptions:
     async def move(self, protocol: str, topic: str, new_topic: str) -> None:
         """Move subscriptions from `topic` to `new_topic`, because the feed has moved.
 
-        A moved subscription gets the notifications of both topics. If a callback has subscriptions to both topics, one
-        of the two is removed. If `new_topic` equals `topic`, the feed has moved back.
+        A moved subscription gets the notifications of both topics. If a callback has subscriptions to both topics, the
+        subscription to `topic` is removed. If `new_topic` equals `topic`, the feed has moved back, and its moved
+        subscriptions return to `topic`.
         """
 
         def work(db: sqlite3.Connection) -> None:

@@ -53,9 +53,10 @@ async def resolve_topic(service: NotificationService, address: str, topics_allow
 
 
 async def resolve_topics(service: NotificationService, address: str, topics_allowed: str, base: str) -> list[str]:
-    """Return the target of the feed at a URL, or the targets of all feeds of the site at this URL.
+    """Return the target of the feed at a URL, or else those of the listed feeds of the site at this URL.
 
-    Raises UnknownTopic if no permitted feed has the URL, and StoreError if the database fails.
+    The result has at most SITE_FEEDS_MAX targets. The arguments are those of `resolve_topic`. Raises UnknownTopic if no
+    permitted feed has the URL, and StoreError if the database fails.
     """
     try:
         return [await resolve_topic(service, address, topics_allowed, base)]

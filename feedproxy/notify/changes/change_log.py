@@ -74,6 +74,8 @@ class ChangeLog:
     ) -> list[Change]:
         """Record the snapshots that are changes, and enqueue their deliveries. Return the changes.
 
+        `extra_deliveries` returns the deliveries of a change to receivers without a subscription, such as ping sinks.
+
         A feed that was evicted from the store and fetched again has only a digest of its bytes. If the database has a
         digest of its parsed content, the feed is parsed, and recorded in a second transaction.
         """
@@ -101,7 +103,8 @@ class ChangeLog:
     ) -> list[Change]:
         """Record the changes that the previous process has left unrecorded. Return the changes.
 
-        A stored copy older than the recorded change is no change: the store had not yet written the newer copy.
+        A snapshot that is older than the recorded change is ignored: the previous process exited before the store had
+        written the newer copy.
         """
 
         def work(db: sqlite3.Connection) -> list[FeedSnapshot]:
@@ -116,7 +119,7 @@ class ChangeLog:
             ]
 
         unrecorded = await self._database.run(work)
-        # A feed without a row has no subscribers.
+        # A feed without a row in `known` has no subscribers, so its content is recorded without a notification.
         as_new = [replace(snapshot, is_new=True) for snapshot in unrecorded]
         return await self.record(as_new, now, extra_deliveries)
 

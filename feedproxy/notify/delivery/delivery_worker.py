@@ -76,7 +76,7 @@ class DeliveryCounts:
 
 @dataclass(frozen=True, slots=True)
 class FailedRequest:
-    """A subscription request, to or from feedproxy, that has failed finally."""
+    """A subscription request, to or from feedproxy, that has failed and is not repeated."""
 
     at: Instant
     protocol: str
@@ -157,8 +157,10 @@ class DeliveryWorker:
         return own is not None and own in map(parse_address, resolved)
 
     async def _wait_for_capacity(self, host: str) -> None:
-        """Wait until an immediate request to a site may start, and count the request. Raises Overloaded if too many
-        requests wait."""
+        """Wait until an immediate request to a site may start, and count the request.
+
+        Raises Overloaded if too many requests wait, or after REQUEST_TIMEOUT.
+        """
         if self._waiting >= REQUESTS_WAITING_MAX:
             raise Overloaded("too many subscriptions are being verified; please try again later")
         self._waiting += 1

@@ -156,7 +156,7 @@ class Hub:
     # -- messages
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the message of a delivery: a verification, a denial, or the feed."""
+        """Return the message of a delivery: a verification, a denial, or the feed. Return None to drop the delivery."""
         request = delivery.request
         agent = ("User-Agent", own_user_agent(self._service.settings()))
         if request.what == DENY:
@@ -289,7 +289,8 @@ class Hub:
 def _copy_to_send(resource: Resource) -> StoredResponse | None:
     """Return the variant that suits a request without fields, or else the newest variant of the feed.
 
-    Return None if the origin restricts access to the feed (401 or 451), because the copy is then not for all clients.
+    Return None if no feed is stored. Return None, too, if the copy is not for all clients: it was fetched with
+    credentials, or the origin restricts access to the feed (401 or 451).
     """
     stored = default_copy(resource) or resource.feed_variant
     if stored is None or stored.authorized or is_restricted(resource):
@@ -305,10 +306,10 @@ def _final_message(subscription: Subscription) -> DeliveryRequest:
 
 
 def _self_link(subscription: Subscription, target: str, settings: Settings) -> str:
-    """Return the `rel=self` of a delivery: the topic as the subscriber wrote it.
+    """Return the address for `rel=self` in a delivery: the topic as the subscriber wrote it.
 
-    The subscriber recognises its subscription by this topic. If the feed has moved to another `target`, return the
-    public address of `target`.
+    The subscriber recognises its subscription by this topic. If the feed has moved to another `target`, or the field
+    Link cannot contain the topic unchanged, return the public address of `target`.
     """
     topic = subscription.data.get("topic", "")
     is_current = subscription.data.get("target") == target and _URI_REFERENCE.fullmatch(topic)

@@ -235,7 +235,7 @@ class Subscriber:
 
     async def _unsubscribe(self, subscription: Subscription) -> None:
         """Enqueue an unsubscription. The subscription stays until the hub has verified the request, but for at most a
-        day."""
+        day. A subscription that no hub has verified is removed at once."""
         now, service = self._service.clock.now(), self._service
         await service.proxy.admin.end_push_lease(subscription.topic)
         if not subscription.data.get("key"):
@@ -323,7 +323,7 @@ class Subscriber:
         return await self._fail(subscription, f"status {answer.status} from the hub: {reason}")
 
     async def _follow_redirect(self, subscription: Subscription, answer: Response) -> Verdict:
-        """Enqueue the request at the hub's new URL. Return the verdict.
+        """Record the hub's new URL, and return the verdict that repeats the request there.
 
         "The subscriber is expected to retry the subscription or unsubscription at the new hub URL" (WebSub).
         """
@@ -363,7 +363,7 @@ class Subscriber:
 
 
 def covers_topic(service: NotificationService, target: str, topic: str) -> bool:
-    """Return whether the rules permit serving under `target` the content that a hub sends for `topic`."""
+    """Return whether the rules permit feedproxy to serve the content of `topic`, which a hub sends, under `target`."""
     try:
         return may_serve_under(service.settings_for(target), service.settings_for(uri.normalise(topic)))
     except BadTarget:

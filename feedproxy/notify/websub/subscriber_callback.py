@@ -39,7 +39,7 @@ class SubscriberCallback:
     def content_max(self, path: str) -> int:
         """Return the maximum permitted size of a push, in bytes.
 
-        This is `buffer_max`, or UNKNOWN_CONTENT_MAX for an unknown callback URL.
+        The maximum is `buffer_max`, or UNKNOWN_CONTENT_MAX for an unknown callback URL.
         """
         return (
             self._service.settings().buffer_max
