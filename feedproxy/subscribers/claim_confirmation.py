@@ -2,8 +2,8 @@
 
 Any client can claim `1000000 subscribers` in its User-Agent, so each claim is capped. A very large first claim, or one
 that has grown too fast, counts only when it is repeated an hour later. Until then the last confirmed claim counts.
-Growth is measured from the claim of an hour ago, so that many small steps do not help. All claims for a feed together
-may grow only as fast as one claim, because a client can invent fetchers (`room_for_claims`).
+Growth is measured from the claim of an hour ago, so that many small steps do not evade the confirmation. All claims for
+a feed together may grow only as fast as one claim, because a client can invent fetchers (`room_for_claims`).
 
 A fetcher may use several machines with different numbers. Of its confirmed claims in the last `window` seconds, the
 largest counts.
@@ -67,8 +67,7 @@ def unconfirmed_claim(claim_state: ClaimState, now: Instant, window: Seconds) ->
 def room_for_claims(total: int, anchor: int, jump: float) -> float:
     """Return the number by which all claims of a feed together may grow without confirmation.
 
-    `total` is their present sum, and `anchor` their sum an hour ago. `jump` has the meaning that `update_claim` gives
-    it.
+    `total` is the present sum of the claims, and `anchor` the sum an hour ago. `jump` is explained in `update_claim`.
     """
     return max(FIRST_MAX, jump * anchor) - total if jump else math.inf
 
@@ -85,7 +84,8 @@ def update_claim(
     """Return the state after another claim of `count` subscribers.
 
     `jump` is the factor of growth within an hour above which a claim must be confirmed; 0 accepts every claim. A claim
-    that exceeds the last one by more than `room` must also be confirmed.
+    that exceeds the confirmed claim of the last `window` seconds by more than `room` must also be confirmed. A first
+    claim must be confirmed above FIRST_MAX or `room`.
     """
     if claim_state is None or now - claim_state.last >= window:
         times = 1 if claim_state is None else claim_state.times + 1

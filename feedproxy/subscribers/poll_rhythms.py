@@ -204,7 +204,8 @@ class PollRhythms:
         return polls
 
     def next_poll(self, target: str, now: Instant) -> Instant | None:
-        """Return the instant of the first expected poll, or None if readers without a rhythm may poll earlier."""
+        """Return the instant of the first expected poll, or None if another reader may poll earlier: a reader without a
+        rhythm, or without a sample."""
         records = self._feeds.get(target)
         if not records or len(records) == READERS_MAX * _RECORD.size:
             return None
@@ -387,8 +388,10 @@ def _first_poll(key: int, now: Instant) -> bytes:
 
 
 def _precedes_unset_clock(reader: _Reader, now: Instant) -> bool:
-    """Return True if the machine's clock is not set now, but was set at the reader's last poll. This poll counts again
-    when the clock is set."""
+    """Return True if the machine's clock is not set now, but was set at the reader's last poll.
+
+    The instant of that poll is then kept, and counts when the clock is set again.
+    """
     return is_unset(now) and is_set_back(reader.last, now)
 
 
@@ -413,7 +416,7 @@ def _possible(gaps: list[Seconds]) -> list[Seconds]:
 
 
 def _polls_of(reader: _Reader, now: Instant, until: Instant, multiple: float) -> Iterator[ExpectedPoll]:
-    """Yield the expected polls of one reader.
+    """Yield the expected polls of one reader, with the weights of the `multiple` readers that it represents.
 
     The next poll is expected at each of the reader's last intervals, and later polls at the usual interval.
     """

@@ -102,7 +102,7 @@ class SubscriberCounts:
     - `window`: seconds for which a reader or a claim counts after its last request.
     - `claim_max`: limit of each claim of a fetcher for one feed. The sum of these claims over all feed ids (the
       fetcher's own ids for the feed) has the same limit.
-    - `claim_jump`: growth within an hour above which a claim must be confirmed.
+    - `claim_jump`: factor of growth within an hour above which a claim must be confirmed.
     - `readers_max`, `claims_max`: limits of the entries of one feed.
     - `feeds_max`: limit of the feeds.
     - `entries_max`: limit of the entries of all feeds together. An entry takes about 100 bytes.
@@ -420,7 +420,10 @@ class SubscriberCounts:
                     self._forget(target)
 
     def _expire(self, feed: FeedReaders, now: Instant, at_most: int | None = None) -> int:
-        """Remove at most `at_most` readers without a request in the last `window` seconds. Return their number."""
+        """Remove the claims, and at most `at_most` readers, without a request in the last `window` seconds.
+
+        Return the number of removed readers.
+        """
         limit = int((now - self._window) * 1000)
         if not feed.claims and self._are_current(feed, limit, now):
             return 0
@@ -436,8 +439,7 @@ class SubscriberCounts:
 
     @staticmethod
     def _are_current(feed: FeedReaders, limit: int, now: Instant) -> bool:
-        """Return True if all readers have a request in the last `window` seconds, and none has an instant in the
-        future."""
+        """Return True if the last requests of all readers lie between `limit` and `now`. `limit` is in milliseconds."""
         oldest, newest = feed.oldest(), feed.newest()
         return oldest is not None and newest is not None and limit < oldest >> 8 and newest >> 8 <= now * 1000
 
