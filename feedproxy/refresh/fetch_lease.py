@@ -52,7 +52,7 @@ class FetchLease:
         self.release()
 
     def release(self) -> None:
-        """Release the lease before the block ends."""
+        """Release the lease if this process has it. The block may call this method before it ends."""
         if self._is_held:
             self._is_held = False
             self._coordination.release_lease(self._target)

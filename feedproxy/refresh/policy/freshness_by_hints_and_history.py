@@ -16,7 +16,7 @@ from feedproxy.store.resource import Resource
 
 WAIT_WORTH: Seconds = 2 * 3600
 """If the expected staleness of a copy exceeds this many seconds, a reader waits for the refresh instead of getting the
-copy.
+copy. With a high price of requests (option `polling`), the limit is higher.
 
 In a simulated week with this limit, one poll in 200 waited, and the mean staleness fell to a third.
 """
@@ -111,7 +111,8 @@ def stale_while_refreshing(
     """Return the seconds beyond its lifetime for which a stale feed answers during a refresh.
 
     The option `stale_while_refreshing` is the upper limit. The time ends earlier when the expected staleness of the
-    copy reaches WAIT_WORTH.
+    copy reaches WAIT_WORTH, or the cost of a request and a reader's wait if this cost is higher. Return 0 for content
+    that is not a feed, and for a copy with an early refetch.
     """
     limit = settings.stale_while_refreshing
     if resource is None or limit <= 0 or not stored.content.feed or fresh.limit is not None:
@@ -127,7 +128,8 @@ def rests_until(resource: Resource | None, stored: StoredResponse, fresh: Freshn
     """Return the instant until which a stale copy may answer without a refresh.
 
     The instant is the end of the learned lifetime, at most `stale_while_refreshing` seconds after the copy became
-    stale. Return 0 if HTTP forbids stale responses, or if the feed has no history.
+    stale. Return 0 if HTTP forbids stale responses, if the feed has no history, for content that is not a feed, and for
+    a copy with an early refetch.
     """
     limit = settings.stale_while_refreshing
     if (
