@@ -128,8 +128,8 @@ def _prefix_errors(option: str) -> Iterator[None]:
 class AccessControl:
     """Authorizer of clients, and selector of credentials for origins.
 
-    `nonces` is the folder of used WSSE proofs, which all processes share. The constructor raises UsageError if a file
-    cannot be used.
+    `seed` is a secret of this installation (origin_credentials.py). `nonces` is the folder of used WSSE proofs, which
+    all processes share. The constructor raises UsageError if a file cannot be used.
     """
 
     def __init__(self, settings: Settings, clock: Clock, seed: bytes, nonces: Path | None = None) -> None:
@@ -153,11 +153,11 @@ class AccessControl:
     async def authorize(
         self, readers: tuple[str, ...], fields: Fields, address: str, *, proxy: bool, user: str = ""
     ) -> tuple[str, Fields]:
-        """Return the user, and the fields that may be sent upstream.
+        """Return the authenticated user, and the request fields that may be sent upstream.
 
-        If `readers` requires credentials, the client's credentials are removed from the fields. Raises AccessDenied if
-        the client may not read the target. Raises BadTarget if servers may interpret the address in several ways, to
-        which different rules apply.
+        The arguments are those of `Authorizer.authorize`. If `readers` contains users, the client's credentials are
+        removed from the fields. Raises AccessDenied if the client may not read the target. Raises BadTarget if the
+        target is ambiguous: origins may interpret it in several ways, and no user may read all of them.
         """
         if not readers:
             return user, fields
@@ -171,7 +171,8 @@ class AccessControl:
     def key_for(self, target: str, user: str) -> str:
         """Return the key under which the target's resource is stored for this user.
 
-        The key is the target. If the origin gets a credential for this user, the name of the credential is added.
+        The key is the target. If feedproxy sends a credential to the origin for this user, the name of the credential
+        follows the target.
         """
         if self._origin_credentials is None:
             return target
@@ -185,8 +186,11 @@ class AccessControl:
         return tuple(cache_key(target, credential) for credential in self._origin_credentials.all_for(target))
 
     def with_credentials(self, request: Request) -> Request:
-        """Return the request with the credential that its target names. Raises FetchError if the credential was
-        removed."""
+        """Return the request with the credential that the fragment of its target names.
+
+        A request for a target without a fragment is returned unchanged. Raises FetchError if the operator has removed
+        the credential.
+        """
         target, name = split_key(request.target)
         if not name:
             return request

@@ -8,7 +8,8 @@ GUESSES_MAX = 20
 """Maximum number of wrong passwords or tokens from one network within GUESS_WINDOW seconds."""
 GUESS_WINDOW: Seconds = 300
 NETWORKS_MAX = 10_000
-"""At most this many networks are remembered, some 500 bytes each. The oldest is forgotten first."""
+"""At most this many networks are remembered, in about 500 bytes of memory each. The least recently used network is
+forgotten first."""
 
 
 class FailedLoginLimit:

@@ -93,7 +93,8 @@ def split_key(resource_key: str) -> CacheKeyParts:
 
 
 class OriginCredentials:
-    """The entries of a wallet file, reloaded after each change. The constructor raises UsageError."""
+    """The entries of a wallet file, reloaded after each change. The constructor raises UsageError if the file cannot be
+    used."""
 
     def __init__(self, path: str, clock: Clock, seed: bytes) -> None:
         self._file: ReloadingFile[tuple[CredentialEntry, ...]] = ReloadingFile(
@@ -136,11 +137,11 @@ def request_with(request: Request, fields: Fields) -> Request:
 
 
 def parse_wallet(text: str, name: str, *, seed: bytes) -> tuple[CredentialEntry, ...]:
-    """Return the entries of a wallet file.
+    """Return the entries of a wallet file with the content `text`.
 
-    `seed` is the secret of this installation. The names of credentials are hashes keyed with `seed`, so that they do
-    not reveal passwords. Raises UsageError for an invalid file. The error's message names the position and never
-    contains a secret.
+    `name` is the file's name for error messages. `seed` is the secret of this installation. The names of credentials
+    are hashes keyed with `seed`, so that they do not reveal passwords. Raises UsageError for an invalid file. The
+    error's message names the position and never contains a secret.
     """
     try:
         document: Any = YAML(typ="safe", pure=True).load(io.StringIO(text))

@@ -24,7 +24,8 @@ BCRYPT_BYTES = 72
 """bcrypt uses this many bytes of a password. Longer passwords are refused."""
 
 CHECKS_WAITING_MAX = 32
-"""At most this many passwords of all clients wait to be checked. Requests with further passwords are refused."""
+"""Maximum number of passwords that are being checked or wait for a check, from all clients together. Requests with
+further passwords are refused."""
 
 _DUMMY_HASH = bcrypt.hashpw(secrets.token_bytes(16), bcrypt.gensalt(5)).decode("ascii")
 """The hash with which passwords are compared if the file has no users.
@@ -34,7 +35,8 @@ The comparison takes as long as for a known user. The cost of the hash is 5, as 
 
 
 def parse_users(text: str, name: str) -> dict[str, str]:
-    """Return the hashes in a password file, by user. Raises UsageError with the line number."""
+    """Return the hashes in the text of a password file, by user. Raises UsageError with the file's `name` and the line
+    number."""
     users: dict[str, str] = {}
     for number, line in significant_lines(text):
         user, colon, hashed = line.partition(":")
@@ -51,9 +53,10 @@ def parse_users(text: str, name: str) -> dict[str, str]:
 
 
 def parse_secrets(text: str, name: str) -> dict[str, str]:
-    """Return the plain passwords in a file for WSSE, by user.
+    """Return the plain passwords in the text of a file for WSSE, by user.
 
-    Raises UsageError if the file is invalid or cannot be used. Its message has the line number and never a password.
+    Raises UsageError if the text is invalid. Its message has the file's `name` and the line number, and never a
+    password.
     """
     passwords: dict[str, str] = {}
     for number, line in significant_lines(text):
@@ -105,8 +108,11 @@ class PasswordFile:
         return True
 
     def _hash_for_unknown(self, user: str) -> str:
-        """Return the hash with which the password of an unknown user is compared: the hash of a known user, always the
-        same for one unknown name. The duration of the check then does not reveal whether a name is known."""
+        """Return the hash with which the password of an unknown user is compared.
+
+        It is the hash of some known user, and always the same hash for the same unknown name. The duration of the check
+        then does not reveal whether a name is known.
+        """
         hashes = list(self._file.value.values()) or [_DUMMY_HASH]
         chosen = hashlib.blake2b(user.encode(), key=self._key, digest_size=8).digest()
         return hashes[int.from_bytes(chosen) % len(hashes)]

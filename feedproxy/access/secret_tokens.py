@@ -24,7 +24,7 @@ from feedproxy.http.target_uri.target_pattern import TargetPattern
 TOKEN_BYTES = 18
 
 PREFIX = "fp1"
-"""Prefix of all tokens. Its mix of letters and digits makes logs redact the token."""
+"""Prefix of all tokens. It mixes letters and digits, so that redaction recognises every token as random text."""
 
 HEADER = (
     "# Secret addresses: id, user, pattern, hash. `feedproxy token` edits this file; removing a line revokes one.\n"
@@ -33,7 +33,7 @@ HEADER = (
 
 @dataclass(frozen=True, slots=True)
 class SecretToken:
-    """The record of a secret address, without the secret. `id` is its name for the operator."""
+    """The record of a secret address, without the secret token. `id` is the operator's name for the record."""
 
     id: str
     user: str
@@ -47,7 +47,8 @@ def hash_of(token: str) -> str:
 
 
 def parse_tokens(text: str, name: str) -> dict[str, SecretToken]:
-    """Return the tokens of a file, by hash. Raises UsageError with the line number."""
+    """Return the tokens in the text of a file, by hash. Raises UsageError with the file's `name` and the line
+    number."""
     tokens: dict[str, SecretToken] = {}
     for number, line in significant_lines(text):
         parts = line.split()

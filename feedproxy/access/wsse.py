@@ -82,7 +82,7 @@ def digests(nonce: str, created: str, password: str) -> list[str]:
 
 
 def _sums(nonce: str, created: str, password: str) -> list[tuple[bytes, str]]:
-    """Return the accepted digests, each with its SHA-1 sum."""
+    """Return pairs of a SHA-1 sum and an accepted digest, which encodes this sum."""
     nonces = [nonce.encode()]
     with contextlib.suppress(ValueError):
         decoded = base64.b64decode(nonce, validate=True)
@@ -102,7 +102,10 @@ class WsseVerifier:
     """Verifier of tokens. Each token is accepted once."""
 
     def __init__(self, *, proofs_max: int = PROOFS_MAX, shared: NonceFolder | None = None) -> None:
-        """Create a verifier. `shared` contains the proofs that other processes have accepted."""
+        """Create a verifier that remembers at most `proofs_max` unexpired proofs.
+
+        `shared` contains the proofs that other processes have accepted.
+        """
         self._shared = shared
         self._proofs_max = proofs_max
         self._used_proofs: OrderedDict[bytes, Instant] = OrderedDict()

@@ -33,7 +33,7 @@ class NonceFolder:
     def claim(self, proof: bytes, until: Instant, now: Instant) -> bool:
         """Record a proof as used until the instant `until`. Return False if it was recorded before.
 
-        If the folder is not accessible, the result is True.
+        If the folder cannot be used, the result is True, so that this process accepts the proof.
         """
         name = hashlib.sha256(proof).hexdigest()
         try:
