@@ -10,10 +10,10 @@ LIMITS_V1 = ("memory.limit_in_bytes",)
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Return the smallest limit on the memory of this process, in bytes: the limits of its cgroups, and the machine's
+    """Return the memory that this process may use, in bytes: the least of the limits of its cgroups and the machine's
     memory.
 
-    `root` is the folder of the file system's root, for tests.
+    Tests pass another root folder of the file system as `root`.
     """
     return min(_of_machine(), *_of_cgroups(root), NO_LIMIT)
 

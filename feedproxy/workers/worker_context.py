@@ -17,19 +17,24 @@ HEARTBEAT = struct.Struct("<d")
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """The context of one of `size` workers, which are numbered from 0. The worker that replaces another has the same
+    """The context of one of `size` workers, which are numbered from 0. A worker that replaces another has the same
     number.
 
-    `sockets` are bound to the address for clients, one for each address family, with SO_REUSEPORT. The system
-    distributes connections among the workers that listen. `admin` contains the sockets of the admin listener, which
-    only the first worker has. `admin_ports` contains their ports, which all workers know. `folder` contains the
-    workers' own sockets, and is a short path by a descriptor. `lifeline` is connected to the supervisor. `key` is the
-    same for all workers and new at each start. With it, all workers give a reader the same pseudonym in the scores.
-    `coordination_memory` is the descriptor of the memory through which workers coordinate the store
-    (store/coordination/worker_coordination.py). `snapshots` contains the descriptors for their metrics. `heartbeats` is
-    memory in which each worker reports that it runs. With
-    `logs_start`, this worker logs the messages about the start: they appear once, although there are several workers,
-    and workers are replaced.
+    * `index` is the number of this worker.
+    * `folder` contains the sockets at which workers answer each other. Its path leads through a descriptor, and is
+      short.
+    * `sockets` are bound to the address for clients, one for each address family, with SO_REUSEPORT. The system
+      distributes connections among the workers that listen.
+    * `admin` contains the sockets of the admin listener, which only the first worker has.
+    * `admin_ports` contains the ports of the admin listener, which all workers know.
+    * `lifeline` is a socket whose other end belongs to the supervisor. It shows when the supervisor exits.
+    * `key` is the same for all workers and new at each start. With it, all workers give a reader the same pseudonym in
+      the scores.
+    * `coordination_memory` is the descriptor of the memory through which workers coordinate the store
+      (store/coordination/worker_coordination.py).
+    * `snapshots` contains the descriptors of the memory for the metrics of each worker.
+    * `heartbeats` is memory in which each worker reports that it runs.
+    * `logs_start` is true for the one worker that logs the messages about the start.
     """
 
     index: int
@@ -60,7 +65,7 @@ class WorkerContext:
         return self.index == 0
 
     def socket_path(self, index: int) -> Path:
-        """Return the path of the socket at which a worker answers the others."""
+        """Return the path of the socket at which the worker with number `index` answers the other workers."""
         return self.folder / f"worker-{index}"
 
     @property
@@ -70,7 +75,7 @@ class WorkerContext:
 
     @property
     def supervisor_has_exited(self) -> bool:
-        """Return True if the supervisor has exited, and this worker therefore ends, too."""
+        """Return True if the supervisor has exited. This worker must then exit as well."""
         try:
             return not self.lifeline.recv(1, socket.MSG_DONTWAIT)
         except OSError:

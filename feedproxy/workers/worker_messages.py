@@ -1,15 +1,15 @@
-"""Exchange among the workers of a machine: reads of feeds, metrics, and recent activity.
+"""Exchange among the workers of a machine: readers' requests for feeds, metrics, and recent activity.
 
-Coherence of the store does not depend on this exchange: workers coordinate through the store within an iteration of the
-event loop (store/coordination/worker_coordination.py). The data that workers exchange here may be a second late. Each
-worker answers the others by HTTP, over a socket in their folder:
+The coherence of the store does not depend on this exchange: a worker sees changes of the store within one iteration of
+its event loop (store/coordination/worker_coordination.py). The data that workers exchange here may be a second late.
+Each worker answers the others by HTTP, over a socket in their folder:
 
-    GET  /families   its metrics; before the answer, the worker sends its reads to all others
-    POST /news       reads of feeds (subscribers/read_events.py)
+    GET  /families   its metrics; before the answer, the worker reports its readers' requests to all others
+    POST /news       readers' requests for feeds (subscribers/read_events.py)
     GET  /readers    its accounts of tracked readers (scoring/account_serialization.py)
     GET  /fetches    its last fetches of a target
     GET  /counts     all its reader counts, for a worker that has just started
-    GET  /rhythms    the rhythms of all readers, for a worker that has just started
+    GET  /rhythms    the polling rhythms of all readers, for a worker that has just started
 """
 
 import asyncio
@@ -47,8 +47,8 @@ from feedproxy.workers.metrics_across_restarts import MetricsSnapshot
 from feedproxy.workers.worker_context import WorkerContext
 
 SYNC_INTERVAL: Seconds = 1.0
-"""Seconds between two exchanges of reads and changed feeds. Reader counts and the refresh schedule need no shorter
-interval."""
+"""Seconds between two reports of readers' requests to the other workers, and between two checks for feeds that they
+have changed. Reader counts and the refresh schedule need no shorter interval."""
 PEER_TIMEOUT: Seconds = 2.0
 """Maximum seconds to wait for another worker's answer. A later answer is ignored."""
 SNAPSHOT_INTERVAL: Seconds = 5.0
@@ -56,8 +56,7 @@ SNAPSHOT_INTERVAL: Seconds = 5.0
 MESSAGE_MAX = 64 * 1024 * 1024
 """A message from another worker may have at most this many bytes.
 
-A worker reports its readers' requests to the others in one message. The maximum exceeds the size of all such requests
-that a worker can queue.
+A worker reports its readers' requests to the others in one message. Even a full queue of such reports is smaller.
 """
 
 ACCOUNTS_PER_ITERATION = 10
@@ -67,7 +66,7 @@ logger = logging.getLogger("feedproxy.process.supervisor")
 
 
 class WorkerPeers:
-    """The other workers of the machine, for one worker."""
+    """The other workers of the machine, as one worker reaches them."""
 
     def __init__(
         self,
@@ -100,9 +99,11 @@ class WorkerPeers:
         self._last_snapshot: Seconds = 0.0
         metrics.collected.subscribe(self._write_snapshot)
         self._reads_during_start: list[ReadRecord] | None = None
-        """Reads that other workers report while this worker starts and loads another worker's counts. The loaded counts
-        replace this worker's counts. The reported reads are added afterwards, because the loaded counts may lack
-        them."""
+        """Requests of readers that other workers report while this worker starts and loads another worker's counts.
+
+        The loaded counts replace this worker's counts. The reported requests are added afterwards, because the loaded
+        counts may lack them.
+        """
         self._history_by_worker: dict[int, History] = {}
         self.silent = 0
         """Number of workers that did not answer the last request."""
@@ -151,7 +152,8 @@ class WorkerPeers:
     async def families(self) -> Sequence[Plain]:
         """Return the metrics of the other workers and of exited workers, including those that had this worker's number.
 
-        The call also applies, in this worker, the changes and reads that the other workers report.
+        The call also applies, in this worker, the changes of feeds and the readers' requests that the other workers
+        report.
         """
         self._process_changes()
         answers = await asyncio.gather(*(self._request(session, "families") for session in self._sessions))
@@ -204,12 +206,13 @@ class WorkerPeers:
 
     @property
     def histories(self) -> Sequence[History]:
-        """Return the history of each other worker, as of the last call of `families`. A restarted worker continues the
-        history of its predecessor."""
+        """Return the history of traffic of each other worker, as of the last call of `families`. A restarted worker
+        continues the history of its predecessor."""
         return list(self._history_by_worker.values())
 
     async def send_reads(self) -> None:
-        """Send this worker's reads to the other workers. Return when they have received the reads."""
+        """Report the requests of this worker's readers to the other workers. Return when they have received the
+        report."""
         if reads := self._reads.take():
             message = json.dumps(reads).encode()
             await asyncio.gather(*(self._request(session, "news", message) for session in self._sessions))
