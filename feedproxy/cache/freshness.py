@@ -273,7 +273,7 @@ def assess(
 
 
 def limit_freshness(freshness: Freshness, limit: Allowance) -> Freshness:
-    """Return the freshness with a lifetime that ends no later than `limit`."""
+    """Return the freshness, shortened so that the response may be used only until the instant `limit.until`."""
     until = limit.until
     allowance = freshness.allowance
     if until >= (allowance.until if allowance is not None else freshness.expires):

@@ -246,7 +246,10 @@ def combine(part: StoredResponse, response: Response) -> Combined | NotCombinabl
 
 
 def _join_parts(one: bytes, first: int, other: bytes, other_first: int) -> bytes | None:
-    """Return the bytes of two adjacent or overlapping parts, or None if the parts differ where they overlap."""
+    """Return the bytes of two adjacent or overlapping parts, or None if the parts differ where they overlap.
+
+    `first` and `other_first` are the positions of the first bytes of `one` and `other` in the representation.
+    """
     if other_first < first:
         one, first, other, other_first = other, other_first, one, first
     common = one[other_first - first :]

@@ -58,7 +58,7 @@ class Validate:
 class Forward:
     """The decision to forward the request without conditions.
 
-    `stored` is a response without a validator. feedproxy may serve the response stale if the origin fails.
+    `stored` is a stale response without a validator, which feedproxy may serve if the origin fails, or None.
     """
 
     fwd: Fwd

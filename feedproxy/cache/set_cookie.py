@@ -1,7 +1,7 @@
 """Sharing of cookies in stored responses.  RFC 9111, sections 3.1 and 7.3
 
-A stored cookie is sent to all clients that get the stored response. A cookie is therefore stored only if its message
-explicitly allows shared caching, and if its request carried neither credentials nor cookies.
+A stored cookie is sent to all clients that get the stored response. feedproxy therefore stores a cookie only if the
+response that sets it explicitly allows shared caching, and if the request carried neither credentials nor cookies.
 """
 
 from dataclasses import replace
@@ -15,9 +15,9 @@ _NAME = "set-cookie"
 
 
 def is_for_all_clients(request: Request, received: StoredResponse, *, targeted: bool) -> bool:
-    """Return True if the cookies of a message may be sent to all clients. The result is False for feeds.
+    """Return True if the cookies of a response may be sent to all clients. The result is False for feeds.
 
-    `received` has only the fields of the message.
+    `received` has the fields of this response alone, even if the response updates a stored response.
     """
     if received.content.feed or "authorization" in request.fields or "cookie" in request.fields:
         return False
@@ -33,10 +33,10 @@ def is_for_all_clients(request: Request, received: StoredResponse, *, targeted: 
 def with_cookies(
     stored: StoredResponse, received: Fields, request: Request, *, targeted: bool = False
 ) -> StoredResponse:
-    """Return the stored response with the cookies of a message, if these cookies may be sent to all clients.
+    """Return the stored response with the cookies of a received response, if these may be sent to all clients.
 
-    `received` contains the fields of the message that stored or updated the response. If the message has no Set-Cookie,
-    the stored cookies remain (RFC 9111, section 3.2).
+    `received` contains the fields of the response that was stored, or that updated the stored response. If `received`
+    has no Set-Cookie, the stored cookies remain (RFC 9111, section 3.2).
     """
     values = received.get_all(_NAME)
     if not values:

@@ -9,7 +9,8 @@ from feedproxy.http.coding.deflate import zlib
 from feedproxy.http.message import NO_FIELDS, Fields
 
 CODINGS_MAX = 256
-"""Objects of `Bodies` share at most this many tuples of codings. Most feeds have one of a few tuples."""
+"""`Bodies` objects share at most this many tuples of codings, in order to save memory. Most feeds have one of a few
+tuples."""
 
 _CODINGS: dict[tuple[str, ...], tuple[str, ...]] = {}
 
@@ -55,12 +56,13 @@ class Bodies(Mapping[str, bytes]):
 
     @property
     def stored(self) -> Iterator[tuple[str, bytes | int]]:
-        """Yield pairs of a coding and a body. In place of a body that is not decoded yet, its length in bytes is
-        given."""
+        """Yield pairs of a coding and a body. If the body is not decoded yet, the pair has its length in bytes
+        instead."""
         return zip(self._codings, self._bodies, strict=True)
 
     def is_gzip_of_identity(self) -> bool:
-        """Return True if both bodies are in memory, and the gzip body decodes to the identity body.
+        """Return True if the gzip body and the identity body are in memory, and the gzip body decodes to the identity
+        body.
 
         Only the checksum and the length at the end of the gzip body are compared (RFC 1952, section 2.3.1).
         """

@@ -48,8 +48,9 @@ type Storing = MayStore | DoNotStore
 def may_store(request: Request, response: Response, *, targeted: bool = False, authorized: bool = False) -> Storing:
     """Decide whether a response may be stored, and return the decision (RFC 9111, section 3).
 
-    `targeted` is true if CDN-Cache-Control applies to this cache (RFC 9213). `authorized` is true if the stored
-    response was obtained with credentials. A response that is stale on receipt may be stored.
+    `targeted` is true if CDN-Cache-Control applies to this cache (RFC 9213). `authorized` is true if the response is a
+    stored response that an earlier request with credentials obtained. A response that is stale on receipt may be
+    stored.
     """
     # "A cache MUST NOT store a response to a request unless: the request method is understood by the cache;"
     if request.method != "GET":

@@ -31,8 +31,8 @@ _NOT_UPDATED_IN_A_FEED = (*_NOT_UPDATED, "content-type")
 def conditional_fields(stored: StoredResponse) -> Fields:
     """Return the conditional fields of a request that validates the stored response.
 
-    The result is empty if the response has no validator, or if the response was requested with a client's
-    Accept-Language, because some origins use the same validators for the documents of all languages.
+    The result is empty if the response has no validator. It is also empty if the request for the response had a
+    client's Accept-Language, because some origins use the same validators for the documents of all languages.
     """
     if stored.has_client_language:
         return NO_FIELDS
@@ -64,8 +64,8 @@ def freshen(
     """Return the stored response updated by a 304 (RFC 9111, sections 4.3.4 and 3.2).
 
     Return None if the 304 has other validators. `request` contains the fields of the request that received the 304.
-    Without `request`, the Vary of the 304 is ignored if it has other names than the stored one. The caller must call
-    `may_store` again, because the 304 may contain no-store.
+    Without `request`, the Vary of the 304 is ignored if it names other fields than the stored Vary. The caller must
+    call `may_store` again, because the 304 may contain no-store.
     """
     if not _has_same_validators(stored, response.fields):
         return None
@@ -112,8 +112,8 @@ def apply_head(
 ) -> StoredResponse | None:
     """Return the stored response updated by the response to a HEAD (RFC 9111, section 4.3.5).
 
-    Return None if the HEAD describes another representation. The caller must then invalidate the stored response. A
-    status other than 200 changes nothing.
+    Return None if the HEAD shows that the representation has changed. The caller must then invalidate the stored
+    response. A HEAD with a status other than 200 changes nothing. `request` contains the fields of the HEAD request.
     """
     if head.status != 200:
         return stored
@@ -155,7 +155,10 @@ def _with_received_fields(
     request: Fields | None,
     targeted: bool,
 ) -> StoredResponse:
-    """Return the stored response updated with the fields of a new response (RFC 9111, section 3.2)."""
+    """Return the stored response updated with the fields of a new response (RFC 9111, section 3.2).
+
+    `request` contains the fields of the request that received the new response, or is None if unknown.
+    """
     # The stored response may have a targeted field, which governs the updated response in place of this Cache-Control.
     received_fields = without_withheld_fields(received_fields, targeted=targeted)
     provided = received_fields.end_to_end().without(*(_NOT_UPDATED_IN_A_FEED if stored.content.feed else _NOT_UPDATED))
