@@ -38,8 +38,8 @@ MAX_CONCURRENT = 8
 """Maximum number of concurrent refreshes for a pattern."""
 
 SITE_SLOTS_MAX: Seconds = 60
-"""A refresh of many feeds waits at most this many seconds for the request slots of a site (`site_interval`). The
-response reports feeds with a later slot as `later`."""
+"""A refresh of many feeds waits at most this many seconds for the times at which `site_interval` permits requests to a
+site. The response reports a feed with a later time as `later`."""
 
 SENTENCES = {
     "updated": "The origin has sent a new version.",
@@ -63,7 +63,7 @@ class AdminActions:
     async def refresh(self, request: web.Request) -> web.Response:
         """Refresh one target, or all targets that match a pattern. Return the outcomes.
 
-        A refresh may wait for a request slot of its site (`site_interval`).
+        A refresh may wait until `site_interval` permits a request to its site.
         """
         service = self._pages.service()
         target, pattern = await self._parse_target(request)
@@ -161,15 +161,15 @@ class AdminActions:
         return self._outcome(request, target, view, Notice(ok, text))
 
     async def pause(self, request: web.Request) -> web.Response:
-        """Pause a target: feedproxy serves its copy without fetching it. Raises TooManyDecisions and the errors of
-        `purge`."""
+        """Pause a target: feedproxy serves its copy without fetching it. Raises TooManyDecisions at the limit of paused
+        and blocked feeds, and the errors of `purge`."""
         return await self._set_decision(
             request, FeedDecision.PAUSED, "Paused: the stored copy is served.", "It was paused."
         )
 
     async def block(self, request: web.Request) -> web.Response:
-        """Block a target: clients get 403, and its copy is purged. Raises TooManyDecisions and the errors of
-        `purge`."""
+        """Block a target: clients get 403, and its copy is purged. Raises TooManyDecisions at the limit of paused and
+        blocked feeds, and the errors of `purge`."""
         return await self._set_decision(request, FeedDecision.BLOCKED, "Blocked: readers get 403.", "It was blocked.")
 
     async def allow(self, request: web.Request) -> web.Response:
@@ -211,8 +211,11 @@ class AdminActions:
         return await asyncio.gather(*(refresh(target) for target in targets))
 
     async def _parse_target(self, request: web.Request) -> tuple[str, str]:
-        """Return the target and the pattern of a request, one of them "". Raises BadTarget for an invalid target,
-        NotFound for an unknown id, and InvalidForm for other invalid parameters."""
+        """Return the target and the pattern of a request. One of them is always "".
+
+        Raises BadTarget for an invalid target, NotFound for an unknown id, and InvalidForm for other invalid
+        parameters.
+        """
         parameters = await request_parameters.read_parameters(request)
         url, identifier, pattern = (parameters.get(name, "").strip() for name in ("url", "id", "pattern"))
         if sum(map(bool, (url, identifier, pattern))) != 1:
@@ -224,8 +227,11 @@ class AdminActions:
         return "", pattern
 
     async def _target_of(self, address: str) -> str:
-        """Return the target that belongs to a normalised address: a target, its public address, or its address at this
-        proxy. Raises BadTarget for an address at this proxy that names no target."""
+        """Return the target that a normalised address means: a target, its public address, or its address at this
+        proxy.
+
+        Raises BadTarget for an address at this proxy that names no target.
+        """
         app, admin = self._app, self._pages.service().admin
         settings, target = app.settings, admin.to_upstream_url(address)
         if is_upstream_target(target, settings) or not await is_own(target, settings, app.policy, app.listeners):

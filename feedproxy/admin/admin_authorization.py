@@ -47,11 +47,14 @@ class Denied:
     detail: str
     message: str
     retry_after: int = 0
-    """Value of Retry-After in seconds, or 0 without the field."""
+    """Value of Retry-After in seconds, or 0 for a response without this field."""
 
 
 def admin_address(admin: str, token: str) -> tuple[str, int]:
-    """Return host and port of the admin listener. Raises UsageError for an invalid address or a missing token."""
+    """Return host and port of the admin listener.
+
+    Raises UsageError for an invalid address, and for an address that other machines can reach if there is no token.
+    """
     host, port = settings.listen_address(admin, "admin")
     host = host or "0.0.0.0"  # noqa: S104 -- `:8081` means every address
     if not is_loopback(host) and not token:

@@ -22,10 +22,11 @@ BODY_MAX = 65_536
 """Forms of more than this many bytes are refused. A form contains one or two URLs."""
 
 CONNECTIONS_MAX = 256
-"""Maximum number of connections. A new connection above the limit replaces the oldest one without a request in
+"""Maximum number of connections. Above the limit, a new connection replaces the oldest one without a request in
 progress.
 
-Each takes a file descriptor, which the clients of the main listener then lack. A browser opens six connections.
+Each connection takes a file descriptor, which is then not available to the main listener. A browser opens up to six
+connections.
 """
 
 STOP_TIMEOUT = 2.0
@@ -72,8 +73,8 @@ async def _ignore(_: web.Request, status: int, reason: str) -> None:
 class AdminListener:
     """A listener that serves routes at one address.
 
-    `on_outcome` is called after each handler, with the status and a text: the message of an error, or else the result
-    of the function `reason`.
+    `on_outcome` is called after each handler, with the status and a text. The text is the message of an error, or else
+    the result of `reason`.
     """
 
     def __init__(
@@ -138,8 +139,8 @@ class AdminListener:
         self._servers.clear()
 
     def _accept(self, server: web.Server) -> web.RequestHandler:
-        """Return the protocol of a new connection. Close the oldest connection that is not in use if there are too
-        many."""
+        """Return the protocol of a new connection. If there are too many connections, close the oldest one without a
+        request in progress."""
         connections = [connection for connection in server.connections if connection.transport is not None]
         if len(connections) >= CONNECTIONS_MAX:
             unused = (connection for connection in connections if connection not in self._in_use)

@@ -52,7 +52,7 @@ class Probes:
         return web.Response(text="".join(f"{line}\n" for line in lines))
 
     def _unwritten(self) -> str:
-        """Return a line about the values that could not be written to the disk yet, or ""."""
+        """Return a line about the values that wait for another attempt to write them to the disk, or ""."""
         count = self._app.service.store.unwritten_count if self._app.is_open else 0
         return f"store: {plural(count, 'value', 'values')} could not be written yet" if count else ""
 

@@ -44,7 +44,7 @@ def page_tag(body: bytes) -> str:
 
 
 def make_ready() -> None:
-    """Compile every template, which takes some 50 ms, so that the first page need not wait for it."""
+    """Compile every template, so that the first page need not wait for it. The call takes about 50 ms."""
     environment = _environment()
     for name in environment.list_templates(extensions=["html"]):
         environment.get_template(name)

@@ -24,7 +24,8 @@ FEEDS_MAX = 20_000
 TARGETS_MAX = 200_000
 """At most this many targets in the store are searched for feeds. A proxy for browsers stores many other responses."""
 REUSE_FACTOR = 10
-"""A table is reused for this many times the seconds that making it took. Tables take at most a tenth of a core."""
+"""A table is reused for this many times the duration of making it. Making tables therefore takes at most a tenth of the
+time of one CPU core."""
 
 
 type SettingsFor = Callable[[str], Settings]
@@ -83,7 +84,7 @@ class FeedTableCache:
             return self._table
 
     async def count(self, service: Service) -> int:
-        """Return the number of stored targets. The number is at most some seconds old."""
+        """Return the number of stored targets. The number is reused for a second, or longer if counting takes long."""
         if time.monotonic() >= self._count_until:
             start = time.monotonic()
             self._count = sum([1 async for _ in iterate_cooperatively(service.store.targets())])

@@ -68,7 +68,7 @@ class HealthFacts:
     workers: int = 1
     silent: int = 0
     unwritten: int = 0
-    """Number of values that could not be written to the disk yet."""
+    """Number of values that wait for another attempt after a failed or late write to the disk."""
     recent: TrafficCounts = NO_TRAFFIC
     problems: Sequence[str] = ()
     """Problems that other parts of the proxy report."""

@@ -42,7 +42,7 @@ class NotificationsPage:
     async def act(self, request: web.Request) -> web.Response:
         """Pause, resume or remove a subscription. The parameters are `id` and `action`.
 
-        `deed` is the former name of `action`: requests may still use the former name, and responses contain it.
+        `deed` is the former name of `action`. Requests may still use `deed`, and responses contain both names.
         """
         self._pages.service()
         parameters = await request_parameters.read_parameters(request)

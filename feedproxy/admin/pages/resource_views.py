@@ -48,7 +48,10 @@ def view_resource(
     now: Instant,
     plan_for: Callable[[Resource], Plan] | None = None,
 ) -> ResourceView:
-    """Return the resource with its freshness and condition at `now`."""
+    """Return the resource with its freshness and condition at `now`.
+
+    `plan_for` returns the plan of the next scheduled refresh. Without `plan_for`, the condition ignores the schedule.
+    """
     freshness, plan = freshness_of(resource), plan_for(resource) if plan_for is not None else None
     return ResourceView(resource, freshness, feed_condition(resource, freshness, settings, now, plan), settings, now)
 
