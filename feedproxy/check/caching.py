@@ -1,4 +1,5 @@
-"""Checks of caching: freshness lifetime, schedule hints that contradict it, Vary, cookies, and the server's clock."""
+"""Checks of caching: freshness lifetime, schedule hints that contradict the lifetime, Vary, cookies, and the server's
+clock."""
 
 from collections.abc import Iterator
 

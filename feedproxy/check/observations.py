@@ -64,7 +64,7 @@ class FeedObservations:
     by_date: ProbeExchange | None = None
     """Request for the feed with If-Modified-Since alone."""
     repeat: ProbeExchange | None = None
-    """The first request repeated, at least PAUSE seconds later."""
+    """The first request for the feed, repeated at least a second later."""
     by_https: ProbeExchange | None = None
     """Request for the feed by https, if its address has the scheme http."""
     self_link: ProbeExchange | None = None

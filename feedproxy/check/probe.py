@@ -39,7 +39,8 @@ REQUESTS_MAX = 12
 PAUSE: Seconds = 0.5
 """Seconds between two requests.
 
-The first request is repeated at least a second later, so that content and validators derived from the time differ.
+The feed is requested a second time at least a second after the first, so that content and validators derived from the
+time differ.
 """
 
 TIME_MAX: Seconds = 60
@@ -125,7 +126,7 @@ class _Probe:
         return await self._probe_links(observations, channel)
 
     async def _probe_variants(self, observations: FeedObservations) -> FeedObservations:
-        """Request the feed with conditions, without compression, and once more unchanged.
+        """Request the feed with conditions, without compression, and once more like the first time.
 
         Return the observations with these exchanges.
         """

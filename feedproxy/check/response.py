@@ -22,7 +22,8 @@ _GENERIC = ("application/xml", "text/xml")
 def check(observations: FeedObservations, document: CheckedDocument | None, challenge: str | None) -> Iterator[Note]:
     """Yield the Notes on the response.
 
-    `challenge` is the vendor of a challenge page that was received instead of the feed, or None.
+    `document` is None if the status is not 200 or the content cannot be decoded. `challenge` is the vendor of a
+    challenge page that was received instead of the feed, or None.
     """
     last = observations.last
     if challenge:

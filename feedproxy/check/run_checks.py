@@ -23,7 +23,8 @@ CHECKS = (connection, response, validators, caching, document_format, entries, p
 
 
 def check_document(body: bytes, now: Instant, subject: str = "") -> tuple[Note, ...]:
-    """Return the Notes on a document that was not fetched, such as a file."""
+    """Return the Notes on a document that was not fetched, such as a file. `subject` names the document in the
+    Notes."""
     document = parse(body)
     if document.redirect is None and document.channel is None:
         return tuple(response.check_not_a_feed(document, subject))

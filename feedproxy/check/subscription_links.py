@@ -386,7 +386,8 @@ class CLOUD_SILENT(Note):
 
 
 def _is_alive(exchange: ProbeExchange) -> bool:
-    """Return True if the response may come from a hub or cloud, which may answer 400 or 405 to a bare GET."""
+    """Return True if the response may come from a hub or cloud. A hub or cloud may answer 400 or 405 to a GET without
+    parameters."""
     return 0 < exchange.status < 500 and exchange.status not in (404, 410)
 
 
