@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from feedproxy.commands.score import FORMATS, tell
+from feedproxy.commands.score import FORMATS, print_scores
 from feedproxy.errors import UsageError
 from feedproxy.progress_line import ProgressLine
 
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         for score in graded.scores
     ]
     unmet = run.unmet_demands(test_plan, done, grades)
-    tell(graded, args.format, args.output, tuple(unmet))
+    print_scores(graded, args.format, args.output, tuple(unmet))
     if done.failed:
         hint = "" if args.verbose else "; --verbose shows the output of the command"
         print(f"feedproxy: {done.failed} of {done.starts} starts failed: {done.first_failure}{hint}", file=sys.stderr)

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--min {args.min}: expected a grade from 0 to 100")
     recording = merge_recordings(read_recording(Path(file)) for file in args.file)
     graded = grade_recording(recording, Side(args.side) if args.side else None)
-    tell(graded, args.format, args.output)
+    print_scores(graded, args.format, args.output)
     failing_scores = [score for score in graded.scores if score.grade < args.min]
     if not graded.scores:
         print("feedproxy: no reader requested a feed in this recording", file=sys.stderr)
@@ -47,8 +47,11 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failing_scores or (args.min and not graded.scores) else 0
 
 
-def tell(graded: Any, form: str, output: str = "", failures: tuple[str, ...] = ()) -> None:
-    """Print scores in the format `form`, or write them to the file `output`. Raises UsageError if writing fails."""
+def print_scores(graded: Any, form: str, output: str = "", failures: tuple[str, ...] = ()) -> None:
+    """Print scores in the format `form`, or write them to the file `output`. Raises UsageError if writing fails.
+
+    `failures` contains the unmet requirements of a test plan, which only the format `junit` reports.
+    """
     from feedproxy.lab import score_page  # noqa: PLC0415
     from feedproxy.scoring import score_report  # noqa: PLC0415
 

@@ -50,8 +50,8 @@ def register(subparsers: Any) -> None:
 def add(args: argparse.Namespace) -> int:
     """Issue a token and print its address. Return 0. Raises UsageError if the file cannot be used.
 
-    Warn on stderr about a user that the configuration permits to read no protected feed, such as a misspelt name. This
-    is no error, because the operator may add the user to a rule later.
+    Warn on stderr if the options `readers` name only other users: the name may be misspelt. This is no error, because
+    the operator may add the user to a rule later.
     """
     path, options, permitted = _token_file(args)
     token, secret = secret_tokens.issue(path, args.user, args.pattern)
