@@ -45,7 +45,7 @@ _YAML_HINTS = {
     "alphabetic or numeric": "a value that begins with `*` needs quotes",
     "'\\t'": "indent with blanks, not with tabs",
 }
-"""Advice for the YAML parser's messages that contain a text."""
+"""Advice that follows an error message of the YAML parser, by a part of this message."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,10 @@ def from_environment(environment: Mapping[str, str], specs: Mapping[str, OptionS
 
 
 def unknown_variables(environment: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
-    """Return the unknown `FEEDPROXY_…` variables that resemble the variable of an option, each with this variable."""
+    """Return the `FEEDPROXY_…` variables that are probably misspelt, each with the similar variable of an option.
+
+    `names` contains the names of all known options.
+    """
     option_variables = [ENVIRONMENT + name.upper() for name in option_names()]
     other_variables = {FILE_VARIABLE, *CLIENT_VARIABLES}
     suggestions = {}

@@ -22,11 +22,12 @@ RENAMED: Mapping[str, tuple[str, str]] = {
     "websub_subscribe": ("push_subscribe", ""),
     "zstd_level": ("codings", "zstd"),
 }
-"""Former names of options, each with the name of the new option, and an item or "".
+"""Former names of options, each with the name of the new option, and an item of the new option's value or "".
 
-Without an item, the new option gets the value of the former one. With an item, the new option is a list: the item is
-added if the former option is true or not zero, and otherwise removed. Only `polling` is no list. It gets the item as
-its value if the former option is false.
+* Without an item, the new option gets the value of the former option.
+* With an item, the new option is a list. The item is added if the former option is true or not zero, and otherwise
+  removed.
+* `polling` is no list: it gets the item as its value if the former option is false.
 """
 
 DERIVED: Mapping[str, str] = {
@@ -49,11 +50,11 @@ INSTEAD: Mapping[str, str] = {
 
 
 def replace_former(name: str, value: Any, location: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the name and value of the option that replaces a former option. Return None for an option that is not
-    replaced.
+    """Return the replacement of a former option as a mapping of names to values, or None if the option is not replaced.
 
-    Log a warning if the next release will lack the option. `options` are those that were read before. Raises UsageError
-    unless the value of a renamed option is a number or a boolean.
+    The mapping is empty if the former option has no effect. A warning is logged if the next release will lack the
+    option. `options` contains the options that were read before this one. Raises UsageError unless the value of a
+    renamed option is a number or a boolean.
     """
     if name in DERIVED:
         _warn(name, location, f"it is now {DERIVED[name]}")
@@ -91,7 +92,8 @@ def _translate(name: str, value: Any, location: str, options: Mapping[str, Any])
 
 
 DIGITS_MAX = 18
-"""A number with more digits is no value of a former option. Python refuses to parse thousands of digits."""
+"""A text of more than this many digits is not parsed as a number, because Python refuses to parse thousands of
+digits."""
 
 
 def parse_scalar(text: str) -> Any:
