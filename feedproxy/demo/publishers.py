@@ -131,7 +131,7 @@ class DemoFeed:
 
 
 def create_feeds(seed: int, *, days: int) -> list[DemoFeed]:
-    """Return the four feeds with their items until the end of the demo."""
+    """Return the four feeds with all items that they publish until the demo ends, `days` days after START."""
     return [DemoFeed(profile, tuple(_items(profile, seed, START + days * 86_400))) for profile in PROFILES]
 
 

@@ -47,10 +47,10 @@ SMALL_LIST_MAX = 500
 """A list of at most this many feeds is rebuilt after each change, in some milliseconds."""
 
 REUSE_COST_FACTOR = 10
-"""A list of more than SMALL_LIST_MAX feeds is reused for this many times the seconds that building it took.
+"""A list of more than SMALL_LIST_MAX feeds is reused for this many times the duration of building it.
 
-Building lists therefore takes at most a tenth of a core. A list is reused for at most REUSE_MAX seconds, and never
-after a change of rules.
+Building lists therefore takes at most a tenth of the time of one CPU core. A list is reused for at most REUSE_MAX
+seconds, and never after a change of rules.
 """
 REUSE_MAX: Seconds = 60
 
@@ -143,7 +143,7 @@ class FeedList:
         settings_for: Callable[[str], Settings],
         changed: Callable[[], int],
     ) -> None:
-        """Create the list. `changed` returns another number after each change of options or rules."""
+        """Create the list. `changed` returns a different number after each change of options or rules."""
         self._service = service
         self.imports = imports
         self._store: Store = service.store
@@ -343,7 +343,10 @@ def _with_channel_data(entry: Subscription, resource: Resource | None) -> Subscr
 
 
 def _merge_requested(raw: bytes | None, recent: Sequence[tuple[str, Readers]], since: Instant) -> dict[str, Readers]:
-    """Return the saved requests merged with the recent requests."""
+    """Return the readers of each requested feed: the saved ones (`raw`) merged with the recent ones.
+
+    Requests before the instant `since` are left out. An unreadable saved value counts as empty.
+    """
     try:
         state = json.loads(raw) if raw else {}
         # Version 1 stored the instant of a feed's last request, and not the number of its readers.

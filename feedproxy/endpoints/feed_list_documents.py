@@ -119,9 +119,10 @@ class FeedListDocuments:
     async def _document(
         self, listing: SubscriptionList, form: str, write: Callable[[Instant | None], bytes]
     ) -> _Document:
-        """Return the document.
+        """Return the document of `listing` in the form `form`, from the cache if the content has not changed.
 
-        Its last change is the instant at which this process first made equal content.
+        `write` makes the content with the instant of its last change, or without an instant for None. The last change
+        is the instant at which this process first made equal content.
         """
         cached = self._documents.get(form)
         if cached is not None and cached.listing is listing:
