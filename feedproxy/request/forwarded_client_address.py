@@ -100,8 +100,8 @@ def _iter_hops(fields: Fields, field_name: str) -> Iterator[Hop]:
 def _iter_entries(value: str) -> Iterator[str]:
     """Yield the entries of Forwarded from the right, up to the first malformed entry.
 
-    Each entry begins after the rightmost comma that leaves a well-formed entry. A client therefore cannot hide the
-    entries of proxies in a quoted string that it never closes.
+    A comma may separate entries or belong to a quoted string. An entry begins after the rightmost comma that makes the
+    entry well-formed. A client therefore cannot hide the entries of proxies in a quoted string that it never closes.
     """
     end = len(value)
     for _ in range(HOPS_MAX):

@@ -96,7 +96,7 @@ _DIRECTIVES = re.compile(
 )
 _VIA_MEMBER = re.compile(r"(?:HTTP/)?\d(?:\.\d)? feedproxy-[0-9a-f]{8}", re.IGNORECASE)
 VIA_READ_MAX = 256
-"""At most this many members of a client's Via are read, from the right. The request may have 30,000."""
+"""At most this many members of a client's Via are read, from the right. A request may have 30,000 members."""
 
 VIA_MEMBERS_MAX = 16
 """At most this many Via members of other feedproxies are forwarded to the origin."""
