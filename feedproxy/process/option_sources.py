@@ -69,8 +69,8 @@ def read(plan: ServePlan, specs: Mapping[str, OptionSpec]) -> LoadedOptions:
 def read_again(plan: ServePlan, specs: Mapping[str, OptionSpec], rules: Rules) -> LoadedOptions:
     """Return the options of all sources for a reload. Raises UsageError if the configuration is invalid.
 
-    A pipe is refused, because it can be read only once. An empty file is refused while `rules`, those in force, protect
-    feeds, because an editor may be writing the file.
+    A pipe is refused, because it can be read only once. An empty file is refused if the rules in force (`rules`)
+    protect feeds, because an editor may be writing the file.
     """
     if plan.config and Path(plan.config).is_fifo():
         raise UsageError(f"{plan.config}: it is a pipe, which can be read only at the start")

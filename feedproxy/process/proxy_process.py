@@ -47,8 +47,8 @@ HEARTBEAT_INTERVAL: Seconds = 0.5
 """Seconds between two heartbeats of a worker to its supervisor."""
 
 OTHER_DESCRIPTORS = 1024
-"""The process needs this many file descriptors besides those of clients: for store, exchanges, helper processes and
-body files."""
+"""The process needs this many file descriptors besides those of clients: for the store, connections to origins, helper
+processes and body files."""
 
 FILES_MIN = 256
 """The process needs at least this many file descriptors: about 70 for itself, 32 that stay free for the store

@@ -117,7 +117,8 @@ def warnings_about(settings: Settings, rules: Iterable[Rule] = ()) -> list[str]:
 
 
 def usable_processors() -> int:
-    """Return the number of processors that this process may use. macOS and Windows tell only the number of all."""
+    """Return the number of processors that this process may use. On macOS and Windows, it is the number of all
+    processors."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -126,7 +127,7 @@ _CA_ADVICE = f": remove the files {CONF_BASENAME}-ca* there, restart feedproxy, 
 
 
 def certificate_warnings(settings: Settings, confdir: str, now: Instant) -> list[str]:
-    """Return warnings about certificates for clients that are not valid now, or not for much longer."""
+    """Return warnings about certificates for clients that are not valid now, or that expire soon."""
     files = {}
     if settings.tls_certificate:
         files["tls_certificate"] = option_files.expand(settings.tls_certificate)

@@ -55,7 +55,8 @@ SHUTDOWN_GRACE: Seconds = 10
 """A worker is killed this many seconds after the end of `drain_timeout`."""
 
 HANG_TIMEOUT: Seconds = 3.5
-"""A worker is killed after this many seconds without a heartbeat. The longest iterations take some 50 ms."""
+"""A worker is killed after this many seconds without a heartbeat. The longest iterations of a worker's event loop take
+about 50 ms."""
 CHECK_INTERVAL: Seconds = 0.5
 """Seconds between two checks of the workers."""
 SUSPENDED_ABOVE: Seconds = 1
@@ -90,7 +91,7 @@ class _WorkerSlot:
     exits_in_a_row: int = 0
     due: Seconds | None = None
     missed_reload: bool = False
-    """True from a reload until the supervisor has signalled this worker to load the options again."""
+    """True from a reload until the supervisor has sent this worker the signal to reload."""
 
 
 @dataclass(slots=True)
@@ -212,7 +213,8 @@ class Supervisor:
             worker.missed_reload = True
 
     def _kill_hanging(self, now: Seconds) -> None:
-        """Kill the worker with the oldest heartbeat if it hangs. The other workers may only be waiting for it."""
+        """Kill the worker with the oldest heartbeat if it hangs. Other workers without a heartbeat may only be waiting
+        for it."""
         if now < self._startup_grace_until:
             return
         silent: list[tuple[Seconds, int, _WorkerSlot]] = []
@@ -394,8 +396,8 @@ type Place = tuple[socket.AddressFamily, tuple[str | int, ...]]
 def wait_for_signal(timeout: Seconds) -> signal.Signals:
     """Wait for one of _SIGNALS, which are blocked, and return it. After `timeout` seconds, return SIGALRM.
 
-    If a process is stopped and continued (SIGSTOP, `docker pause`) while it waits in signal.sigtimedwait, and the time
-    has passed, Python returns a result with the number of an arbitrary signal.
+    A timer is used instead of signal.sigtimedwait. If a process is stopped and continued (SIGSTOP, `docker pause`)
+    during that call, and the time has passed, Python returns the number of an arbitrary signal.
     """
     signal.setitimer(signal.ITIMER_REAL, max(timeout, TIMER_MIN))
     return signal.Signals(signal.sigwait(_SIGNALS))
@@ -455,7 +457,7 @@ def _mark_in_use(folder: Path) -> int:
 
 
 def _is_last_user(descriptor: int) -> bool:
-    """Give up the shared lock, and return True if no other worker holds it."""
+    """Release the shared lock of the folder, and return True if no other worker holds it."""
     fcntl.flock(descriptor, fcntl.LOCK_UN)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
