@@ -13,7 +13,7 @@ from feedproxy.http.message import Fields, Response
 from feedproxy.http.structured_fields import Value, parse_dictionary, parse_parameterised
 
 DEFER_MAX: Seconds = 172_800
-"""Maximum deferral in seconds, because some origins send absurd values, such as years."""
+"""Maximum seconds for which an origin can defer the next request. Some origins state absurd times, such as years."""
 
 _RATE_LIMIT_FIELDS = frozenset({"ratelimit", "ratelimit-remaining", "x-ratelimit-remaining"})
 
@@ -21,7 +21,7 @@ _DELAY = re.compile(r"\d{1,15}(\.\d*)?")
 
 
 def may_state_limit(response: Response) -> bool:
-    """Return True if the response may state that a limit is reached."""
+    """Return True if the response may state that a rate limit is exhausted."""
     return response.status == 429 or response.fields.has_any(_RATE_LIMIT_FIELDS)
 
 
@@ -55,7 +55,10 @@ def rate_limit_reset(fields: Fields, now: Instant) -> Instant | None:
 
 @field_parser(too_long=())
 def _parse_rate_limit(value: str) -> Sequence[tuple[Value | None, Value | None]]:
-    """Return what remains of each limit, and the seconds until its reset. Both may be missing or of another type."""
+    """Return pairs for the limits in RateLimit: the number of requests that remain, and the seconds until the reset.
+
+    A value is None if it is missing. It may also have another type than a number.
+    """
     items = parse_parameterised(value) or ()
     members = parse_dictionary(value) or {}
     return [*((item.get("r"), item.get("t")) for item in items), (members.get("remaining"), members.get("reset"))]

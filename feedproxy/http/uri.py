@@ -30,8 +30,8 @@ _NORMAL = re.compile(
 """Pattern of most URIs in normal form: short names, ports of two to four digits, and no percent-encoding."""
 
 LENGTH_MAX = 16_384
-"""A target URI of more than this many characters is invalid. Requests have at most half of it, not percent-encoded
-(request_validation.py)."""
+"""A target URI of more than this many characters is invalid. A request target has at most half as many bytes
+(request_validation.py), but percent-encoding makes it longer."""
 
 _CONTROLS_AND_SPACE = re.compile(r"[\x00-\x20\x7f]")
 _PERCENT = re.compile(r"%(?:([0-9A-Fa-f]{2}))?")

@@ -33,7 +33,7 @@ would take seconds.
 """
 
 _ONE_CALL_MAX = 256 * 1024
-"""A gzip body is decoded in one call if its content may have at most this many bytes."""
+"""A gzip body is decoded in one call if the limit of its content is at most this many bytes."""
 
 _OUTPUT = 64 * 1024
 """One call of a decoder gives at most this many bytes."""

@@ -22,9 +22,10 @@ COMMON_NAMES = (
     *("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "utm_id"),
     *("fbclid", "gclid", "mc_cid", "mc_eid", "null"),
 )
-"""Names of common query parameters. No-Vary-Search lists those that match a pattern with a wildcard.
+"""Names of common query parameters.
 
-The field itself has no wildcards.
+No-Vary-Search has no wildcards. For a rule's pattern with a wildcard, feedproxy therefore lists those of these names
+that match the pattern.
 """
 
 type _Pairs = list[tuple[str, str]]

@@ -105,7 +105,8 @@ _RUN_MAX = 2048
 
 
 _DOUBTFUL = re.compile(r"[?@&;%\[\]]")
-"""Pattern of characters. An address without any of them has no parameters, user information or ambiguous host."""
+"""Pattern of characters in ambiguous addresses. An address without these characters has neither parameters nor user
+information, and its host is unambiguous."""
 
 _PLAIN = re.compile(r"https?://[a-z0-9.:-]+/[!$&-;=A-Z_a-z~]*")
 """Pattern of an address without query, user information, brackets and fragment.
