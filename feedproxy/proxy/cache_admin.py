@@ -166,16 +166,16 @@ class CacheAdmin:
         await self._store.wait_written(self.to_upstream_url(target))
 
     async def record_push(self, target: str, promised: Instant) -> None:
-        """Record a push and its lease.
+        """Record that a push was received, and that further pushes are promised until the instant `promised`.
 
-        Until the instant `promised`, the schedule fetches the target only every `push_interval` seconds.
+        Until then, the schedule fetches the target only every `push_interval` seconds.
         """
         if (resource := self._store.get_latest(target)) is not None:
             await self._store.put(replace(resource, last_push=self._clock.now(), push_lease_expires=promised))
             self._schedule.scheduler.reschedule(target)
 
     async def extend_push_lease(self, target: str, promised: Instant) -> None:
-        """Extend a push lease until the instant `promised`. An ended lease stays ended."""
+        """Extend a push lease of a target until the instant `promised`. An ended lease stays ended."""
         resource = self._store.get_latest(target)
         if resource is not None and resource.push_lease_expires > self._clock.now():
             await self._store.put(replace(resource, push_lease_expires=promised))

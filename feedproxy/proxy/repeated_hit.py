@@ -38,8 +38,9 @@ _HEURISTIC_SOURCES = frozenset({Source.LEARNED, Source.LAST_MODIFIED, Source.DEF
 class ReusableHit:
     """A stored response that may answer equal requests, with the values on which the next answer depends.
 
-    `vary_names` contains the request fields that select a variant. `counted` is true if the client counts as a
-    subscriber.
+    `vary_names` contains the request fields that select a variant. `counted` is true if the resource is a feed, so that
+    its clients are counted as readers. `states_freshness` is true if the response states the lifetime that this proxy
+    computed (option `state_freshness`).
     """
 
     resource: Resource
@@ -123,8 +124,8 @@ class HitState:
         return expires, initial_age + resident_time if resident_time > 0 else initial_age
 
     def fields(self) -> tuple[int, str, Instant]:
-        """Return the values of Age and Cache-Status, and the last instant at which the fields and the decision of the
-        hit stay the same."""
+        """Return the values of Age and Cache-Status, and the instant until which these values and the decision stay the
+        same."""
         now, terms = self.computed_at, self.terms
         expires, age = self._end_and_age()
         ttl, detail, allowance = self._lifetime - age, terms.detail, terms.allowance
@@ -270,9 +271,9 @@ def _decision_valid_until(
 ) -> Instant:
     """Return the last instant at which the decision to use the response is certain to be the same as at `now`.
 
-    The decision can change when the lifetime, a permission to serve stale, a push lease, or a period that the feed
-    excludes (skipHours, skipDays) ends, or when a limit in the request is reached, such as max-age. If such an instant
-    is uncertain, the result is `now`.
+    The decision may change at the end of the lifetime, of a permission to serve stale, of a push lease, or of a period
+    that the feed excludes (skipHours, skipDays). If the instant of a change is uncertain, or if the request sets a
+    limit such as max-age, the result is `now`.
 
     `freshness` is the freshness at `now`, and permits the use of the response.
     """

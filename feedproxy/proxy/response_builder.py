@@ -198,13 +198,19 @@ def _forbids_reuse(fields: Fields) -> bool:
 
 
 def max_age_directive(lifetime: Seconds, expires: Instant, allowance: Allowance | None, age: Seconds) -> str:
-    """Return the max-age directive of this proxy for a response with an age of `age` seconds."""
+    """Return the max-age directive of this proxy for a response with an age of `age` seconds.
+
+    The other arguments are the attributes of Freshness with the same names.
+    """
     # max-age counts from the origin's response: the remaining lifetime is max-age minus Age.
     return f"max-age={int(age) + remaining_lifetime(lifetime, expires, allowance, age)}"
 
 
 def remaining_lifetime(lifetime: Seconds, expires: Instant, allowance: Allowance | None, age: Seconds) -> int:
-    """Return the whole seconds for which a response with an age of `age` seconds may still be used, or 0."""
+    """Return the whole seconds for which a response with an age of `age` seconds may still be used, or 0.
+
+    The other arguments are the attributes of Freshness with the same names.
+    """
     now = expires - (lifetime - age)
     until = expires if allowance is None else max(expires, allowance.until)
     return max(0, int(until - now))

@@ -36,7 +36,7 @@ class FeedAudience:
     def recent(self, window: Seconds) -> int:
         """Return the number of readers that requested the feed in the last `window` seconds and do not poll regularly.
 
-        Readers that `Demand` reports count, too.
+        Readers that `demand` reports count as well. If the sample of polling rhythms is full, only these readers count.
         """
         since, rhythms = self.now - window, self.counts.rhythms
         direct = 0
@@ -147,7 +147,11 @@ class ScheduledRefreshes:
         return self._plan_if_owned(target, self._lookup.peek)
 
     def _read_due_feed(self, target: str) -> bool:
-        """Read the resource of a due feed from the disk, before its plan. Return False if the plan needs no read."""
+        """Read the resource of a feed with a due refresh from the disk, before the refresh is planned.
+
+        Return False if another process owns the feed, if its resource is already in memory, or if no resource is
+        stored.
+        """
         if not self.owns(target) or self._store.version(target) is not None:
             return False
         return self._store.peek(target) is not None

@@ -121,8 +121,8 @@ class ConversionCache:
     ) -> Conversion:
         """Return the stored feed in the format `output_format` and the content coding `name`.
 
-        `at` is the address of the conversion if it differs from the feed's. Raises NotAFeed, or FeedproxyError beyond a
-        limit.
+        `at` is the address of the conversion if it differs from the feed's. Raises NotAFeed for a document that is no
+        feed, and FeedproxyError if a limit is exceeded.
         """
         version = _version(stored)
         key = version, output_format.name, name, at if output_format.name in FEED_FORMATS else ""
@@ -134,7 +134,8 @@ class ConversionCache:
         return await asyncio.shield(task)
 
     async def headlines(self, stored: StoredResponse, settings: Settings) -> Headlines:
-        """Return the headlines of the stored feed. Raises NotAFeed, or FeedproxyError beyond a limit."""
+        """Return the headlines of the stored feed. Raises NotAFeed for a document that is no feed, and FeedproxyError
+        if a limit is exceeded."""
         document = _document(stored, settings)
         cached = self._headlines.get(document.version)
         if cached is None:

@@ -86,7 +86,8 @@ class Conversions:
         return self._conversions.documents_parsed
 
     async def headlines(self, stored: StoredResponse) -> Headlines:
-        """Return the headlines of a stored feed. Raises NotAFeed, or FeedproxyError beyond a limit."""
+        """Return the headlines of a stored feed. Raises NotAFeed for a document that is no feed, and FeedproxyError if
+        a limit is exceeded."""
         return await self._conversions.headlines(stored, self._settings_for(stored.target))
 
     def parse_call(self, call: Call) -> tuple[Format, str]:
@@ -131,8 +132,8 @@ class Conversions:
     ) -> Response:
         """Return the conversion of a stored feed, with the fields of `answer` that describe how the feed was obtained.
 
-        `at` is the address of the conversion if it differs from the feed's. Raises NotAFeed, or FeedproxyError beyond a
-        limit.
+        `at` is the address of the conversion if it differs from the feed's. Raises NotAFeed for a document that is no
+        feed, and FeedproxyError if a limit is exceeded.
         """
         settings = self._settings_for(stored.target)
         name = negotiation.choose_coding(request.fields.combined("accept-encoding"), _codings(settings)) or "identity"
@@ -243,7 +244,10 @@ def _conversion_fields(fields: Fields, output_format: Format, conversion: Conver
 
 
 def _with_converted_location(fields: Fields, client: ClientContext, before: str) -> Fields:
-    """Return the fields of a redirect with a Location that leads to a conversion in the same format."""
+    """Return the fields of a redirect with a Location that leads to a conversion in the same format.
+
+    `before` is the path of this conversion up to its target, such as `/-/as/atom/`.
+    """
     location = fields.get("location")
     if location is None or not location.startswith(f"{client.base}/"):
         return fields

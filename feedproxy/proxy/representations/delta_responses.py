@@ -31,9 +31,9 @@ from feedproxy.store.resource import DeltaBase, Resource
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """A stored version that the client has, and the entity tag by which the request names the version.
+    """The stored versions that the client may have, and the entity tag by which the request names the version.
 
-    A date in a request may name several versions.
+    A tag names one version. A date may name several versions, and `tag` is then None.
     """
 
     versions: tuple[DeltaBase, ...]
@@ -97,7 +97,10 @@ def _allows_deltas(stored: StoredResponse, resource: Resource) -> bool:
 
 
 def _find_base(bases: Bases, versions: Sequence[DeltaBase]) -> _Base | None:
-    """Return the newest stored version that the request names, or None."""
+    """Return the newest stored version that the request names by a tag, or all stored versions that it names by a date.
+
+    Return None if no stored version is named.
+    """
     if bases.date is not None:
         dated = [version for version in versions if _whole_second(version) == bases.date]
         return _Base(tuple(dated)) if dated else None
@@ -115,7 +118,11 @@ def _whole_second(version: DeltaBase) -> float | None:
 def _make_delta(
     body: bytes, declared: str | None, versions: Sequence[DeltaBase], name: str, level: int, size: int
 ) -> bytes | None:
-    """Return the delta in this coding, or None if it is impossible or not smaller than `size` bytes."""
+    """Return the delta from the earlier `versions` to `body`, in the content coding `name`.
+
+    Return None if no delta is possible, or if it is not smaller than `size` bytes. `declared` is the Content-Type of
+    `body`.
+    """
     channel = read(body, declared)
     if channel is None:
         return None
