@@ -39,8 +39,8 @@ class RecordingScores:
 
 
 CHANGING_AGENTS_MIN = 6
-"""Under two conditions, requests for a feed from one address count as those of one reader that changes its User-Agent.
-One product has sent them with at least this many User-Agents, and it has used most of these User-Agents only once."""
+"""A product at one address counts as one reader if it requests a feed with at least this many User-Agents. Most of
+these User-Agents must occur only once."""
 
 
 def grade_recording(recording: Recording, side: Side | None = None, *, one_reader: bool = False) -> RecordingScores:

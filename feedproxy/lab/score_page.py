@@ -1,4 +1,4 @@
-"""Scores as a self-contained HTML page without scripts, light and dark, also for phones.
+"""Scores as a self-contained HTML page without scripts. The page has a light and a dark colour scheme, and fits phones.
 
 A chart for each feed shows versions, skipped hours and days, and faults above the reader's polls. Each outcome of polls
 has its own row, so that the chart can be read without colours.

@@ -3,8 +3,9 @@
 Each write replaces the closing brackets by an exchange and new brackets. A killed process loses at most the exchange
 being written. A power failure may lose more, because the file is not synced.
 
-Entries refer only to contents in the same file, so an existing file is not continued, but renamed. If several processes
-are to write `week.har`, the first does, and the others write `week-2.har`, `week-3.har` and so on.
+Entries refer only to contents in the same file. An existing file is therefore renamed, and a new file is begun. If
+several processes record to `week.har`, the first process writes this file, and the others write `week-2.har`,
+`week-3.har` and so on.
 """
 
 import contextlib
@@ -34,7 +35,8 @@ class RecordingFailed(FeedproxyError):
 
 
 class HarWriter:
-    """Writer that appends exchanges to a file, and begins a new file above `limit` bytes; 0 means no limit.
+    """Writer that appends exchanges to a file, and begins a new file above `limit` bytes. A `limit` of 0 means no
+    limit.
 
     Raises UsageError if no file can be opened.
     """

@@ -26,7 +26,7 @@ _SENDABLE = re.compile(r"\A[\t\x20-\x7e\x80-\xff]*\Z")
 """Pattern of the field values that h11 can send. Other recorded values are dropped."""
 
 BLANKS = b" " * 65_536
-"""The piece in which the blanks of an endless body are sent."""
+"""A piece of blanks. An endless body ends with such pieces until the connection is reset."""
 
 BODY_PIECES = 8
 """A slow body is sent in this many pieces."""
