@@ -342,7 +342,7 @@ class App:
     async def close(self) -> None:
         """Finish refreshes within `drain_timeout`, save the state and close. May be called again.
 
-        The closed parts remain: a connection that ends later is logged, and must not open the store again.
+        The closed parts are kept, so that a connection that ends later can be logged without opening the store again.
         """
         if self._services is not None and not self._is_closed:
             self._is_closed = True
@@ -461,8 +461,8 @@ class _Services:
         self._sweeping = asyncio.ensure_future(self._sweep_periodically())
 
     def stored_secret(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """Return a stored value of this installation. At the first start, `make` returns the value, and it is
-        stored."""
+        """Return a secret of this installation from the store. At the first start, `make` creates the secret, which is
+        then stored."""
         with contextlib.suppress(StoreError):
             if stored := self.store.get_state(name):
                 return stored
@@ -499,7 +499,7 @@ class _Services:
             await self.store.put_state("rhythms", await self.counts.rhythms.dump_yielding())
 
     async def close(self, timeout: Seconds) -> None:
-        """Save the state and close all parts, within `timeout` seconds for refreshes and deliveries."""
+        """Save the state and close all parts. Refreshes and deliveries in progress may take `timeout` seconds."""
         deadline = asyncio.get_running_loop().time() + timeout
         # The tasks must not write after the last save.
         await cancel(self._saving, self._sweeping, self._reloading)

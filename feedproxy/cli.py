@@ -112,8 +112,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def open_standard_streams() -> None:
     """Open /dev/null in place of closed standard input, output and error.
 
-    Otherwise a database could get their numbers, and the output of a library would damage the database. Python's
-    objects for closed streams are None.
+    Otherwise a database file could get the descriptor of a closed stream, and the output of a library would damage the
+    database. Python's objects for closed streams are None.
     """
     for number in range(3):
         try:

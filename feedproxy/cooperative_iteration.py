@@ -10,7 +10,8 @@ MAX_BLOCKING_TIME: Seconds = 0.004
 """An iteration blocks the event loop for at most this many seconds at a time: well below a network round trip."""
 
 THROTTLED_BLOCKING_TIME: Seconds = 0.0005
-"""A background task blocks the event loop for at most this many seconds at a time. A hit may wait for several tasks."""
+"""A background task blocks the event loop for at most this many seconds at a time. A hit may have to wait for several
+such tasks."""
 
 IDLE_FACTOR = 3
 """A background task pauses for this many times the time of its work.
@@ -20,7 +21,7 @@ Work of 0.14 ms for each of 100,000 feeds then takes about a minute, and a quart
 
 
 LATE_MIN: Seconds = 0.002
-"""A pause that lasts less than this many seconds too long does not show a busy event loop."""
+"""If a pause ends at least this many seconds late, the event loop counts as busy."""
 
 LATE_FACTOR = 10
 """For each second by which a pause was too long, the next pause is longer by this many seconds.

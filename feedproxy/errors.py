@@ -116,7 +116,7 @@ class ParentFailed(Overload):
 
 
 class FetchError(FeedproxyError):
-    """Error if a fetch brings no usable response from the origin."""
+    """Error for a fetch without a usable response from the origin."""
 
     status_hint = 502
     detail = "fetch-error"

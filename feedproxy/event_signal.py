@@ -45,9 +45,10 @@ class AsyncSignal:
         self._subscribers.append(on_event)
 
     async def emit(self) -> None:
-        """Await all subscribers. An exception of one subscriber is logged, and the others are still awaited.
+        """Await all subscribers, even if one of them raises an exception.
 
-        Raises the first FeedproxyError afterwards, such as a failure of the database, instead of logging it.
+        A FeedproxyError, such as a failure of the database, is raised after all subscribers have been awaited. If there
+        are several, the first is raised. Any other exception is logged.
         """
         failures: list[FeedproxyError] = []
         for on_event in self._subscribers:
@@ -62,7 +63,7 @@ class AsyncSignal:
 
 
 def _log(subscriber: object, error: Exception, logged: RepeatedMessages) -> None:
-    """Log an exception with its traceback. An equal one of the same subscriber is logged at most once a minute."""
+    """Log an exception with its traceback. Equal exceptions of one subscriber are logged at most once a minute."""
     name = getattr(subscriber, "__qualname__", type(subscriber).__qualname__)
     if logged.may_log(f"{name}: {error!r}", time.monotonic()):
         logger.error("event: %s failed", name, exc_info=error)

@@ -16,7 +16,7 @@ FILE_BYTES_MAX = 64 * 1024 * 1024
 """A file of more than this many bytes is refused. A configuration file of this size has a million rules."""
 PIPE_POLL_INTERVAL: Seconds = 0.01
 PIECE = 65_536
-"""Bytes per read."""
+"""A file is read in pieces of this many bytes."""
 
 
 def expand(path: str) -> Path:
