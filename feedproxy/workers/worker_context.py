@@ -27,7 +27,7 @@ class WorkerContext:
       distributes connections among the workers that listen.
     * `admin` contains the sockets of the admin listener, which only the first worker has.
     * `admin_ports` contains the ports of the admin listener, which all workers know.
-    * `lifeline` is a socket whose other end belongs to the supervisor. It shows when the supervisor exits.
+    * `lifeline` is a socket that is connected to the supervisor. It shows when the supervisor exits.
     * `key` is the same for all workers and new at each start. With it, all workers give a reader the same pseudonym in
       the scores.
     * `coordination_memory` is the descriptor of the memory through which workers coordinate the store
