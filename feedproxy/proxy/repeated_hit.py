@@ -2,7 +2,8 @@
 
 A hit is repeatable if its response depends on time alone while the stored resource and the settings are unchanged
 (`reusable_hit`). `recompute_hit` computes its age and freshness anew, and decides again whether it may be used. Until
-that decision may change, `advance_hit` only adds the elapsed seconds, in a thirtieth of the time of `recompute_hit`.
+that decision may change, `HitState.advance` only adds the elapsed seconds, in a fiftieth of the time of
+`recompute_hit`.
 """
 
 import struct
@@ -110,7 +111,10 @@ class HitState:
         self.computed_at = since
 
     def advance(self, now: Instant) -> bool:
-        """Change the state to that of the instant `now`. Return False if more than the age may have changed."""
+        """Change the state to that of the instant `now`, and return True.
+
+        Return False if the pipeline's decision may have changed. The state is then invalid.
+        """
         if not self.computed_at <= now <= _PACKED.unpack(self._packed)[0]:
             return False
         self.computed_at = now
@@ -237,9 +241,12 @@ def recompute_hit(hit: ReusableHit, now: Instant) -> HitState | None:
     )
     if not isinstance(decision, Reuse) or decision.detail != hit.detail:
         return None
-    valid_until = _decision_valid_until(hit.resource, hit.stored, hit.settings, hit.directives, freshness, now)
     overrides = freshness.source is Source.HINT or (hit.states_freshness and freshness.allowance is not None)
     emits = hit.states_freshness and "cdn-cache-control" not in hit.stored.fields
+    valid_until = _decision_valid_until(hit.resource, hit.stored, hit.settings, hit.directives, freshness, now)
+    if emits:  # a lifetime of at least a second must remain
+        end = freshness.expires if freshness.allowance is None else max(freshness.expires, freshness.allowance.until)
+        valid_until = max(now, min(valid_until, end - 1 - INSTANT_MARGIN))
     state = HitState(
         freshness,
         decision.detail,
@@ -251,14 +258,6 @@ def recompute_hit(hit: ReusableHit, now: Instant) -> HitState | None:
         emits,
     )
     return None if state.is_exhausted else state
-
-
-def advance_hit(state: HitState, now: Instant) -> bool:
-    """Change the state to that of the instant `now`, and return True.
-
-    Return False if the pipeline's decision may have changed. The state is then invalid.
-    """
-    return state.advance(now) and not state.is_exhausted
 
 
 def _decision_valid_until(

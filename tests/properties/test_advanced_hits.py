@@ -11,7 +11,7 @@ from feedproxy.feed.channel import Channel, Kind, Period, Schedule
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
-from feedproxy.proxy.repeated_hit import HitState, ReusableHit, advance_hit, recompute_hit
+from feedproxy.proxy.repeated_hit import HitState, ReusableHit, recompute_hit
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
@@ -84,7 +84,7 @@ def test_advanced_hit_equals_recomputed_hit_at_every_second(given_: ReusableHit,
     earlier: HitState | None = None
     for now in sorted(NOON + 1 + offset for offset in offsets):
         decided = recompute_hit(given_, now)
-        reckoned = earlier if earlier is not None and advance_hit(earlier, now) else recompute_hit(given_, now)
+        reckoned = earlier if earlier is not None and earlier.advance(now) else recompute_hit(given_, now)
         assert told(reckoned) == told(decided)
         earlier = reckoned or earlier
 
@@ -116,5 +116,5 @@ def test_hit_of_a_fresh_feed_is_advanced_until_its_lifetime_ends() -> None:
 
     assert first is not None
     assert NOON + 599.9 < first.decision_valid_until < NOON + 600
-    assert advance_hit(first, NOON + 599)
-    assert not advance_hit(first, NOON + 600)
+    assert first.advance(NOON + 599)
+    assert not first.advance(NOON + 600)

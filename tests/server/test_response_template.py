@@ -6,7 +6,7 @@ from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Response
-from feedproxy.proxy.repeated_hit import HitState, ReusableHit, advance_hit, recompute_hit
+from feedproxy.proxy.repeated_hit import HitState, ReusableHit, recompute_hit
 from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.server.fastpath.response_template import (
     HeadForm,
@@ -82,7 +82,7 @@ def test_released_template_makes_its_head_again_at_the_next_hit() -> None:
     assert template.head == b""
     assert template.valid_until < NOON  # no instant is within the validity, even if the clock is set back
 
-    assert advance_hit(template.hit_state, NOON + 65.5)
+    assert template.hit_state.advance(NOON + 65.5)
     template.update_volatile_fields(template.hit_state)
 
     assert template.head == encode_head(200, a_response(hit, a_state(hit, NOON + 65.5)).fields)

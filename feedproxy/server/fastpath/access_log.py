@@ -14,7 +14,6 @@ from feedproxy.app import App
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.message import Fields
 from feedproxy.http.user_agent import LENGTH_MAX
-from feedproxy.proxy.repeated_hit import HitState
 from feedproxy.request.context import Entrance
 from feedproxy.request.upstream_and_public_urls import to_public
 from feedproxy.scoring.scored_request import Poll, cached_content
@@ -66,8 +65,8 @@ class AccessLogger:
         self._app = app
         self.log_lines: list[str] = []
         """Buffered lines that are not written yet."""
-        self.recent_hits: deque[tuple[Instant, ResponseTemplate, HitState, bytes]] = deque(maxlen=REQUESTS_MAX)
-        """The last hits that are not in the recent activity yet, each as time, template, hit state and User-Agent
+        self.recent_hits: deque[tuple[Instant, ResponseTemplate, str, bytes]] = deque(maxlen=REQUESTS_MAX)
+        """The last hits that are not in the recent activity yet, each as time, template, Cache-Status and User-Agent
         line."""
         self._counters: dict[tuple[Entrance, str | None, int], HitCounter] = {}
         self.logged_count = 0
@@ -197,11 +196,10 @@ class AccessLogger:
 
     def flush_counters(self) -> None:
         """Add the counts to the metrics, and the last hits to the recent activity."""
-        for now, template, hit_state, user_agent_line in self.recent_hits:
+        for now, template, cache_status, user_agent_line in self.recent_hits:
             user_agent = user_agent_line.partition(b":")[2].strip(b" \t").decode("latin-1")[:LENGTH_MAX]
             target = to_public(template.target, self._app.settings)
             shared, size = template.shared, len(template.body)
-            _, cache_status, _ = hit_state.fields()
             self._app.recent_activity.record_request(
                 RequestActivity(
                     now,

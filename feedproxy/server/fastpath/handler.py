@@ -17,7 +17,7 @@ from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.http.message import Response
-from feedproxy.proxy.repeated_hit import HitState, advance_hit, recompute_hit, reusable_hit
+from feedproxy.proxy.repeated_hit import HitState, recompute_hit, reusable_hit
 from feedproxy.request.context import Entrance, PassThrough, ProxyResponse
 from feedproxy.request.loops_and_max_forwards import is_loop
 from feedproxy.server.access_record import CLIENT_GONE, SCORED_LENGTH_MAX, AccessRecord
@@ -174,7 +174,7 @@ class FastPathHandler:
             if template.hit_state.computed_at <= self.now <= template.valid_until:
                 return True
         hit_state: HitState | None = template.hit_state
-        if not advance_hit(template.hit_state, self.now):
+        if not template.hit_state.advance(self.now):
             resource = self._store.get(template.target)
             hit_state = recompute_hit(template.reusable_hit(resource), self.now) if resource is not None else None
         if hit_state is None:
@@ -191,7 +191,7 @@ class FastPathHandler:
         elif template.log_lines is None or (line := template.log_lines.get(client, NOT_LOGGED)) is NOT_LOGGED:
             line = self.access_logger.make_line(template, address, user_agent, self.now)
         self._lines.append(line)
-        self._recent.append((self.now, template, template.hit_state, user_agent))
+        self._recent.append((self.now, template, template.cache_status, user_agent))
         counter = template.shared.hit_counter
         counter.count += 1
         counter.size += len(template.body)
