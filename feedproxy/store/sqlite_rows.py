@@ -29,11 +29,11 @@ FILE_MIN = 256 * 1024
 With diskcache's default of 32 KiB, writing would take 5 to 9 times as long, because most feeds would have a file. With
 a much larger size, SQLite would copy long chains of pages.
 """
-PAGE_CACHE_KIB = 1024
+PAGE_CACHE_KIB = 256
 """Size of the page cache of each connection, in KiB. Nine files have two connections each.
 
 With diskcache's default of 32 MiB, the caches could take 576 MiB in total. The kernel keeps the file's pages in memory
-as well.
+as well: with a cache four times as large, reads and writes take the same time.
 """
 JOURNAL_MAX = 4 * 1024 * 1024
 """SQLite checkpoints the journal of a file when it reaches this many bytes. `size_max` does not include the journal."""
