@@ -73,7 +73,7 @@ class Subscriptions:
     def __init__(self, database: NotificationDatabase, max_count: int) -> None:
         self._database = database
         self.max_count = max_count
-        """Maximum number of subscriptions of all protocols."""
+        """Maximum number of clients' subscriptions of all protocols, and also of feedproxy's own subscriptions."""
 
     async def put(self, new: Subscription) -> Subscription:
         """Insert a subscription, or replace the one with the same role, protocol, topic and callback. Return the new
@@ -97,10 +97,10 @@ class Subscriptions:
                 for subscription in new
             }
             added = sum(_find(db, *key) is None for key in keys)
-            site = site_or_self(new[0].callback)
+            site, of_role = site_or_self(new[0].callback), f"subscriptions WHERE role = '{new[0].role}'"
             if added and (
-                _count(db, "subscriptions") + added > self.max_count
-                or (per_site and _count(db, _SUBSCRIBERS, site) + added > per_site)
+                _count(db, of_role) + added > self.max_count
+                or (per_site and _count(db, of_role, site) + added > per_site)
             ):
                 raise SubscriptionsFull("no more subscriptions are accepted at present")
             return [_put(db, subscription) for subscription in new]

@@ -334,6 +334,18 @@ async def test_subscriptions_are_limited_by_option(stand_at: Callable[..., Any])
         await stand.subscribe("http://c.example/")
 
 
+async def test_own_subscriptions_take_no_place_of_clients_subscriptions(stand_at: Callable[..., Any]) -> None:
+    stand = await stand_at(subscriptions_max=1)
+    await stand.notifications.subscriptions.put(
+        Subscription(Role.PUBLISHER, "plain", TARGET, "http://hub.example/", NOON + DAY, State.ACTIVE, since=NOON)
+    )
+
+    await stand.subscribe("http://a.example/")
+
+    with pytest.raises(SubscriptionsFull):
+        await stand.subscribe("http://b.example/")
+
+
 async def test_subscription_renewed_keeps_its_record(stand: Stand) -> None:
     first = await stand.subscribe(ME, lasts=DAY)
     await stand.notifications.subscriptions.set_state(first.id, State.PAUSED)

@@ -132,3 +132,24 @@ async def test_slow_hosts_leave_capacity_for_deliveries(stand: Stand, monkeypatc
     stand.others.gate.set()
     await stand.settled()
     assert len(stand.others.calls) == 41
+
+
+async def test_addresses_in_one_ipv6_network_share_the_limit_of_a_site(stand: Stand) -> None:
+    """A client with a /64 could otherwise use the whole capacity with callbacks that do not respond."""
+    for number in range(40):
+        await stand.subscribe(f"http://[2001:db8::{number + 1:x}]/")
+    await stand.subscribe("http://swift.example/")
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    await stand.read()
+    stand.others.gate = asyncio.Event()
+
+    stand.origin.publish("/feed.xml", a_feed("two"))
+    await stand.app.service._coordinator.refresh("http://origin.example/feed.xml")
+    async with asyncio.timeout(30):
+        while "http://swift.example/" not in [url for _, url, _ in stand.others.calls]:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+    assert len(stand.others.calls) == MAX_PER_HOST + 1
+    stand.others.gate.set()
+    await stand.settled()
+    assert len(stand.others.calls) == 41
