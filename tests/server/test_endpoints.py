@@ -1,5 +1,6 @@
 """Routing of requests to local endpoints: path, method, size limit and errors."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -8,7 +9,9 @@ from feedproxy.clock import ManualClock
 from feedproxy.errors import Forbidden, UsageError
 from feedproxy.http.message import Fields, Response
 from feedproxy.request.endpoint_registry import Call, Endpoints
+from tests.server.conftest import until
 from tests.stages.play import OnProxy, Proxy
+from tests.waiting import PATIENCE
 
 
 async def echo(call: Call) -> Response:
@@ -33,6 +36,39 @@ async def stage() -> AsyncIterator[OnProxy]:
     made.app.endpoints.add("refuse", refuse)
     yield made
     await made.close()
+
+
+async def test_large_contents_of_one_client_are_limited_in_total(stage: OnProxy) -> None:
+    """A client with 512 connections could otherwise fill the memory."""
+    address = ("127.0.0.1", int(stage.base.rpartition(":")[2]))
+    head = b"POST /-/echo HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 90000\r\n\r\n"
+    held = [await asyncio.open_connection(*address) for _ in range(3)]
+    answered = [asyncio.ensure_future(reader.read(20)) for reader, _ in held]
+    for _, writer in held:
+        writer.write(head)
+
+    done, _ = await asyncio.wait(answered, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+
+    assert [answer.result() for answer in done] == [b"HTTP/1.1 503 Service"]
+    for _, writer in held:
+        writer.write(bytes(90_000))
+    answers = await asyncio.wait_for(asyncio.gather(*answered), PATIENCE)
+    assert sorted(answer[:12] for answer in answers) == [b"HTTP/1.1 200", b"HTTP/1.1 200", b"HTTP/1.1 503"]
+    for _, writer in held:
+        writer.close()
+    assert (await Proxy(stage).ask("/-/echo", method="POST", body=bytes(90_000))).status == 200
+
+
+async def test_client_that_disconnects_releases_its_budget_for_content(stage: OnProxy) -> None:
+    address = ("127.0.0.1", int(stage.base.rpartition(":")[2]))
+    for _ in range(5):
+        _, writer = await asyncio.open_connection(*address)
+        writer.write(b"POST /-/echo HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 90000\r\n\r\n")
+        await until(lambda: stage.app.requests == 1)
+        writer.close()
+        await until(lambda: stage.app.requests == 0)
+
+    assert (await Proxy(stage).ask("/-/echo", method="POST", body=bytes(90_000))).status == 200
 
 
 async def test_request_under_the_prefix_is_answered_by_its_endpoint(stage: OnProxy) -> None:

@@ -31,6 +31,7 @@ from feedproxy.server.client_connection_limit import ConnectionLimiter
 from feedproxy.server.mitm import landing_preview, passthrough
 from feedproxy.server.mitm.backpressure import WriteBackpressure
 from feedproxy.server.mitm.connect_and_interception import permit_connect
+from feedproxy.server.mitm.content_budget import ContentBudget
 from feedproxy.server.mitm.http_layer import CONTENT_CAP, CONTENT_MAX, RESPOND_EARLY
 from feedproxy.server.mitm.passthrough import BodyCounter, ConnectApprovals
 from feedproxy.server.mitm.request_routing import (
@@ -97,6 +98,7 @@ class FlowHandler:
         self.connect_approvals = ConnectApprovals()
         self.backpressure = WriteBackpressure()
         self.connection_limiter = ConnectionLimiter()
+        self._content_budget = ContentBudget()
         self._flows: dict[str, FlowState] = {}
         self._flows_of_client: dict[str, set[str]] = {}
 
@@ -280,6 +282,7 @@ class FlowHandler:
     def pop(self, flow: http.HTTPFlow) -> FlowState | None:
         """Remove and return the state of a flow that has ended. Return None if the flow has no state."""
         state = self._flows.pop(flow.id, None)
+        self._content_budget.release(flow.id)
         if (flows := self._flows_of_client.get(flow.client_conn.id)) is not None:
             flows.discard(flow.id)
         self.app.requests = len(self._flows)
@@ -291,6 +294,7 @@ class FlowHandler:
         self.backpressure.on_client_disconnected(client)
         for flow in self._flows_of_client.pop(client, ()):
             self._flows.pop(flow, None)
+            self._content_budget.release(flow)
         self.app.requests = len(self._flows)
 
     async def _authorize(self, flow: http.HTTPFlow, routed: RoutedRequest) -> RoutedRequest:
@@ -374,8 +378,18 @@ class FlowHandler:
         else:
             flow.request.stream = False
             flow.metadata[CONTENT_CAP] = cap = endpoint.content_limit(path)
-            if (_content_length(flow) or 0) > cap:
+            length = _content_length(flow)
+            size = cap if length is None else length
+            if size > cap:
                 self.refuse_content(flow)
+                return
+            address = local_path.client.address
+            if size > CONTENT_MAX and not self._content_budget.reserve(flow.id, address, size, cap):
+                reason = "Too much content is being received at present. Please try again later."
+                retry = (("Retry-After", "60"),)
+                response = problem_response(503, Detail.BUSY, reason, request=request, extra=retry)
+                self._set_local_response(flow, state, response, Detail.BUSY)
+                self._respond_early(flow)
                 return
             state.endpoint, state.call = (
                 endpoint,

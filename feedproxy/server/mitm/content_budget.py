@@ -1,0 +1,45 @@
+"""Budget for the content of requests, which is held in memory until the endpoint has answered.
+
+Without the budget, one client could fill the memory with pushes on all its connections.
+"""
+
+from collections import Counter
+
+from feedproxy.client_network import client_network
+
+CLIENT_SHARE = 2
+"""The contents that one client network sends at a time may have at most this many times the limit for one content."""
+
+TOTAL_SHARE = 8
+"""The contents of all clients together may have at most this many times the limit for one content."""
+
+
+class ContentBudget:
+    """Budget in bytes, for each client network and in total."""
+
+    def __init__(self) -> None:
+        self._reserved: dict[str, tuple[str, int]] = {}
+        self._by_network: Counter[str] = Counter()
+
+    def reserve(self, flow: str, address: str, size: int, content_max: int) -> bool:
+        """Reserve `size` bytes for a flow. Return False if the client's budget or the total budget would be exceeded.
+
+        `content_max` is the maximum size of one content at this endpoint. The caller must release the reservation.
+        """
+        network = client_network(address)
+        if (
+            self._by_network[network] + size > CLIENT_SHARE * content_max
+            or self._by_network.total() + size > TOTAL_SHARE * content_max
+        ):
+            return False
+        self._reserved[flow] = (network, size)
+        self._by_network[network] += size
+        return True
+
+    def release(self, flow: str) -> None:
+        """Release the reservation of a flow, if it has one."""
+        if (reservation := self._reserved.pop(flow, None)) is not None:
+            network, size = reservation
+            self._by_network[network] -= size
+            if not self._by_network[network]:
+                del self._by_network[network]
