@@ -10,9 +10,10 @@ from feedproxy.errors import FetchTimeout
 from feedproxy.http.message import Response
 from feedproxy.notify.delivery import delivery_worker
 from feedproxy.notify.delivery.delivery_worker import MAX_PER_HOST, Overloaded
-from feedproxy.notify.notification_protocol import Message
-from tests.stages.notify import Stand
+from feedproxy.notify.notification_protocol import DeliveryRequest, Message
+from tests.stages.notify import TARGET, Stand
 from tests.stages.origin import a_feed
+from tests.waiting import PATIENCE
 
 CALLBACK = Message("GET", "http://me.example/callback")
 
@@ -153,3 +154,29 @@ async def test_addresses_in_one_ipv6_network_share_the_limit_of_a_site(stand: St
     stand.others.gate.set()
     await stand.settled()
     assert len(stand.others.calls) == 41
+
+
+async def test_verifications_leave_capacity_for_deliveries(stand: Stand) -> None:
+    await stand.subscribe("http://swift.example/")
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    await stand.read()
+    stand.others.gate = asyncio.Event()
+    requests = [
+        DeliveryRequest("plain", "verify", TARGET, f"http://silent{number}.example/")
+        for number in range(2 * delivery_worker.MAX_CONCURRENT)
+    ]
+    await stand.notifications.enqueue(*requests)
+    async with asyncio.timeout(PATIENCE):
+        while stand.others.at_once < delivery_worker.MAX_CONCURRENT_VERIFICATIONS:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+    stand.origin.publish("/feed.xml", a_feed("two"))
+    await stand.app.service._coordinator.refresh(TARGET)
+    async with asyncio.timeout(PATIENCE):
+        while "http://swift.example/" not in [url for _, url, _ in stand.others.calls]:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+    assert stand.others.at_once == delivery_worker.MAX_CONCURRENT_VERIFICATIONS + 1
+    stand.others.gate.set()
+    await stand.settled()
+    assert len(stand.others.calls) == 2 * delivery_worker.MAX_CONCURRENT + 1

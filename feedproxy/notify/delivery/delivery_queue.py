@@ -85,14 +85,21 @@ class DeliveryQueue:
         await self._database.run(lambda db: enqueue_in(db, requests, now))
 
     async def due(
-        self, now: Instant, *, limit: int, exclude_ids: Collection[int] = (), exclude_hosts: Collection[str] = ()
+        self,
+        now: Instant,
+        *,
+        limit: int,
+        exclude_ids: Collection[int] = (),
+        exclude_hosts: Collection[str] = (),
+        exclude_what: str = "",
     ) -> list[Delivery]:
-        """Return at most `limit` due deliveries, the longest due first, without the excluded ids and sites."""
+        """Return at most `limit` due deliveries, the longest due first, without the excluded ids, sites and kind."""
         ids, hosts = ",".join("?" * len(exclude_ids)), ",".join("?" * len(exclude_hosts))
         query = f"SELECT * FROM deliveries WHERE due <= ? AND id NOT IN ({ids}) AND host NOT IN ({hosts})"  # noqa: S608
         rows = await self._database.run(
             lambda db: db.execute(
-                f"{query} ORDER BY due, id LIMIT ?", (now, *exclude_ids, *exclude_hosts, limit)
+                f"{query} AND what <> ? ORDER BY due, id LIMIT ?",
+                (now, *exclude_ids, *exclude_hosts, exclude_what, limit),
             ).fetchall()
         )
         return [_read(row) for row in rows]
