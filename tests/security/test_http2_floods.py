@@ -274,6 +274,17 @@ def test_oversized_or_slow_frames_end_the_connection(tunnel: Tunnel, data: bytes
     assert tunnel.goaway() == code
 
 
+def test_refused_request_is_answered_before_its_content_arrives(tunnel: Tunnel) -> None:
+    """A hundred streams could otherwise each keep 64 KiB in memory."""
+    tunnel.h2.send_headers(1, [*tunnel.head(method="TRACE"), ("content-length", "60000")])
+    tunnel.send()
+
+    heard = tunnel.hear(h2.events.StreamReset)
+
+    (answer,) = (event for event in heard if isinstance(event, h2.events.ResponseReceived))
+    assert "405" in map(str, dict(answer.headers).values())
+
+
 def test_client_that_permits_a_huge_table_gets_a_small_one(tunnel: Tunnel) -> None:
     tunnel.h2.update_settings({SettingCodes.HEADER_TABLE_SIZE: 2**31 - 1})
     tunnel.h2.send_headers(1, tunnel.head(), end_stream=True)

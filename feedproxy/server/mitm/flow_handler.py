@@ -32,7 +32,7 @@ from feedproxy.server.mitm import landing_preview, passthrough
 from feedproxy.server.mitm.backpressure import WriteBackpressure
 from feedproxy.server.mitm.connect_and_interception import permit_connect
 from feedproxy.server.mitm.content_budget import ContentBudget
-from feedproxy.server.mitm.http_layer import CONTENT_CAP, CONTENT_MAX, RESPOND_EARLY
+from feedproxy.server.mitm.http_layer import CONTENT_CAP, CONTENT_MAX, RESPOND_EARLY, WITHOUT_CONTENT
 from feedproxy.server.mitm.passthrough import BodyCounter, ConnectApprovals
 from feedproxy.server.mitm.request_routing import (
     OWN_AUTHORITY,
@@ -325,10 +325,15 @@ class FlowHandler:
         return state
 
     def _respond_early(self, flow: http.HTTPFlow) -> None:
-        """Respond before the request's content has arrived, and discard the content."""
+        """Respond before the request's content has arrived, and discard the content.
+
+        Short content of HTTP/1 is read before the response, so that the connection can be used again.
+        """
         flow.request.stream = False
         length = _content_length(flow)
-        if flow.request.raw_content is None and (length is None or length > CONTENT_MAX):
+        is_long = length is None or length > CONTENT_MAX
+        is_http2 = flow.request.is_http2 and not flow.metadata.get(WITHOUT_CONTENT)
+        if flow.request.raw_content is None and (is_long or is_http2):
             flow.metadata[RESPOND_EARLY] = True
 
     def _handle_local_path(self, flow: http.HTTPFlow, local_path: LocalPath | MisspelledTarget) -> None:
