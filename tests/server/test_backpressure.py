@@ -16,6 +16,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.server.mitm import backpressure
 from feedproxy.server.mitm.http_layer import CONTENT_MAX
+from feedproxy.server.mitm.interception_certificates import TlsConfig
 from tests.stages.play import UPSTREAM, OnProxy
 from tests.waiting import PATIENCE
 
@@ -115,7 +116,9 @@ async def ask_by_http2(
 
 
 @pytest.fixture
-async def publisher(tmp_path: Path) -> AsyncIterator[OnProxy]:
+async def publisher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OnProxy]:
+    """Yield a proxy that offers HTTP/2 outside of tunnels, as it does under mitmdump."""
+    monkeypatch.delattr(TlsConfig, "tls_start_client")
     stage = OnProxy(ManualClock(1_800_000_000.0), {"upstream": UPSTREAM, "confdir": str(tmp_path)})
     await stage.open()
     yield stage

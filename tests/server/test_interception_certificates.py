@@ -1,7 +1,9 @@
-"""Certificates for intercepted connections are renewed before they expire."""
+"""Certificates for intercepted connections are renewed before they expire. HTTP/2 is offered only in tunnels."""
 
+import asyncio
 import contextlib
 import datetime
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +12,9 @@ from mitmproxy import certs
 from mitmproxy.proxy.context import Context
 from mitmproxy.test import taddons, tflow
 
+from feedproxy.clock import ManualClock
 from feedproxy.server.mitm.interception_certificates import TlsConfig
+from tests.stages.play import UPSTREAM, OnProxy
 
 
 @contextlib.contextmanager
@@ -52,3 +56,23 @@ def test_certificate_is_made_again_after_the_clock_was_set_back(
 
         assert second is not first
         assert addon.get_cert(context) is second
+
+
+@pytest.mark.parametrize("settings", [{}, {"upstream": UPSTREAM}], ids=["gateway", "reverse mode"])
+@pytest.mark.parametrize(("offered", "chosen"), [(["h2", "http/1.1"], "http/1.1"), (["h2"], None)])
+async def test_http2_is_not_offered_outside_of_tunnels(
+    tmp_path: Path, settings: dict[str, str], offered: list[str], chosen: str | None
+) -> None:
+    """A hundred streams per connection would multiply the content that one client can keep in memory."""
+    stage = OnProxy(ManualClock(1_800_000_000.0), {"confdir": str(tmp_path), **settings})
+    await stage.open()
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(offered)
+    port = int(stage.base.rpartition(":")[2])
+
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="feeds.example")
+
+    assert writer.get_extra_info("ssl_object").selected_alpn_protocol() == chosen
+    writer.close()
+    await stage.close()

@@ -1,6 +1,6 @@
-"""mitmproxy's certificate authority, and its certificates for intercepted connections.
+"""mitmproxy's certificate authority, and its TLS with clients.
 
-Both remain usable if the machine's clock is set after they were made.
+Certificates remain usable if the machine's clock is set after they were made.
 
 mitmproxy makes a certificate for a host at the first connection to the host. The certificate is valid for about 200
 days, and mitmproxy keeps it until the process ends.
@@ -8,10 +8,11 @@ days, and mitmproxy keeps it until the process ends.
 
 import datetime
 
-from mitmproxy import certs
+from mitmproxy import certs, tls
 from mitmproxy.addons import tlsconfig
 from mitmproxy.certs import CertStoreEntry
 from mitmproxy.proxy.context import Context
+from mitmproxy.proxy.layers.http import HttpStream
 
 from feedproxy.clock import Instant, is_unset
 
@@ -31,7 +32,17 @@ def extend_new_authority(now: Instant) -> None:
 
 
 class TlsConfig(tlsconfig.TlsConfig):
-    """mitmproxy's addon of this name, which here also renews certificates that it has made."""
+    """mitmproxy's addon of this name, which here also renews certificates that it has made.
+
+    It offers HTTP/2 only in tunnels (docs/decisions/http2-for-readers.md).
+    """
+
+    def tls_start_client(self, tls_start: tls.TlsData) -> None:
+        super().tls_start_client(tls_start)
+        # In a tunnel, the stream of the CONNECT surrounds the layer of TLS.
+        is_in_tunnel = any(isinstance(layer, HttpStream) for layer in tls_start.context.layers)
+        if tls_start.ssl_conn is not None and not is_in_tunnel:
+            tls_start.ssl_conn.set_app_data({**tls_start.ssl_conn.get_app_data(), "client_alpn": b"http/1.1"})
 
     def get_cert(self, conn_context: Context) -> CertStoreEntry:
         entry = super().get_cert(conn_context)
