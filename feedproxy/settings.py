@@ -637,15 +637,15 @@ class Settings:
     rdf_media_type: str = option(
         "application/rss+xml",
         "Media type of RSS 1.0 and 0.90.",
-        "Desktop programs register for application/rss+xml; RDF tools want application/rdf+xml.",
+        "Desktop programs register for application/rss+xml. RDF tools expect application/rdf+xml.",
         choices=("application/rss+xml", "application/rdf+xml"),
         per_feed=True,
         deprecated=True,
     )
     self_link_text: bool = option(
         False,
-        "Repeat the channel's link as text of the self link.",
-        "For readers that take the first link they meet for the channel's.",
+        "Repeat the channel's link as the text of the self link.",
+        "For readers that take the first link of the document for the channel's.",
         per_feed=True,
         deprecated=True,
     )
@@ -655,18 +655,20 @@ class Settings:
         choices=("minutes", "seconds"),
         deprecated=True,
     )
-    drain_timeout: int = option(20, "Time that open requests have after SIGTERM.", unit="s", deprecated=True)
+    drain_timeout: int = option(
+        20, "Maximum time after SIGTERM in which requests in progress are completed.", unit="s", deprecated=True
+    )
     push_interval: int = option(
         21_600,
-        "Time for which a copy is used while its changes are pushed to this proxy, where HTTP allows; 0 = as polled.",
+        "Time for which a copy answers while its changes are pushed to this proxy, if HTTP permits. 0 = none.",
         per_feed=True,
         unit="s",
         deprecated=True,
     )
     answer_timeout: int = option(
         45,
-        "Maximum time a reader waits; then the copy is served, or 504.",
-        "Keep it below what readers wait (a minute is common). The fetch goes on, and the next reader has it.",
+        "Maximum time for which a client waits for an origin. Then the client gets the copy, or 504.",
+        "It should be less than the timeout of readers, usually a minute. The fetch continues, for later clients.",
         unit="s",
         deprecated=True,
         minimum=1,
@@ -674,39 +676,47 @@ class Settings:
 
     fast_path: bool = option(
         True,
-        "Answer plain requests in front of mitmproxy (docs/explanation/fast-path.md).",
+        "Answer usual requests before they reach mitmproxy (docs/explanation/fast-path.md).",
         restart=True,
         deprecated=True,
     )
     lifetime_max: int = option(
         86_400,
-        "Seconds of the longest lifetime that is learned or estimated from Last-Modified.",
+        "Longest freshness lifetime that is estimated from the feed's history or from Last-Modified.",
         per_feed=True,
         unit="s",
         deprecated=True,
     )
     claim_max: int = option(
-        1_000_000, "Subscribers that one fetcher may claim for one feed.", restart=True, deprecated=True
+        1_000_000,
+        "Maximum number of subscribers that one fetcher may claim for one feed.",
+        restart=True,
+        deprecated=True,
     )
     claim_jump: int = option(
         10,
-        "Factor by which a claim may grow at once; a larger one counts when it is repeated an hour later.",
+        "Factor by which a fetcher's claim may grow at once. A larger claim counts when it is repeated an hour later.",
         restart=True,
         deprecated=True,
         minimum=1,
     )
     connect_timeout: int = option(
-        10, "Time to reach an origin: name, connection, TLS.", unit="s", deprecated=True, restart=True, minimum=1
+        10,
+        "Maximum time to connect to an origin: name lookup, connection and TLS.",
+        unit="s",
+        deprecated=True,
+        restart=True,
+        minimum=1,
     )
     head_timeout: int = option(
         15,
-        "Seconds for a TLS handshake with a reader, and for the head of a request once it has begun; 0 = unlimited.",
+        "Maximum time of a TLS handshake with a client, and of receiving the head of a request. 0 = unlimited.",
         unit="s",
         deprecated=True,
     )
     header_max: int = option(
         65_536,
-        "Bytes of the head of a message: more than common servers accept.",
+        "Maximum size of the head of a message. Common servers accept less.",
         unit="B",
         deprecated=True,
         restart=True,
@@ -714,46 +724,48 @@ class Settings:
     )
     redirects_max: int = option(
         5,
-        "Redirects that are followed for one request, as in the Fetch specification's early editions and most readers.",
+        "Maximum number of redirects that are followed for one request, as in early editions of the Fetch Standard.",
         deprecated=True,
     )
     skip_max: int = option(
         259_200,
-        "Seconds that a stretch of skipped hours and days holds a feed: a long weekend.",
+        "Maximum time by which skipped hours and days extend the time for which a copy answers: a long weekend.",
         per_feed=True,
         unit="s",
         deprecated=True,
     )
     lifetime_min: int = option(
-        300, "Seconds of the shortest lifetime that is learned or estimated.", per_feed=True, unit="s", deprecated=True
+        300, "Shortest freshness lifetime that is estimated.", per_feed=True, unit="s", deprecated=True
     )
     relocation_spacing: int = option(
         3_600,
-        "Seconds between two sightings of a move or an end that count as two.",
+        "Minimum time between two observations of a move or an end that both count.",
         per_feed=True,
         unit="s",
         deprecated=True,
     )
     gone_recheck: int = option(
-        604_800, "Seconds after which a feed that is gone is asked for again.", per_feed=True, unit="s", deprecated=True
+        604_800,
+        "Interval at which feedproxy requests a feed that is gone.",
+        per_feed=True,
+        unit="s",
+        deprecated=True,
     )
     realm: str = option(
         "feedproxy",
-        "The protection space that readers sign in to (RFC 9110, section 11.5).",
+        "Realm (protection space) in which readers sign in (RFC 9110, section 11.5).",
         deprecated=True,
         restart=True,
     )
     deltas_not_for: tuple[str, ...] = option(
         ("feedparser/", "UniversalFeedParser/", "rss2email/"),
-        "User-Agent prefixes that never get a 226: programs that ask for one and take it for an error.",
+        "Prefixes of the User-Agents that never get a 226. These programs ask for a 226, but treat it as an error.",
         deprecated=True,
     )
-    feed_process: bool = option(
-        True, "Feeds are read and compressed in a process beside the proxy.", deprecated=True, restart=True
-    )
+    feed_process: bool = option(True, "Parse and compress feeds in helper processes.", deprecated=True, restart=True)
     fleet_timeout: int = option(
         250,
-        "Milliseconds that a request waits for Redis; one in the same building answers within five.",
+        "Maximum time for which a request waits for Redis. A Redis in the same building answers within 5 ms.",
         unit="ms",
         deprecated=True,
         restart=True,
@@ -761,7 +773,7 @@ class Settings:
     )
     fleet_lease: int = option(
         15,
-        "Seconds after which a silent machine has lost what it was fetching; it renews three times in that time.",
+        "Time after which another machine may fetch a feed if the machine with its lease is silent.",
         unit="s",
         deprecated=True,
         restart=True,
@@ -769,7 +781,7 @@ class Settings:
     )
     fleet_expiry: int = option(
         691_200,
-        "Seconds that a copy, or a purge, stays in Redis after it was last written: longer than stale_max.",
+        "Time after its last write for which a copy, or the record of a purge, stays in Redis: longer than stale_max.",
         unit="s",
         deprecated=True,
         restart=True,
@@ -777,44 +789,46 @@ class Settings:
     )
     fleet_exact_max: int = option(
         1_000,
-        "Readers of a feed that a fleet counts one by one, at some 200 bytes each; above by HyperLogLog, within 0.8 %.",
+        "Readers of a feed that a fleet counts exactly, at 200 bytes each. Above, HyperLogLog counts within 0.8 %.",
         deprecated=True,
         restart=True,
     )
     ping_interval: int = option(
-        30, "Seconds within which all pings of one feed cause one fetch.", unit="s", deprecated=True
+        30, "Time within which all pings of one feed cause one fetch.", unit="s", deprecated=True
     )
     websub_lease: int = option(
         864_000,
-        "Seconds that a subscription at the hub lasts: ten days, as WebSub recommends.",
+        "Maximum time for which a subscription at the hub lasts: ten days, as WebSub recommends.",
         unit="s",
         deprecated=True,
         minimum=60,
     )
     websub_signature: str = option(
         "sha256",
-        "How the hub signs (WebSub, section 7.1): sha1 is broken, and subscribers know this one.",
+        "Algorithm of the hub's signatures (WebSub, section 7.1). sha1 is broken, and subscribers support sha256.",
         choices=("sha1", "sha256", "sha384", "sha512"),
         deprecated=True,
     )
     record_max: int = option(
         1_073_741_824,
-        "Bytes of a recording after which a new file is begun.",
+        "Size of a recording at which a new file is begun.",
         unit="B",
         deprecated=True,
         restart=True,
         minimum=1024,
     )
-    score_readers: int = option(200, "Readers whose behaviour is graded by each worker.", deprecated=True, restart=True)
+    score_readers: int = option(
+        200, "Maximum number of readers that each worker grades.", deprecated=True, restart=True
+    )
     connect_ports: tuple[str, ...] = option(
         ("443",),
-        "Ports that CONNECT may reach: anything can be said through a tunnel (RFC 9110, section 9.3.6).",
+        "Ports that CONNECT may reach. Clients can send anything through a tunnel (RFC 9110, section 9.3.6).",
         deprecated=True,
         restart=True,
     )
     keep_unchanged: bool = option(
         True,
-        "Keep the copy, and its tags, where nothing changed but dates of build and the like.",
+        "Keep the copy and its tags if an update changes only build dates and the like.",
         per_feed=True,
         deprecated=True,
     )
