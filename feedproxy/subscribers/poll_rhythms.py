@@ -41,13 +41,13 @@ SESSION_BREAK = 2.5
 """A pause ends a session if it lasts this many usual intervals. One missed poll does not suffice."""
 
 DAY: Seconds = 86_400
-"""Seconds from the beginning of one session to the next, unless another cycle was observed."""
+"""Seconds from the beginning of one session to the next, unless the last cycle was between 0.5 and 1.5 days."""
 
 OVERDUE = 1.25
 """An expected poll counts as missed when this many times the reader's longest expected interval has passed since its
 last poll.
 
-The next poll is then expected one interval later.
+The next poll is then expected a whole number of usual intervals after the last poll.
 """
 
 BEYOND = 0.5
@@ -204,8 +204,8 @@ class PollRhythms:
         return polls
 
     def next_poll(self, target: str, now: Instant) -> Instant | None:
-        """Return the instant of the first expected poll, or None if another reader may poll earlier: a reader without a
-        rhythm, or without a sample."""
+        """Return the instant of the first expected poll, or None if a reader without a rhythm, or a reader outside the
+        sample, may poll earlier."""
         records = self._feeds.get(target)
         if not records or len(records) == READERS_MAX * _RECORD.size:
             return None
@@ -291,8 +291,10 @@ class PollRhythms:
             self.forget(next(iter(self._feeds)))
 
     async def finish_sweep(self, now: Instant) -> None:
-        """Forget all readers without a poll in the last `window` seconds, with pauses for other tasks. In a process
-        without polls, no other call does so."""
+        """Forget all readers without a poll in the last `window` seconds, with pauses for other tasks.
+
+        `record` does the same, but only while polls arrive.
+        """
         self._begin_sweep(now)
         async for _ in iterate_in_background(self._sweeps(now)):
             pass

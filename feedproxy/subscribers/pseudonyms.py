@@ -85,7 +85,7 @@ class Identifier:
         return cached
 
     def same_until(self, now: Instant) -> Instant:
-        """Return the instant until which a current pseudonym may be cached, in memory only."""
+        """Return the instant until which a pseudonym that is computed at `now` may be cached, in memory only."""
         return min(now + MEMO_TIME, (now // self._period + 1) * self._period)
 
     def _hash(self, address: str, user_agent: str, user: str) -> Pseudonym:

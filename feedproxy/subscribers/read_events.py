@@ -11,9 +11,9 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
 READER_INTERVAL: Seconds = 60
-"""Minimum time in seconds between two events for one reader of one feed."""
+"""The requests of a reader for a feed cause at most one event in each interval of this many seconds (`is_due`)."""
 CLAIM_INTERVAL: Seconds = 60
-"""Minimum time in seconds between two events of a fetcher with an unchanged claim."""
+"""An unchanged claim of a fetcher causes at most one event in each interval of this many seconds (`is_due`)."""
 WAITING_MAX = 50_000
 """At most this many events wait to be sent. Above this number, the older half is dropped."""
 AGENT_MAX = 1000
@@ -45,7 +45,10 @@ class ReadEvents:
 
 
 def is_due(before: Instant | None, now: Instant, interval: Seconds) -> bool:
-    """Return True if a request at `now` must cause an event. `before` is the instant of the last event, or None."""
+    """Return True if a request at `now` must cause an event, because it is the first in its interval.
+
+    The intervals begin at multiples of `interval` seconds. `before` is the instant of the previous request, or None.
+    """
     return before is None or before // interval != now // interval
 
 

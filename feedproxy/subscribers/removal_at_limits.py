@@ -1,8 +1,8 @@
-"""Which readers, claims and feeds are removed at the limits of the subscriber counts.
+"""Choice of the readers, claims and feeds that are removed at the limits of the subscriber counts.
 
-Memory is bounded. A reader takes about 100 bytes. Above the limit, the feeds requested longest ago are removed. A feed
-with by far the most readers loses the older half of its readers instead, so that a flood on one feed does not affect
-others. Claims made once are removed before repeated ones.
+Memory is bounded. A reader takes about 100 bytes. Above the limit, the feeds requested longest ago are removed. If one
+feed is flooded with readers, the older half of its readers is removed instead, so that the flood does not affect other
+feeds. Claims made once are removed before repeated claims.
 """
 
 from collections.abc import Collection, Iterable
@@ -11,11 +11,14 @@ from itertools import islice
 from feedproxy.subscribers.readers_and_claims import FeedReaders
 
 FLOODED_PART = 64
-"""A feed loses readers instead of other feeds if it has at least this part of all permitted entries: 1/64."""
+"""A feed is flooded if it has at least 1/FLOODED_PART of all permitted entries."""
 
 
 def flooded_feed(feeds: Iterable[FeedReaders], entries_max: int) -> FeedReaders | None:
-    """Return the feed with the most readers, or None if no feed has many of all entries."""
+    """Return the flooded feed with the most readers, or None if no feed is flooded.
+
+    `entries_max` is the number of permitted entries of all feeds together.
+    """
     largest = max(feeds, key=lambda feed: feed.size)
     return largest if largest.size * FLOODED_PART >= entries_max else None
 
@@ -42,6 +45,9 @@ def oldest_feeds(feeds: Collection[str]) -> list[str]:
 
 
 def least_known_claim(feed: FeedReaders) -> tuple[str, str] | None:
-    """Return the claim to remove for a new one: the oldest of those made once, or None if all were repeated."""
+    """Return the claim to remove in favour of a new claim: the oldest claim that was made only once.
+
+    Return None if all claims were repeated.
+    """
     made_once = [(claim_state.last, key) for key, claim_state in feed.claims.items() if claim_state.times == 1]
     return min(made_once)[1] if made_once else None
