@@ -139,8 +139,8 @@ class PingSinks:
         self._resource = resource
 
     def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
-        """Return a ping to each sink for a feed of the upstream that public lists may name, and no ping for other
-        feeds."""
+        """Return a ping to each sink for a feed of the upstream that public lists may name. Return no ping for other
+        feeds, and without `public_url`."""
         settings = self._settings()
         if change.listed and settings.public_url and is_upstream_target(change.target, settings):
             for sink in settings.ping_sinks:

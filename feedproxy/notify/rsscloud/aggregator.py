@@ -46,7 +46,7 @@ CHALLENGE_MAX = 256
 
 
 def cloud_of(resource: Resource) -> SubscriptionTarget | None:
-    """Return the cloud that a feed names, or None if the cloud's protocol is unknown or its address is invalid."""
+    """Return the cloud that a feed names, or None without a cloud with a known protocol and a valid address."""
     cloud = resource.channel.cloud if resource.channel is not None else None
     # "protocol is xml-rpc, soap or http-post (case-sensitive)"
     if cloud is None or cloud.protocol not in tuple(NotificationMethod) or not cloud.domain.strip():
@@ -74,7 +74,10 @@ class RssCloudAggregator:
         )
 
     def find_target(self, resource: Resource) -> SubscriptionTarget | None:
-        """Return the cloud to register at, or None for a private feed and for feedproxy's own cloud."""
+        """Return the cloud to register at, or None if feedproxy must not register.
+
+        feedproxy does not register for private feeds, for feeds without `push_subscribe`, and at its own cloud.
+        """
         cloud = cloud_of(resource)
         if cloud is None:
             return None

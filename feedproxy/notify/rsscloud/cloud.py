@@ -183,7 +183,10 @@ class RssCloudServer:
     # -- notifications
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
-        """Return the notification of a change, in the protocol of the registration."""
+        """Return the notification of a change, in the protocol of the registration.
+
+        Return None if notifications may not name the feed.
+        """
         if not may_notify(self._service, delivery.request.topic):
             return None
         data = subscription.data
@@ -193,7 +196,10 @@ class RssCloudServer:
         )
 
     async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
-        """Return the verdict on a response. Failures are retried for a day, and then the subscription is removed."""
+        """Return the verdict on a response. Failures are retried for a day, and then the subscription is removed.
+
+        A 410, or a callback that must not be called, ends the subscription at once.
+        """
         if isinstance(answer, Forbidden):
             return Refused(str(answer), remove=True)
         if isinstance(answer, FeedproxyError):

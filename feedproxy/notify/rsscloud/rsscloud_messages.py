@@ -202,8 +202,8 @@ def challenge(callback: str, url: str, token: str, agent: str) -> Message:
 def failure_reason(method: NotificationMethod, answer: Response, *, strictly: bool = False) -> str:
     """Return the reason why a notification failed, or "" if it succeeded.
 
-    With `strictly`, an XML-RPC or SOAP response must contain the value true. Without `strictly`, only false or a fault
-    counts as a failure.
+    A status other than 2xx is a failure. With `strictly`, an XML-RPC or SOAP response must also contain the value true.
+    Without `strictly`, it must not contain false or a fault.
     """
     if not 200 <= answer.status < 300:
         return f"status {answer.status}"
@@ -224,7 +224,7 @@ def failure_reason(method: NotificationMethod, answer: Response, *, strictly: bo
 
 
 def write_result(element: str, success: bool, message: str, accept: str) -> Response:
-    """Return `<notifyResult success="…" msg="…"/>`, or JSON if the client accepts JSON."""
+    """Return the XML element `element` with the attributes `success` and `msg`, or JSON if the client accepts JSON."""
     if "application/json" in accept:
         body, media_type = json.dumps({"success": success, "msg": message}), "application/json"
     else:
