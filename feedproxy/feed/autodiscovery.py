@@ -1,7 +1,7 @@
 """Autodiscovery: the feeds that a page names.
 
-A page names feeds by links with `rel=alternate` and the media type of a feed. The links are in the page's head, or in
-the field Link of the response. Addresses that are not valid http or https URLs are ignored.
+A page names feeds by links with `rel=alternate` and the media type of a feed, or with `rel=feed`. The links are
+elements of the page, or in the field Link of the response. Addresses that are not valid http or https URLs are ignored.
 """
 
 import re
@@ -106,7 +106,7 @@ class _PageTarget:
         self._links = 0
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
-        """Collect the base address, and the links to feeds."""
+        """Collect the base address, and the links with `rel=alternate` or `rel=feed`."""
         if tag == "base":
             self.base = self.base or (attributes.get("href") or "").strip()
         elif tag in ("link", "a", "area") and "rel" in attributes:

@@ -39,7 +39,7 @@ _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]*:")
 
 _PLAIN_MAX = 2 * 1024 * 1024
 """At most this many characters of one text are searched by pattern: ten times the largest item of the test corpus.
-`resolve_html` leaves a longer text unchanged."""
+`to_plain` cuts a longer text, and `resolve_html` leaves it unchanged."""
 
 
 _NAMESPACES_TIMES_ELEMENTS = 100_000

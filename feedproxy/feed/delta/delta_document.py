@@ -32,7 +32,7 @@ def make_delta(
     body: bytes, channel: Channel, base: Collection[tuple[str, str]], *, charset: str | None = None
 ) -> Delta | None:
     """Return `body` without the entries in `base`. Return None for a signed feed, for a feed that declares itself
-    complete, and if `find_entries` returns None.
+    complete, and if the entries cannot be removed exactly (`find_entries`).
 
     `base` has the identities and digests of an earlier version's entries. `channel` is the channel of `body`, and
     `charset` the parameter of Content-Type, or None.

@@ -102,7 +102,7 @@ def apply_self_link(
     if present:
         first = next((link for link in present if link.rel == form.rel), present[0])
         title = plain_title(channel.title) if mode == "correct" and channel.kind is not Kind.ATOM else None
-        # A second link keeps the older rel: both values name the feed's address.
+        # A further link keeps its rel, because both values name the feed's address.
         others = [(link, replace(form, rel=link.rel)) for link in present if every and link is not first]
         edits, changes = _correct_links(document, [(first, form), *others], href, title, channel.kind.media_types)
     else:

@@ -29,8 +29,8 @@ def media_type_of(
 
     `declared` is the origin's Content-Type, and `body` the document. The origin's charset is kept, unless it is unknown
     (`utf-9`) or contradicts the document. No charset is added, so that the document's declaration counts (RFC 7303,
-    section 3). Other parameters are kept if the type stays the same. A CDF channel keeps its declared type. RSS 1.0
-    gets `rdf_media_type`.
+    section 3). Other parameters are kept if the type stays the same. A CDF channel keeps its declared type. RSS
+    0.90, 1.0 and 1.1 get `rdf_media_type`.
     """
     if channel.kind is Kind.CDF:
         return declared or channel.kind.media_types[0]

@@ -78,8 +78,8 @@ def has_feed_structure(
 ) -> bool:
     """Return True if the children of `element` in the namespace `core`, and its items, are those of a feed.
 
-    `feed_names` are the names of a feed's elements. `is_declared` is True if a version or namespace declares the
-    vocabulary.
+    `feed_names` are the names of a feed's elements. `items` is the number of items, and `first` has the local names in
+    the first item (`Items.first`). `is_declared` is True if a version or namespace declares the vocabulary.
     """
     own_names = {local.lower() for namespace, local, _ in children(element) if namespace == core}
     if not own_names - feed_names and not items:

@@ -88,7 +88,7 @@ def websub_hubs(hubs: object) -> tuple[str, ...]:
 def rsscloud(hubs: object) -> Cloud | None:
     """Return the first rssCloud in the member `hubs`, in the form of RSS's element `cloud`, or None.
 
-    JSON Feed states only an address, which suffices for the protocol http-post.
+    JSON Feed states only an address, which suffices for the protocols http-post and https-post.
     """
     for address in _addresses(hubs, _RSSCLOUD):
         try:

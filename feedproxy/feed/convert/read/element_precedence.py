@@ -150,7 +150,7 @@ def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | 
 def apply_image_size(image: Image | None, extensions: tuple[Node, ...]) -> tuple[Image | None, tuple[Node, ...]]:
     """Return the channel's picture with its size, and the remaining extensions.
 
-    The size comes from a Media RSS thumbnail with the same address, which is removed from the extensions.
+    A missing size comes from a Media RSS thumbnail with the same address, which is removed from the extensions.
     """
     if image is None or image.width or image.height:
         return image, extensions

@@ -239,7 +239,7 @@ def item_body(element: Element, item: Item, core: str) -> None:
     """Write the item's texts: the summary as description, and the content as content:encoded.
 
     Without a summary, the content is the description. Feed readers interpret both elements as HTML, so plain text is
-    escaped.
+    escaped. Content of any other type, and content at another address, becomes an element of Atom.
     """
     content, summary = item.content, item.summary
     if content is not None and (content.src or content.type not in ("text", "html")):
