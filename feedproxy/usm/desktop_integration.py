@@ -97,7 +97,7 @@ def read_record(folders: Folders) -> InstallationRecord | None:
 
 
 def install(folders: Folders, environment: Mapping[str, str], *, reader: str = "", through: str = "") -> None:
-    """Register feedproxy, and record the options `reader` and `through` for later use.
+    """Register feedproxy, and record the options `reader` and `through` for the command `subscribe`.
 
     An earlier registration is removed first. Raises FeedproxyError if a file cannot be written.
     """
@@ -149,9 +149,10 @@ def own_command() -> list[str]:
 
 
 def feed_handler(environment: Mapping[str, str]) -> list[str]:
-    """Return the command with which the registered reader opens a `feed:` address.
+    """Return the command with which the registered feed reader opens a `feed:` address.
 
-    The result is an empty list if no reader is registered.
+    The result is an empty list if no feed reader other than feedproxy is registered, or if xdg-mime or xdg-open is
+    missing.
     """
     tool, opener = shutil.which("xdg-mime"), shutil.which("xdg-open")
     if tool is None or opener is None:
