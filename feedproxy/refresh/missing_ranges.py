@@ -60,7 +60,8 @@ async def fetch_missing(
 ) -> redirect_following.RedirectChain | None:
     """Fetch the missing range and return it combined with the stored part.
 
-    Return None if the whole content must be fetched.
+    Return None if the whole content must be fetched: after a redirect, a 416, or a range that cannot be combined. Any
+    other response of the origin is returned unchanged.
     """
     fields = job.request.fields.without("if-range").with_field("Range", missing.range)
     # Ranges count coded bytes if the content is coded. The stored part is not coded.

@@ -218,7 +218,8 @@ class RefreshScheduler:
             until = time.monotonic() + THROTTLED_BLOCKING_TIME
             while (has_collected := self._collect()) or self._can_launch():
                 if not has_collected:
-                    # Reading and planning take as long as several collections. Hits are served after each of the two.
+                    # Reading a feed takes as long as several collections, and so does planning. Hits are served after
+                    # each of these steps.
                     if self._read_due(self._lanes[self._free[0]][0][0]):
                         await asyncio.sleep(0)
                     self._launch()
@@ -299,7 +300,7 @@ class RefreshScheduler:
     async def _run_refresh(self, target: str, lane: str) -> None:
         """Refresh a feed that is due."""
         try:
-            await asyncio.sleep(0)  # the plan has taken as long: hits are served before the refresh starts
+            await asyncio.sleep(0)  # planning takes long, too: hits are served before the refresh starts
             await self._refresh(target)
         except Exception:
             logger.exception("scheduler: refresh failed")

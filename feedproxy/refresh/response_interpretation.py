@@ -381,7 +381,7 @@ class ResponseInterpreter:
                     invalid = tuple(replace(variant, invalid=True) for variant in resource.variants)
                     resource = replace(resource, variants=invalid, parts=())
                 is_origin_fault = fault is not None and not isinstance(outcome.error, Overload)
-                # Each request with a credential of the operator that the origin refuses may help to lock the account.
+                # If the origin refuses the operator's credential, further requests with it may lock the account.
                 is_own_refused = outcome.status == 401 and uri.without_fragment(before.target) != before.target
                 is_counted = not_before is not None or is_feed or is_own_refused
                 if fault is not None and is_origin_fault and is_counted:
@@ -391,7 +391,7 @@ class ResponseInterpreter:
                         now,
                         not_before=not_before,
                         jitter=self._jitter(),
-                        # Another 401 asks the client for credentials. It is no failure of the origin.
+                        # Any other 401 asks the client for credentials. It is not a failure of the origin.
                         back_off=is_own_refused or (is_feed and outcome.status != 401),
                     )
                     resource = replace(resource, failures=failures)

@@ -8,7 +8,7 @@ The pool has a quick lane and a slow lane, each with its own queue and helpers. 
 delay only each other.
 
 A job that exceeds its processor time, its elapsed time or its memory fails with `JobLimitExceeded`, and its helper is
-ended. If a helper exits during a job, another helper repeats the job once. If the queue of the slow lane is full,
+ended. If a helper exits during a quick job, another helper repeats the job once. If the queue of the slow lane is full,
 further slow jobs fail with Overload. See docs/decisions/feed-processes.md.
 """
 
@@ -51,7 +51,8 @@ READ_BUFFER = 1024 * 1024
 """Size of the buffer for results of a helper, in bytes."""
 
 ATTEMPTS_MAX = 2
-"""At most this many attempts are made at one job. A job is attempted again if its helper exits during the job."""
+"""At most this many attempts are made at one quick job. The job is attempted again if its helper exits during the job.
+A slow job is attempted once."""
 
 QUICK_HELPERS_MAX = 2
 """Maximum number of helpers in the quick lane, which runs all jobs that are not slow."""
@@ -224,7 +225,8 @@ class HelperPool:
     def _on_quick_limit(self, helper: _Helper, job: _Job) -> None:
         """Move a job that exceeds `Limits.quick` to the slow lane.
 
-        If the slow lane is full, the helper is ended, and the job waits for another helper.
+        On a busy machine, the job first gets more time. If the slow lane is full, the helper is ended, and the job
+        waits for another helper. A helper that was stopped by a signal is ended, too.
         """
         if helper.job is not job:
             return
@@ -338,7 +340,7 @@ class HelperPool:
         self._assign()
 
     def _on_helper_exit(self, helper: _Helper) -> None:
-        """Remove a helper that has exited or been ended, and repeat or fail its job."""
+        """Remove a helper that has exited or been ended. Its job is repeated if it is quick, and fails otherwise."""
         if self._helpers.pop(helper.number, None) is None:
             return
         if helper.timer is not None:

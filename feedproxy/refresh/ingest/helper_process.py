@@ -264,7 +264,7 @@ class _JobUnpickler(pickle.Unpickler):
 
 
 class _Unpickler(_JobUnpickler):
-    """Unpickler that accepts only feedproxy's own value classes and exceptions.
+    """Unpickler that accepts only feedproxy's own value classes, exceptions, and a few built-in types.
 
     Unpickling calls the functions that a message names. A document that exploits a defect of a parser could make its
     helper send any message.

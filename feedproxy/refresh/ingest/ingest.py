@@ -256,7 +256,10 @@ def _with_digest(channel: Channel, identity: bytes, declared: str | None) -> Cha
 
 
 def _defers_digest(channel: Channel | None, content_hash: str) -> bool:
-    """Return whether the content digest may be computed later, at the first change of the feed."""
+    """Return whether the content digest may be computed later, at the first change of the feed.
+
+    `channel` is the stored channel, or None for a new feed. `content_hash` is the hash of the received content.
+    """
     return channel is None or pending_hash(channel.content_digest) == content_hash
 
 
@@ -408,7 +411,7 @@ def _leave_out_decoded(bodies: Mapping[str, bytes], accept_encoding: str | None)
 def _is_equivalent(stored: Content, body: bytes, media_type: str | None) -> bool:
     """Return whether `body` is equivalent to the stored content (feed/content_digest.py).
 
-    Ill-formed content is equivalent only to the same bytes.
+    Ill-formed content is equivalent only to the same bytes. Content with another media type is never equivalent.
     """
     stored_body = stored.bodies.get("identity")
     if stored_body is None or stored.tag is None or stored.media_type != media_type:

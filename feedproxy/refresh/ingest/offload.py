@@ -44,7 +44,7 @@ async def ingest_in_helper(
             response, settings, self_href=job.self_href, now=now, accept_encoding=job.accept_encoding
         )
         if ingested is not None:
-            await asyncio.sleep(0)  # the next steps take as long again: yield to the event loop first
+            await asyncio.sleep(0)  # the next steps take as long as ingestion: other tasks run first
             return ingested
     work = partial(
         ingest,

@@ -100,7 +100,8 @@ def ingest_push(
 
 
 def with_pushed_content(updated: Resource, before: Resource) -> Resource:
-    """Return `updated` with the last fetch, failures, relocation and format change of `before`."""
+    """Return `updated` with the last fetch, failures, relocation and format change of `before`, because a push does not
+    come from the origin."""
     return replace(
         updated,
         fetched=before.fetched,

@@ -108,8 +108,7 @@ def stale_limit(fault: ContentFault, settings: Settings) -> Seconds:
 def stale_limit_after_failure(failures: Failures, settings: Settings) -> Seconds:
     """Return the seconds for which a copy may be served during a back-off, counted from `last_validated`.
 
-    The last failure determines the limit. A limit without regard to the failure would make clients get errors and the
-    copy alternately.
+    The last failure determines the limit. Otherwise, clients would get errors and the copy alternately.
     """
     match failures.detail:
         case Detail.GONE:
