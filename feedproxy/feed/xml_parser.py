@@ -4,7 +4,7 @@ exceptions.
 libxml2 recovers from faults, and `well_formed` is then False. Hostile documents are limited in two ways:
 
 - Entities that the document declares are expanded within limits (feed/entity_references.py). lxml itself expands no
-  entities in content (option resolve_entities), and never opens external ones (load_dtd, no_network). Without the
+  entities in content (option resolve_entities), and opens no external entities (load_dtd, no_network). Without the
   option huge_tree, libxml2 limits the expansion of entities in attributes, the depth (256 elements) and single texts
   (10 MB).
 - Documents are parsed in pieces. `parse_streaming` removes each processed item, and ends if the tree becomes too large.

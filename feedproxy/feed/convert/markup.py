@@ -101,7 +101,7 @@ def resolve(base: str, reference: str) -> str:
 
 
 def resolve_html(base: str, html: str) -> str:
-    """Return the HTML with absolute addresses in place of relative ones."""
+    """Return the HTML with absolute addresses in place of relative addresses."""
     if not base or len(html) > _PLAIN_MAX:
         return html
 

@@ -1,4 +1,4 @@
-"""Conversion of the model to plain data and back: dictionaries, lists, texts and whole numbers.
+"""Conversion of the model to plain data and back: dictionaries, lists, texts, numbers and booleans.
 
 The keys are the names of the model's fields. Empty fields are omitted, and instants are in Unix seconds.
 """
@@ -16,7 +16,7 @@ type Data = dict[str, "Data"] | list["Data"] | str | int | float | bool | None
 
 
 def to_data(value: Any) -> Data:
-    """Return a value of the model as dictionaries, lists, texts and whole numbers."""
+    """Return a value of the model as dictionaries, lists, texts, numbers, booleans and None."""
     match value:
         case None | bool() | int() | float():
             return value

@@ -20,7 +20,7 @@ _DEPTH_MAX = 64
 
 
 def canonical_namespace(namespace: str) -> str:
-    """Return the usual name of a namespace in place of an older or misspelt one (ALIASES)."""
+    """Return the usual name of a namespace in place of an older or misspelt name (ALIASES)."""
     return ALIASES.get(namespace, namespace)
 
 
@@ -30,7 +30,10 @@ def without_rss_namespace(namespace: str) -> str:
 
 
 def make_node(element: Element, depth: int = 0) -> Node | None:
-    """Return the node of an element, or None if its prefix is unknown or it is nested too deeply."""
+    """Return the node of an element, or None if its name cannot be written or it is nested too deeply.
+
+    `depth` is the number of elements around the element.
+    """
     namespace, local = qualified_name(element)
     namespace = without_rss_namespace(canonical_namespace(namespace))
     if depth > _DEPTH_MAX or not is_writable_name(namespace, local):

@@ -1,7 +1,8 @@
 """Writer of literals of scripting languages, for programs that must not run code from a feed.
 
-Each literal is a tree of dictionaries, lists, texts and whole numbers (model_as_dict.py), in ASCII. Texts are escaped,
-so that they cannot end the literal or start an interpolation.
+Each literal is a tree of dictionaries, lists, texts, numbers and booleans (model_as_dict.py). Literals of Python, Ruby
+and Perl are in ASCII, all others in UTF-8. Texts are escaped, so that they cannot end the literal or start an
+interpolation.
 """
 
 import json
