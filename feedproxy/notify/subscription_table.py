@@ -76,10 +76,10 @@ class Subscriptions:
         """Maximum number of clients' subscriptions of all protocols, and also of feedproxy's own subscriptions."""
 
     async def put(self, new: Subscription) -> Subscription:
-        """Insert a subscription, or replace the one with the same role, protocol, topic and callback. Return the new
-        one.
+        """Insert a subscription, or replace the subscription with the same role, protocol, topic and callback. Return
+        the stored subscription.
 
-        The new subscription takes over the id, the record of deliveries and any pause of the one that it replaces.
+        It takes over the id, the record of deliveries and any pause of the replaced subscription.
         Raises SubscriptionsFull if the table has no room for a further subscription.
         """
         return (await self.put_all([new]))[0]

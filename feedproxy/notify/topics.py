@@ -47,7 +47,7 @@ async def resolve_topic(service: NotificationService, address: str, topics_allow
     if is_own and topics_allowed != "off" and not service.proxy.admin.is_feed(target):
         await service.proxy.admin.refresh(target)
     if not (topics_allowed == "known" or (is_own and topics_allowed == "own")) or not may_notify(service, target):
-        # Unknown and private feeds get the same message, so that it does not disclose private ones.
+        # The message is the same for unknown and private feeds, so that it does not disclose private feeds.
         raise UnknownTopic(f"{address[:200]} is not available here: expected a feed that is read through this proxy")
     return target
 

@@ -41,7 +41,7 @@ SLOW_AFTER: Seconds = 5
 """A refresh that has run for this many seconds no longer counts as concurrent, so that another may start."""
 
 SMOOTHING = 0.1
-"""Weight of the last refresh in the exponentially smoothed mean duration."""
+"""Weight of the last refresh in the exponentially smoothed mean duration of refreshes."""
 
 SLEEP_MAX: Seconds = 60
 """The scheduler sleeps for at most this many seconds. After a suspension of the machine, the schedule is late by at

@@ -82,7 +82,7 @@ def final_target(job: RefreshJob, at: str) -> str | None:
 
 
 def requested_codings(job: RefreshJob) -> RequestedCodings:
-    """Return the codings to make during ingestion: those of the stored version, and the one that the waiting client
+    """Return the codings to make during ingestion: those of the stored version, and the coding that the waiting client
     prefers."""
     stored = job.validate
     codings = tuple(stored.content.bodies) if stored is not None and stored.content.feed else ()

@@ -28,7 +28,8 @@ PEAKS_MAX = 8
 class ClaimState:
     """The claims of one fetcher for one feed.
 
-    - `peaks`: confirmed claims, each smaller and later than the one before, with the instants of their last requests.
+    - `peaks`: confirmed claims with the instants of their last requests. Each claim is smaller and later than the
+      previous claim.
     - `anchor`: the claim from which growth is measured, and its instant.
     - `unconfirmed`: the claim that waits for confirmation, and the instant of its first request.
     - `times`: the number of requests with a claim.

@@ -26,7 +26,7 @@ KNOWN_MAX = 8192
 """At most this many pseudonyms are cached."""
 
 INPUT_LENGTH_MAX = 512
-"""The pseudonym is not cached for a User-Agent of more than this many characters. Real ones have less than 400."""
+"""The pseudonym is not cached for a User-Agent of more than this many characters. Known readers send less than 400."""
 
 
 class Pseudonym(NamedTuple):

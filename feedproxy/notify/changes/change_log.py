@@ -159,7 +159,7 @@ class ChangeLog:
         return await self._database.run(work)
 
     async def forget(self, targets: Iterable[str]) -> None:
-        """Delete from the table `known` the targets that the store no longer has."""
+        """Delete these targets from the table `known`, because the store no longer has them."""
         await self._database.run(
             lambda db: db.executemany("DELETE FROM known WHERE target = ?", [(target,) for target in targets])
         )

@@ -23,7 +23,7 @@ SHORT_LIST: Seconds = 300
 """Seconds that shortChanges.xml covers: five minutes."""
 HOUR: Seconds = 3600
 ENTRIES_MAX = 5_000
-"""One document contains at most this many entries, the newest ones. 5,000 entries take about 800 KB."""
+"""One document contains at most this many entries, the newest first. 5,000 entries take about 800 KB."""
 
 _ARCHIVE = re.compile(r"(\d{4})/(\d{2})/(\d{2})/(\d{2})\.xml", re.ASCII)
 

@@ -41,7 +41,7 @@ Thirty hours include the first poll of the next day, even after the last poll of
 MARGIN = 0.02
 """Length of the last part of a copy's lifetime, as a fraction of the lifetime.
 
-A poll that is expected in the last part counts as too late, because readers' intervals vary.
+A poll that is expected in the last part is treated as a poll after the lifetime, because readers' intervals vary.
 """
 
 MARGIN_MAX = 30.0
@@ -112,7 +112,7 @@ def lifetime_for(
 
 
 def margin(refreshed: Instant, expires: Instant) -> Seconds:
-    """Return the length of the last part of a copy's lifetime, in seconds. A poll in that part counts as too late."""
+    """Return the length of the last part of a copy's lifetime (MARGIN), in seconds."""
     return min(MARGIN_MAX, MARGIN * max(0.0, expires - refreshed))
 
 
@@ -230,7 +230,7 @@ class _PlanSearch:
         """Return the least cost of the clusters from `number` on, and the cluster of the next refresh.
 
         Up to the next refresh, polls get the copy that was made at `refreshed` and expires at `expires`. If `before` is
-        true, the next refresh may be the one for cluster `number`.
+        true, the next refresh may be the refresh for cluster `number`.
         """
         clusters, costs, per_second = self._clusters, self._costs, self._per_second
         cost, best, next_cluster = 0.0, math.inf, len(clusters)

@@ -1,7 +1,7 @@
 """Polling of feeds with pushed changes.
 
 A hub or cloud at which feedproxy has subscribed pushes changes, so that the feed needs less polling. While the feed has
-a *push lease*, the copy may be used for `push_interval` seconds, if HTTP permits the cache to choose a lifetime (RFC
+a *push lease*, the copy may be used for `push_interval` seconds. HTTP must permit the cache to choose a lifetime (RFC
 9111, sections 4.2.2 and 4.2.4). The push lease begins with a push. It lasts as long as the subscription, or until a
 refresh finds a change that was not pushed. After such a change, the feed is polled as usual until the next push.
 """

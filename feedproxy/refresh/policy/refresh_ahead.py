@@ -252,7 +252,7 @@ def _unusable_reason(resource: Resource, freshness: Freshness, now: Instant, set
 
 
 def _unread_reason(audience: Audience, bounds: _Bounds) -> str:
-    """Return the reason why a refresh for readers without a rhythm would cost too much, or an empty string."""
+    """Return the reason not to refresh the feed for readers without a rhythm, or an empty string."""
     lifetime = max(bounds.granted, GAP_MIN)
     window = max(lifetime, IDLE)
     readers = audience.recent(window)
