@@ -28,7 +28,8 @@ CONCURRENT_MIN = 8
 CONCURRENT_MAX = 160
 """Maximum number of concurrent scheduled refreshes.
 
-The limit of connections to origins is higher by 40, for refreshes that readers wait for (upstream/origin_client.py).
+The limit of connections to origins (upstream/origin_connection_limits.py) is higher by 40, for refreshes that readers
+wait for.
 """
 
 LANE_WIDTH = 2

@@ -35,7 +35,17 @@ from feedproxy.upstream.connection_pool import (
     StaleConnection,
 )
 from feedproxy.upstream.fetch_result import Fetched, Oversized
-from feedproxy.upstream.origin_connection_limits import FairLimits, Limit, Slot
+from feedproxy.upstream.origin_connection_limits import (
+    CONNECTIONS,
+    OWN_CLIENT,
+    OWN_HOST,
+    PER_CLIENT,
+    PER_HOST,
+    PER_SITE,
+    FairLimits,
+    Limit,
+    Slot,
+)
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import parent_name, unauthorized_error
 from feedproxy.upstream.response_parser import ReadLimits, ResponseParser
@@ -47,15 +57,10 @@ _TARGET = re.compile(r"(https?://[!\"$-.0->@-~]+)([!\"$-~]*)(?:#.*)?")
 CACHED_HOSTS_MAX = 1024
 """At most this many `_Host` objects are cached."""
 
-CONNECTIONS = Limit(200, reserve=40)
-PER_SITE = Limit(16, reserve=4)
-PER_HOST = Limit(8, reserve=2)
-OWN_HOST = Limit(64)
-
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """The limits of one exchange, in seconds and bytes, and of concurrent exchanges."""
+    """The limits of one exchange, in seconds and bytes, and of concurrent exchanges (origin_connection_limits.py)."""
 
     connect: Seconds = 10
     """Maximum seconds for the start of a connection: name resolution, connection and TLS handshake.
@@ -70,20 +75,11 @@ class FetchLimits:
     buffer_max: int = 10_000_000
     """Maximum size of the content as transferred, in bytes."""
     connections: Limit = CONNECTIONS
-    """Maximum number of concurrent exchanges with all origins, and the number reserved for known feeds."""
     per_site: Limit = PER_SITE
-    """Maximum number of concurrent exchanges with one site, and the number reserved for known feeds."""
     per_host: Limit = PER_HOST
-    """Maximum number of concurrent exchanges with one host and port, and the number reserved for known feeds."""
-    per_client: int = 80
-    """Maximum number of concurrent exchanges for one client.
-
-    The number is half of the slots for targets that are not known feeds.
-    """
+    per_client: int = PER_CLIENT
     own_host: Limit = OWN_HOST
-    """Maximum number of concurrent exchanges with the upstream in reverse mode."""
-    own_client: int = 16
-    """Maximum number of concurrent exchanges with the upstream in reverse mode, for one client."""
+    own_client: int = OWN_CLIENT
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:

@@ -92,6 +92,20 @@ class Limit:
         return max(1, self.slots - self.reserve)
 
 
+CONNECTIONS = Limit(200, reserve=40)
+"""Limit of concurrent exchanges with all origins."""
+PER_SITE = Limit(16, reserve=4)
+"""Limit of concurrent exchanges with one site."""
+PER_HOST = Limit(8, reserve=2)
+"""Limit of concurrent exchanges with one host and port."""
+PER_CLIENT = CONNECTIONS.unknown // 2
+"""Maximum number of concurrent exchanges for one client: half of the slots for targets that are not known feeds."""
+OWN_HOST = Limit(64)
+"""Limit of concurrent exchanges with the upstream in reverse mode."""
+OWN_CLIENT = 16
+"""Maximum number of concurrent exchanges with the upstream in reverse mode, for one client."""
+
+
 @dataclass(eq=False, slots=True)
 class Slot:
     """A slot that a request has taken or waits for."""

@@ -36,7 +36,7 @@ from feedproxy.server.fastpath.template_cache import FastPathCache
 from feedproxy.server.mitm.http1_limits_and_corrections import error_page
 from feedproxy.server.mitm.request_routing import is_trusted_proxy
 from feedproxy.upstream.local_failure import DESCRIPTORS_RESERVED, RateLimitedLog
-from feedproxy.upstream.origin_client import CONNECTIONS
+from feedproxy.upstream.origin_connection_limits import CONNECTIONS
 
 logger = logging.getLogger("feedproxy")
 
