@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 from feedproxy.client_network import client_network
 from feedproxy.clock import Instant, Seconds
+from feedproxy.http.message import Fields
 from feedproxy.scoring.grade import ReaderScore, rank, score_account
 from feedproxy.scoring.reader_accounts import EVIDENCE_MAX, ReaderAccount, create_account
 from feedproxy.scoring.reader_feeds import Reader
@@ -41,6 +42,19 @@ IDLE_TIMEOUT: Seconds = 2 * 86_400
 
 SWEEP_INTERVAL: Seconds = 60
 """Seconds between two searches for readers that can be dropped."""
+
+FIELDS_MAX = 64
+"""A request with more than this many field lines is not scored. The limit saves memory, because each reader's last
+request is kept."""
+
+FIELDS_LENGTH_MAX = 4096
+"""A request is not scored if its field values together have more than this many characters. Requests of feed readers
+have a tenth of this number."""
+
+
+def is_small_enough(request: Fields) -> bool:
+    """Return whether a request with these fields is scored."""
+    return len(request) <= FIELDS_MAX and sum([len(value) for _, value in request]) <= FIELDS_LENGTH_MAX
 
 
 class LiveScores:

@@ -12,17 +12,10 @@ from feedproxy.http.message import NO_FIELDS, Fields, Request
 from feedproxy.http.user_agent import LENGTH_MAX
 from feedproxy.request.context import ClientContext
 from feedproxy.request.upstream_and_public_urls import public_url_for, to_public
+from feedproxy.scoring.live_scores import is_small_enough
 from feedproxy.scoring.scored_request import Poll, cached_content
 from feedproxy.telemetry.access_log_format import AccessLine
 from feedproxy.telemetry.recent_activity import RequestActivity
-
-SCORED_FIELDS_MAX = 64
-"""A request with more than this many field lines is not scored. The limit saves memory, because each reader's last
-request is kept."""
-
-SCORED_LENGTH_MAX = 4096
-"""A request is not scored if its field values together have more than this many characters. Requests of feed readers
-have a tenth of this number."""
 
 CLIENT_GONE = "the client disconnected before the response"
 """The reason in the log if the client disconnected before the response. The status in the log is then 0."""
@@ -106,7 +99,7 @@ def _score_response(app: App, record: AccessRecord) -> None:
     """Add the response to the live scores if its target is a feed."""
     scores, request, client = app.live_scores, record.request, record.client
     resource = app.service.store.get(request.target) if scores.size else None
-    if resource is None or resource.channel is None or _is_oversized(request.fields):
+    if resource is None or resource.channel is None or not is_small_enough(request.fields):
         return
     schedule, now = resource.channel.schedule, app.clock.now()
 
@@ -129,7 +122,3 @@ def _score_response(app: App, record: AccessRecord) -> None:
         )
 
     scores.record(client.address, request.fields.get("user-agent") or "", request.target, now, make_poll)
-
-
-def _is_oversized(fields: Fields) -> bool:
-    return len(fields) > SCORED_FIELDS_MAX or sum([len(value) for _, value in fields]) > SCORED_LENGTH_MAX

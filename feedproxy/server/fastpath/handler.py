@@ -20,13 +20,14 @@ from feedproxy.http.message import Response
 from feedproxy.proxy.repeated_hit import HitState, recompute_hit, reusable_hit
 from feedproxy.request.context import Entrance, PassThrough, ProxyResponse
 from feedproxy.request.loops_and_max_forwards import is_loop
-from feedproxy.server.access_record import CLIENT_GONE, SCORED_LENGTH_MAX, AccessRecord
+from feedproxy.scoring.live_scores import FIELDS_LENGTH_MAX
+from feedproxy.server.access_record import CLIENT_GONE, AccessRecord
 from feedproxy.server.fastpath.access_log import AccessLogger
 from feedproxy.server.fastpath.client_connection import ClientConnection
 from feedproxy.server.fastpath.loop_preemption import PREEMPT_AFTER
 from feedproxy.server.fastpath.request_head import KEYED_FIELDS, RequestHead, parse_head, without_unique_lines
 from feedproxy.server.fastpath.response_template import ResponseTemplate, SharedProperties, prepare_head
-from feedproxy.server.fastpath.template_cache import FastPathCache, TemplatePartInterner
+from feedproxy.server.fastpath.template_cache import CACHEABLE_HEAD_MAX, FastPathCache, TemplatePartInterner
 from feedproxy.server.mitm.request_routing import IncomingRequest, RoutedRequest, route
 from feedproxy.server.response_head import encode_head, finish_response, refusal_response
 from feedproxy.upstream import local_failure
@@ -36,9 +37,6 @@ logger = logging.getLogger(__name__)
 
 NOT_LOGGED = "\0"
 """Placeholder for a missing log line."""
-
-CACHEABLE_HEAD_MAX = 2048
-"""A request head of more than this many bytes is not cached. Requests with a longer head go to the service."""
 
 
 class ConnectionOwner(Protocol):
@@ -388,8 +386,8 @@ class FastPathHandler:
             hit_state,
         )
         template.generation, template.resource_version = self._generation, version
-        # Oversized requests are neither scored (access_record.py) nor interned.
-        if self.app.settings.score_readers and sum(map(len, head.lines)) <= SCORED_LENGTH_MAX:
+        # Oversized requests are neither scored (scoring/live_scores.py) nor interned.
+        if self.app.settings.score_readers and sum(map(len, head.lines)) <= FIELDS_LENGTH_MAX:
             template.request_lines = self._interner(tuple(map(self._interner, head.lines[1:])))
         if shared.is_keyed:
             request_line, *shared_lines = head.key

@@ -18,6 +18,9 @@ from feedproxy.server.fastpath.response_template import ResponseTemplate, Shared
 
 type RequestKey = tuple[bytes, ...]
 
+CACHEABLE_HEAD_MAX = 2048
+"""A request head of more than this many bytes is not cached. Requests with a longer head go to the service."""
+
 ENTRY_OVERHEAD = 320
 """Bytes of an entry without its key: the pair, its slot in the table, the object headers."""
 
