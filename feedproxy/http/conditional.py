@@ -56,6 +56,31 @@ type Outcome = Proceed | NotModified | PreconditionFailed
 _PROCEED = Proceed()
 
 
+FIELDS_IN_304 = frozenset(
+    # RFC 9110, section 15.4.5, and the fields that describe how the response was obtained.
+    [
+        "cache-control",
+        "content-location",
+        "date",
+        "etag",
+        "expires",
+        "vary",
+        "age",
+        "via",
+        "cache-status",
+        "last-modified",
+        "cdn-cache-control",
+        "surrogate-key",
+        "set-cookie",
+    ]
+)
+
+
+def fields_in_304(fields: Fields) -> Fields:
+    """Return the fields of the 304 in place of a response with `fields`."""
+    return Fields(line for line in fields if line[0].lower() in FIELDS_IN_304)
+
+
 def has_preconditions(fields: Fields) -> bool:
     """Return True if a request has a precondition that `evaluate` may evaluate."""
     return bool(_conditions(fields))

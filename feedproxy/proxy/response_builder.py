@@ -23,25 +23,6 @@ DIGESTS = ("content-digest", "repr-digest", "digest", "want-content-digest", "co
 SYNC_DECODE_MAX = 4 * 1024 * 1024
 """The event loop decodes content of at most this many bytes. Larger content is sent in its stored coding."""
 
-FIELDS_IN_304 = frozenset(
-    # RFC 9110, section 15.4.5, and the fields that describe how the response was obtained.
-    [
-        "cache-control",
-        "content-location",
-        "date",
-        "etag",
-        "expires",
-        "vary",
-        "age",
-        "via",
-        "cache-status",
-        "last-modified",
-        "cdn-cache-control",
-        "surrogate-key",
-        "set-cookie",
-    ]
-)
-
 
 @dataclass(frozen=True, slots=True)
 class SelectedRepresentation:
@@ -83,7 +64,7 @@ def build_response(
     if stored.status in (200, 206):
         match _evaluate_conditions(stored, request, selected, now, earlier_versions):
             case NotModified():
-                fields = _with_tag_of_client(_fields_in_304(fields), stored, request, selected)
+                fields = _with_tag_of_client(conditional.fields_in_304(fields), stored, request, selected)
                 return Response(304, fields)
             case PreconditionFailed():
                 return Response(
@@ -258,10 +239,6 @@ def _current_tags(
         if len(origin_tags) == 1 and (tag := parse_tag(origin_tags[0])) is not None:
             # A client that got its copy from the origin itself has the same feed. Its tag therefore matches weakly.
             yield EntityTag(tag.opaque, weak=True)
-
-
-def _fields_in_304(fields: Fields) -> Fields:
-    return Fields(line for line in fields if line[0].lower() in FIELDS_IN_304)
 
 
 def _with_tag_of_client(

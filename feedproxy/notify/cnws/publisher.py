@@ -10,6 +10,7 @@ import logging
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError, Forbidden
+from feedproxy.feed.convert.headlines import Headlines
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.callback_loop import is_callback_to_self
@@ -24,7 +25,6 @@ from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.subscription_table import Role, State, Subscription
 from feedproxy.notify.subscriptions_to_moved_or_private_feeds import SubscriberMaintenance
 from feedproxy.notify.topics import may_notify, resolve_topics
-from feedproxy.proxy.representations.conversion_cache import Headlines
 from feedproxy.request.context import ClientContext
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.upstream_request import own_user_agent

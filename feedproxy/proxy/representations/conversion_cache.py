@@ -8,17 +8,16 @@ import asyncio
 import functools
 import hashlib
 import logging
-import sys
 import threading
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError, NotAFeed, Overload
-from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.formats import FORMATS, Format
-from feedproxy.feed.convert.model import Feed, Item
+from feedproxy.feed.convert.headlines import Headlines, headlines_of
+from feedproxy.feed.convert.model import Feed
 from feedproxy.feed.convert.read.from_document import read, with_rendering_address, with_source_address
 from feedproxy.http.coding import content_coding
 from feedproxy.http.date import parse_http_date
@@ -44,15 +43,6 @@ FAILED_BYTES = 2 * 1024 * 1024
 FEED_FORMATS = frozenset({"rss", "rdf", "atom", "json"})
 """Formats that feed readers poll."""
 
-HEADLINE_MAX = 64 * 1024
-"""Maximum number of characters in each text of `Headlines`."""
-
-ENTRIES_MAX = 5
-"""Maximum number of items in `Headlines.entries`."""
-
-TITLE_MAX = 200
-"""Maximum number of characters in a title of `Headlines.entries`."""
-
 type _Version = tuple[str, str]
 type _Key = tuple[_Version, str, str, str]
 
@@ -63,26 +53,6 @@ class Conversion:
 
     body: bytes
     tag_base: str
-
-
-@dataclass(frozen=True, slots=True)
-class Headlines:
-    """Title and text of a channel and of its newest item, as plain text.
-
-    `entries` contains the titles and dates of the newest items, newest first.
-    """
-
-    title: str = ""
-    summary: str = ""
-    newest_title: str = ""
-    newest_text: str = ""
-    entries: tuple[tuple[str, int | None], ...] = ()
-
-    @property
-    def size(self) -> int:
-        """Return the memory that all texts take, in bytes."""
-        titles = [title for title, _ in self.entries]
-        return sum(map(sys.getsizeof, (self.title, self.summary, self.newest_title, self.newest_text, *titles)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,26 +205,8 @@ def _convert_document(
 
 
 def _extract_headlines(document: _Document) -> Headlines:
-    """Return the headlines of a document. If no item has a date, the first item counts as the newest.
-
-    Raises NotAFeed if the document is no feed.
-    """
-    feed = _parse_model(document)[0]
-    items = sorted(feed.items, key=lambda item: -(item.published or item.updated or 0))[:ENTRIES_MAX]
-    headlines = Headlines(markup.to_line(feed.title)[:HEADLINE_MAX], markup.to_plain(feed.summary)[:HEADLINE_MAX])
-    if not items:
-        return headlines
-    return replace(
-        headlines,
-        newest_title=markup.to_line(items[0].title)[:HEADLINE_MAX],
-        newest_text=markup.to_plain(items[0].summary or items[0].content)[:HEADLINE_MAX],
-        entries=tuple((_item_title(item), item.published or item.updated) for item in items),
-    )
-
-
-def _item_title(item: Item) -> str:
-    title = markup.to_line(item.title) or " ".join(markup.to_plain(item.summary or item.content).split())
-    return title[:TITLE_MAX]
+    """Return the headlines of a document. Raises NotAFeed if the document is no feed."""
+    return headlines_of(_parse_model(document)[0])
 
 
 def _parse_model(document: _Document) -> tuple[Feed, bool]:

@@ -14,6 +14,7 @@ from feedproxy.clock import Clock
 from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, NotFound
 from feedproxy.feed import pasted_address
 from feedproxy.feed.convert.formats import FORMATS, Format
+from feedproxy.feed.convert.headlines import Headlines
 from feedproxy.http import conditional, negotiation, uri
 from feedproxy.http.coding import content_coding
 from feedproxy.http.conditional import NotModified, PreconditionFailed
@@ -22,8 +23,8 @@ from feedproxy.http.etag import own_tag
 from feedproxy.http.field_values import parse_parameters
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.gateway_path import gateway_target
-from feedproxy.proxy.representations.conversion_cache import Conversion, ConversionCache, Headlines
-from feedproxy.proxy.response_builder import DIGESTS, FIELDS_IN_304, tag_for_304
+from feedproxy.proxy.representations.conversion_cache import Conversion, ConversionCache
+from feedproxy.proxy.response_builder import DIGESTS, tag_for_304
 from feedproxy.refresh.ingest.coding_policy import compression_level
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.request.endpoint_registry import Call
@@ -143,7 +144,7 @@ class Conversions:
             case NotModified():
                 tags = {coding: own_tag(conversion.tag_base, coding) for coding in _codings(settings)}
                 fields = fields.with_field("ETag", tag_for_304(request, tags, tags[name]).text)
-                return Response(304, Fields(line for line in fields if line[0].lower() in FIELDS_IN_304))
+                return Response(304, conditional.fields_in_304(fields))
             case PreconditionFailed():
                 return Response(
                     412, fields.without("content-type", "content-encoding").with_field("Content-Length", "0")

@@ -1,0 +1,55 @@
+"""Titles and texts of a channel and of its newest items, for the landing page and for change notifications."""
+
+import sys
+from dataclasses import dataclass, replace
+
+from feedproxy.feed.convert import markup
+from feedproxy.feed.convert.model import Feed, Item
+
+TEXT_MAX = 64 * 1024
+"""Maximum number of characters in each text of `Headlines`."""
+
+ENTRIES_MAX = 5
+"""Maximum number of items in `Headlines.entries`."""
+
+TITLE_MAX = 200
+"""Maximum number of characters in a title of `Headlines.entries`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headlines:
+    """Title and text of a channel and of its newest item, as plain text.
+
+    `entries` contains the titles and dates of the newest items, newest first.
+    """
+
+    title: str = ""
+    summary: str = ""
+    newest_title: str = ""
+    newest_text: str = ""
+    entries: tuple[tuple[str, int | None], ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Return the memory that all texts take, in bytes."""
+        titles = [title for title, _ in self.entries]
+        return sum(map(sys.getsizeof, (self.title, self.summary, self.newest_title, self.newest_text, *titles)))
+
+
+def headlines_of(feed: Feed) -> Headlines:
+    """Return the headlines of a feed. If no item has a date, the first item counts as the newest."""
+    items = sorted(feed.items, key=lambda item: -(item.published or item.updated or 0))[:ENTRIES_MAX]
+    headlines = Headlines(markup.to_line(feed.title)[:TEXT_MAX], markup.to_plain(feed.summary)[:TEXT_MAX])
+    if not items:
+        return headlines
+    return replace(
+        headlines,
+        newest_title=markup.to_line(items[0].title)[:TEXT_MAX],
+        newest_text=markup.to_plain(items[0].summary or items[0].content)[:TEXT_MAX],
+        entries=tuple((_item_title(item), item.published or item.updated) for item in items),
+    )
+
+
+def _item_title(item: Item) -> str:
+    title = markup.to_line(item.title) or " ".join(markup.to_plain(item.summary or item.content).split())
+    return title[:TITLE_MAX]
