@@ -45,9 +45,6 @@ The time is limited, because another process may queue work meanwhile, or the cl
 """
 TRIM_INTERVAL: Seconds = 600
 """Seconds between two deletions of old changes and pings."""
-RENEWAL_RETRY_DELAY: Seconds = 900
-"""A failed renewal of a subscription is repeated after this many seconds, unless its protocol has set another
-instant."""
 PENDING_MAX = 10_000
 """While the database fails, at most this many changes wait, and as many deferred actions.
 
@@ -380,7 +377,7 @@ class NotificationService:
         now = self.clock.now()
         await self.subscriptions.expire(now)
         for subscription in await self.subscriptions.due_for_renewal(now):
-            await self.subscriptions.set_renewal(subscription.id, now + RENEWAL_RETRY_DELAY)
+            await self.subscriptions.postpone_renewal(subscription.id, now)
             protocol = self.protocols.get(subscription.protocol)
             if protocol is not None:
                 await protocol.renew(subscription)

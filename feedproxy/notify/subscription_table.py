@@ -7,13 +7,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from feedproxy.clock import Instant
+from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.target_uri.registrable_domain import site_or_self
 from feedproxy.notify.notification_database import NotificationDatabase
 
 RENEWALS_MAX = 100
 """At most this many subscriptions are renewed at a time."""
+
+RENEWAL_RETRY_DELAY: Seconds = 900
+"""A failed renewal of a subscription is repeated after this many seconds, unless its protocol has set another
+instant."""
 
 
 class Role(StrEnum):
@@ -283,9 +287,11 @@ class Subscriptions:
             )
         )
 
-    async def set_renewal(self, number: int, until: Instant | None) -> None:
+    async def postpone_renewal(self, number: int, now: Instant) -> None:
+        """Set the renewal that follows if the renewal at `now` fails."""
+        renew_at = now + RENEWAL_RETRY_DELAY
         await self._database.run(
-            lambda db: db.execute("UPDATE subscriptions SET renew_at = ? WHERE id = ?", (until, number))
+            lambda db: db.execute("UPDATE subscriptions SET renew_at = ? WHERE id = ?", (renew_at, number))
         )
 
 
