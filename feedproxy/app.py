@@ -31,6 +31,7 @@ from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.public_feeds import is_public
 from feedproxy.proxy.service import Service
 from feedproxy.refresh.credentialed_client import ClosableOriginClient, CredentialedClient
+from feedproxy.refresh.policy import paused_and_blocked
 from feedproxy.refresh.policy.paused_and_blocked import OperatorDecisions
 from feedproxy.refresh.refresh_events import Events
 from feedproxy.request.endpoint_registry import Call, Endpoints
@@ -42,9 +43,11 @@ from feedproxy.settings import Settings, deprecated_names, from_options, option_
 from feedproxy.store.interface import Store
 from feedproxy.store.permitted_store import PermittedStore
 from feedproxy.store.store_location import open_store
+from feedproxy.subscribers import subscriber_counts
 from feedproxy.subscribers.pseudonyms import Identifier
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 from feedproxy.task_cancellation import cancel
+from feedproxy.telemetry import traffic_history
 from feedproxy.telemetry.metrics import Metrics
 from feedproxy.telemetry.metrics_aggregation import NoOtherWorkers, PeerMetrics
 from feedproxy.telemetry.recent_activity import RecentActivity
@@ -60,16 +63,6 @@ from feedproxy.workers.worker_context import WorkerContext
 from feedproxy.workers.worker_messages import WorkerPeers
 
 logger = logging.getLogger(__name__)
-
-HISTORY_INTERVAL = 60
-"""Seconds between two writes of the traffic history. A crash loses at most the traffic of this time."""
-
-DECISIONS_INTERVAL = 1.0
-"""Seconds between two reads of the operator's decisions, which another worker may have stored."""
-
-SAVE_INTERVAL = 600
-"""Seconds between two writes of the subscriber counts. A crash loses at most the counts of this time."""
-
 
 type AdminHandler = Callable[[web.Request], Awaitable[web.Response]]
 """Handler of an action or a page of the admin listener."""
@@ -472,20 +465,20 @@ class _Services:
 
     async def _reload_decisions(self) -> None:
         while True:
-            await asyncio.sleep(DECISIONS_INTERVAL)
+            await asyncio.sleep(paused_and_blocked.RELOAD_INTERVAL)
             with contextlib.suppress(StoreError):
                 self.decisions.reload()
 
     async def _save_periodically(self) -> None:
         while True:
-            for _ in range(SAVE_INTERVAL // HISTORY_INTERVAL):
-                await asyncio.sleep(HISTORY_INTERVAL)
+            for _ in range(subscriber_counts.SAVE_INTERVAL // traffic_history.SAVE_INTERVAL):
+                await asyncio.sleep(traffic_history.SAVE_INTERVAL)
                 await self.history_recorder.save(self.clock.now())
             await self._save()
 
     async def _sweep_periodically(self) -> None:
         while True:
-            await asyncio.sleep(SAVE_INTERVAL)
+            await asyncio.sleep(subscriber_counts.SAVE_INTERVAL)
             try:
                 await self.counts.finish_sweep(self.clock.now())
             except Exception:

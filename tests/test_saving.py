@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from feedproxy import app as app_module
 from feedproxy.app import App
 from feedproxy.clock import ManualClock
+from feedproxy.telemetry import traffic_history
 from tests.waiting import PATIENCE
 
 
@@ -18,7 +18,7 @@ async def test_counts_are_saved_while_their_sweep_is_slow_or_fails(
     sleep, sweeps, saved = asyncio.sleep, 0, asyncio.Event()
 
     async def skip_intervals(seconds: float, result: Any = None) -> Any:
-        return await sleep(0.001 if seconds >= app_module.HISTORY_INTERVAL else seconds, result)
+        return await sleep(0.001 if seconds >= traffic_history.SAVE_INTERVAL else seconds, result)
 
     async def finish_sweep(now: float) -> None:
         nonlocal sweeps

@@ -47,6 +47,8 @@ LATEST: Instant = 10_000_000_000
 RECENT_MAX = 1000
 """`count_recent` counts at most this many readers, so that it stays fast."""
 
+SAVE_INTERVAL = 600
+"""Seconds between two writes of the counts. A crash loses at most the counts of this time."""
 
 SWEEP_BATCH = 128
 """Each request checks at most this many feeds, and removes at most this many expired readers.

@@ -16,6 +16,8 @@ from feedproxy.store.interface import Store
 HOUR: Seconds = 3_600
 DAY: Seconds = 86_400
 
+SAVE_INTERVAL = 60
+"""Seconds between two writes of the history. A crash loses at most the traffic of this time."""
 HOURS_MAX = 72
 """Number of stored hours: three days."""
 DAYS_MAX = 400

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any
 
+from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.feed_rules import BLOCKED, Rule
 from feedproxy.http.target_uri.target_pattern import TargetPattern
@@ -23,6 +24,12 @@ STATE_NAME = "operator-decisions"
 
 DECISIONS_MAX = 1000
 """At most this many feeds may be paused or blocked, because every target is compared with all rules."""
+
+RELOAD_INTERVAL: Seconds = 1
+"""Seconds between two reads of the decisions, which another worker may have stored."""
+
+PAUSED_RETRY: Seconds = 86_400
+"""Value of Retry-After, in seconds, in the response for a paused feed without a usable copy."""
 
 
 class FeedDecision(StrEnum):
