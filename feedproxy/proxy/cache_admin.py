@@ -25,8 +25,9 @@ from feedproxy.proxy.service_collaborators import PeerCopies
 from feedproxy.refresh.policy import pushed_content
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.policy.min_interval_and_back_off import Deferred
+from feedproxy.refresh.policy.versions_for_deltas import superseded_feeds
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
-from feedproxy.refresh.resource_after_refresh import default_copy, is_worth_storing, superseded_feeds
+from feedproxy.refresh.resource_after_refresh import default_copy, is_worth_storing
 from feedproxy.request.upstream_and_public_urls import equivalent_urls, is_upstream_target, to_public, to_upstream
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store

@@ -22,7 +22,7 @@ from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.request.upstream_request import FIXED_FIELDS, background_request, is_credential
 from feedproxy.settings import Settings
 from feedproxy.store.previous_contents import NO_CONTENTS, PreviousContents
-from feedproxy.store.resource import DeltaBase, Relocation, RelocationKind, Resource, VersionRecord
+from feedproxy.store.resource import Relocation, RelocationKind, Resource, VersionRecord
 from feedproxy.upstream.fetch_result import Fetched
 
 VARIANTS_MAX = 8
@@ -39,12 +39,6 @@ VARYING_NAMES_MAX = 8
 
 VARYING_NAME_LENGTH_MAX = 64
 """A field name of more than this many characters is not remembered."""
-
-VERSIONS_MAX = 16
-"""At most this many versions of a feed are stored for deltas. They cover a night of a feed that changes every hour."""
-
-VERSIONS_BYTES = 32 * 1024
-"""The items of all versions that are stored for one feed's deltas take at most this many bytes together."""
 
 
 def unmodified_content(response: Response) -> Content:
@@ -199,23 +193,6 @@ def _remaining_parts(resource: Resource, job: RefreshJob) -> tuple[StoredRespons
     return tuple(variant for variant in resource.parts if not vary.selects(variant, request_fields, own_agent=own))
 
 
-def superseded_feeds(resource: Resource) -> tuple[StoredResponse, ...]:
-    """Return the stored feeds that become bases of deltas when the next version replaces them.
-
-    Feeds with `no-transform` are left out, and feeds that are already bases. The same content with two values of
-    Last-Modified counts as two bases, because a client may send either value.
-    """
-    recorded = {(variant.tag, variant.last_modified) for variant in resource.delta_bases}
-    return tuple(
-        variant
-        for variant in resource.variants
-        if variant.content.feed
-        and variant.content.tag is not None
-        and (variant.content.tag, variant.content.last_modified) not in recorded
-        and not CacheControl.from_fields(variant.fields).no_transform
-    )
-
-
 def default_copy(resource: Resource) -> StoredResponse | None:
     """Return the stored feed that a request without client-specific fields selects, or None."""
     plain = background_request(resource.target, via="", agent="").fields
@@ -225,18 +202,6 @@ def default_copy(resource: Resource) -> StoredResponse | None:
 def stored_document(resource: Resource) -> bytes:
     """Return the stored feed without coding, from any variant, or empty bytes."""
     return next((body for variant in resource.variants if (body := variant.content.bodies.get("identity"))), b"")
-
-
-def with_versions(resource: Resource, retired_versions: Sequence[DeltaBase]) -> Resource:
-    """Return the resource with these versions among its bases of deltas."""
-    if not retired_versions:
-        return resource
-    names = {(version.tag, version.last_modified) for version in retired_versions}
-    others = [version for version in resource.delta_bases if (version.tag, version.last_modified) not in names]
-    versions = [*others, *retired_versions][-VERSIONS_MAX:]
-    while sum(len(version.entries) for version in versions) > VERSIONS_BYTES:
-        del versions[0]
-    return replace(resource, delta_bases=tuple(versions))
 
 
 def with_previous_contents(

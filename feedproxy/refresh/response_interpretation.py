@@ -22,6 +22,7 @@ from feedproxy.refresh.policy import content_guard, moved_and_gone, polling_with
 from feedproxy.refresh.policy.content_guard import KeepStored, PassThroughOnly, Replace
 from feedproxy.refresh.policy.min_interval_and_back_off import record_failure
 from feedproxy.refresh.policy.stale_max_after_failure import FetchOutcome, classify
+from feedproxy.refresh.policy.versions_for_deltas import with_versions
 from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.refresh.refresh_result import RefreshResult
 from feedproxy.refresh.resource_after_refresh import (
@@ -37,7 +38,6 @@ from feedproxy.refresh.resource_after_refresh import (
     with_previous_contents,
     with_variant,
     with_version_record,
-    with_versions,
     without_variant,
 )
 from feedproxy.request.upstream_and_public_urls import to_upstream

@@ -14,7 +14,7 @@ from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.delta_responses import Deltas
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings, ingest, make_delta_base
-from feedproxy.refresh.resource_after_refresh import VERSIONS_BYTES, VERSIONS_MAX, with_versions
+from feedproxy.refresh.policy.versions_for_deltas import VERSIONS_BYTES, VERSIONS_MAX, with_versions
 from feedproxy.settings import Settings
 from feedproxy.store.resource import DeltaBase, Resource
 from tests.proxy.busy import refuse_first_job

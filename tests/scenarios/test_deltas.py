@@ -6,7 +6,7 @@ import re
 import pytest
 
 from feedproxy.feed.parse.channel_parser import read
-from feedproxy.refresh.resource_after_refresh import VERSIONS_MAX
+from feedproxy.refresh.policy.versions_for_deltas import VERSIONS_MAX
 from feedproxy.store.resource_codec import dump, load
 from tests.stages.origin import a_feed
 from tests.stages.play import Seen

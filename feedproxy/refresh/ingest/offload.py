@@ -13,11 +13,11 @@ from feedproxy.feed import publication_history
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent, ingest, ingest_fast_path
 from feedproxy.refresh.policy.dictionary_privacy import is_shared
+from feedproxy.refresh.policy.versions_for_deltas import superseded_feeds
 from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.refresh.resource_after_refresh import (
     requested_codings,
     stored_document,
-    superseded_feeds,
     unmodified_content,
 )
 from feedproxy.store.previous_contents import PreviousContents
