@@ -17,24 +17,20 @@ from feedproxy.proxy.context_builder import ContextBuilder
 from feedproxy.proxy.error_responses import ErrorResponses
 from feedproxy.proxy.moved_and_gone_responses import RelocationResponses
 from feedproxy.proxy.service_collaborators import PeerCopies
+from feedproxy.proxy.vary_of_unstored_responses import UnstoredVary, unstored_varying_names
 from feedproxy.refresh import client_keyed_responses, missing_ranges
 from feedproxy.refresh.policy import stale_max_after_failure
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess, rests_until, stale_while_refreshing
 from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred
+from feedproxy.refresh.policy.oversized_content import is_known_oversized
+from feedproxy.refresh.policy.paused_and_blocked import PAUSED_RETRY
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
 from feedproxy.refresh.refresh_result import RefreshResult
-from feedproxy.refresh.resource_after_refresh import client_fields_in_vary
 from feedproxy.request.context import ClientContext, PassThrough, ProxyResponse, RequestContext
 from feedproxy.request.reload_policy import apply_reload_policy
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource
-
-PAUSED_RETRY: Seconds = 86_400
-"""Value of Retry-After, in seconds, in the response for a paused feed without a usable copy."""
-
-OVERSIZED_RECHECK_INTERVAL: Seconds = 86_400
-"""The size of content above `buffer_max` is checked again after this many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +62,7 @@ class ResponseSelector:
         self,
         *,
         contexts: ContextBuilder,
+        unstored_vary: UnstoredVary,
         coordinator: RefreshCoordinator,
         errors: ErrorResponses,
         relocations: RelocationResponses,
@@ -74,6 +71,7 @@ class ResponseSelector:
         clock: Clock,
     ) -> None:
         self._contexts = contexts
+        self._unstored_vary = unstored_vary
         self._coordinator = coordinator
         self._errors = errors
         self._relocations = relocations
@@ -100,7 +98,7 @@ class ResponseSelector:
         resource, now = context.resource, self._clock.now()
         if response := self._relocations.before_fetch(context, now):
             return response
-        if resource is not None and _is_oversized(resource, now):
+        if resource is not None and is_known_oversized(resource, now):
             return PassThrough(CacheStatus(fwd=Fwd.BYPASS, detail=Detail.OVERSIZED))
         context = self._with_effective_directives(context, now)
         variant, freshness = self._select_variant(context, resource, now)
@@ -217,13 +215,13 @@ class ResponseSelector:
             raise FetchTimeout("the origin takes too long")
         self._coordinator.refresh_shared_copy(context, result)
         known_names = context.resource.varying_names if context.resource is not None else frozenset[str]()
-        unstored_names = _unstored_varying_names(result)
+        unstored_names = unstored_varying_names(result)
         varying_names = (result.resource.varying_names | unstored_names) - known_names
         if not is_retry and not context.withheld_names.isdisjoint(varying_names):
             # The shared request to the origin lacked a field by which the response varies. Select again, with the
             # client's field.
             if unstored_names:
-                self._contexts.remember_varying_names(context.request.target, unstored_names)
+                self._unstored_vary.remember(context.request.target, unstored_names)
             return await self.select(context.request, context.client, context.settings, is_synced=True, is_retry=True)
         return self._after_refresh(context, result, fwd, is_collapsed=is_collapsed)
 
@@ -364,17 +362,6 @@ class ResponseSelector:
         return self._may_serve_stale(context, stored, freshness, Occasion.ERROR)
 
 
-def _unstored_varying_names(result: RefreshResult) -> frozenset[str]:
-    """Return the names of the client's fields by which a response varies, if the response was not stored.
-
-    The result is empty for a feed, and for a failure, because a failing origin is not asked a second time.
-    """
-    response = result.response
-    if response is None or result.stored or response.content.feed or response.status >= 500 or response.status == 429:
-        return frozenset()
-    return frozenset(client_fields_in_vary(response.fields))
-
-
 def _with_get(context: RequestContext) -> RequestContext:
     """Return the context with GET as the method for the origin, because the response to a HEAD has no content to
     parse."""
@@ -391,8 +378,3 @@ def _stale_while_refreshing(
     if variant is None or freshness is None or freshness.is_fresh(now):
         return 0
     return stale_while_refreshing(context.resource, variant, freshness, context.settings)
-
-
-def _is_oversized(resource: Resource, now: Instant) -> bool:
-    """Return True if the content is known to exceed `buffer_max`, and its next check is not due."""
-    return resource.oversized and not resource.variants and now - resource.fetched < OVERSIZED_RECHECK_INTERVAL

@@ -25,6 +25,7 @@ from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.proxy.response_selection import ResponseSelector
 from feedproxy.proxy.scheduled_refreshes import ScheduledRefreshes
 from feedproxy.proxy.service_collaborators import Demand, FeedOwnership, NoDemand, NoPeers, OwnsAll, PeerCopies
+from feedproxy.proxy.vary_of_unstored_responses import UnstoredVary
 from feedproxy.refresh.reader_tracking import ReaderTracker
 from feedproxy.refresh.redirect_following import OriginClient
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
@@ -90,7 +91,7 @@ class Service:
         )
         self._coordinator = coordinator
         self.helper_pool = coordinator.helper_pool
-        lookup, peers = ResourceLookup(store, clock), peers or NoPeers()
+        lookup, peers, unstored_vary = ResourceLookup(store, clock), peers or NoPeers(), UnstoredVary()
         self._equivalents = EquivalentTargets(store, clock, settings_for)
         self._codings = CodingVariants(store, coordinator.helper_pool)
         self._deltas = Deltas(coordinator.helper_pool, limits)
@@ -107,7 +108,14 @@ class Service:
             via=self.via,
         )
         self._selector = ResponseSelector(
-            contexts=ContextBuilder(lookup=lookup, counts=counts, readers=self.audience, pseudonym=pseudonym),
+            contexts=ContextBuilder(
+                lookup=lookup,
+                counts=counts,
+                readers=self.audience,
+                unstored_vary=unstored_vary,
+                pseudonym=pseudonym,
+            ),
+            unstored_vary=unstored_vary,
             coordinator=coordinator,
             errors=self._errors,
             relocations=RelocationResponses(store, self._errors),
