@@ -33,7 +33,6 @@ LAYERS: tuple[frozenset[str], ...] = (
             "single_flight",
             "task_cancellation",
             "event_signal",
-            "systemd",
         }
     ),
     frozenset({"http"}),

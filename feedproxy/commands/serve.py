@@ -8,8 +8,8 @@ import os
 import signal
 from typing import Any
 
-from feedproxy import systemd
 from feedproxy.config.environment_and_set import FILE_VARIABLE
+from feedproxy.process import systemd
 
 WRITABLE_BY_OTHERS = 0o022
 """Bits of a file's mode that permit other accounts to write to the file."""

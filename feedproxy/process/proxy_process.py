@@ -16,7 +16,6 @@ from mitmproxy import master
 from mitmproxy.addons import proxyserver
 from mitmproxy.proxy.mode_servers import AsyncioServerInstance
 
-from feedproxy import systemd
 from feedproxy.access.authorization import AccessControl
 from feedproxy.admin.admin_authorization import admin_address, admin_token
 from feedproxy.app import App
@@ -25,6 +24,7 @@ from feedproxy.config.option_types import OptionSpec
 from feedproxy.errors import CannotListen, UsageError
 from feedproxy.fleet.redis_connection import RedisConnection
 from feedproxy.http import uri
+from feedproxy.process import systemd
 from feedproxy.process.mitmproxy_master import build_master, known_options, listeners_of
 from feedproxy.process.option_sources import LoadedOptions, ServePlan
 from feedproxy.process.reload import reload

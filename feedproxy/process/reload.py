@@ -7,10 +7,10 @@ from typing import Any
 
 from mitmproxy import exceptions, master
 
-from feedproxy import systemd
 from feedproxy.app import App
 from feedproxy.errors import UsageError
 from feedproxy.feed_rules import Rules
+from feedproxy.process import systemd
 from feedproxy.process.mitmproxy_master import known_options, listeners_of
 from feedproxy.process.option_sources import ServePlan, fitting_defaults, read_again
 from feedproxy.process.startup_checks import check_app, check_paths, log_new_warnings

@@ -33,12 +33,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from feedproxy import oom_score, systemd
+from feedproxy import oom_score
 from feedproxy.clock import Seconds
 from feedproxy.errors import CannotListen, FeedproxyError, UsageError
 from feedproxy.feed_rules import Rules
 from feedproxy.http import uri
-from feedproxy.process import proxy_process
+from feedproxy.process import proxy_process, systemd
 from feedproxy.process.option_sources import LoadedOptions, ServePlan, read_again
 from feedproxy.server.fastpath.sockets import reject_new_connections
 from feedproxy.store.coordination import folder_lock
