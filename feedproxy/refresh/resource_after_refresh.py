@@ -168,8 +168,8 @@ def with_variant(resource: Resource, new: StoredResponse, job: RefreshJob, **fac
     `facts` are the new values of other attributes of the resource. A stored response of a later request is not
     replaced.
     """
-    stored = vary.choose(resource.variants, job.request.fields, own_agent=job.own_agent)
-    if stored is not None and stored.request_time > new.request_time:
+    later = [variant for variant in resource.variants if variant.request_time > new.request_time]
+    if later and vary.choose(resource.variants, job.request.fields, own_agent=job.own_agent) in later:
         return replace(resource, **facts)
     variants = vary.with_variant(
         resource.variants, new, job.request.fields, own_agent=job.own_agent, limit=VARIANTS_MAX
@@ -190,7 +190,7 @@ def without_variant(resource: Resource, job: RefreshJob) -> Resource:
 def _remaining_parts(resource: Resource, job: RefreshJob) -> tuple[StoredResponse, ...]:
     """Return the stored parts that this request does not select."""
     request_fields, own = job.request.fields, job.own_agent
-    return tuple(variant for variant in resource.parts if not vary.selects(variant, request_fields, own_agent=own))
+    return tuple([part for part in resource.parts if not vary.selects(part, request_fields, own_agent=own)])
 
 
 def default_copy(resource: Resource) -> StoredResponse | None:
