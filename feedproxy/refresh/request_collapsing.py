@@ -35,8 +35,12 @@ class RunningRefreshes(SingleFlight[object, RefreshResult]):
         task, joined = self.join_or_start(key, start)
         if not joined:
             self._epochs_at_start[key] = epoch
-            task.add_done_callback(lambda _: None if key in self else self._epochs_at_start.pop(key, None))
         return task, joined
+
+    def _on_done(self, key: object, task: asyncio.Task[RefreshResult]) -> None:
+        super()._on_done(key, task)
+        if key not in self._running:
+            self._epochs_at_start.pop(key, None)
 
     def stop_joining_target(self, target: str) -> None:
         """Keep further requests from joining the running refreshes of this target."""
