@@ -38,7 +38,7 @@ from feedproxy.request.upstream_request import background_request, is_credential
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Relocation, Resource
-from feedproxy.upstream.origin_connection_limits import PROXY, Requester, requesting
+from feedproxy.upstream.origin_connection_limits import PROXY, Requester, charge_current_task, requesting
 
 
 class RefreshCoordinator:
@@ -176,11 +176,7 @@ class RefreshCoordinator:
 
         Several callers may await the task. A caller must shield the task from cancellation (`asyncio.shield`).
         """
-        stored = self._store.get(target)
-        with requesting(Requester(is_known=_is_known_feed(stored))):
-            task, _ = self._refreshes.join_or_start_refresh(
-                target, target, lambda: self._run_in_background(target, stored)
-            )
+        task, _ = self._refreshes.join_or_start_refresh(target, target, lambda: self._run_in_background(target))
         return task
 
     async def backfill_publications(self, target: str) -> bool:
@@ -364,8 +360,9 @@ class RefreshCoordinator:
             self._non_feed_redirects.record(target)
         return missing_ranges.cut_to_range(context, result)
 
-    async def _run_in_background(self, target: str, before: Resource | None) -> RefreshResult:
-        settings = self._settings_for(target)
+    async def _run_in_background(self, target: str) -> RefreshResult:
+        before, settings = self._store.get(target), self._settings_for(target)
+        charge_current_task(Requester(is_known=_is_known_feed(before)))
         async with FetchLease(self._coordination, target, timeout=settings.fetch_timeout) as lease:
             if lease.completed_by_peer:
                 fields = background_request(target, via=self._via, agent="").fields

@@ -74,6 +74,11 @@ def requesting(requester: Requester) -> Iterator[None]:
         _REQUESTER.reset(token)
 
 
+def charge_current_task(requester: Requester) -> None:
+    """Charge the further fetches and look-ups of the current task, and of tasks that it starts, to this requester."""
+    _REQUESTER.set(requester)
+
+
 def current_requester() -> Requester:
     """Return the requester of the current task."""
     return _REQUESTER.get()
