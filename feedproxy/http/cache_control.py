@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from feedproxy.clock import Seconds
 from feedproxy.http.field_values import PARSED_MAX, field_parser, is_token, unquote
-from feedproxy.http.memoize import memoize_by_identity
 from feedproxy.http.message import Fields
 from feedproxy.http.structured_fields import Token, parse_dictionary
 
@@ -74,7 +73,8 @@ class CacheControl:
     @classmethod
     def from_fields(cls, fields: Fields) -> "CacheControl":
         """Return the directives in all lines of Cache-Control together."""
-        return _cache_control(fields)
+        combined = fields.combined("cache-control")
+        return ABSENT if combined is None else _parse(combined)
 
     @classmethod
     def from_request(cls, fields: Fields) -> "CacheControl":
@@ -108,12 +108,6 @@ def parse_targeted(fields: Fields, name: str) -> CacheControl | None:
     """
     combined = fields.combined(name)
     return None if combined is None else _parse_targeted(combined)
-
-
-@memoize_by_identity()
-def _cache_control(fields: Fields) -> CacheControl:
-    combined = fields.combined("cache-control")
-    return ABSENT if combined is None else _parse(combined)
 
 
 @field_parser(too_long=_UNPARSED)
