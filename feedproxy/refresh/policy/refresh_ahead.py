@@ -120,13 +120,12 @@ def plan(
     bounds = _bounds(resource, freshness, now, settings, jitter)
     expected = audience.expected_polls(now + polling_price.HORIZON)
     next_refresh = _worthwhile_refresh(resource, bounds, expected, now, settings, price_factor, jitter)
-    unread_reason = _unread_reason(audience, bounds)
-    if (not unread_reason or (bounds.early_refresh > now and not expected)) and (
-        next_refresh is None or bounds.early_refresh < next_refresh.at
-    ):
-        next_refresh = Later(bounds.early_refresh, "refreshed then, if it is still read")
-    if next_refresh is None:
-        return Later(now + REVIEW, "no refresh is worth its price yet") if expected else Rest(unread_reason)
+    if next_refresh is None or bounds.early_refresh < next_refresh.at:
+        unread_reason = _unread_reason(audience, bounds)
+        if not unread_reason or (bounds.early_refresh > now and not expected):
+            next_refresh = Later(bounds.early_refresh, "refreshed then, if it is still read")
+        elif next_refresh is None:
+            return Later(now + REVIEW, "no refresh is worth its price yet") if expected else Rest(unread_reason)
     if next_refresh.at > now:
         return next_refresh
     if isinstance(allowed := permission(), Deferred):
