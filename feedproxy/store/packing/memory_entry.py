@@ -40,10 +40,10 @@ def memory_size(resource: Resource) -> int:
     For usual feeds, the estimate differs from the measured memory by at most 15 %. Bodies that several resources share
     count fully for each.
     """
-    total = RESOURCE_OVERHEAD + sum(
-        sequence.size for sequence in (resource.delta_bases, resource.changes) if isinstance(sequence, PackedSequence)
-    )
-    total += len(resource.previous.data)
+    total = RESOURCE_OVERHEAD + len(resource.previous.data)
+    for sequence in (resource.delta_bases, resource.changes):
+        if sequence and isinstance(sequence, PackedSequence):
+            total += sequence.size
     for stored in resource.responses:
         total += VARIANT_OVERHEAD + stored.content.size()
         total += fields_size(stored.fields) + fields_size(stored.vary_request)
