@@ -11,7 +11,7 @@ its lifetime is over, and the schedule still permits its use (section 4.2.4).
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import assert_never
@@ -21,7 +21,8 @@ from feedproxy.cache.storing import HEURISTICALLY_CACHEABLE
 from feedproxy.cache.targeted_directives import Directives, governing_directives
 from feedproxy.clock import Instant, Seconds
 from feedproxy.durations_and_sizes import span
-from feedproxy.http.cache_control import DELTA_SECONDS_MAX, CacheControl
+from feedproxy.fast_init import fast_init
+from feedproxy.http.cache_control import ABSENT, DELTA_SECONDS_MAX, CacheControl
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Fields
 
@@ -64,6 +65,7 @@ last validated. `expires` is the end of the explicit lifetime, or None if there 
 """
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Freshness:
     """The freshness of one stored response at one instant.
@@ -81,7 +83,7 @@ class Freshness:
     source: Source
     expires: Instant
     allowance: Allowance | None = None
-    control: CacheControl = field(default_factory=CacheControl)
+    control: CacheControl = ABSENT
     reason: str = ""
     limit: Allowance | None = None
 

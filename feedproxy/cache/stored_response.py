@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from feedproxy.clock import Instant
+from feedproxy.fast_init import fast_init
 from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.coding.deflate import zlib
 from feedproxy.http.message import NO_FIELDS, Fields
@@ -131,6 +132,7 @@ class Content:
         return self.bodies.size
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
     """A response as received, with the times from which its age is computed.

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.errors import BadTarget, FeedproxyError, Overload
+from feedproxy.fast_init import fast_init
 from feedproxy.http import negotiation, uri
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Request
@@ -60,6 +61,7 @@ class OriginClient(Protocol):
         ...
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class RedirectChain:
     """The first and the last response of a chain of redirects.

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from feedproxy.cache import vary
 from feedproxy.cache.partial_content import Missing
 from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.fast_init import fast_init
 from feedproxy.http.message import NO_FIELDS, Fields, Request
 from feedproxy.refresh.policy.client_keyed_failures import NO_RECORD, KeyedRecord
 from feedproxy.refresh.policy.pushed_content import PushedContent
@@ -14,6 +15,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class RefreshJob:
     """A request to the origin, and the values that the pipeline needs.

@@ -6,12 +6,14 @@ from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError
+from feedproxy.fast_init import fast_init
 from feedproxy.http.message import NO_FIELDS, Fields, Response
 from feedproxy.refresh.policy.client_keyed_failures import KeyedRecord
 from feedproxy.refresh.policy.content_guard import KeepStored
 from feedproxy.store.resource import Resource
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class RefreshRecord:
     """The record of a refresh for metrics and log.
@@ -33,6 +35,7 @@ class RefreshRecord:
     is_missing_feed: bool = False
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class RefreshResult:
     """The result of a refresh.

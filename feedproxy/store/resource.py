@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, is_set_back
+from feedproxy.fast_init import fast_init
 from feedproxy.feed.channel import Channel
 from feedproxy.http.negotiation import vary_names
 from feedproxy.store.packing.packed_sequences import PackedInstants, PackedSequence
@@ -145,6 +146,7 @@ class PackedVersionRecords(PackedSequence[VersionRecord]):
         return tuple(versions)
 
 
+@fast_init
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Resource:
     """One target URI: its stored responses, the data of its feed, and the behaviour of its origin.

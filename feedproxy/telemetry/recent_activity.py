@@ -12,6 +12,7 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from feedproxy.clock import Clock, Instant, Seconds
+from feedproxy.fast_init import fast_init
 from feedproxy.http import uri
 from feedproxy.lru_map import LRU
 from feedproxy.refresh.refresh_events import PageRedirectedToFeed, RefreshEnded
@@ -54,6 +55,7 @@ class RequestActivity:
     agent: str
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class FetchActivity:
     """A fetch from an origin. `occasion` is its cause: `reader`, `background` or `push`."""

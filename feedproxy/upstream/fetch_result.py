@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 from feedproxy.clock import Instant
+from feedproxy.fast_init import fast_init
 from feedproxy.http.message import Fields, Response
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """A complete response with its end-to-end fields. Content-Length is included only for HEAD."""

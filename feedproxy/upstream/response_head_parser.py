@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from feedproxy.errors import MalformedResponse
+from feedproxy.fast_init import fast_init
 from feedproxy.http.field_lines import TOKEN, Line, parse_field_lines, replace_controls
 from feedproxy.http.message import SHARED_LENGTH_MAX
 
@@ -30,6 +31,7 @@ _DECODED: dict[Line, tuple[str, str]] = {}
 _NO_CONTENT = frozenset({204, 304})
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
     """The checked head of a response. Lines have their original order and case."""

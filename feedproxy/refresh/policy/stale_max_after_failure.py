@@ -17,6 +17,7 @@ from enum import Enum
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import FeedproxyError
+from feedproxy.fast_init import fast_init
 from feedproxy.feed.channel import Channel
 from feedproxy.http.message import NO_FIELDS, Fields
 from feedproxy.refresh.policy import bot_challenge
@@ -32,6 +33,7 @@ class StaleAllowance(Enum):
     NONE = "at once"
 
 
+@fast_init
 @dataclass(frozen=True, slots=True)
 class FetchOutcome:
     """The outcome of a fetch: a response (`status`), or no response (`error`).
