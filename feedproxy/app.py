@@ -343,6 +343,7 @@ class App:
             if self.drain_deadline is not None:
                 timeout = max(0.0, self.drain_deadline - asyncio.get_running_loop().time())
             await self._services.close(timeout)
+        self.recent_activity.log_lines.flush()
 
 
 class _Services:

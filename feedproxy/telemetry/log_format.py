@@ -4,6 +4,7 @@ Control characters and secrets in addresses are removed from every line. Userinf
 become `…`.
 """
 
+import asyncio
 import json
 import logging
 import re
@@ -11,6 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from feedproxy.clock import Seconds
 from feedproxy.http.date import format_rfc3339
 from feedproxy.http.target_uri.url_redaction import text_without_secrets
 from feedproxy.telemetry.log_stream import NonBlockingStream, non_blocking
@@ -89,6 +91,9 @@ def _indent(text: str) -> str:
     return "\n".join("  " + printable(line) for line in text_without_secrets(text).split("\n"))
 
 
+BATCH_INTERVAL: Seconds = 0.05
+"""A line in a `LineBatch` waits at most this many seconds."""
+
 MARK = "<line>"
 
 
@@ -151,3 +156,23 @@ def write_all(logger: logging.Logger, lines: Sequence[str]) -> None:
     else:
         for line in lines:
             logger.info("%s", line)
+
+
+class LineBatch:
+    """Lines of one logger that are written together."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self._lines: list[str] = []
+
+    def add(self, line: str) -> None:
+        """Write a line within BATCH_INTERVAL seconds."""
+        self._lines.append(line)
+        if len(self._lines) == 1:
+            asyncio.get_running_loop().call_later(BATCH_INTERVAL, self.flush)
+
+    def flush(self) -> None:
+        """Write the lines that were added."""
+        lines, self._lines = self._lines, []
+        if lines:
+            write_all(self._logger, lines)

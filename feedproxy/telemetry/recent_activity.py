@@ -17,7 +17,7 @@ from feedproxy.http import uri
 from feedproxy.lru_map import LRU
 from feedproxy.refresh.refresh_events import PageRedirectedToFeed, RefreshEnded
 from feedproxy.settings import Settings
-from feedproxy.telemetry.log_format import printable, write_all
+from feedproxy.telemetry.log_format import LineBatch, printable
 from feedproxy.telemetry.page_redaction import View, redact_text
 
 logger = logging.getLogger("feedproxy.fetch")
@@ -91,6 +91,8 @@ class RecentActivity:
         self._requests: deque[RequestActivity] = deque(maxlen=REQUESTS_MAX)
         self._fetches: LRU[str, deque[FetchActivity]] = LRU()
         self._failed: LRU[str, FailedAddress] = LRU(entries_max=FAILED_MAX)
+        self.log_lines = LineBatch(logger)
+        """The lines of successful fetches. A write for each line would take a tenth of a scheduled refresh."""
 
     def on_refresh_ended(self, event: RefreshEnded) -> None:
         if (record := event.record) is None:
@@ -113,7 +115,7 @@ class RecentActivity:
             self._keep_failed(event.target, fetch)
         form = settings.log_format
         if record.occasion != "reader" and form != "off":
-            log_fetch(self._name_in_log(uri.without_fragment(event.target)), fetch, form)
+            log_fetch(self._name_in_log(uri.without_fragment(event.target)), fetch, form, self.log_lines)
 
     def on_page_redirected_to_feed(self, event: PageRedirectedToFeed) -> None:
         """Remove a page that names a feed from the addresses that never returned a feed."""
@@ -153,15 +155,18 @@ class RecentActivity:
         self._failed.put(target, FailedAddress(target, first, count + 1, fetch))
 
 
-def log_fetch(name: str, fetch: FetchActivity, form: str) -> None:
-    """Log a fetch that no client waited for. `name` is its target without secrets, `form` the value of `log_format`."""
+def log_fetch(name: str, fetch: FetchActivity, form: str, batch: LineBatch) -> None:
+    """Log a fetch that no client waited for. `name` is its target without secrets, `form` the value of `log_format`.
+
+    The line of a successful fetch is added to `batch` unless `form` is `json`.
+    """
     reason, status = redact_text(fetch.reason), fetch.status or 0
     is_failure = fetch.outcome == "failed"
     line = (
         f"{fetch.occasion} fetch {name} {status} {fetch.size} {fetch.seconds * 1000:.1f}ms [{fetch.outcome}] {reason}"
     ).rstrip()
     if form != "json" and not is_failure:
-        write_all(logger, [printable(line)])  # a separate LogRecord would take a tenth of a scheduled refresh
+        batch.add(printable(line))
         return
     fields = {"event": "fetch", "target": name, **fetch_summary(fetch), "reason": reason}
     logger.log(logging.WARNING if is_failure else logging.INFO, "%s", line, extra={"fields": fields})

@@ -166,6 +166,23 @@ def test_background_fetch_is_logged_without_secrets(caplog: pytest.LogCaptureFix
     }
 
 
+async def test_lines_of_successful_fetches_are_logged_when_the_app_closes(
+    proxy: Proxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "feedproxy.fetch")
+    record = RefreshRecord("background", 304, "not-modified")
+
+    for path in ("one", "two"):
+        proxy.app.recent_activity.on_refresh_ended(RefreshEnded(f"https://example.com/{path}", record))
+    assert not caplog.records
+    await proxy.app.close()
+
+    assert [" ".join(entry.getMessage().split()[:4]) for entry in caplog.records] == [
+        "background fetch https://example.com/one 304",
+        "background fetch https://example.com/two 304",
+    ]
+
+
 async def test_operator_actions_are_logged(proxy: Proxy, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     await proxy.keep(a_resource())
