@@ -161,23 +161,22 @@ class _Cluster:
 
 def _clusters(polls: Sequence[ExpectedPoll], now: Instant) -> list[_Cluster]:
     clusters: list[_Cluster] = []
-    for poll in polls:
-        if poll.at > now + HORIZON:
+    latest, length_max, horizon = None, 0.0, now + HORIZON
+    for expected_at, weight in polls:
+        if expected_at > horizon:
             break
-        if poll.weight <= 0:
+        if weight <= 0:
             continue
-        at, weight = max(poll.at, now), poll.weight
-        latest = clusters[-1] if clusters else None
-        if latest is not None and at - latest.first <= max(
-            CLUSTER_LENGTH, DISTANT_CLUSTER_SHARE * (latest.first - now)
-        ):
+        at = max(expected_at, now)
+        if latest is not None and at - latest.first <= length_max:
             latest.last = at
             latest.middle += (at - latest.middle) * weight / (latest.weight + weight)
             latest.weight += weight
         elif len(clusters) == CLUSTERS_MAX:
             break
         else:
-            clusters.append(_Cluster(at, at, weight, at))
+            latest, length_max = _Cluster(at, at, weight, at), max(CLUSTER_LENGTH, DISTANT_CLUSTER_SHARE * (at - now))
+            clusters.append(latest)
     return clusters
 
 

@@ -172,9 +172,10 @@ def _bounds(resource: Resource, freshness: Freshness, now: Instant, settings: Se
         return at
 
     is_held = settings.feed_hints != "off" and may_extend_lifetime(resource.variants[-1], freshness.control)
+    renewed = max(lifetime, GAP_MIN)
 
     def until(at: Instant) -> Instant:
-        end = at + max(lifetime, GAP_MIN)
+        end = at + renewed
         return next_unskipped(resource.channel.schedule, end) if is_held and resource.channel is not None else end
 
     early_refresh = permitted(max(end - lead, resource.fetched + GAP_MIN))
