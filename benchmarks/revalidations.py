@@ -37,7 +37,7 @@ from feedproxy.telemetry.log_format import LineHandler
 CONCURRENT_MIN = 8
 AIM_MS = 0.6
 
-AIM_CALLS = 750
+AIM_CALLS = 720
 """Largest number of calls of Python functions for a 304."""
 
 COUNTED = 20
