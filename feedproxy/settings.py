@@ -453,7 +453,7 @@ class Settings:
         " changes.xml contain it.",
         "An address that only one reader knows may be a secret. 1 suits an office whose members trust each"
         " other. Imported feeds are always listed, and changes.xml always contains the feeds of `upstream`."
-        " feedproxy distinguishes readers by address and User-Agent.",
+        " feedproxy distinguishes readers by User-Agent, and by user name or address.",
         minimum=1,
         maximum=16,
     )
