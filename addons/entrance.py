@@ -8,6 +8,7 @@ from mitmproxy.addonmanager import Loader
 from mitmproxy.proxy import layer
 from mitmproxy.proxy.layers import TCPLayer
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
+from mitmproxy.tls import TlsData
 
 from feedproxy import settings
 from feedproxy.errors import FeedproxyError, Forbidden, NotFound
@@ -19,6 +20,7 @@ from feedproxy.server.mitm import (
     passthrough,
 )
 from feedproxy.server.mitm.connect_and_interception import is_intercepted
+from feedproxy.server.mitm.handshake_deadlines import HANDSHAKE_RECORD
 from feedproxy.server.mitm.http_layer import install
 
 logger = logging.getLogger(__name__)
@@ -101,10 +103,16 @@ class Entrance(Addon):
         if tunnel is not None and not is_intercepted(tunnel[0], self.app()):
             chosen.layer = TCPLayer(chosen.context, ignore=True)
             return
+        if chosen.data_client().startswith(HANDSHAKE_RECORD):
+            timeout = self.app().settings.head_timeout
+            handler.handshakes.start(chosen.context.client.id, timeout, handler.backpressure.abort)
         if chosen.layer is None and (default := ctx.master.addons.get("nextlayer")):
             default.next_layer(chosen)
         options = self.app().settings
         install(chosen, handler, handler.backpressure, head_max=options.header_max, head_timeout=options.head_timeout)
+
+    def tls_established_client(self, data: TlsData) -> None:
+        self.flow_handler().handshakes.cancel(data.context.client.id)
 
     async def http_connect(self, flow: http.HTTPFlow) -> None:
         handler = self.flow_handler()

@@ -73,6 +73,11 @@ class WriteBackpressure:
         writer = self._writers.get(client.id)
         return writer is not None and not writer.is_closing()
 
+    def abort(self, client: str) -> None:
+        """Close a client's connection at once. Unsent output is lost."""
+        if (writer := self._writers.get(client)) is not None:
+            writer.transport.abort()
+
     def on_client_disconnected(self, client: str) -> None:
         """Limit the time for unsent output, after mitmproxy has closed the connection."""
         self._handlers.pop(client, None)

@@ -32,6 +32,7 @@ from feedproxy.server.mitm import landing_preview, passthrough
 from feedproxy.server.mitm.backpressure import WriteBackpressure
 from feedproxy.server.mitm.connect_and_interception import permit_connect
 from feedproxy.server.mitm.content_budget import ContentBudget
+from feedproxy.server.mitm.handshake_deadlines import HandshakeDeadlines
 from feedproxy.server.mitm.http_layer import CONTENT_CAP, CONTENT_MAX, RESPOND_EARLY, WITHOUT_CONTENT
 from feedproxy.server.mitm.passthrough import BodyCounter, ConnectApprovals
 from feedproxy.server.mitm.request_routing import (
@@ -98,6 +99,7 @@ class FlowHandler:
         self.connect_approvals = ConnectApprovals()
         self.backpressure = WriteBackpressure()
         self.connection_limiter = ConnectionLimiter()
+        self.handshakes = HandshakeDeadlines()
         self._content_budget = ContentBudget()
         self._flows: dict[str, FlowState] = {}
         self._flows_of_client: dict[str, set[str]] = {}
@@ -291,6 +293,7 @@ class FlowHandler:
     def on_client_disconnected(self, client: str) -> None:
         """Remove the states of a disconnected client's flows that mitmproxy has not ended."""
         self.connect_approvals.forget(client)
+        self.handshakes.cancel(client)
         self.backpressure.on_client_disconnected(client)
         for flow in self._flows_of_client.pop(client, ()):
             self._flows.pop(flow, None)
