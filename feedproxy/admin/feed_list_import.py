@@ -9,6 +9,7 @@ from aiohttp import BodyPartReader, web
 from feedproxy.admin import request_parameters
 from feedproxy.admin.pages.feed_pages import OUTCOME, as_json, wants_json
 from feedproxy.app import App
+from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.feed import opml, pasted_address
 from feedproxy.feed.opml import Subscription, SubscriptionList
@@ -97,7 +98,7 @@ async def _origin_addresses(listing: SubscriptionList, app: App) -> Subscription
     settings, own_origins = app.settings, dict[str, bool]()
     feeds: dict[str, Subscription] = {}
     skipped_count = 0
-    for feed in listing.feeds:
+    async for feed in iterate_cooperatively(listing.feeds):
         address, origin = to_upstream(feed.address, settings), uri.origin_of(feed.address)
         if not settings.upstream:
             if origin not in own_origins:
