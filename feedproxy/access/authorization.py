@@ -50,7 +50,8 @@ class Authorizer:
     async def authorize(
         self, readers: tuple[str, ...], fields: Fields, address: str, *, proxy: bool = False, user: str = ""
     ) -> str:
-        """Return the authenticated user, or "" if the feed requires no credentials.
+        """Return the authenticated user. If `readers` is empty, return `user`, because the feed requires no
+        credentials.
 
         `readers` contains the permitted users. `address` is the client's IP address. `user` is a user that a secret
         address or a CONNECT has already authenticated, or "". If `proxy` is true, the credentials are expected in
@@ -82,7 +83,7 @@ class Authorizer:
     async def _authenticate(self, fields: Fields, *, proxy: bool) -> str:
         """Return the authenticated user, or "" without valid credentials.
 
-        Raises AccessDenied if too many passwords wait to be checked.
+        `proxy` has the same meaning as for `authorize`. Raises AccessDenied if too many passwords wait to be checked.
         """
         if not proxy and self._secrets is not None and (token := wsse.parse(fields.get("x-wsse") or "")):
             verdict = self._wsse_verifier.verify(token, self._secrets.value, self._clock.now())
@@ -96,7 +97,8 @@ class Authorizer:
         return credentials.user if is_correct else ""
 
     def _challenge(self, reason: str, *, proxy: bool) -> AccessDenied:
-        """Return the error with status 401, or with 407 in the explicit proxy (RFC 9110, 15.5.2 and 15.5.8)."""
+        """Return the error that asks the client to authenticate: status 401, or 407 if `proxy` is true (RFC 9110,
+        15.5.2 and 15.5.8)."""
         if proxy:
             return AccessDenied(reason, 407, (("Proxy-Authenticate", basic.challenge(self._realm)),))
         challenges = []

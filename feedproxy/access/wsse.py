@@ -77,7 +77,10 @@ def created_at(token: UsernameToken) -> Instant | None:
 
 
 def digests(nonce: str, created: str, password: str) -> list[str]:
-    """Return the accepted digests: raw or hexadecimal, with the nonce as sent or decoded."""
+    """Return the accepted digests: of the raw or the hexadecimal SHA-1 sum, with the nonce as sent or decoded.
+
+    `created` is the text of Created.
+    """
     return [text for _, text in _sums(nonce, created, password)]
 
 

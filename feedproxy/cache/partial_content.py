@@ -108,7 +108,7 @@ def may_store_part(request: Request, stored: StoredResponse, *, targeted: bool =
     """Decide whether a 206 may be stored as a part, and return the decision (RFC 9111, section 3.3).
 
     A part must have explicit freshness. A part with a media type of XML or JSON is not stored: it may be part of a
-    feed, and feeds are always fetched whole.
+    feed, and feeds are always fetched whole. `targeted` is true if targeted fields apply to this cache (RFC 9213).
     """
     if "range" not in request.fields:
         return DoNotStore("a 206 to a request without Range")
@@ -165,9 +165,10 @@ def respond_with_part(part: StoredResponse, request: Fields) -> StoredResponse |
 
 
 def _requested_extent(part: StoredResponse, extent: Extent, request: Fields) -> Extent | None:
-    """Return the bytes of the representation that a request selects.
+    """Return the bytes of the representation that a request with the fields `request` selects.
 
-    Return None if the request does not select exactly one range, or if its If-Range does not match the part.
+    Return None if the request does not select exactly one range, or if its If-Range does not match the part. `extent`
+    is the extent of the part.
     """
     fields = part.fields
     modified, date = (parse_http_date(fields.get(name) or "") for name in ("last-modified", "date"))

@@ -17,7 +17,8 @@ _NAME = "set-cookie"
 def is_for_all_clients(request: Request, received: StoredResponse, *, targeted: bool) -> bool:
     """Return True if the cookies of a response may be sent to all clients. The result is False for feeds.
 
-    `received` has the fields of this response alone, even if the response updates a stored response.
+    `received` has the fields of this response alone, even if the response updates a stored response. `targeted` is true
+    if targeted fields apply to this cache (RFC 9213).
     """
     if received.content.feed or "authorization" in request.fields or "cookie" in request.fields:
         return False

@@ -125,14 +125,20 @@ def _permission(request: Request, response: Response, control: CacheControl, *, 
 
 
 def storable_fields(fields: Fields, *, targeted: bool = False) -> Fields:
-    """Return the fields that may be stored (RFC 9111, section 3.1). Set-Cookie is left out."""
+    """Return the fields that may be stored (RFC 9111, section 3.1). Set-Cookie is left out.
+
+    `targeted` is true if targeted fields apply to this cache (RFC 9213).
+    """
     # "The Connection header field and fields whose names are listed in it"; "Header fields that are specific
     # to the proxy that a cache uses when forwarding a request".
     return without_withheld_fields(fields.end_to_end().without("set-cookie"), targeted=targeted)
 
 
 def without_withheld_fields(fields: Fields, *, targeted: bool) -> Fields:
-    """Return the fields except those that private="…" or no-cache="…" names."""
+    """Return the fields except those that private="…" or no-cache="…" names.
+
+    `targeted` is true if targeted fields apply to this cache (RFC 9213).
+    """
     control = governing_directives(fields, targeted=targeted).control
     # "a shared cache MUST NOT store the listed header fields" (private="…"); for no-cache="…" reuse is
     # allowed "if the listed header fields are excluded from the subsequent response".

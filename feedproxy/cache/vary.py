@@ -106,7 +106,8 @@ def _preferred_language(accept_language: str) -> str | None:
 def choose(variants: Iterable[StoredResponse], request: Fields, *, own_agent: bool) -> StoredResponse | None:
     """Return the variant that suits the request fields `request` best, or None if they select no variant.
 
-    A response with Vary has priority over a response without Vary, even over a newer response.
+    A response with Vary has priority over a response without Vary, even over a newer response. `own_agent` has the same
+    meaning as for `selects`.
     """
     selected = [variant for variant in variants if selects(variant, request, own_agent=own_agent)]
     if len(selected) < 2:
@@ -131,7 +132,8 @@ def with_variant(
     """Return at most `limit` variants: the given ones, and `new` as the last.
 
     `new` is the response to a request with the fields `request`. Variants that these fields select are left out,
-    because `new` replaces them. Above the limit, the first variants are left out.
+    because `new` replaces them. Above the limit, the first variants are left out. `own_agent` has the same meaning as
+    for `selects`.
     """
     others = [variant for variant in variants if not selects(variant, request, own_agent=own_agent)]
     return (*others, new)[-limit:]
