@@ -63,7 +63,7 @@ class ReplayAdmin:
         return self._listener.url
 
     async def start(self, admin: str) -> None:
-        """Listen on HOST:PORT. Raises UsageError if the address cannot be listened on."""
+        """Listen at `admin`, an address in the form HOST:PORT. Raises UsageError if this is not possible."""
         host, port = admin_address(admin, "")
         await self._listener.start(AdminAuthorization(host), host, port)
 

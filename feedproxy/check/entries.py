@@ -126,7 +126,7 @@ class GUID_NO_ADDRESS(Note):
 
 
 def check_stable_ids(first: CheckedDocument, second: CheckedDocument, subject: str) -> Iterator[Note]:
-    """Yield a Note if entries with the same content have different identifiers in two responses."""
+    """Yield a Note if entries with the same content have different identifiers in the documents of two responses."""
     ids = {_content_key(entry): entry.id for entry in first.entries if entry.id}
     changed = [
         (ids[_content_key(entry)], entry.id)

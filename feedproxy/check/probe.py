@@ -66,8 +66,9 @@ async def probe_feed(
 ) -> FeedObservations:
     """Send the requests of a check and return all exchanges.
 
-    Before each request, `report_progress` is called with a description. Raises BadTarget or Forbidden if `address` must
-    not be requested. Other failures are part of the result.
+    Before each request, `report_progress` is called with a description. `pause` is the time between two requests in
+    seconds. `trust` makes the TLS context, by default with the certificates that the system trusts. Raises BadTarget or
+    Forbidden if `address` must not be requested. Other failures are part of the result.
     """
     target = uri.normalise(address)
     policy = AddressPolicy(settings.allow_private, settings.allow_networks, ports(settings, settings.allow_ports))
@@ -182,7 +183,7 @@ class _Probe:
         )
 
     async def _follow_redirects(self, target: str, codings: tuple[str, str]) -> tuple[list[ProbeExchange], str]:
-        """Request an address and follow its redirects.
+        """Request an address and follow its redirects. `codings` is the line of Accept-Encoding.
 
         Return the exchanges, and the reason why the last redirect was not followed, or "".
         """

@@ -192,7 +192,10 @@ def _no_refreshes() -> bool:
 
 
 async def _advance(clock: ManualClock, until: Instant, has_refreshes: Callable[[], bool]) -> None:
-    """Advance the clock in steps, and wait for the refreshes that are scheduled up to the instant `until`."""
+    """Advance the clock in steps, and wait for the refreshes that are scheduled up to the instant `until`.
+
+    `has_refreshes` returns True while a refresh is due or in progress.
+    """
     while (wake := clock.next_wake) <= until:
         clock.advance(wake - clock.now())
         for _ in range(ITERATIONS):

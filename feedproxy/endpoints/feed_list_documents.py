@@ -84,7 +84,11 @@ class FeedListDocuments:
         return await self._respond(call, listing, f"pac {base} {patterns}", write, proxy_autoconfig.MEDIA_TYPE)
 
     def _for_client(self, listing: SubscriptionList, call: Call, through: str) -> SubscriptionList:
-        """Return the list with addresses at which this client can request the feeds."""
+        """Return the list with addresses at which this client can request the feeds.
+
+        Outside reverse mode, these are gateway addresses that begin with `through`, or the feeds' own addresses if
+        `through` is "".
+        """
         feeds, settings = [], self._settings()
         for feed in listing.feeds:
             if call.client.entrance is Entrance.REVERSE:

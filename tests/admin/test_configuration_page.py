@@ -38,7 +38,7 @@ def test_rules_are_shown_in_their_order_without_secrets() -> None:
         Rule(TargetPattern("https://a.example/?token=hush"), {"private": True}),
         Rule(TargetPattern("*.b.example"), {"codings": ("gzip",), "upstream_proxy": "http://us:hush@p.example:1"}),
     ]
-    first, second = configuration_page.rules(rules)
+    first, second = configuration_page.rule_views(rules)
     assert first["options"] == {"private": "true"}
     assert second["match"] == "*.b.example"
     assert second["options"]["codings"] == "[gzip]"

@@ -28,7 +28,7 @@ class Configuration:
 
     async def show(self, request: web.Request) -> web.Response:
         """Return the page, or its values as JSON."""
-        view = {"options": changed_options(self._app.settings), "rules": rules(self._app.rules.rules)}
+        view = {"options": changed_options(self._app.settings), "rules": rule_views(self._app.rules.rules)}
         if wants_json(request):
             return as_json(view)
         return self._pages.page(request, "configuration.html", **view)
@@ -52,9 +52,9 @@ def changed_options(settings: Settings) -> list[View]:
     return changed
 
 
-def rules(of: Iterable[Rule]) -> list[View]:
-    """Return the rules, in their order."""
-    return [{"match": redact_text(rule.match.text), "options": _overrides(rule.overrides)} for rule in of]
+def rule_views(rules: Iterable[Rule]) -> list[View]:
+    """Return the views of the rules, in the order of the configuration."""
+    return [{"match": redact_text(rule.match.text), "options": _overrides(rule.overrides)} for rule in rules]
 
 
 def _overrides(overrides: Mapping[str, Any]) -> dict[str, str]:
