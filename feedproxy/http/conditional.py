@@ -160,7 +160,10 @@ def _conditions(fields: Fields) -> dict[str, str]:
 
 
 def _if_match(value: str, tags: Collection[EntityTag], exists: bool) -> bool:
-    """Return True if the condition If-Match holds, by strong comparison (RFC 9110, section 13.1.1)."""
+    """Return True if the condition If-Match holds, by strong comparison (RFC 9110, section 13.1.1).
+
+    `value` is the value of the field. The other arguments are those of `evaluate`.
+    """
     condition_tags = parse_tags(value)
     if condition_tags == "*":
         return exists
@@ -168,7 +171,10 @@ def _if_match(value: str, tags: Collection[EntityTag], exists: bool) -> bool:
 
 
 def _if_none_match(value: str, tags: Collection[EntityTag], own_base: str | None, exists: bool) -> bool:
-    """Return True if the condition If-None-Match holds, by weak comparison (RFC 9110, section 13.1.2)."""
+    """Return True if the condition If-None-Match holds, by weak comparison (RFC 9110, section 13.1.2).
+
+    `value` is the value of the field. The other arguments are those of `evaluate`.
+    """
     condition_tags = parse_tags(value)
     if condition_tags == "*" or not exists:
         return not exists
@@ -191,7 +197,10 @@ def _was_modified_since(
     now: Instant | None,
     earlier_versions: tuple[Instant, Instant] | None,
 ) -> bool:
-    """Return True if the representation was modified after `since`, or has no date (RFC 9110, section 13.1.3)."""
+    """Return True if the representation was modified after `since`, or has no date (RFC 9110, section 13.1.3).
+
+    The other arguments are those of `evaluate`.
+    """
     modified = date if last_modified is None else last_modified
     if modified is None:
         return True

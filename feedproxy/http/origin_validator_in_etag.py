@@ -53,7 +53,7 @@ def content_base(base: str) -> str:
 
 
 def conditions_for_origin(fields: Fields) -> Fields:
-    """Return the conditions for the origin in place of the client's conditions.
+    """Return the conditions for the origin that correspond to the client's conditions in `fields`.
 
     The result is empty if no condition can be sent. A client's date counts only if the client sends no tag (RFC 9110,
     section 13.1.3).
@@ -70,7 +70,7 @@ def conditions_for_origin(fields: Fields) -> Fields:
 
 
 def fields_for_client(conditions: Fields, not_modified: Fields) -> Fields | None:
-    """Return the fields of an origin's 304 with the client's own tag.
+    """Return the fields of an origin's 304 (`not_modified`) with the client's own tag from its `conditions`.
 
     Return None if the 304 does not show which of the client's versions is current.
     """

@@ -134,7 +134,10 @@ def without_empty_port(fields: Iterable[Line]) -> list[Line]:
 
 
 def check_host(fields: Iterable[Line], *, required: bool, may_be_empty: bool) -> None:
-    """Check the field Host of a request (RFC 9112, section 3.2). Raises BadRequest if the field is invalid."""
+    """Check the field Host of a request (RFC 9112, section 3.2). Raises BadRequest if the field is invalid.
+
+    A missing field is invalid if `required` is true. An empty value is valid if `may_be_empty` is true.
+    """
     # "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request message that lacks a Host
     # header field and to any request message that contains more than one Host header field line or a Host header
     # field with an invalid field value."

@@ -93,7 +93,7 @@ def passes_gateway(name: str) -> bool:
 
 
 def apply_entrance_rules(fields: Fields, client: ClientContext, *, target: str, upstream: str) -> Fields:
-    """Return the fields of a response after applying the rules of the client's entrance.
+    """Return the fields of a response after applying the rules of the client's entrance. `upstream` is the option.
 
     The gateway adds `sandbox` of Content-Security-Policy. For a browser, all sites behind the gateway are one web
     origin, and without `sandbox`, a page of one site could read the responses of another.

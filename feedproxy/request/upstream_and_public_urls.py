@@ -89,7 +89,7 @@ def equivalent_urls(target: str, settings: Settings) -> tuple[str, ...]:
 
 
 def rewrite_location(location: str, client: ClientContext, *, target: str, upstream: str) -> str:
-    """Return a Location that keeps the client in its entrance.
+    """Return a Location that keeps the client in its entrance. `upstream` is the option.
 
     A Location with a scheme that the proxy cannot fetch is unchanged. A relative reference is also unchanged if it has
     the same meaning at the address that the client requested (RFC 9110, section 10.2.2).
@@ -106,7 +106,8 @@ def rewrite_location(location: str, client: ClientContext, *, target: str, upstr
 
 
 def public_url_for(target: str, client: ClientContext, *, upstream: str) -> str:
-    """Return the URL of a target for this client. In reverse mode, the URL is the public address."""
+    """Return the URL of a target for this client. In reverse mode (option `upstream`), the URL is the public
+    address."""
     return _public_url(target, client, upstream) or target
 
 

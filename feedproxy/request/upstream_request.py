@@ -361,7 +361,8 @@ def _is_ordinary_range(name: str, value: str) -> bool:
 
 
 def background_request(target: str, *, via: str, agent: str) -> Request:
-    """Return the request for a background refresh of a feed."""
+    """Return the request for a background refresh of a feed, with this proxy's Via member and the User-Agent
+    `agent`."""
     lines = [("User-Agent", agent), ("Accept", ACCEPT), ("Accept-Encoding", ACCEPT_ENCODING), ("Via", via)]
     return Request("GET", target, Fields(lines))
 
