@@ -183,10 +183,10 @@ def _forms_of(reading: str, base: Settings) -> tuple[str, ...]:
 
 
 def _strictest(protecting: Iterable[Rule], forms_of_target: tuple[str, ...], base: Settings) -> _Protection:
-    """Return the protection of one interpretation of an address, the stricter of two results.
+    """Return the protection of one interpretation of an address: the stricter of two results.
 
-    One result is that of rules that match as written. The other result includes rules that match only in their extended
-    form (`TargetPattern.protects`).
+    One result is that of the rules that match as written. The other result includes the rules that match only in their
+    extended form (`TargetPattern.protects`). `forms_of_target` are the forms of the interpretation (`_forms_of`).
     """
     written = extended = _Protection(base.readers, base.private)
     for rule in protecting:
