@@ -1,12 +1,12 @@
 """Authorization of requests to the admin listener.
 
 A page of another site must not be able to send requests through the operator's browser. Each request therefore passes
-four checks:
+four checks. It is refused with
 
-    via     a request through a feedproxy comes from a client, which must not get the rights of this machine: 403
-    host    a request must name this host: another site's DNS may lead to this machine (rebinding): 421
-    token   a configured token is required: 401; after twenty wrong ones from an address: 429
-    site    a request that changes something must come from this listener's own pages, or from no page: 403
+    via     403 if it came through a feedproxy: the client of that feedproxy must not get the rights of this machine
+    host    421 if its Host is not a name of this listener: another site's DNS may lead to this machine (rebinding)
+    token   401 without the configured token, and 429 after twenty wrong tokens from its address
+    site    403 if it changes something, and comes from a page of another site
 
 The probes /healthz and /readyz need only the first check, because orchestrators call them by address.
 """

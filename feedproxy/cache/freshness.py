@@ -71,7 +71,7 @@ class Freshness:
     """The freshness of one stored response at one instant.
 
     * `age` and `lifetime` are in seconds, never negative.
-    * `source` is the rule for the lifetime. `reason` explains the lifetime further, if necessary.
+    * `source` is the rule for the lifetime. `reason` explains the lifetime further, or is empty.
     * `expires` is the instant at which the lifetime ends.
     * `allowance` is the permission to use the response after `expires`, or None.
     * `control` contains the directives of the response.

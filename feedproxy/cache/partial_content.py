@@ -167,7 +167,7 @@ def respond_with_part(part: StoredResponse, request: Fields) -> StoredResponse |
 def _requested_extent(part: StoredResponse, extent: Extent, request: Fields) -> Extent | None:
     """Return the bytes of the representation that a request with the fields `request` selects.
 
-    Return None if the request does not select exactly one range, or if its If-Range does not match the part. `extent`
+    Return None unless the request selects exactly one range, and its If-Range is absent or matches the part. `extent`
     is the extent of the part.
     """
     fields = part.fields

@@ -88,11 +88,12 @@ def decide(
 ) -> Decision:
     """Decide whether `stored` answers the request, and return the decision (RFC 9111, section 4).
 
+    * `request` contains the directives of the request.
     * `known_uri` is true if any response is stored for the target URI.
     * `stale_limit` is the upper limit of max-stale, in seconds.
     * `stale_while_refreshing` is the time for which a stale response may answer while it is refreshed, in seconds.
 
-    no-store in a request does not prevent the use of a stored response (section 5.2.1.5).
+    The directive no-store in a request does not prevent the use of a stored response (section 5.2.1.5).
     """
     if stored is None or freshness is None:
         if request.only_if_cached:

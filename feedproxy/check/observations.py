@@ -55,7 +55,7 @@ class FeedObservations:
     hops: tuple[ProbeExchange, ...]
     """The exchanges from the address along its redirects. The last exchange should have the feed."""
     redirect_error: str = ""
-    """Reason why the last redirect could not be followed, or "" without such a redirect."""
+    """Reason why the last redirect could not be followed, or "" if all redirects were followed."""
     plain: ProbeExchange | None = None
     """Request for the feed that permits no content coding in the response."""
     head: ProbeExchange | None = None

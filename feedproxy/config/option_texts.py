@@ -21,7 +21,7 @@ type Check = Callable[[str, str], None]
 """Check of one text. The arguments are the option's name and the text."""
 
 SECRET = frozenset({"admin_token", "purge_fields"})
-"""Options with a secret value, which no page and no error message contains."""
+"""Options with a secret value. The value appears on no page and in no error message."""
 
 REDIS_SCHEMES = ("redis", "rediss", "unix")
 
@@ -32,7 +32,8 @@ _HOST_AND_PORT = re.compile(r"[A-Za-z0-9_.-]+(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\]
 _QUERY_NAME = re.compile(r"[^\s&=#?]+")
 _KEY_PREFIX = re.compile(r"[!-z|~]+")
 _COMMENT_TEXT = re.compile(r"[!-'*-\[\]-~]+")
-"""Pattern of a comment's text without escapes: no parentheses and no backslashes (RFC 9110, section 5.6.5)."""
+"""Pattern of a text that a comment can contain without escapes: it has neither parentheses nor backslashes (RFC 9110,
+section 5.6.5)."""
 
 
 def check_text(name: str, text: str, *, is_item: bool = False) -> None:

@@ -1,7 +1,7 @@
 """Views of a resource: plain values for the pages, the JSON and the command line.
 
-Addresses have no secrets (`redact_target`), and publishers' texts no control characters (`plain_text`). Instants are
-ISO 8601 in UTC, durations are in seconds, and sizes in bytes.
+Secrets are removed from addresses (`redact_target`), and control characters from publishers' texts (`plain_text`).
+Instants are ISO 8601 in UTC, durations are in seconds, and sizes in bytes.
 """
 
 from collections.abc import Callable
