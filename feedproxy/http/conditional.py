@@ -29,7 +29,8 @@ version that was stored less than this many seconds after the time therefore cou
 
 @dataclass(frozen=True, slots=True)
 class Proceed:
-    """Outcome: the conditions permit the usual response. `by` names the condition that was true, if any."""
+    """Outcome: the conditions permit the usual response. `by` names the condition that decided, or is empty without a
+    condition."""
 
     by: str = ""
 

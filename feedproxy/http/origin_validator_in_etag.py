@@ -1,8 +1,8 @@
 """Validators of an origin inside the entity tag for the client.
 
-Content with no-store must leave nothing in the store, not even a record of the origin's tag to which a client's tag
-belongs. The client's tag therefore contains the origin's validator. `HASH.eTAG` and `HASH.wTAG` carry a strong or weak
-tag in base64url. `HASH.dNUMBER` carries Last-Modified in Unix seconds.
+For content with no-store, the store must not even record which tag of the origin belongs to a client's tag. The
+client's tag therefore contains the origin's validator. `HASH.eTAG` and `HASH.wTAG` carry a strong or weak tag in
+base64url. `HASH.dNUMBER` carries Last-Modified in Unix seconds.
 """
 
 import base64

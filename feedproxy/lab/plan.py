@@ -36,8 +36,8 @@ class Plan:
     """
 
     source: str = ""
-    """Path of a recording, or of a folder with dated versions, relative to the plan's folder. "" for a generated
-    feed."""
+    """Path of a recording, or of a folder with dated versions, relative to the plan's folder. If it is empty, the feed
+    is generated."""
     url: str = ""
     """Address of the feed in the source, or "" for the first feed."""
     change: Seconds = 14_400

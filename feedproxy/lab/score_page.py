@@ -198,7 +198,10 @@ def _marks(observations: Iterable[ObservedPoll], x_of: Any) -> tuple[Mark, ...]:
 
 
 def _group(positions: Iterable[tuple[float, str]], noun: str) -> Iterable[Mark]:
-    """Yield marks for positions in pixels. Positions that would overlap share a mark."""
+    """Yield marks for pairs of a position in pixels and a label. Positions that would overlap share a mark.
+
+    The label of such a mark counts the positions as `noun`, such as `polls`.
+    """
     close: list[tuple[float, str]] = []
     for mark in positions:
         if close and mark[0] - close[0][0] >= 2.5:
@@ -215,7 +218,10 @@ def _make_mark(close: Sequence[tuple[float, str]], noun: str) -> Mark:
 
 
 def _skipped_bands(observations: Sequence[ObservedPoll], begin: Instant, end: Instant, x_of: Any) -> Iterable[Band]:
-    """Yield the periods that the feed's latest skipHours and skipDays exclude."""
+    """Yield the periods that the feed's latest skipHours and skipDays exclude, from `begin` to `end`.
+
+    `x_of` returns the position of an instant in pixels.
+    """
     hours = range(int(begin // 3600), int(end // 3600) + 1)
     at, schedule, since = 0, observations[0].schedule, None
     for hour in [*hours, None]:

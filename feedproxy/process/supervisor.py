@@ -63,7 +63,7 @@ SUSPENDED_ABOVE: Seconds = 1
 """If the supervisor's own checks are late by more than this many seconds, the machine counts as suspended or
 overloaded.
 
-Workers without a heartbeat are then not killed, because they perhaps do not hang.
+The supervisor then kills no worker, because a missing heartbeat does not show that the worker hangs.
 """
 
 USAGE_ERROR = 2
@@ -254,7 +254,7 @@ class Supervisor:
         self._schedule_restart(worker, _describe_exit(status), is_first=is_first)
 
     def _schedule_restart(self, worker: _WorkerSlot, event: str, *, is_first: bool) -> None:
-        """Schedule the restart of a worker that does not run. `is_first` is False if its last start failed, too."""
+        """Schedule the restart of a worker that does not run. `is_first` is True for the first exit in a row."""
         worker.exits_in_a_row = 1 if is_first else worker.exits_in_a_row + 1
         pause = (
             0.0

@@ -64,11 +64,12 @@ type HitConditions = tuple[Settings, CacheControl, str | None, frozenset[str], b
 
 
 class HitTerms(NamedTuple):
-    """The part of a hit's state that many hits share. `source`, `allowance` and `reason` are those of the freshness
-    (cache/freshness.py).
+    """The part of a hit's state that many hits share.
 
-    `overrides_cache_control` is true if Cache-Control states the lifetime that this proxy computed.
-    `emits_cdn_cache_control` is true if CDN-Cache-Control states the lifetime.
+    * `source`, `allowance` and `reason` are attributes of the freshness (cache/freshness.py).
+    * `detail` is the token in Cache-Status, or None.
+    * `overrides_cache_control` is true if Cache-Control states the lifetime that this proxy computed.
+    * `emits_cdn_cache_control` is true if CDN-Cache-Control states this lifetime.
     """
 
     source: Source
@@ -87,9 +88,13 @@ _PACKED = struct.Struct("<4d")
 class HitState:
     """The freshness of a hit, and its age, at the instant `computed_at`.
 
-    `_lifetime` is that of the freshness. `_packed` contains four numbers, in less memory than Python objects: the
-    instant until which only the age changes, the age on receipt in seconds, the instant of receipt, and the end of the
-    freshness.
+    `_lifetime` is the freshness lifetime in seconds. `_packed` contains four numbers, in less memory than Python
+    objects:
+
+    * the instant until which only the age changes
+    * the age on receipt, in seconds
+    * the instant of receipt
+    * the instant at which the lifetime ends
     """
 
     __slots__ = ("_lifetime", "_packed", "computed_at", "terms")

@@ -231,8 +231,8 @@ class ResponseSelector:
         """Return the response to send if the origin must not be asked now, or None if it may be asked or is being
         asked.
 
-        A minimum interval does not prevent the request if no stored response is usable. During a back-off, one request
-        is permitted per minimum interval.
+        If no stored response is usable, a minimum interval has no effect. During a back-off, one request is permitted
+        per minimum interval.
         """
         resource, now = context.resource, self._clock.now()
         match self._coordinator.permissions.check_for_request(context, resource):

@@ -7,9 +7,8 @@ A field with a secret gets the value `redacted`. The content of a private respon
 often have secret addresses in their items. A response is private if it is marked private or no-store, or if it refers
 to a secret address. It is also private if its request had credentials, cookies or a secret in the address.
 
-The path of the target is replaced for a request with credentials, and for a response marked private or no-store. These
-marks do not count on an error response, because all of feedproxy's own errors are no-store, also those for public
-feeds.
+The path of the target is replaced for a request with credentials, and for a response marked private or no-store. On an
+error response, these marks do not count: all of feedproxy's own errors are no-store, even errors for public feeds.
 """
 
 import hashlib

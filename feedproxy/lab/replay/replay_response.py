@@ -115,7 +115,8 @@ class ReplayResponse:
     reset: bool = False
     """True if the connection is reset after half of the body."""
     blanks: int = 0
-    """Number of blanks after the body. If it is not 0, the response has no end: the connection is reset after them."""
+    """Number of blanks that follow the body, or 0. After the blanks, the connection is reset, so that the response has
+    no end."""
     faults: tuple[str, ...] = field(default=())
 
     def with_field(self, name: str, value: str) -> "ReplayResponse":

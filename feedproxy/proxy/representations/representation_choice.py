@@ -46,7 +46,7 @@ class OriginalFormat:
 
 @dataclass(frozen=True, slots=True)
 class NegotiatedFormat:
-    """The format that Accept prefers, decided by the media type of the selected response."""
+    """The format that Accept prefers. It is known only when the media type of the selected response is known."""
 
     def request_to_select(self, request: Request) -> Request:
         """Return the request that selects the stored response: a GET without the client's conditions.
@@ -84,7 +84,7 @@ class Renderer:
     ) -> Representation:
         """Return the representation that a request asks for (option `negotiate`).
 
-        `stored_media_type` returns the media type of the stored response, or None without one.
+        `stored_media_type` returns the media type of the stored response, or None if no response is stored.
         """
         if not settings.negotiate or "accept" not in request.fields:
             return OriginalFormat()
