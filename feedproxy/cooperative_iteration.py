@@ -44,7 +44,7 @@ async def iterate_cooperatively[T](values: Iterable[T], blocking_time: Seconds |
 async def iterate_in_background[T](values: Iterable[T], idle_factor: float = IDLE_FACTOR) -> AsyncIterator[T]:
     """Yield the values. After each THROTTLED_BLOCKING_TIME seconds, sleep `idle_factor` times as long.
 
-    While the event loop is late, the pauses are longer.
+    While the event loop is busy, the pauses are longer.
     """
     start, late = time.monotonic(), 0.0
     for value in values:

@@ -1,4 +1,4 @@
-"""Durations and sizes as an operator writes them, such as `1h30m` or `64KiB`, and durations as texts name them.
+"""Durations and sizes as an operator writes them, such as `1h30m` or `64KiB`, and durations in words.
 
 A number without a unit has the option's own unit. `K` to `T` and `KiB` to `TiB` are powers of 1024. `kB` to `TB` are
 powers of 1000.

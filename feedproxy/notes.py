@@ -1,7 +1,7 @@
 """Notes: findings about a feed or a reader, each with a level, a summary, advice and a source.
 
-Each Note is a class below the code that yields it. The texts of the class have places for values. An instance fills
-these places. In reports, the Note below is named `no-validator`:
+Each Note is a class, defined below the code that yields the Note. The texts of the class have placeholders, which an
+instance replaces by values. In reports, the Note below is named `no-validator`:
 
     class NO_VALIDATOR(Note):
         level = Level.WARN

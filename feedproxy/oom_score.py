@@ -21,9 +21,9 @@ MAX = 1000
 
 
 def raise_oom_score(addition: int, file: Path = Path("/proc/self/oom_score_adj")) -> None:
-    """Raise the score of this process and of its later children.
+    """Raise the score of this process and of its later children. On a system without such a score, do nothing.
 
-    Only a privileged process could lower its score. A system without such a file is ignored.
+    Only a privileged process could lower its score.
     """
     with contextlib.suppress(OSError, ValueError):
         file.write_text(str(min(MAX, int(file.read_text(encoding="ascii")) + addition)), encoding="ascii")

@@ -1,4 +1,4 @@
-"""Storage of used WSSE proofs. All workers share its folder, which survives a restart.
+"""Storage of used WSSE proofs in a folder that all workers share, and that survives a restart.
 
 A proof is the SHA-1 sum in a token (wsse.py). A record is kept until the token expires.
 """

@@ -38,8 +38,8 @@ MAX_CONCURRENT = 8
 """Maximum number of concurrent refreshes for a pattern."""
 
 SITE_SLOTS_MAX: Seconds = 60
-"""A refresh of many feeds waits at most this many seconds for the times at which `site_interval` permits requests to a
-site. The response reports a feed with a later time as `later`."""
+"""A refresh of many feeds sends the requests to one site at intervals of `site_interval`, for at most this many
+seconds. The remaining feeds of the site are reported as `later`."""
 
 SENTENCES = {
     "updated": "The origin has sent a new version.",

@@ -1,7 +1,7 @@
 """The directives that govern a response: Cache-Control, or CDN-Cache-Control.
 
-In reverse mode, feedproxy is part of the site and obeys CDN-Cache-Control (RFC 9213). In other modes, feedproxy obeys
-CDN-Cache-Control only with the option `targeted_fields`, because the field is for the site's own caches.
+CDN-Cache-Control (RFC 9213) is for the caches of a site itself. By default, feedproxy therefore obeys it only in
+reverse mode, where feedproxy is part of the site. The option `targeted_fields` changes this.
 """
 
 from typing import NamedTuple

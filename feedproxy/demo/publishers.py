@@ -119,7 +119,8 @@ class DemoFeed:
         return version
 
     def allows_copy(self, fetched: Instant, now: Instant) -> bool:
-        """Return True if the feed's hints permit the use of a copy at `now` that was fetched at `fetched`.
+        """Return True if the feed's hints permit the use, at the instant `now`, of a copy that was fetched at
+        `fetched`.
 
         The use is permitted while the copy is younger than ttl or sy:* states, and in skipHours.
         """

@@ -125,7 +125,7 @@ def check_fields(fields: Sequence[Line]) -> None:
 
 
 def without_empty_port(fields: Iterable[Line]) -> list[Line]:
-    """Return a request's fields with Host in its usual form: without a colon that no port follows.
+    """Return a request's fields, with Host in its usual form: a colon without a port is removed.
 
     The grammar permits an empty port ("port = *DIGIT", RFC 3986, section 3.2.3), but "URI producers and normalizers
     should omit the ":" delimiter" before it (section 3.2).

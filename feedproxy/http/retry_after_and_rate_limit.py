@@ -39,9 +39,12 @@ def retry_after(fields: Fields, now: Instant) -> Instant | None:
 def rate_limit_reset(fields: Fields, now: Instant) -> Instant | None:
     """Return the instant at which an exhausted rate limit is reset, or None if no limit is exhausted.
 
-    Three forms are read: `RateLimit: "policy";r=0;t=30` (draft-ietf-httpapi-ratelimit-headers-10), `RateLimit:
-    remaining=0, reset=30` (version 05 of the draft), and `x-ratelimit-remaining: 0` with `x-ratelimit-reset`, also
-    without `x-`. The reset is in seconds from now or in Unix time.
+    Three forms are read:
+
+    * `RateLimit: "policy";r=0;t=30` (draft-ietf-httpapi-ratelimit-headers-10)
+    * `RateLimit: remaining=0, reset=30` (version 05 of the draft)
+    * `x-ratelimit-remaining: 0` with `x-ratelimit-reset`, and both fields without `x-`. The reset is in seconds from
+      now or in Unix time.
     """
     resets = [_reset_of(fields, prefix, now) for prefix in ("x-ratelimit-", "ratelimit-")]
     if (value := fields.combined("ratelimit")) is not None:

@@ -133,7 +133,7 @@ class HitState:
         return expires, initial_age + resident_time if resident_time > 0 else initial_age
 
     def fields(self) -> tuple[int, str, Instant]:
-        """Return the values of Age and Cache-Status, and the instant until which these values and the decision stay the
+        """Return the values of Age and Cache-Status, and the instant until which the decision and both values stay the
         same."""
         now, terms = self.computed_at, self.terms
         expires, age = self._end_and_age()

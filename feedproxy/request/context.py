@@ -46,11 +46,8 @@ class ProxyResponse:
     stored: StoredResponse | None = None
     """The stored response from which the response was made, or None for a response that feedproxy generated."""
     final_target: str = ""
-    """A target that the client did not request, but from which the response comes or which the body names.
-
-    It is the target that sent the content after redirects that feedproxy followed, or the new target in an XML redirect
-    document. It is empty in all other cases.
-    """
+    """The target that sent the content, if feedproxy followed redirects, or the new target that an XML redirect
+    document names. It is empty in all other cases."""
     interim: tuple[Response, ...] = ()
     """The 1xx responses before the final response.
 

@@ -93,10 +93,11 @@ def passes_gateway(name: str) -> bool:
 
 
 def apply_entrance_rules(fields: Fields, client: ClientContext, *, target: str, upstream: str) -> Fields:
-    """Return the fields of a response after applying the rules of the client's entrance. `upstream` is the option.
+    """Return the fields of a response after applying the rules of the client's entrance.
 
-    The gateway adds `sandbox` of Content-Security-Policy. For a browser, all sites behind the gateway are one web
-    origin, and without `sandbox`, a page of one site could read the responses of another.
+    `upstream` is the value of this option. The gateway adds `sandbox` of Content-Security-Policy. For a browser, all
+    sites behind the gateway are one web origin, and without `sandbox`, a page of one site could read the responses of
+    another.
     """
     fields = _rewrite_location(fields, client, target=target, upstream=upstream)
     fields = fields.without("alt-svc")  # an alternative service for the origin does not serve the proxy (RFC 7838)

@@ -58,8 +58,8 @@ def to_upstream(address: str, settings: Settings) -> str:
 def redirect_target(address: str, start: str, settings: Settings) -> str:
     """Return the URL to fetch after a redirect from `start` to `address`.
 
-    If `start` is at the upstream's origin and `address` is a public address, this is the corresponding URL below
-    `upstream`. Otherwise, it is `address` itself.
+    If `start` is at the upstream's origin and `address` is a public address, the result is the corresponding URL below
+    `upstream`. Otherwise, the result is `address` itself.
     """
     return to_upstream(address, settings) if is_upstream_target(start, settings) else address
 
@@ -89,7 +89,7 @@ def equivalent_urls(target: str, settings: Settings) -> tuple[str, ...]:
 
 
 def rewrite_location(location: str, client: ClientContext, *, target: str, upstream: str) -> str:
-    """Return a Location that keeps the client in its entrance. `upstream` is the option.
+    """Return a Location that keeps the client in its entrance. `upstream` is the value of this option.
 
     A Location with a scheme that the proxy cannot fetch is unchanged. A relative reference is also unchanged if it has
     the same meaning at the address that the client requested (RFC 9110, section 10.2.2).

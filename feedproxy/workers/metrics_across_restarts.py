@@ -2,7 +2,7 @@
 
 The memory belongs to the supervisor. A worker writes its metrics to this memory every few seconds, and at each scrape.
 If the worker exits, the next worker with the same number continues counting from the last snapshot. Snapshots are
-written to two areas in turn. If a process is killed during a write, the previous snapshot therefore remains in the
+written alternately to two areas. If a process is killed during a write, the previous snapshot therefore remains in the
 other area.
 """
 

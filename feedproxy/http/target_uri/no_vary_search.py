@@ -24,8 +24,8 @@ COMMON_NAMES = (
 )
 """Names of common query parameters.
 
-No-Vary-Search has no wildcards. For a rule's pattern with a wildcard, feedproxy therefore lists those of these names
-that match the pattern.
+No-Vary-Search has no wildcards. For a rule's pattern with a wildcard, feedproxy therefore lists the names in
+COMMON_NAMES that match the pattern.
 """
 
 type _Pairs = list[tuple[str, str]]

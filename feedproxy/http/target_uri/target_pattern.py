@@ -2,9 +2,9 @@
 
 `*` matches any text, and in the host only text without a slash. There are three forms:
 
-    https://example.com/blog/*   one scheme and port
-    example.com/blog/*           any scheme; any port, unless the pattern names one
-    *.example.com                without a slash: all paths of these hosts, but not example.com itself
+    https://example.com/blog/*   matches one scheme and one port
+    example.com/blog/*           matches any scheme, and any port unless the pattern names a port
+    *.example.com                has no slash, and matches all paths of hosts below example.com
 
 Patterns are normalised like target URIs (http/uri.py). The case of hosts, percent-encoding, and the form of
 international names therefore do not matter. Commands to purge or refresh feeds use another kind of pattern

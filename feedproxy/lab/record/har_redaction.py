@@ -66,7 +66,7 @@ def _is_private(exchange: Exchange) -> bool:
 
 
 def _has_credentials(exchange: Exchange) -> bool:
-    """Return True if the request has credentials in a field, or if feedproxy adds stored ones
+    """Return True if the request has credentials in a field, or if feedproxy adds stored credentials to it
     (access/origin_credentials.py)."""
     request = exchange.request
     return "#" in request.target or any(_is_secret(name) for name, _ in request.fields)
