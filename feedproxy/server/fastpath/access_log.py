@@ -1,7 +1,8 @@
 """Access log, metrics and reader counts of the fast path.
 
-The log line of a cached hit is formatted once for each client and each hit state (proxy/repeated_hit.py). Lines are
-written in batches. Counts of hits are added to the metrics once a second, and when the metrics are read.
+A *hit state* is the freshness of a hit, which stays the same until only its age has changed (proxy/repeated_hit.py).
+The log line of a cached hit is formatted once for each client and each hit state. Lines are written in batches. Counts
+of hits are added to the metrics once a second, and when the metrics are read.
 """
 
 import asyncio
@@ -66,8 +67,8 @@ class AccessLogger:
         self.log_lines: list[str] = []
         """Buffered lines that are not written yet."""
         self.recent_hits: deque[tuple[Instant, ResponseTemplate, str, bytes]] = deque(maxlen=REQUESTS_MAX)
-        """The last hits that are not in the recent activity yet, each as time, template, Cache-Status and User-Agent
-        line."""
+        """The last hits, until `flush_counters` adds them to the recent activity. Each has its time, its template, its
+        Cache-Status and the User-Agent line."""
         self._counters: dict[tuple[Entrance, str | None, int], HitCounter] = {}
         self.logged_count = 0
         """Number of logged responses, for the schedule of garbage collections. A response that `log` records counts
@@ -163,7 +164,7 @@ class AccessLogger:
         self.log_lines.append(record_access(self._app, record))
 
     def schedule_flush(self) -> None:
-        """Flush within FLUSH_INTERVAL. Flush now if FLUSH_THRESHOLD lines are buffered, or if the proxy drains."""
+        """Flush within FLUSH_INTERVAL seconds, or now if FLUSH_THRESHOLD lines are buffered or the proxy shuts down."""
         if len(self.log_lines) >= FLUSH_THRESHOLD or self._app.draining:
             self.flush()
         elif self.log_lines and not self._flush_scheduled:

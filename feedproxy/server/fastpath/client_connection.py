@@ -27,7 +27,7 @@ class ClientConnection:
     * `task` is the running task for a request. Input is read only if no task is running and nothing is unsent.
     * `has_deadline` is true while the request head has a deadline.
     * `read_paused` is true if input has arrived that must not be read yet.
-    * `has_read_all` is true if the last read was shorter than READ_SIZE, and no event was awaited since.
+    * `has_read_all` is true if the last read emptied the socket, and the listener has not waited for input since.
     * `closes` is true if the current response is the last response.
     * `lingering` is true after the last response, when input is discarded.
     """
@@ -178,8 +178,8 @@ class ClientConnection:
             client_socket.detach()
 
     def send_close(self) -> bool:
-        """Send the protocol's closing message. Return False if a part of it remains unsent. Raises OSError if the
-        connection has failed."""
+        """Send close_notify if the connection has TLS. Return False if a part of it remains unsent. Raises OSError if
+        the connection has failed."""
         return True
 
     def detach_socket(self) -> socket.socket:

@@ -4,9 +4,9 @@ No client is answered during a full collection, which takes 0.1 s, or one second
 collection therefore runs only while clients are idle, after memory has doubled, or every six hours. Python itself
 collects new objects. Such a collection takes less than a millisecond.
 
-Objects that survive a full collection are excluded from later collections (gc.freeze). A *recent* collection searches
-only the objects made since the last collection. Recent collections run after memory has grown by a fortieth, and before
-so many objects are new that a recent collection would take more than some milliseconds.
+Objects that survive a collection of this module are excluded from later collections until the next full one
+(gc.freeze). A *recent* collection therefore searches only the objects made since the last collection. It runs when
+memory has grown by a fortieth, and before the number of new objects makes it take more than some milliseconds.
 """
 
 import ctypes
@@ -74,15 +74,15 @@ RECENT_INTERVAL_MIN: Seconds = 2
 """Minimum seconds between two recent collections.
 
 If objects in a cycle are in use during a recent collection, only the next full collection frees them. Such cycles are
-few: some hundred small objects in two seconds with 40 refreshes a second. Those of mitmproxy's layers are broken
-(server/mitm/connection_teardown.py).
+few: some hundred small objects in two seconds with 40 refreshes a second. The cycles of mitmproxy's layers are broken
+when a connection ends (server/mitm/connection_teardown.py).
 """
 
 RECENT_TIME_SHARE_MAX = 0.02
 """Recent collections take at most this fraction of the time.
 
-To collect the new objects of 150 refreshes a second takes 2 to 6 ms a second. With a limit below this share, each
-collection would postpone the next, which would then take even longer.
+At 150 refreshes a second, the collection of the new objects takes 2 to 6 ms of each second. If the limit were lower,
+each collection would postpone the next, which would then take even longer.
 """
 
 TRIM_INTERVAL: Seconds = 60
@@ -219,6 +219,6 @@ class _Collection:
         return now - self.at >= max(interval_min, self.duration / time_share_max)
 
     def has_grown(self, memory: int, share: float, minimum: int) -> bool:
-        """Return True if memory has grown since the last collection by more than `minimum` bytes and the fraction
-        `share`."""
+        """Return True if memory has grown by more than `minimum` bytes, and by more than the fraction `share`, since
+        the last collection."""
         return memory - self.memory > max(minimum, share * self.memory)

@@ -35,8 +35,8 @@ from feedproxy.upstream.own_urls import may_be_own
 
 logger = logging.getLogger(__name__)
 
-NOT_LOGGED = "\0"
-"""Placeholder for a missing log line."""
+NO_CACHED_LINE = "\0"
+"""Result of a search for a log line that no template has. An empty log line means that the log is switched off."""
 
 
 class ConnectionOwner(Protocol):
@@ -81,7 +81,7 @@ class FastPathHandler:
         self._head_max = app.settings.header_max
 
     def start_iteration(self) -> None:
-        """Read the clock, and update the generation: a number that changes with settings and stored responses.
+        """Read the clock, and update the generation, a number that changes with the settings and the store.
 
         A template that was checked in an earlier generation is checked again before its next use.
         """
@@ -186,7 +186,7 @@ class FastPathHandler:
         client = (address, user_agent)
         if template.first_client == client:
             line = template.log_line
-        elif template.log_lines is None or (line := template.log_lines.get(client, NOT_LOGGED)) is NOT_LOGGED:
+        elif template.log_lines is None or (line := template.log_lines.get(client, NO_CACHED_LINE)) is NO_CACHED_LINE:
             line = self.access_logger.make_line(template, address, user_agent, self.now)
         self._lines.append(line)
         self._recent.append((self.now, template, template.cache_status, user_agent))

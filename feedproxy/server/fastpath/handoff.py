@@ -22,8 +22,8 @@ from mitmproxy.proxy.layers.http._http1 import Http1Server
 class PeerAddress:
     """The peer's address and the local address of a connection.
 
-    `secure` is true if TLS ends before this socket. The socket is then one end of a pair, and has no such addresses
-    itself.
+    `secure` is true if the client uses TLS. mitmproxy's socket is then one end of a socket pair, which has no network
+    addresses.
     """
 
     address: str

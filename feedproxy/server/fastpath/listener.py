@@ -403,7 +403,10 @@ class Listener:
         self.tick(self._loop.time())
 
     def tick(self, now: Seconds) -> None:
-        """Close connections after their deadline, and run housekeeping. `now` is the loop's time."""
+        """Close connections that are past their deadline or idle for too long, and run housekeeping.
+
+        `now` is the loop's time.
+        """
         self._now = now
         if self._certificate is not None and self._now - self._certificate_checked > CERTIFICATE_CHECK_INTERVAL:
             self._certificate_checked = self._now

@@ -1,7 +1,7 @@
 """Parser of request heads: fast, strict, and for simple requests only.
 
-The kind of each line is cached, because feed readers send the same lines again. The key of a request consists of all
-lines that can affect the response.
+The kind of a line (LineKind) says how the line affects the response. Kinds are cached, because feed readers send the
+same lines again. The key of a request consists of all lines that can affect the response.
 
 Only unambiguous heads are parsed: GET or HEAD, HTTP/1.1, no content, lines that end in CRLF, exactly one Host.
 mitmproxy parses all other heads. Two parsers that disagree about the end of a request would make request smuggling
@@ -23,7 +23,7 @@ from feedproxy.server.mitm.request_routing import AUTHORITY
 
 
 class LineKind(IntEnum):
-    """The effect of a line on the response."""
+    """Kinds of lines in a request head, by their effect on the response."""
 
     IGNORED = 0  # no response depends on the line, unless Vary names the field
     HOST = 1  # part of the key; required once
@@ -89,7 +89,7 @@ _ABSOLUTE_FORM = re.compile(r"http://([^/]+)(/.*)")
 _CLOSE_LINE = b"Connection: close"
 
 _LINES_PER_GENERATION = 4096
-"""Each of two generations has at most this many cached lines. A line takes about 100 bytes."""
+"""Each of the two generations of a LineClassifier has at most this many lines. A line takes about 100 bytes."""
 UNIQUE_NAMES_MAX = 4
 """`without_unique_lines` removes the lines of at most this many field names."""
 _MEMOIZED_LINE_MAX = 1024
@@ -99,7 +99,8 @@ _MEMOIZED_LINE_MAX = 1024
 class RequestHead(NamedTuple):
     """The head of a request.
 
-    `key` contains everything that affects the response, or is None if the response is not cacheable.
+    `key` contains all lines that affect the response, or is None if no template may answer. `closes` is true if the
+    client sent `Connection: close`.
     """
 
     lines: list[bytes]

@@ -2,7 +2,7 @@
 
 Three fields of a reusable hit depend on time: Age, the ttl in Cache-Status, and Cache-Control if the proxy writes it
 (proxy/repeated_hit.py). A response with other time-dependent parts gets no template. The head is made at the first hit
-in a hit state, and dropped when the state ends. The body is the same object as in the store.
+in a hit state (access_log.py), and dropped when the state ends. The body is the same object as in the store.
 """
 
 import itertools
@@ -33,7 +33,7 @@ NO_CLIENT = ("", b"")
 _NEVER: Instant = -math.inf
 
 _AGE, _CACHE_STATUS, _CACHE_CONTROL, _OWN = range(4)
-"""Kinds of the values that are inserted into a head: three that depend on time, and those of OWN_FIELDS."""
+"""Kinds of the values that are inserted into a head: three fields that depend on time, and any of OWN_FIELDS."""
 
 OWN_FIELDS = frozenset(
     [
@@ -106,7 +106,8 @@ class SharedProperties(NamedTuple):
 class LogNames(NamedTuple):
     """The public address and the upstream address of a target in the log.
 
-    Each address is stored as its beginning, and the number of characters of the target that this beginning replaces.
+    To save memory, each address is stored as its beginning, followed by a number. The beginning replaces this number of
+    characters at the start of the target.
     """
 
     public: str
@@ -244,8 +245,8 @@ def _make_head(form: HeadForm, own_values: bytes, hit_state: HitState, age: int,
 
 
 def _relative_to(target: str, name: str) -> tuple[str, int]:
-    """Return the part of `name` before the end that it shares with `target`, and the length of `target` before that
-    end."""
+    """Remove the longest ending that `name` and `target` share. Return the rest of `name`, and the length of the rest
+    of `target`."""
     same = len(os.path.commonprefix([target[::-1], name[::-1]]))  # noqa: RUF071 (characters are compared on purpose)
     return name[: len(name) - same], len(target) - same
 

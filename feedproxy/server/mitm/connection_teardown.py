@@ -1,4 +1,4 @@
-"""The end of mitmproxy's connection handlers: notice of a shutdown, and release after the connection has ended.
+"""A handler for mitmproxy's connections that tells its layers of a shutdown, and frees them after the connection.
 
 The handler's layers refer to each other in cycles, which only the garbage collector would free. The layers of an
 intercepted tunnel take 80 KB. After the cycles are broken, the layers are freed at once.
@@ -17,14 +17,13 @@ from feedproxy.clock import Seconds
 from feedproxy.server.mitm.http2_flood_limits import DrainNotice
 
 RETRY_FIRST: Seconds = 1
-"""If a request was still being answered at the first attempt to break the cycles, the second attempt follows after this
-many seconds.
+"""The cycles cannot be broken while a request is being answered. The second attempt follows after this many seconds.
 
-Each further attempt waits twice as long.
+The wait before each further attempt is twice as long.
 """
 
 RETRY_LAST: Seconds = 128
-"""An attempt waits for at most this many seconds. If the last attempt fails, the garbage collector frees the layers."""
+"""The wait before the last attempt, in seconds. If this attempt fails, the garbage collector frees the layers."""
 
 
 async def handle_stream(instance: AsyncioServerInstance[Any], reader: Any, writer: Any = None) -> None:

@@ -1,4 +1,7 @@
-"""Conversion of mitmproxy's flows to exchanges of a recording, during operation or from flow files."""
+"""Conversion of mitmproxy's flows to exchanges of a recording, during operation or from flow files.
+
+In all functions, `at` is the instant of the request, and `seconds` is the duration of the exchange.
+"""
 
 import itertools
 from dataclasses import replace
@@ -53,7 +56,7 @@ class StableNames:
 def client_exchange(
     flow: http.HTTPFlow, state: FlowState, at: float, seconds: float, connections: StableNames, upstream: str
 ) -> ExchangeAndBody:
-    """Return the exchange between client and proxy."""
+    """Return the exchange between client and proxy. `upstream` is the value of that option."""
     assert state.routed_request is not None
     target, client = state.routed_request.request.target, state.client
     response = flow.response or state.error_page
@@ -73,8 +76,8 @@ def origin_exchange(flow: http.HTTPFlow, at: float, seconds: float, connections:
 
 
 def flow_exchanges(flow: http.HTTPFlow, at: float, seconds: float, connections: StableNames) -> list[ExchangeAndBody]:
-    """Return the exchanges of a flow that mitmproxy recorded without feedproxy: the client's, and the origin's if
-    any."""
+    """Return the exchanges of a flow that mitmproxy recorded without feedproxy: with the client, and with the
+    origin. An exchange that did not take place or is unknown is left out."""
     recorded = []
     client, server = flow.client_conn, flow.server_conn
     # A flow that mitmproxy read from a HAR file has port 0 and an unknown client.

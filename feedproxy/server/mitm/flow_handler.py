@@ -217,9 +217,10 @@ class FlowHandler:
         )
 
     async def _recheck_size_after_refusal(self, state: FlowState, response: Response) -> None:
-        """Let the next request for the target be fetched instead of streamed, if the origin refuses this request.
+        """Let the next request for the target be fetched instead of streamed, if the origin has refused this request.
 
-        Only fetches obey an origin's Retry-After, and pause after an origin has refused a credential of the operator.
+        A fetch obeys the origin's Retry-After, and pauses after the origin has refused a credential of the operator. A
+        streamed request does neither.
         """
         assert state.routed_request is not None
         request = state.routed_request.request

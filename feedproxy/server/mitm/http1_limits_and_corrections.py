@@ -320,13 +320,13 @@ class InterimTolerantClient(_http1.Http1Client):
 
 
 def response_of(head: ResponseHead, method: str) -> http.Response:
-    """Return a response head in mitmproxy's form, with the framing for the client."""
+    """Return a response head in mitmproxy's form. `method` is that of the request."""
     fields, now = without_framing(head.lines, head.status, method), time.time()
     return http.Response(b"HTTP/1.1", head.status, head.reason, http.Headers(fields), None, None, now, None)
 
 
 def without_framing(fields: Iterable[Line], status: int, method: str) -> list[Line]:
-    """Return the fields of a response. Framing fields are left out if the status permits no content."""
+    """Return the fields of a response without the framing fields that HTTP forbids for its status and method."""
     unwanted: tuple[bytes, ...] = ()
     if status in (204, 304):
         # "A server MUST NOT send a Transfer-Encoding header field in any response with a status code of 1xx

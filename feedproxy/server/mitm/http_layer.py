@@ -65,7 +65,8 @@ WITHOUT_CONTENT = "feedproxy.without-content"
 """Key in `flow.metadata`: the request ended with its head."""
 
 CONTENT_MAX = 65_536
-"""A refused request, and a request to an endpoint without its own limit, may have content of at most this many bytes.
+"""A refused request may have content of at most this many bytes. The limit also applies to a request to an endpoint
+that sets no limit of its own.
 
 The same number limits the bytes that a client may send after the head of its next pipelined request.
 """
@@ -338,9 +339,10 @@ class FeedStream(HttpStream):
 
 
 class SerialHttp1Server(LimitedHttp1Server):
-    """A reader of requests that limits the input during a response.
+    """A reader of requests that handles one request after the other.
 
-    After a RESPOND_EARLY response, input is discarded for LINGERING_TIME seconds.
+    If a client sends more than one head and CONTENT_MAX bytes while it waits for a response, the connection is closed.
+    After a response that precedes the end of its request, input is discarded for LINGERING_TIME seconds.
     """
 
     _lingering_timer: commands.RequestWakeup | None = None

@@ -17,7 +17,7 @@ from mitmproxy.proxy.layers.http import HttpStream
 from feedproxy.clock import Instant, is_unset
 
 RENEW_BEFORE = datetime.timedelta(days=30)
-"""A certificate is made again when it is valid for less than this time."""
+"""A certificate is replaced when its remaining validity is less than this time."""
 
 
 AUTHORITY_LIFETIME_WITHOUT_CLOCK = datetime.timedelta(days=80 * 365)
@@ -26,7 +26,7 @@ it would have expired as soon as the clock is set."""
 
 
 def extend_new_authority(now: Instant) -> None:
-    """Let mitmproxy make an authority that is valid for longer if the machine's clock is not set."""
+    """Give a new certificate authority AUTHORITY_LIFETIME_WITHOUT_CLOCK if `now` shows that the clock is not set."""
     if is_unset(now):
         certs.CA_EXPIRY = AUTHORITY_LIFETIME_WITHOUT_CLOCK
 

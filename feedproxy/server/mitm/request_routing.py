@@ -204,7 +204,7 @@ def _check_gateway_host(head: IncomingRequest, settings: Settings) -> None:
 
     A host that a trusted proxy states is also checked, because the proxy may have replaced Host.
     """
-    for authority in (head.fields.get("host") or "", _forwarded_origin(head, settings).host):
+    for authority in (head.fields.get("host") or "", _stated_hop(head, settings).host):
         if authority and not is_gateway_host(authority, settings):
             name = f"the host name {authority}" if AUTHORITY.match(authority) else "this host name"
             raise WrongHost(
@@ -318,9 +318,9 @@ def _normalize_path(path: str) -> str:
 
 def client_context(head: IncomingRequest, settings: Settings, entrance: Entrance) -> ClientContext:
     """Return the context of the client: entrance, address, and the base URL by which it addresses the proxy."""
-    origin = _forwarded_origin(head, settings)
-    scheme = origin.scheme or ("https" if head.tls else "http")
-    host = origin.host or head.fields.get("host") or ""
+    hop = _stated_hop(head, settings)
+    scheme = hop.scheme or ("https" if head.tls else "http")
+    host = hop.host or head.fields.get("host") or ""
     if settings.public_url:
         base = settings.public_url.rstrip("/")
     elif AUTHORITY.match(host):
@@ -328,14 +328,14 @@ def client_context(head: IncomingRequest, settings: Settings, entrance: Entrance
     else:
         address, port = head.local_address
         base = f"{scheme}://{uri.join_host_port(address, port)}"
-    return ClientContext(entrance, base, origin.address)
+    return ClientContext(entrance, base, hop.address)
 
 
-def _forwarded_origin(head: IncomingRequest, settings: Settings) -> Hop:
-    """Return the client's address, and the scheme and host of its request, as trusted proxies state them.
+def _stated_hop(head: IncomingRequest, settings: Settings) -> Hop:
+    """Return the client's address, and the scheme and host of its request, as the trusted proxies state them.
 
-    Without a trusted proxy, the address is the peer's, and scheme and host are "". A missing or invalid part is "",
-    too.
+    If the peer is not a trusted proxy, return the peer's address, and "" for scheme and host. A missing or invalid part
+    is "", too.
     """
     if not is_trusted_proxy(settings, head.peer):
         return Hop(head.peer, "", "")
