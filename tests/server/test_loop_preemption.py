@@ -127,7 +127,7 @@ def test_full_collection_runs_when_clients_are_idle_and_at_least_every_six_hours
 
 def test_full_collection_runs_when_memory_has_doubled(looked: list[str]) -> None:
     memory = 400 << 20
-    held = GcScheduler(0.0, trim=lambda: None, memory=lambda: memory, clock=float, survived=int)
+    held = GcScheduler(0.0, trim=lambda: None, memory=lambda: memory, clock=float, collections=int)
 
     memory = 800 << 20
     held.maybe_collect(100.0, 100)
@@ -144,7 +144,7 @@ def test_full_collection_runs_when_memory_has_doubled(looked: list[str]) -> None
 
 def test_recent_collection_runs_when_memory_has_grown_by_a_fortieth(looked: list[str]) -> None:
     memory = 400 << 20
-    held = GcScheduler(0.0, trim=lambda: None, memory=lambda: memory, clock=float, survived=int)
+    held = GcScheduler(0.0, trim=lambda: None, memory=lambda: memory, clock=float, collections=int)
 
     memory = 410 << 20
     held.maybe_collect(100.0, 100)
@@ -160,15 +160,15 @@ def test_recent_collection_runs_when_memory_has_grown_by_a_fortieth(looked: list
 
 
 def test_recent_collection_runs_before_too_many_objects_are_new(looked: list[str]) -> None:
-    survived = gc_policy.RECENT_MIDDLE_COLLECTIONS - 1
+    collected = gc_policy.RECENT_MIDDLE_COLLECTIONS - 1
     durations = iter([0.0, 0.08, 1.0, 1.002])
     held = GcScheduler(
-        0.0, trim=lambda: looked.append("trim"), memory=int, clock=lambda: next(durations), survived=lambda: survived
+        0.0, trim=lambda: looked.append("trim"), memory=int, clock=lambda: next(durations), collections=lambda: collected
     )
 
     held.maybe_collect(10.0, 1)
     assert looked == []
-    survived += 1
+    collected += 1
     held.maybe_collect(11.0, 2)
     assert looked == RECENT
     held.maybe_collect(14.0, 3)
@@ -190,7 +190,7 @@ def test_middle_collections_are_counted_up_to_a_collection_of_all_objects() -> N
 
 
 def test_recent_collection_runs_after_ten_minutes_without_growth(looked: list[str]) -> None:
-    held = GcScheduler(0.0, trim=lambda: None, memory=lambda: 400 << 20, clock=float, survived=int)
+    held = GcScheduler(0.0, trim=lambda: None, memory=lambda: 400 << 20, clock=float, collections=int)
 
     held.maybe_collect(gc_policy.RECENT_INTERVAL - 1, 1)
     assert looked == []
@@ -201,7 +201,7 @@ def test_recent_collection_runs_after_ten_minutes_without_growth(looked: list[st
 def test_full_collections_take_at_most_a_thousandth_of_the_time(looked: list[str]) -> None:
     memory = 400 << 20
     durations = iter([0.0, 0.5, 20.0, 20.1, 30.0, 30.1, 40.0, 40.1])
-    held = GcScheduler(0.0, trim=lambda: None, memory=lambda: memory, clock=lambda: next(durations), survived=int)
+    held = GcScheduler(0.0, trim=lambda: None, memory=lambda: memory, clock=lambda: next(durations), collections=int)
 
     memory = 900 << 20
     held.maybe_collect(100.0, 100)
@@ -214,7 +214,7 @@ def test_full_collections_take_at_most_a_thousandth_of_the_time(looked: list[str
 
 def test_small_growth_of_a_small_process_causes_no_collection(looked: list[str]) -> None:
     memory = 40 << 20
-    held = GcScheduler(0.0, trim=lambda: None, memory=lambda: memory, clock=float, survived=int)
+    held = GcScheduler(0.0, trim=lambda: None, memory=lambda: memory, clock=float, collections=int)
 
     memory += gc_policy.RECENT_GROWTH_MIN
     held.maybe_collect(100.0, 100)
@@ -250,7 +250,7 @@ def test_recent_collection_frees_cycles_made_since_the_last_one() -> None:
         freed_later = weakref.ref(later)
         gc.collect(1)
         memory = 0
-        held = GcScheduler(0.0, trim=lambda: None, memory=lambda: memory, clock=float, survived=int)
+        held = GcScheduler(0.0, trim=lambda: None, memory=lambda: memory, clock=float, collections=int)
         del node, later
         gc.collect(1)
         assert freed_later() is not None, "it survived a collection of new objects"
@@ -267,7 +267,7 @@ def test_recent_collection_frees_cycles_made_since_the_last_one() -> None:
 
 
 def test_free_memory_is_returned_each_minute(looked: list[str]) -> None:
-    held = GcScheduler(0.0, trim=lambda: looked.append("trim"), survived=int)
+    held = GcScheduler(0.0, trim=lambda: looked.append("trim"), collections=int)
 
     for now in range(1, 121):
         held.maybe_collect(float(now), now)

@@ -71,8 +71,7 @@ class AccessLogger:
         Cache-Status and the User-Agent line."""
         self._counters: dict[tuple[Entrance, str | None, int], HitCounter] = {}
         self.logged_count = 0
-        """Number of logged responses, for the schedule of garbage collections. A response that `log` records counts
-        twice: in `log`, and when its line is written."""
+        """Number of responses that `flush` has taken, for the schedule of garbage collections."""
         self._flush_scheduled = False
         self._clients: dict[tuple[str, bytes], ClientIdentity] = {}
         self._cached_lines: deque[tuple[Instant, ResponseTemplate]] = deque()
@@ -160,7 +159,6 @@ class AccessLogger:
 
     def log(self, record: AccessRecord) -> None:
         """Log and count a response that was not sent from a template."""
-        self.logged_count += 1
         self.log_lines.append(record_access(self._app, record))
 
     def schedule_flush(self) -> None:

@@ -140,8 +140,9 @@ def freeze_startup_objects() -> None:
 class GcScheduler:
     """Scheduler of recent and full garbage collections. The caller calls `maybe_collect` every second.
 
-    Times are those of the event loop. `memory` returns the bytes of the process, and `survived` the number of middle
-    collections. `clock` measures the CPU time of a collection, which other processes do not lengthen.
+    Times are those of the event loop. `memory` returns the bytes of the process. `collections` returns the number of
+    middle collections since the last full or recent collection. `clock` measures the CPU time of a collection, which
+    other processes do not lengthen.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class GcScheduler:
         trim: Callable[[], None] = trim,
         memory: Callable[[], int] = resident_memory,
         clock: Callable[[], Seconds] = time.thread_time,
-        survived: Callable[[], int] = middle_collections,
+        collections: Callable[[], int] = middle_collections,
     ) -> None:
         self._last_trim = now
         self._last_response = now
@@ -158,7 +159,7 @@ class GcScheduler:
         self._trim = trim
         self._memory = memory
         self._clock = clock
-        self._survived = survived
+        self._collections = collections
         self._recent = self._full = _Collection(now, 0, memory())
 
     def maybe_collect(self, now: Seconds, responses: int) -> None:
@@ -191,7 +192,7 @@ class GcScheduler:
     def _is_recent_due(self, now: Seconds) -> bool:
         if not self._recent.may_repeat(now, RECENT_INTERVAL_MIN, RECENT_TIME_SHARE_MAX):
             return False
-        if now - self._recent.at >= RECENT_INTERVAL or self._survived() >= RECENT_MIDDLE_COLLECTIONS:
+        if now - self._recent.at >= RECENT_INTERVAL or self._collections() >= RECENT_MIDDLE_COLLECTIONS:
             return True
         return self._recent.has_grown(self._memory(), RECENT_GROWTH_SHARE, RECENT_GROWTH_MIN)
 
