@@ -106,10 +106,9 @@ class Shard:
             yield from self._current_rows().iter_keys()
 
     def _current_rows(self) -> Rows:
-        """Return the rows of the file that now has the shard's name. Raises StoreError if it cannot be opened.
+        """Return the rows of the file that now has the shard's name. Raises StoreError if this file cannot be opened.
 
-        The connection to a file that was removed or replaced would return values that another process has replaced or
-        purged since.
+        A connection to a removed or replaced file would return values that another process has changed or purged since.
         """
         if self._opened is not None and _inode(self._path) != self._inode:
             self._open_present_file()

@@ -79,7 +79,8 @@ class PreviousContents:
         return _pack(_newest_within([*kept_deltas, delta][-CONTENTS_MAX:], size_max))
 
     def content(self, digest: bytes, current: Iterable[bytes]) -> bytes | None:
-        """Return the content with the SHA-256 hash `digest`, or None if it cannot be decoded.
+        """Return the previous content with the SHA-256 hash `digest`. Return None if it is not stored, or if it cannot
+        be decoded.
 
         `current` are the present contents of the feed, from which decoding starts.
         """

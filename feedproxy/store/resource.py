@@ -20,7 +20,7 @@ _RECORD = struct.Struct("<dQIH")
 
 
 class RelocationKind(StrEnum):
-    """Kinds of permanent changes of an address that an origin reports."""
+    """Kinds of a Relocation: the feed has moved, or has ended."""
 
     MOVED = "moved"
     GONE = "gone"
@@ -35,7 +35,7 @@ class Relocation:
     """The new address, or "" if the feed has ended."""
     first: Instant
     last: Instant
-    """Time of the last counted report. A report soon afterwards is not counted."""
+    """Time of the last report that was counted. Reports soon after this time are not counted."""
     count: int
     confirmed: bool = False
 
@@ -49,7 +49,8 @@ class Failures:
     last: Instant = 0.0
     detail: str = ""
     next_try: Instant = 0.0
-    """Time from which the target may be fetched again: the end of the back-off, or of a later Retry-After."""
+    """Time from which the target may be fetched again: the end of the back-off or of Retry-After, whichever is
+    later."""
     by_origin: bool = False
     """True if the origin's Retry-After determined `next_try`, and False if the back-off did."""
 
@@ -159,7 +160,7 @@ class Resource:
       the time of the refresh if no new entry has a date.
     - `delta_bases`: earlier versions from which deltas are computed, newest last.
     - `version_records`: latest versions for the operator's page, the current version last.
-    - `oversized`: True if the content exceeded `buffer_max`. The next content is then streamed from its beginning.
+    - `oversized`: True if the content exceeded `buffer_max`. feedproxy then streams the next requests for the target.
     """
 
     target: str

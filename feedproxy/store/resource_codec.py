@@ -313,7 +313,7 @@ def _read_common_text(value: Any, context: _Context) -> str | None:
 
 
 def _read_fields(value: Any, context: _Context) -> Fields:
-    """Return the field lines in `value`. Raises ValueError for a line break."""
+    """Return the field lines in `value`. Raises ValueError for a line break or NUL in a line."""
     lines = [_INTERNER.line(name, line) for name, line in _read_list(value, context)]
     # "CR, LF, and NUL" (RFC 9110, section 5.5). Characters beyond Latin-1 raise UnicodeEncodeError, a ValueError.
     text = "".join([part for line in lines for part in line]).encode("latin-1")
@@ -375,7 +375,7 @@ def _decoder(kind: Any) -> _Decoder:
 
 
 def _sequence_decoder(make: Callable[[list[Any]], Any], plain_types: frozenset[type]) -> _Decoder:
-    """Return the function that decodes a sequence of JSON values that need no decoding."""
+    """Return the function that checks a list of JSON values against `plain_types`, and passes the list to `make`."""
 
     def read(value: Any, context: _Context) -> Any:
         items = _read_list(value, context)

@@ -36,7 +36,8 @@ With diskcache's default of 32 MiB, the caches could take 576 MiB in total. The 
 as well: with a cache four times as large, reads and writes take the same time.
 """
 JOURNAL_MAX = 4 * 1024 * 1024
-"""SQLite checkpoints the journal of a file when it reaches this many bytes. `size_max` does not include the journal."""
+"""After a checkpoint, SQLite truncates the journal of a file to this many bytes: about the size at which SQLite starts
+a checkpoint (1000 pages). `size_max` does not include the journal."""
 MAP_MAX = 0
 """Size of the file's memory map, in bytes. 0 means that the file is not mapped. If a disk fails, or another program
 truncates the file, a read then returns an error. With a map, the kernel would end the process (SIGBUS).

@@ -47,7 +47,7 @@ UNWRITTEN_MAX = 64 * 1024 * 1024
 """While writes are late, the write queue holds at most this many bytes. Further values are stored only in the memory
 that the processes share."""
 ORPHAN_AGE = 3600
-"""The file of a value is removed after this many seconds if no database row names the file."""
+"""A file of a value is removed if it is older than this many seconds, and no database row names it."""
 
 
 _LOG = logging.getLogger(__name__)
@@ -400,7 +400,7 @@ class TieredStore:
     def _write_from_overflow(self, name: str) -> None:
         """Write the value with this name from shared memory to the disk.
 
-        If the write fails, the failure is reported (`on_failure`). Raises StoreError then.
+        Raises StoreError if the write fails, after reporting the failure (`on_failure`).
         """
         assert self._shared is not None
         shared, (kind, target) = self._shared, _key(name)

@@ -68,6 +68,8 @@ class WriteQueue[Key, Value]:
         - `idle`: do a step of other work while no new value waits. Return True if work is left.
         - `batch_window`: seconds that a value waits for further values.
         - `retains`: True to keep values that could not be written. `write_again` tries to write them again.
+        - `queue_max`: maximum size of the queued values, in bytes.
+        - `timeout`: seconds that a call waits for room, or for its write.
         """
         self._write_all, self._batch_window = write_all, batch_window
         self._batch_timer: asyncio.TimerHandle | None = None
@@ -125,7 +127,8 @@ class WriteQueue[Key, Value]:
     async def write(self, key: Key, value: Value | None, size: int, timeout: Seconds | None = None) -> bool:
         """Queue a value, and wait until this or a later value of its key is written or has failed.
 
-        Return False after `timeout` seconds; the value then stays in the queue. Return True in all other cases.
+        Return False after `timeout` seconds (None: the queue's own limit); the value then stays in the queue. Return
+        True in all other cases.
         """
         completion: Future[None] = Future()
         self._put(key, PendingWrite(value, size, [completion]))
@@ -147,7 +150,10 @@ class WriteQueue[Key, Value]:
         return self._size
 
     async def wait_written(self, key: Key) -> None:
-        """Wait until the queued value of this key, or its replacement, is written or its write has failed."""
+        """Wait until the queued value of this key, or its replacement, is written or its write has failed.
+
+        The call returns after the queue's time limit in any case.
+        """
         if key not in self._pending:
             return
         completion: Future[None] = Future()
@@ -298,7 +304,7 @@ class WriteQueue[Key, Value]:
             self._report_failure(StoreError("store: too many values wait to be written, the oldest was dropped"))
 
     def write_again(self, key: Key) -> None:
-        """Make another attempt to write a value that could not be written. Raises StoreError, after reporting it.
+        """Make another attempt to write a value that could not be written. Raises StoreError if this attempt fails.
 
         Do nothing if the key has no such value. Only the writer thread may call this method.
         """

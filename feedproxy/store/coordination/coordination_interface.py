@@ -10,7 +10,8 @@ from typing import Protocol
 from feedproxy.store.coordination.site_interval import LocalSiteThrottle, SiteThrottle
 
 COUNTERS = 4096
-"""Number of invalidation counters, and of completion counters. `counter_of` gives the number of a target's counters."""
+"""Number of invalidation counters, and number of completion counters. `counter_of` returns the index of a target's
+counters."""
 
 
 class Coordination(Protocol):
@@ -62,7 +63,7 @@ class Coordination(Protocol):
 
 
 def counter_of(target: str) -> int:
-    """Return the number of the target's counters, from 0 to COUNTERS - 1. All processes compute the same number."""
+    """Return the index of the target's two counters, from 0 to COUNTERS - 1. All processes compute the same index."""
     return zlib.crc32(target.encode("utf-8", "surrogatepass")) % COUNTERS
 
 

@@ -51,7 +51,10 @@ class SharedOverflow:
         mutex: Callable[[], AbstractContextManager[None]],
         capacity: int = CAPACITY,
     ) -> None:
-        """Use the table at offset `table` of `mapped`, and the ring at offset `start` of the file `handle`."""
+        """Use the table at offset `table` of `mapped`, and the ring at offset `start` of the file `handle`.
+
+        `capacity` is the size of the ring in bytes.
+        """
         self._map, self._table, self._handle, self._start = mapped, table + _COUNTERS_SIZE, handle, start
         self._mutex, self._capacity = mutex, capacity
         self._counters = memoryview(mapped)[table : table + _COUNTERS_SIZE].cast(

@@ -23,8 +23,8 @@ class Interner:
         self._lines: dict[tuple[str, str], tuple[str, str]] = {}
 
     def text(self, text: str) -> str:
-        """Return the cached text equal to `text`. A new text is added to the cache. Raises TypeError for another
-        type."""
+        """Return the cached text that equals `text`. A new text is added to the cache. Raises TypeError if `text` is
+        not a str."""
         if type(text) is not str:
             raise TypeError(f"expected str, not {type(text).__name__}")
         if len(text) > SHARED_LENGTH_MAX:
@@ -44,7 +44,7 @@ class Interner:
         return cached
 
     def line(self, name: str, value: str) -> tuple[str, str]:
-        """Return the cached field line equal to this line. A new line is added to the cache.
+        """Return the cached field line that equals this line. A new line is added to the cache.
 
         Raises TypeError if the name or the value is not a str, and ValueError for an invalid field: other programs may
         write to a shared store.

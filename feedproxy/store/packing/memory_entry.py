@@ -89,7 +89,7 @@ class MemoryEntry:
 
     @property
     def size(self) -> int:
-        """Return the memory that the resource takes, in bytes. Until the first packing, the number is an estimate."""
+        """Return the memory that the resource takes, in bytes. Before the header is compressed, it is an estimate."""
         if not self._header:
             return self._estimated_size
         bodies = (self._bodies,) if isinstance(self._bodies, Bodies) else self._bodies
