@@ -160,9 +160,9 @@ class AddressPolicy:
     ) -> list[str]:
         """Return the addresses of a host for a request through a parent proxy. All addresses must be permitted.
 
-        For a public name that this machine cannot resolve, the result is an empty list if `may_be_unknown` is true.
-        `configured` is true for a host that the operator configured: its port and a literal address are not checked.
-        Raises the errors of `resolve`.
+        If `may_be_unknown` is true, the result is an empty list for a name below a public suffix that this machine
+        cannot resolve: the parent then resolves the name. `configured` is true for a host that the operator configured:
+        its port and a literal address are not checked. Raises the errors of `resolve`.
         """
         if not configured:
             self.check_port(port)
@@ -236,7 +236,7 @@ class AddressPolicy:
 class _UnknownSite(Exception):
     """Error for a name that this machine cannot resolve.
 
-    `error` is the error for the client if no parent proxy resolves the name, either.
+    `error` is the error for the client, unless a parent proxy may resolve the name.
     """
 
     def __init__(self, error: FeedproxyError) -> None:

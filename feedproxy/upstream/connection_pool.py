@@ -32,10 +32,9 @@ from feedproxy.upstream.parent_proxy_tunnel import Resolve, connect_to_parent, o
 from feedproxy.upstream.response_parser import ResponseParser
 
 UNREAD_MAX = 262_144
-"""After the last client of a response has disconnected, at most this many further bytes are read.
+"""If no client waits for a response any more, reading stops when more than this many bytes have arrived in total.
 
-A response with fewer bytes left, as with most feeds, is read to the end and stored. Squid's `quick_abort_min` has the
-same purpose.
+A smaller response, as of most feeds, is read to the end and stored. Squid's `quick_abort_min` has the same purpose.
 """
 
 RATE_MIN = 1000
@@ -108,7 +107,7 @@ class OriginProtocol(ResponseHandler):
 
         * `read_timeout` limits each silence of the origin, in seconds.
         * `deadline` is the time at which the response must be complete, on the event loop's clock.
-        * `is_wanted` returns False if no client waits. Reading then stops after UNREAD_MAX bytes.
+        * `is_wanted` returns False if no client waits. Reading then stops when UNREAD_MAX bytes have arrived.
 
         Raises ReadTimeout, TimeoutError, MalformedResponse, StaleConnection, Overload. The connection is then closed.
         """

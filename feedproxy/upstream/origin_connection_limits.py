@@ -7,7 +7,8 @@ requests with free shares are admitted in their order.
 A request that has waited for EVICTABLE_AFTER seconds may end an exchange in its full share if the origin has been
 silent for SILENT_AFTER seconds. If the share belongs to a site or host, the client that loses the exchange must have at
 least two more slots than the waiting client. The same difference is required in any share if the exchange is for a
-known feed, and the waiting request is not for one (docs/decisions/connection-limits.md).
+known feed, and the waiting request is for another target. feedproxy's own refreshes are never ended in this way
+(docs/decisions/connection-limits.md).
 """
 
 import asyncio
@@ -56,7 +57,7 @@ class Requester:
 
 
 PROXY = Requester()
-"""The requester of feedproxy's own requests for known feeds. A task without a requester has this one."""
+"""The requester of feedproxy's own requests for known feeds: the default of a task in which no requester was set."""
 
 _REQUESTER: ContextVar[Requester] = ContextVar("requester", default=PROXY)
 
@@ -86,7 +87,7 @@ def current_requester() -> Requester:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The number of slots in one share, and the number of these slots that is reserved for known feeds."""
+    """The number of slots in one share (`slots`), and how many of them are reserved for known feeds (`reserve`)."""
 
     slots: int
     reserve: int = 0

@@ -45,7 +45,7 @@ class ResponseHead:
     open."""
     chunked: bool = False
     length: int | None = None
-    """Length of the content in bytes, or None if it is unknown or chunked."""
+    """Length of the content in bytes, or None if the content is chunked or ends with the connection."""
     framing_anomaly: str = ""
     """The tolerated error in the framing, or "" without an error."""
 

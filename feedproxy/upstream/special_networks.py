@@ -89,7 +89,7 @@ TRANSLATION_PREFIXES = (
 def special_network_of(address: Address) -> SpecialNetwork | None:
     """Return the table entry for this address, or None for a public address.
 
-    A new entry is returned for an address that the tables lack and that is not global.
+    If the tables lack the address, but it is not global, return a new entry that calls it reserved.
     """
     for row in SPECIAL_NETWORKS:
         if address in row.network:
@@ -100,10 +100,7 @@ def special_network_of(address: Address) -> SpecialNetwork | None:
 
 
 def embedded_ipv4(address: Address) -> tuple[str, ipaddress.IPv4Address] | None:
-    """Return the kind of translation and the IPv4 address in an IPv6 address.
-
-    Return None for an IPv6 address that does not represent an IPv4 address.
-    """
+    """Return the kind of translation and the IPv4 address in an IPv6 address, or None for any other address."""
     if isinstance(address, ipaddress.IPv4Address) or int(address) <= 1:  # :: and ::1 are not translations
         return None
     for network, form, begin in TRANSLATION_PREFIXES:
