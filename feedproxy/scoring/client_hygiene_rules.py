@@ -39,7 +39,7 @@ _RANDOM_VALUE = re.compile(r"\d{9,14}|0\.\d{6,}|[0-9a-f]{8,}", re.IGNORECASE)
 
 
 READ_MAX = 24_000_000
-"""A reader should stop reading an incomplete answer before this many bytes. The buffers of the network may hold some
+"""A reader should stop reading an endless answer before this many bytes. The buffers of the network may hold some
 megabytes that the reader has not read."""
 
 AGENTS_MAX = 4096
@@ -65,7 +65,10 @@ def evaluate_version(poll: Poll, _: ReaderState) -> Verdict:
 
 
 def evaluate_size(poll: Poll, _: ReaderState) -> Verdict | None:
-    """Return a violation if the reader read much of an answer that did not end. Return None for all other answers."""
+    """Return a violation if READ_MAX bytes or more of an endless answer were sent to the reader.
+
+    Return None for all other answers.
+    """
     if poll.complete or poll.size < READ_MAX:
         return None
     return (Observation(READ_WITHOUT_LIMIT, f"{poll.size / 1e6:.0f} MB of an answer without end were read"),)

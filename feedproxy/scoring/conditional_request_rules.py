@@ -78,7 +78,7 @@ def evaluate_delta(poll: Poll, state: ReaderState) -> Verdict | None:
 
 
 def _is_informed(poll: Poll, state: ReaderState) -> bool:
-    """Return True if the answer depends on the validators, and the reader knew the previous answer."""
+    """Return True if the answer depends on the validators (2xx or 304), and the reader can know the previous answer."""
     return (poll.status < 300 or poll.status == 304) and poll.status != 0 and not state.is_duplicate(poll)
 
 

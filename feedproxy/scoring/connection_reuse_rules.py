@@ -38,9 +38,9 @@ class ConnectionReuse:
         """True if the previous answer was incomplete."""
 
     def evaluate(self, poll: Poll, evaluation: FeedEvaluation) -> None:
-        """Evaluate whether the request reused a connection.
+        """Evaluate whether the request reused a connection, and record the verdict in `evaluation`.
 
-        The client should have an open connection after a redirect to the same host, and in a burst that has opened
+        A new connection is a violation after a redirect to the same host, and in a burst that has already opened
         CONNECTIONS_MAX connections.
         """
         burst, authority = self._burst, urlsplit(poll.target).netloc

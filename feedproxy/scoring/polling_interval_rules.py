@@ -141,7 +141,7 @@ def evaluate_refusal(poll: Poll, state: ReaderState) -> Verdict | None:
 
 
 def is_on_the_hour(poll: Poll) -> bool:
-    """Return True if the poll came at most HOUR_EDGE seconds after the full hour, or one second before it."""
+    """Return True if the poll came in the last second before a full hour, or less than HOUR_EDGE seconds after it."""
     return (poll.at + 1) % 3600 < HOUR_EDGE + 1
 
 

@@ -193,7 +193,7 @@ class ReaderState:
         )
 
     def is_get_after_head(self, poll: Poll) -> bool:
-        """Return True if the previous request was a HEAD for the same target, some seconds ago."""
+        """Return True for a GET at most HEAD_TIMEOUT seconds after a HEAD for the same target."""
         previous = self.previous
         return (
             previous is not None
@@ -203,8 +203,8 @@ class ReaderState:
         )
 
     def is_duplicate(self, poll: Poll) -> bool:
-        """Return True if the reader can hardly have read the previous answer from the same target before this
-        request."""
+        """Return True if the request repeats the previous request so soon that the reader can hardly have read the
+        successful answer."""
         previous = self.previous
         return (
             previous is not None
@@ -327,8 +327,8 @@ class ReaderState:
             self.permanent[poll.target] = RelocationSightings(target, xml, 1, poll.at, poll.at)
 
     def _discount_moves(self, addresses: tuple[str, ...]) -> None:
-        """Count one announcement fewer for each permanent move away from one of `addresses`. The reader has followed
-        the last announcement, and got no feed."""
+        """Count one announcement fewer for each permanent move away from one of `addresses`, because the reader
+        followed the last announcement and got no feed."""
         for target in set(addresses):
             if (sightings := self.permanent.get(target)) is not None:
                 sightings.count = max(0, sightings.count - 1)

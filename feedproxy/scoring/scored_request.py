@@ -34,7 +34,10 @@ def read_content(body: bytes, content_type: str | None) -> PollContent:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """A request and its answer. `number` is its position in the recording, from 1."""
+    """A request and its answer.
+
+    `number` is the request's position in the recording, from 1. In live scores, it is unique among all workers.
+    """
 
     number: int
     at: Instant
