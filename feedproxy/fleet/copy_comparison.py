@@ -15,7 +15,8 @@ COMPARE_BATCH = 200
 class CopyComparison:
     """Comparison of copies by fencing token.
 
-    An older copy on this machine is replaced by that in Redis, or dropped after a purge. A newer copy is sent to Redis.
+    An older copy on this machine is replaced by the copy in Redis, or dropped if Redis records a purge. A newer copy on
+    this machine is sent to Redis.
     `is_mine` returns True for targets that this worker compares. `invalidate` is called before a copy is dropped.
     """
 
@@ -36,7 +37,7 @@ class CopyComparison:
         """Number of complete comparisons."""
 
     def request(self) -> None:
-        """Start a comparison of all copies soon, even while another is in progress."""
+        """Start a comparison of all copies. If a comparison is in progress, the new one follows it."""
         self._is_requested = True
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._compare())

@@ -21,7 +21,7 @@ from feedproxy.store.resource import Resource
 logger = logging.getLogger("feedproxy.fleet")
 
 FLUSH_TIMEOUT = 2.0
-"""An operator's purge waits at most this many seconds until it has been sent to Redis."""
+"""Waiting until queued messages are sent to Redis, for example an operator's purge, takes at most this many seconds."""
 
 
 class FleetStore:
@@ -95,7 +95,7 @@ class FleetStore:
         await self.local.wait_written(target)
 
     async def flush(self) -> None:
-        """Return when all resources are written here and sent to an available Redis."""
+        """Wait until all resources are written here, and then at most FLUSH_TIMEOUT seconds until Redis has them."""
         await self.local.flush()
         await self.redis_queue.flush(FLUSH_TIMEOUT)
 
@@ -116,7 +116,7 @@ class FleetStore:
         """Apply a later copy or purge of another machine. Return True if a resource has changed here.
 
         The call returns within `timeout_factor` times the timeout of requests to Redis, and at once while Redis is
-        unavailable. A copy that is missed is found when all copies are compared.
+        unavailable. A later comparison of all copies finds a copy that the call has missed (copy_comparison.py).
         """
         before = self._invalidation_epochs(target)
         try:
@@ -199,7 +199,10 @@ class FleetStore:
             self.redis_queue.enqueue_purge(target)
 
     async def wait_purge_sent(self, target: str) -> object:
-        """Wait until no purge of `target` is queued. Return the value to pass to `store_copy` as `before`."""
+        """Wait at most FLUSH_TIMEOUT seconds until no purge of `target` is queued.
+
+        Return the value to pass to `store_copy` as `before`.
+        """
         # A purge gets its fencing token when it is sent. The next lease must have a higher token.
         if self.redis_queue.is_purge_pending(target):
             await self.redis_queue.flush(FLUSH_TIMEOUT)

@@ -56,10 +56,10 @@ class LeaseEffects(Protocol):
 
 
 class MachineCoordination:
-    """Fetch leases of targets.
+    """Fetch leases of targets, for this machine and for the fleet.
 
-    At any time, one process of this machine may hold the lease of a target. While Redis is available, only one process
-    of all machines may.
+    At most one process of this machine holds the lease of a target. While Redis is available, at most one process of
+    all machines holds it.
     """
 
     def __init__(self, local: Coordination, redis_operations: RedisOperations, effects: LeaseEffects) -> None:
@@ -93,9 +93,9 @@ class MachineCoordination:
     async def acquire_lease(self, target: str, *, local: bool = False) -> bool:
         """Acquire the fetch lease of `target`. Return False if another process holds the lease.
 
-        A `local` lease excludes only processes of this machine. Any other lease comes with the copy in Redis. If that
-        copy is later than this machine's, it is stored here, and counts as a completed fetch. If another machine holds
-        the lease, the call waits for a short time.
+        A `local` lease excludes only processes of this machine. With any other lease, Redis sends its copy of the
+        target. If this copy is later than this machine's, it is stored here, and counts as a completed fetch. If
+        another machine holds the lease, the call waits at most WAIT_TIMEOUT seconds for the end of the lease.
         """
         if not await self.local.acquire_lease(target, local=local):
             return False
@@ -196,5 +196,5 @@ class MachineSiteThrottle:
         self._effects.on_slot_reserved(site, until)
 
     def record_peer_fetch(self, site: str, until: Instant) -> None:
-        """Permit no request to the site before another machine's slot has passed."""
+        """Permit no request to the site before the instant `until`, which another machine has announced."""
         self._local.pause(site, until)

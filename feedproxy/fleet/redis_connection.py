@@ -49,7 +49,7 @@ class RedisUnavailable(StoreError):
 
 
 class RedisTimeout(RedisUnavailable):
-    """Raised if Redis did not answer in time."""
+    """Error if Redis did not answer in time."""
 
 
 class RedisRefused(StoreError):
@@ -115,8 +115,11 @@ class RedisConnection:
     async def run(
         self, script: Script, keys: Sequence[str | bytes], *values: str | bytes | int, timeout_factor: float = 1
     ) -> Any:
-        """Return the result of a script. Raises RedisUnavailable or RedisRefused if Redis does not answer, or answers
-        with an error."""
+        """Run a script with these keys and values, and return its result.
+
+        The request has `timeout_factor` times the usual timeout. Raises RedisUnavailable or RedisRefused if Redis does
+        not answer, or answers with an error.
+        """
         (result,) = await self.run_all([(script, keys, values)], timeout_factor=timeout_factor)
         return result
 
@@ -205,7 +208,7 @@ class RedisConnection:
         return True
 
     async def _ping(self) -> None:
-        """Check that Redis can be written to. PING does not suffice, because a read-only replica answers it."""
+        """Check that Redis answers and, if it has refused a write as read-only, that it is not a replica any more."""
         await self._client.ping()
         if self._read_only:
             with contextlib.suppress(self._library.exceptions.ResponseError):  # the user may lack the permission

@@ -143,7 +143,7 @@ class RedisOperations:
         """Store a copy unless a later copy is stored. Return True if the copy was accepted, and the version that is
         stored now.
 
-        `token` is that of the lease for the fetch, or 0 without a lease. With `release`, the lease ends.
+        `token` is the token of the lease for the fetch, or 0 without a lease. If `release` is true, the lease ends.
         """
         names = self.keys
         keys: list[str | bytes] = [names.copy(target), names.lease(target), names.barrier, names.sequence, names.log]
@@ -219,7 +219,7 @@ class RedisOperations:
         ]
 
     async def claim(self, change: str, seconds: Seconds) -> bool:
-        """Claim a change for `seconds`. Return True if this machine is the first to claim it."""
+        """Claim the deliveries of a change for `seconds`. Return True if no other machine has claimed them."""
         claimed = await self.connection.run(
             lua_scripts.CLAIM_CHANGE,
             [self.keys.delivery_claim(change)],
@@ -263,7 +263,7 @@ class RedisOperations:
 
 
 def parse_event(message: bytes) -> FleetEvent | None:
-    """Return the event in a message, or None for another form."""
+    """Return the event in a message, or None if the message has another form."""
     try:
         number, version, data = message.split(b" ", 2)
         kind, machine, target, *payload = json.loads(data)

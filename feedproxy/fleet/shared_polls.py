@@ -1,7 +1,7 @@
 """Exchange of readers' polls among machines. Every machine then knows when readers poll (subscribers/poll_rhythms.py).
 
-A machine sends at most one event a second. Redis does not log these events. They have pseudonyms and never addresses. A
-machine that misses a poll learns the reader's rhythm from later polls.
+A machine sends at most one event a second. These events contain pseudonyms and no addresses, and are not in the log of
+events. A machine that misses a poll learns the reader's rhythm from later polls.
 """
 
 import math
@@ -51,7 +51,7 @@ class SharedPolls:
 
 
 def parse_polls(payload: Iterable[Any]) -> Iterator[Poll]:
-    """Yield the valid polls of an event. Raises ValueError or TypeError for another form."""
+    """Yield the valid polls of an event. Raises ValueError or TypeError if the payload has another form."""
     for target, current, previous, at in payload:
         pseudonyms, instant = (int(current), int(previous)), float(at)
         is_valid = isinstance(target, str) and len(target) <= TARGET_MAX and math.isfinite(instant)

@@ -107,12 +107,15 @@ class SubscriberSums:
         self._size += 1
 
     def total_with_peers(self, target: str, direct: int, claimed: int, now: Instant) -> int:
-        """Return the number of the feed's subscribers on all machines, at least the number on this machine."""
+        """Return the number of the feed's subscribers on all machines.
+
+        `direct` readers and `claimed` subscribers are known to this machine. The result is at least their sum.
+        """
         sums = self._current(target, now)
         return direct + claimed if sums is None else max(direct, sums.direct) + max(claimed, sums.claimed)
 
     def direct_count_with_peers(self, target: str, direct: int, now: Instant) -> int:
-        """Return the number of the feed's direct readers on all machines, at least `direct`."""
+        """Return the number of the feed's direct readers on all machines. `direct` is the number on this machine."""
         sums = self._current(target, now)
         return direct if sums is None else max(direct, sums.direct)
 
@@ -129,7 +132,7 @@ class SubscriberSums:
         return (sums.direct, sums.claimed) if sums is not None else (0, 0)
 
     async def refresh(self, target: str) -> None:
-        """Send the recorded reads of this feed, and fetch its sum."""
+        """Send the recorded reads of this feed, and fetch its sum. While Redis is unavailable, keep the reads."""
         try:
             await self._send(self._take_pending([target]), CLIENT_TIMEOUT_FACTOR)
             await self._fetch_sums([target], CLIENT_TIMEOUT_FACTOR)

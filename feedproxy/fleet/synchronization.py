@@ -1,7 +1,7 @@
 """Synchronization with the other machines of a fleet: what is sent to them, and how their events are applied here.
 
-Once a second, each worker sends reader counts and polls, and checks for missed events, or tries to connect to Redis.
-The workers of a machine divide the targets of its store among them.
+Once a second, each worker sends reader counts and polls, and checks for missed events. While Redis is unavailable, it
+tries to connect instead. The workers of a machine divide the targets of its store among them.
 """
 
 import asyncio
