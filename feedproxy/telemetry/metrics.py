@@ -78,14 +78,17 @@ class Totals:
 
     @property
     def hit_share(self) -> float | None:
-        """Return, of the requests that a cache could answer, the fraction that the store answered, or None without
-        such requests."""
+        """Return the share of hits in the requests that a cache can answer (all but streamed requests), from 0 to 1.
+
+        Return None without such requests.
+        """
         requests = self.hits + self.forwarded - self.passed
         return self.hits / requests if requests else None
 
     @property
     def requests_saved(self) -> int:
-        """Return the number of requests that origins were spared: client requests minus requests to origins."""
+        """Return the number of requests that origins were spared: requests that a cache can answer, minus requests to
+        origins."""
         return max(0, self.hits + self.forwarded - self.passed - self.origin_requests)
 
 
@@ -95,7 +98,8 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.collected: Signal[list[Metric]] = Signal()
-        """Emits the metric families at each scrape. A worker that replaces this worker continues the counters."""
+        """Emits the metric families at each scrape. A worker that replaces this worker continues these counters
+        (workers/worker_messages.py)."""
         self._store_errors = RepeatedMessages()
         self._flush_hooks: list[Callable[[], None]] = []
         # Memory, processor time and open files of this process, under Prometheus's standard names.

@@ -32,9 +32,11 @@ class TrafficCounts:
     """Counts of requests, and bytes of content, in a period."""
 
     requests: int = 0
+    """Number of client requests that a cache can answer."""
     hits: int = 0
     passed: int = 0
-    """Number of client requests that mitmproxy streamed. No cache can answer such requests."""
+    """Number of client requests that mitmproxy streamed. They are not in `requests`, because no cache can answer
+    them."""
     fetches: int = 0
     failures: int = 0
     sent: int = 0
@@ -49,12 +51,12 @@ class TrafficCounts:
 
     @property
     def bytes_spared(self) -> int:
-        """Return the number of bytes that origins did not have to send."""
+        """Return the number of bytes that origins were spared: bytes sent to clients, minus bytes from origins."""
         return max(0, self.sent - self.received)
 
     @property
     def hit_share(self) -> float | None:
-        """Return the fraction of client requests that the store answered, or None without requests."""
+        """Return the fraction of `requests` that the store answered, or None without requests."""
         return self.hits / self.requests if self.requests else None
 
     def __add__(self, other: "TrafficCounts") -> "TrafficCounts":
@@ -142,8 +144,8 @@ def merge_histories(histories: Iterable[History]) -> History:
 class HistoryRecorder:
     """Recorder of the history of worker `index` among `size` workers.
 
-    `count` returns the current values of the worker's counters. The first worker also continues the histories of
-    workers that no longer exist.
+    `count` returns the current values of the worker's counters. If a former run had more workers, the first worker also
+    continues the histories of the workers that no longer exist.
     """
 
     def __init__(self, count: Callable[[], TrafficCounts], store: Store, index: int, size: int) -> None:
