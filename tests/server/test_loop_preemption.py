@@ -163,7 +163,11 @@ def test_recent_collection_runs_before_too_many_objects_are_new(looked: list[str
     collected = gc_policy.RECENT_MIDDLE_COLLECTIONS - 1
     durations = iter([0.0, 0.08, 1.0, 1.002])
     held = GcScheduler(
-        0.0, trim=lambda: looked.append("trim"), memory=int, clock=lambda: next(durations), collections=lambda: collected
+        0.0,
+        trim=lambda: looked.append("trim"),
+        memory=int,
+        clock=lambda: next(durations),
+        collections=lambda: collected,
     )
 
     held.maybe_collect(10.0, 1)
