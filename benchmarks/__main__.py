@@ -25,9 +25,9 @@ from conformance.process import DidNotStart
 
 PARTS = ("latency", "workers", "footprint", "store", "hits")
 MINUTES, QUICK_MINUTES = 9.7, 1.9
-"""Time limit of a whole run and of a quick one, in minutes. It includes the time that servers need to end."""
+"""Time limits of a complete run and of a quick run, in minutes. They include the time that servers need to end."""
 MARGIN = 10
-"""Seconds before the time limit within which no further measurement starts."""
+"""No measurement starts within this many seconds before the time limit."""
 
 
 def say(line: str) -> None:

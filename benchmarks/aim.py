@@ -1,13 +1,13 @@
-"""A figure that is not a ratio to a peer: a measured value and its target."""
+"""A figure of the third table of results: a measured value with its unit and target."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """A figure. Its value should be ≤ or ≥ its target, as `sense` says.
+    """A measured figure with its target. `sense` is `≤` or `≥`: the relation that the value should have to the target.
 
-    A figure without a target is for comparison only. A value of None could not be measured.
+    A figure without a target is for comparison only. A value of None means that the measurement failed.
     """
 
     what: str

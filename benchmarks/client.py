@@ -58,7 +58,7 @@ def get(connection: http.client.HTTPConnection, path: str, fields: Mapping[str, 
 
 
 def asked(origin: int) -> int:
-    """Return the number of feeds that were requested from the origin."""
+    """Return the number of requests for feeds that the origin at the port `origin` has received."""
     with connected(origin) as connection:
         return int(get(connection, "/asked", {}).content)
 

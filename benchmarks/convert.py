@@ -1,10 +1,10 @@
-"""The cost of a conversion: milliseconds and memory, for a feed of 60 KB and one of 5 MB.
+"""The cost of a conversion: milliseconds and memory, for a feed of 60 KB and a feed of 5 MB.
 
     python benchmarks/convert.py [--seconds N]
 
 Method: an artificial RSS 2.0 feed with HTML, persons, categories, enclosures and Media RSS is parsed and written in
-each format. The least of several times is reported, because other programs only add to it. `of a read` is the time of
-writing divided by that of parsing. It shows what each further format costs, because a feed is parsed only once. Memory
+each format. The least of several times is reported, because other programs can only lengthen it. `of a read` is the
+time of writing divided by the time of parsing. feedproxy parses a feed once, and writes each format separately. Memory
 is the peak of Python's own allocator minus its initial value (tracemalloc, in a separate run); lxml's trees are not
 included. No test checks these figures.
 """

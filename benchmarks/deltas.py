@@ -1,10 +1,10 @@
 """Bytes of feed updates as gzip, as 226 and as dcz: `python -m benchmarks.deltas --histories DIR`.
 
 DIR contains the histories of feeds. Each is an archive (`*.tar.xz`) or a folder of versions in the order of their
-names. An update is a version with other bytes than the one before. The first 60 versions of each history count
+names. An update is a version that differs from the previous version. The first 60 versions of each history count
 (`--versions`), so that no feed outweighs the others.
 
-For each update, the reader has the version before. It gets the new version in one of three forms:
+For each update, the reader has the previous version. It gets the new version in one of three forms:
 
 * complete, in gzip
 * as a 226 in gzip with only the new entries, or complete in gzip if that is smaller

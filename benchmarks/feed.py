@@ -1,8 +1,7 @@
-"""The feeds that are requested: 60 KB each (12 KB with gzip), all different, in any number; and small ones.
+"""The feeds that the benchmarks request: any number of different feeds of 60 KB each (12 KB with gzip), or small feeds.
 
-Title and self link are different in each feed, and the entries are the same in all. After the different part, deflate
-is flushed completely. The rest is then compressed once and appended to each feed, so that the origin need not compress
-60 KB for each.
+Each feed has its own title and self link. The entries are the same in all feeds, and are compressed only once. To make
+this possible, the compressor is flushed completely (Z_FULL_FLUSH) after the feed's own part.
 """
 
 import random
@@ -27,7 +26,7 @@ def feed(name: str) -> bytes:
 
 
 def zipped(name: str) -> bytes:
-    """Return the same feed with gzip, as an origin would store it in a file."""
+    """Return the feed compressed with gzip, as an origin would store it in a file."""
     own, entries = _own(name), _entries(_items(name))
     packer = zlib.compressobj(6, wbits=-15)
     packed = packer.compress(own) + packer.flush(zlib.Z_FULL_FLUSH)

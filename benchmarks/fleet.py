@@ -1,10 +1,11 @@
 """Response times of a fleet while Redis is available and while it is not: `python -m benchmarks.fleet`.
 
-The fleet has two machines (processes) with separate stores, and a Redis on a Unix socket, which they reach over a TCP
-relay that can be interrupted. An origin runs on the same machine. A reader sends requests over one connection to one
-machine: for feeds that it stores (`hit`), that the other one has fetched (`shared`), and that neither has (`cold`).
-Then Redis fails in several ways, and the same is measured from that moment on. Times are in milliseconds. The timeout
-(`fleet_timeout`) is the default, 250. Errors are responses other than 200. The run takes two minutes.
+The fleet has two machines, which here are processes with separate stores, and a Redis on a Unix socket. The second
+machine reaches Redis over a TCP relay that can be interrupted. A reader sends requests over one connection to the
+second machine: for feeds that this machine stores (`hit`), for feeds that only the other machine has fetched
+(`shared`), and for new feeds (`cold`). Then Redis fails in several ways, and hits and new feeds are measured again from
+the failure on. Times are in milliseconds. The timeout (`fleet_timeout`) is the default of 250 ms. Errors are responses
+other than 200. The run takes two minutes.
 """
 
 import contextlib
@@ -35,7 +36,7 @@ class Reader:
         self._wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def get(self, target: str) -> tuple[float, int, str]:
-        """Return milliseconds, status and Cache-Status of a request."""
+        """Request a target. Return the duration in milliseconds, the status and the Cache-Status."""
         host = self._proxy.base.removeprefix("http://")
         started = time.perf_counter()
         self._wire.sendall(f"GET /{target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: bench/1\r\n\r\n".encode())
@@ -56,8 +57,8 @@ class Bench:
             self._origin.publish(path, a_feed("x", padding=20_000), Cache_Control="max-age=3600")
         return [self._origin.url(path) for path in paths]
 
-    def told(self, name: str, targets: Sequence[str], reader: Reader | None = None) -> None:
-        """Request these targets from the second machine, and print the times."""
+    def measure(self, name: str, targets: Sequence[str], reader: Reader | None = None) -> None:
+        """Request these targets from the second machine, and print a line with the times. `name` begins the line."""
         reader = reader or Reader(self._two)
         seen = [reader.get(target) for target in targets]
         times = sorted(each[0] for each in seen)
@@ -69,14 +70,14 @@ class Bench:
             flush=True,
         )
 
-    def whole(self, seconds: float) -> float:
-        """Wait until the second machine uses Redis again. Return the seconds of the wait."""
+    def wait_for_redis(self, seconds: float) -> float:
+        """Wait at most `seconds` until the second machine uses Redis again. Return the duration in seconds."""
         started = time.monotonic()
         until(lambda: self._two.said.count("is back after") == self._two.said.count("is away"), deadline=seconds)
         return time.monotonic() - started
 
-    def herd(self) -> None:
-        """Request one feed from both machines with many readers at once, and print the times."""
+    def measure_herd(self) -> None:
+        """Request one new feed from both machines with many readers at once, and print the longest time."""
         (target,) = self.new(1)
         path = "/" + target.rpartition("/")[2]
         with ThreadPoolExecutor(2 * HERD) as pool:
@@ -112,10 +113,10 @@ def _measured(bench: Bench, server: RedisServer, wire: Wire, machines: Sequence[
     for target in shared:
         one.get(target)
     time.sleep(1)
-    bench.told("redis there: cold", bench.new(ROUNDS))
-    bench.told("redis there: shared", shared)
-    bench.told("redis there: hit", shared * 4)
-    bench.herd()
+    bench.measure("redis there: cold", bench.new(ROUNDS))
+    bench.measure("redis there: shared", shared)
+    bench.measure("redis there: hit", shared * 4)
+    bench.measure_herd()
     faults: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {
         "killed": (server.kill, server.start),
         "stopped": (server.stop, server.go_on),
@@ -128,9 +129,9 @@ def _measured(bench: Bench, server: RedisServer, wire: Wire, machines: Sequence[
         do()
         with contextlib.ExitStack() as stack:
             stack.callback(undo)
-            bench.told(f"redis {fault}: cold", new, reader)
-            bench.told(f"redis {fault}: hit", shared * 4, reader)
-        print(f"      back in the fleet after {bench.whole(60):.1f} s")
+            bench.measure(f"redis {fault}: cold", new, reader)
+            bench.measure(f"redis {fault}: hit", shared * 4, reader)
+        print(f"      back in the fleet after {bench.wait_for_redis(60):.1f} s")
 
 
 if __name__ == "__main__":

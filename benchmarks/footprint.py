@@ -1,10 +1,12 @@
 """A store of 100,000 small feeds: the time to start feedproxy with it, and the memory of a feed.
 
-feedproxy itself fetches one feed. The others are copies of it under other names, which are written into its store while
-it is stopped. Two values are measured. One is the memory of a stored feed: the memory with all feeds stored minus that
-with one, divided by their number. The other is the memory of a requested feed without its bodies. Each is requested
-twice, because feedproxy caches the exact bytes of a request when they arrive for the second time. Half of the feeds are
-requested before the measurement, so that caches of a fixed size, such as SQLite's pages, are full.
+feedproxy fetches one feed. While it is stopped, copies of this feed under other names are written into its store. Two
+values are measured:
+
+* the memory of a stored feed: the growth of feedproxy's memory from one stored feed to all, divided by their number
+* the memory of a requested feed without its bodies. Each feed is requested twice, because feedproxy caches the exact
+  bytes of a request when they arrive for the second time. Half of the feeds are requested before the measurement, so
+  that caches of a fixed size, such as SQLite's pages, are full.
 """
 
 import time
@@ -27,13 +29,14 @@ from feedproxy.store.disk import DiskStore
 _row = ROWS[1]
 ORIGINAL = "small-0"
 WARM = 500
-"""Number of requests after which a process has the memory that it needs for requests as such."""
+"""After this many requests for one feed, further requests for it do not increase the memory of the process."""
 
 
 def fill(folder: Path, original: str, many: int, seconds: float = 60.0) -> tuple[int, int]:
     """Write copies of the stored resource as /feed/small-N.rss, as many as there is time for.
 
-    Return their number, and the bytes of the bodies that each stores.
+    `original` is the target of the stored resource, and `many` the number of copies. Return the number of copies
+    written, and the size of the bodies of one copy in bytes.
     """
     disk = DiskStore(folder, size_max=2**33, on_failure=_fail)
     try:

@@ -1,7 +1,7 @@
 """TLS handshakes, each with one request: `python -m benchmarks.handshakes PORT PATH SECONDS FIELD…`.
 
 wrk resumes its TLS sessions, but a reader that polls once an hour has no session to resume. Here, each handshake is a
-full one.
+full handshake.
 """
 
 import socket

@@ -1,7 +1,8 @@
 """The table of hits and misses: each server gets each kind of request, side by side, in several rounds.
 
-A run counts only if all its responses were right: the response was checked before the run, the responses to wrk have
-the same mean length, and there were no errors. The origin must have received no request or, for misses, one for each.
+A run counts only if its responses were right: the response was checked before the run, the responses to wrk have the
+same mean length, and at most one in a thousand failed. The origin must have received no request during hits, and
+requests for at least 99 % of the misses.
 """
 
 import itertools
@@ -19,20 +20,21 @@ from conformance.process import DidNotStart
 MISS_CONNECTIONS = 10
 
 ROUNDS = 5
-"""Number of requests for each of many feeds before the measurement. The first one fetches the feed."""
+"""In rows with many feeds, each feed is requested this many times before the run. The first request fetches it."""
 
 FEEDS_A_SECOND = 2500
-"""Feeds for each second of a run over many feeds, so that slow servers also get more than one request for each."""
+"""A run over many feeds lasts at least a second for each this many feeds, so that a slow server, too, gets more than
+one request for each feed."""
 
 AT_REST = 0.05
-"""Fraction of a CPU that a server uses when it gets no requests and has finished its work on new feeds."""
+"""A server counts as idle if it uses at most this fraction of a CPU."""
 
 _new = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run of a server and a row. `fault` is the reason why it does not count."""
+    """The result of one run of a row on a server. `fault` is the reason why the run does not count, or ""."""
 
     row: str
     server: str

@@ -1,4 +1,5 @@
-"""Duration of hits during 200 misses a second in the same process. A reader requests a 304 each millisecond.
+"""Duration of hits while the same process answers 200 misses a second. Each millisecond, a reader sends a request that
+gets a 304.
 
 While a reader waits, it sends no request, so that a long stall would count as one slow hit. For each elapsed
 millisecond, another hit is therefore added with the remaining waiting time. HdrHistogram calls this the correction of
@@ -37,7 +38,10 @@ class Latency:
 
 
 def corrected(seconds: Sequence[float], every: float) -> list[float]:
-    """Return the durations, sorted, with those of requests that were not sent because an earlier one was waited for."""
+    """Return the durations, sorted, with added durations for the requests that were due during a wait (see above).
+
+    `every` is the number of seconds between two requests.
+    """
     more = [
         left for each in seconds for left in (each - every * n for n in range(1, int(each / every) + 1)) if left > 0
     ]
@@ -45,7 +49,7 @@ def corrected(seconds: Sequence[float], every: float) -> list[float]:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Return the smallest value that is not below this fraction of the values. Raises ValueError if there are none."""
+    """Return the value below which this fraction of the sorted values lies. Raises ValueError without values."""
     if not ordered:
         raise ValueError("no values")
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]

@@ -2,9 +2,9 @@
 
 A feed has twenty field lines, eight of which no other feed has (dates, tags, lengths, request ids). It has a channel
 with a schedule and a self link, eight changes, and the entries of four versions. The feeds are written to a store on
-disk, and read into memory as after a start. The result is the resident memory of this process for the second half of
-them, without bodies. Caches of a fixed size, such as SQLite's pages, are full then. The bodies are small, so that
-100,000 feeds fit into the memory of a laptop.
+disk, and read into memory as after a start. The result is the growth of the process's resident memory by the second
+half of the feeds, without bodies: caches of a fixed size, such as SQLite's pages, are then full. The bodies are small,
+so that 100,000 feeds fit into the memory of a laptop.
 """
 
 import asyncio

@@ -62,7 +62,7 @@ BATCH = 4000
 """Number of resources that are written together."""
 
 HISTORY_DAYS = 60
-"""Days for which feedproxy has known each feed."""
+"""In the written store, feedproxy has known each feed for this many days."""
 
 SLICE = 10.0
 """Seconds of hits between two measurements of memory."""
@@ -131,7 +131,10 @@ def fetched(target: str, port: int) -> bytes:
 
 
 def resource_of(number: int, like: Resource, world: World, now: float, price: float) -> Resource:
-    """Return the resource that feedproxy would store for a feed. Its last refresh is as old as the schedule permits."""
+    """Return the resource that feedproxy would store for the feed `number`, made from the fetched resource `like`.
+
+    The time of the last refresh is random, within the period that the schedule leaves between two refreshes.
+    """
     gap, interval = gap_of(number), interval_of(number // 100)
     period = min(DAY, max(interval, (2 * price * gap) ** 0.5))
     at = now - share(number, "refreshed") * period
@@ -190,7 +193,7 @@ def _fail(error: StoreError) -> None:
 
 
 def made(folder: Path, feeds: int, price: float) -> tuple[World, float]:
-    """Return the world in a folder, and the time at which its store was written. A missing one is written first."""
+    """Return the world in a folder, and the time at which its store was written. If it is missing, write it first."""
     note = folder / "world.json"
     if note.exists():
         known = json.loads(note.read_text(encoding="utf-8"))
@@ -273,7 +276,7 @@ def play(folder: Path, world: World, written: float, seconds: float, price: floa
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures measured besides the hits: seconds, bytes, fetches; and the durations of hits in milliseconds."""
+    """The measured figures of a run: times in seconds, memory in bytes, fetches, and times of hits in milliseconds."""
 
     seconds: float
     cpu: float

@@ -1,7 +1,7 @@
 """Misses at a constant rate: `python -m benchmarks.misses PORT RATE SECONDS START`.
 
-Each miss is a request for another feed. It is sent at its time, even if earlier ones have no response yet, up to
-WAITING_MAX of them.
+Each miss is a request for another feed. Each request is sent at its time, even if up to WAITING_MAX earlier requests
+have no response yet.
 """
 
 import asyncio

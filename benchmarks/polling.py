@@ -19,7 +19,7 @@ for the origin, and the share that missed a change. It also has
   the times of the changes,
 * the oracle: the fewest requests with which no poll is stale.
 
-The last table compares them at equal numbers of requests: those of each fixed lifetime.
+The last table compares these policies at equal numbers of requests: the numbers that each fixed lifetime causes.
 """
 
 import argparse
@@ -55,7 +55,7 @@ START = 4 * DAY
 
 @dataclass(slots=True)
 class Result:
-    """The result for one price."""
+    """The counts of one simulation. `stale` is the sum of the staleness of all polls, in seconds."""
 
     requests: int = 0
     polls: int = 0

@@ -97,7 +97,7 @@ class ScheduledRefreshCount:
 
 
 class Host:
-    """Handle for the process. Raises RuntimeError if the process does not start or does not answer."""
+    """Handle for feedproxy's process. Raises RuntimeError if the process does not start or does not answer."""
 
     def __init__(self, feeds: Sequence[Feed], start: float, page: Page, options: dict[str, Any]) -> None:
         self._pipe, theirs = multiprocessing.Pipe()

@@ -32,8 +32,9 @@ type Revisions = dict[tuple[object, ...], int | None]
 
 
 def rows(polls: Sequence[Poll], most: int) -> Iterator[tuple[float, list[Poll]]]:
-    """Yield rows of at most `most` polls in order, each with the instant at which its polls are sent. In one row, no
-    reader polls a feed twice.
+    """Yield rows of at most `most` polls in order, each with the instant at which its polls are sent.
+
+    All polls of a row are due in the same step (STEP).
     """
     row: list[Poll] = []
     step = 0.0
@@ -64,7 +65,7 @@ class System(Protocol):
 
 @dataclass
 class Held:
-    """The state that a reader stores of a feed."""
+    """A reader's copy of a feed: its validators, and the newest revision in it."""
 
     path: str
     tag: str = ""
