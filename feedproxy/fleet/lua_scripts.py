@@ -141,8 +141,8 @@ return text(version)
 )
 """Delete a copy, and keep its version, so that copies of earlier fetches are refused.
 
-KEYS: copy, fence, sequence, log. ARGV: version (0 for now), lifetime of the version in milliseconds, channel, length of
-the log, message.
+KEYS: copy, fence, sequence, log. ARGV: version (0 stands for a new version), lifetime of the version in milliseconds,
+channel, length of the log, message.
 """
 
 INVALIDATE_ALL = Script(

@@ -387,7 +387,7 @@ def _client(url: str, timeout: Seconds) -> tuple[Any, "Redis"]:
 
 
 def _check_files(url: str) -> None:
-    """Check that the files of certificates and keys in the address can be read. Raises UsageError otherwise."""
+    """Check that the files of certificates and keys that the address names can be read. Raises UsageError otherwise."""
     for name, path in parse_qsl(urlsplit(url).query):
         if name in FILE_PARAMETERS:
             try:

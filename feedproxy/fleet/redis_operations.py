@@ -166,7 +166,7 @@ class RedisOperations:
         )
 
     async def invalidate_all(self) -> None:
-        """Refuse the copies of all fetches in progress."""
+        """Make Redis refuse the copies of all fetches that are in progress on any machine."""
         names = self.keys
         keys = [names.barrier, names.fencing_counter, names.sequence, names.log]
         await self.connection.run(

@@ -155,7 +155,7 @@ class FleetSynchronization:
         self.store.redis_queue.send_event(lambda: self.redis_operations.publish("change", snapshot.target, members))
 
     async def claim_delivery(self, snapshot: FeedSnapshot) -> bool:
-        """Claim the deliveries of a change that only one machine must make. Return True if this machine makes them.
+        """Claim those deliveries of a change that only one machine must make. Return True if this machine makes them.
 
         The result is also True while Redis is unavailable.
         """

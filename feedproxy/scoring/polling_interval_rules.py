@@ -47,7 +47,7 @@ def timer_tolerance(wait: Seconds) -> Seconds:
 
 
 def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
-    """Return a violation for each interval of the feed that had not passed since the last success.
+    """Return a violation for each interval that the feed specifies, and that had not passed since the last success.
 
     Return None if there was no success yet, or if the request is part of the previous poll.
     """

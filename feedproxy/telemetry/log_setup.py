@@ -16,7 +16,7 @@ def _is_real_error(record: logging.LogRecord) -> bool:
 
 
 def _is_not_about_authority(record: logging.LogRecord) -> bool:
-    """Return False for mitmproxy's warning about an expired authority.
+    """Return False for mitmproxy's warning about an expired certificate authority, and True for other log records.
 
     The warning does not name the right folder, and is logged twice, even if no host is intercepted.
     """

@@ -216,7 +216,11 @@ class _Collection:
     memory: int
 
     def may_repeat(self, now: Seconds, interval_min: Seconds, time_share_max: float) -> bool:
-        """Return True if the limits of this kind permit its next collection."""
+        """Return True if the next collection of this kind may run.
+
+        The next collection runs at least `interval_min` seconds after the last. All collections of this kind take at
+        most the fraction `time_share_max` of the time.
+        """
         return now - self.at >= max(interval_min, self.duration / time_share_max)
 
     def has_grown(self, memory: int, share: float, minimum: int) -> bool:

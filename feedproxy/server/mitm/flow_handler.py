@@ -75,7 +75,8 @@ class FlowState:
     is_streaming: bool = False
     interim: tuple[Response, ...] = ()
     final_target: str = ""
-    """The `final_target` of the ProxyResponse (request/context.py)."""
+    """A target that the client did not request, but from which the response comes or which the body names
+    (`ProxyResponse` in request/context.py)."""
     endpoint: Endpoint | None = None
     call: Call | None = None
     streamed: BodyCounter | None = None
@@ -112,8 +113,8 @@ class FlowHandler:
         state.connect_result, state.status, state.reason = permitted.result, permitted.status, permitted.reason
 
     async def on_request_headers(self, flow: http.HTTPFlow) -> None:
-        """Handle the head of a request. Respond locally, or let a request without a cacheable response stream
-        upstream."""
+        """Handle the head of a request. Respond locally, or stream the request upstream if its response cannot be
+        cached."""
         if flow.response is not None or flow.error is not None:
             return
         flow.request.stream = False  # the option stream_large_bodies may have set streaming

@@ -1,4 +1,4 @@
-"""Requests that stream through mitmproxy's own upstream: methods other than GET and HEAD, large content, tunnels.
+"""Requests that mitmproxy streams over its own connections: methods other than GET and HEAD, large content, tunnels.
 
 If a hook raises an exception, mitmproxy sends the request upstream nevertheless. Therefore each server is approved for
 each client connection in advance, and `enforce` refuses all other servers.
@@ -50,7 +50,7 @@ A name with an underscore does not match, because CGI, WSGI and PHP read X_Forwa
 """
 
 SHOWN_TARGET = "feedproxy.shown"
-"""Key in `flow.metadata`: the target of a streamed request, in the client's form."""
+"""Key in `flow.metadata`: the target of a streamed request, as the client addressed it."""
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class ConnectApprovals:
     approved: dict[str, dict[tuple[str, int], str | ParentProxyHost | None]] = field(default_factory=dict)
     tunnels: dict[str, tuple[str, int]] = field(default_factory=dict)
     users: dict[str, str] = field(default_factory=dict)
-    """Users that were authenticated by CONNECT, by client connection."""
+    """For each client connection, the user that its CONNECT authenticated."""
 
     def approve(self, client: str, host: str, port: int, address: str | ParentProxyHost | None) -> None:
         """Approve a server at this address for a client connection."""

@@ -1,7 +1,7 @@
 """Lock of a store's folder against its use by two servers.
 
-Two servers on one folder would serve each other's outdated copies, and deliver notifications twice. The kernel ends the
-lock (flock) with the process.
+Two servers on one folder would serve each other's outdated copies, and deliver notifications twice. The kernel releases
+the lock (flock) when the process ends.
 """
 
 import contextlib
