@@ -241,7 +241,7 @@ class Metrics:
         self._bytes_of(entrance, "own" if own and source == "origin" else source).inc(size)
 
     def on_refresh_ended(self, event: RefreshEnded) -> None:
-        """Count the fetch of a refresh that has ended. A refresh with pushed content has made no request to an origin."""
+        """Count the fetch of a refresh that has ended. A refresh with pushed content has made no fetch."""
         if (record := event.record) is not None and record.occasion != "push":
             self.count_fetch(record.status, record.detail, record.content_size, record.seconds, record.received_size)
 

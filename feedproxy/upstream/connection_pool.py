@@ -123,7 +123,7 @@ class OriginProtocol(ResponseHandler):
         try:
             await self._complete
         finally:
-            # `is_wanted` refers to this connection. Only a garbage collection would free the two.
+            # `is_wanted` refers to this connection: only a garbage collection would free such a cycle.
             self._reading, self._is_wanted = None, _always
 
     def data_received(self, data: bytes) -> None:

@@ -254,7 +254,7 @@ class Listener:
             else:
                 connection = TlsConnection(descriptor, peer, address, cache, self._certificate.context)
                 if not settings.head_timeout:
-                    connection.remove_low_water_mark()  # no deadline removes it if no request follows the handshake
+                    connection.remove_low_water_mark()  # without a deadline, `tick` would never remove the mark
         except OSError:
             return None
         count = settings.max_connections_per_address

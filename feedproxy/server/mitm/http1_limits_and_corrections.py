@@ -283,7 +283,8 @@ class InterimTolerantClient(_http1.Http1Client):
         size = 0 if not has_content else None if head.chunked else -1 if head.length is None else head.length
         # The announced content may arrive later, in place of the next response.
         self._reusable = head.reusable and (has_content or not (head.chunked or head.length))
-        # A client's connection may be that of a proxy with many users.
+        # Such credentials authenticate the connection to the origin. Another user of the client, which may be a proxy,
+        # must not get this connection.
         self._reusable &= not any(map(authenticates_connection, self.request.headers.get_all("authorization")))
         self.response = response_of(head, self.request.method)
         yield ReceiveHttp(ResponseHeaders(self.stream_id, self.response, size == 0))

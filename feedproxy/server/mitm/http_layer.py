@@ -145,8 +145,8 @@ class FeedStream(HttpStream):
         self.events_in_progress -= 1
 
     def passthrough(self, event: events.Event) -> layer.CommandGenerator[None]:
-        # The layer of a tunnel knows no HTTP. A client that disconnects before the tunnel is open causes an error of
-        # HTTP, at which the layer would fail: it counts as the end of that side.
+        # The layer of a tunnel would fail at an event of HTTP. If a peer disconnects before the tunnel is open, the
+        # HTTP error therefore becomes the end of the peer's messages.
         if isinstance(event, RequestProtocolError):
             event = RequestEndOfMessage(self.stream_id)
         elif isinstance(event, ResponseProtocolError):
