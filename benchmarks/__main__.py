@@ -67,7 +67,7 @@ def versions() -> dict[str, str]:
 
 
 def stop(*_: object) -> None:
-    """Exit on SIGTERM or SIGINT, so that started servers are ended. A shell may have made Ctrl-C ignored."""
+    """Exit on SIGTERM or SIGINT, so that started servers are ended, even if the shell has set SIGINT to be ignored."""
     raise KeyboardInterrupt
 
 

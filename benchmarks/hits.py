@@ -1,4 +1,4 @@
-"""The table of hits and misses: each server gets each kind of request, side by side, in several rounds.
+"""The table of hits and misses. In each round, each kind of request is sent to one server after the other.
 
 A run counts only if its responses were right: the response was checked before the run, the responses to wrk have the
 same mean length, and at most one in a thousand failed. The origin must have received no request during hits, and

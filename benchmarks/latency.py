@@ -38,7 +38,7 @@ class Latency:
 
 
 def corrected(seconds: Sequence[float], every: float) -> list[float]:
-    """Return the durations, sorted, with added durations for the requests that were due during a wait (see above).
+    """Return the durations, sorted, with added durations for the requests that were due while a reader waited.
 
     `every` is the number of seconds between two requests.
     """

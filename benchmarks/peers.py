@@ -201,7 +201,7 @@ class Stage:
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """At the end of this context, end the servers that were started in it."""
+        """End the servers that were started in a `with` block when the block ends."""
         outer, self._stack = self._stack, ExitStack()
         try:
             with self._stack:

@@ -86,7 +86,7 @@ class Played:
     dates: tuple[float, ...]
     changes: tuple[float, ...]
     published: tuple[float, ...]
-    """Changes that an entry with a date discloses."""
+    """The instants of the changes that a dated entry discloses."""
     polls: tuple[tuple[float, int], ...]
 
 

@@ -1,10 +1,10 @@
-"""A second simulation of the polling policy, written from its description: does the product do what is described?
+"""A second simulation of the polling policy, which checks that feedproxy decides as the documentation describes.
 
     python -m benchmarks.polling_independent [--profile modern] [--seed 1] [--readers 6] [--days 2] [--price 300 1800]
 
-The feeds, the readers and the count of staleness are those of benchmarks.polling. The decision is not the product's:
-rate, forecast and plan are computed here from docs/explanation/schedule.md, in the simplest way. The plan enumerates
-all refreshes before the next POLLS polls. For each price, the output has both results and their ratios.
+The feeds, the readers and the count of staleness are those of benchmarks.polling. This module has its own code for
+rates, forecasts and plans, which follows docs/explanation/schedule.md in the simplest way. A plan considers every
+choice of refreshes before the next POLLS polls. For each price, the output has both results and their ratios.
 """
 
 import argparse

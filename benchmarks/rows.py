@@ -29,7 +29,7 @@ class Row:
 
     @property
     def miss(self) -> bool:
-        """Return whether each request is a request to the origin."""
+        """Return whether each request causes a request to the origin."""
         return self.mode == "new"
 
     def fields(self, tag: str) -> dict[str, str]:

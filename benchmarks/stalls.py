@@ -1,13 +1,13 @@
 """The callbacks that delay hits in the event loop: `python -m benchmarks.stalls serve …`, with the arguments of
 `feedproxy serve`.
 
-The result is printed when it ends. Each callback of the loop is timed, both elapsed time and CPU time. If the elapsed
-time of a callback is longer than its CPU time, the thread waited for Python's interpreter lock, which another thread
-held, or for a CPU. A thread samples the stack during long callbacks. The wait for the lock appears in functions that
+The result is printed when feedproxy ends. Each callback's elapsed time and CPU time are measured. If the elapsed time
+is longer than the CPU time, the thread waited for Python's interpreter lock, which another thread held, or for a CPU. A
+thread samples the stack during long callbacks. The wait for the lock appears in functions that
 release it for a moment, such as a write or an access to SQLite.
 
 The share of hits that a callback delays is computed from CPU times, for hits at random times since the full garbage
-collection at the start. It does not depend on other processes of the machine.
+collection at the start. Other processes of the machine do not change this share.
 """
 
 import asyncio

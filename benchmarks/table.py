@@ -125,7 +125,7 @@ def page(results: Mapping[str, Any]) -> str:
 
 
 def into(text: str, made: str) -> str:
-    """Return the page with these results between its two marks. Raises ValueError if a mark is missing."""
+    """Return the page `text` with the results `made` between its two marks. Raises ValueError if a mark is missing."""
     if BEGIN not in text or END not in text:
         raise ValueError(f"no {BEGIN} … {END}")
     return re.sub(f"(?s){re.escape(BEGIN)}.*{re.escape(END)}", lambda _: f"{BEGIN}\n\n{made}\n\n{END}", text)

@@ -22,7 +22,10 @@ from tests.live.product import Feedproxy, ask
 
 
 def measure(folder: Path, versions: Sequence[Sequence[bytes]], dictionaries: str) -> list[tuple[int, int]]:
-    """Return the number of updates of each history, and the bytes that were transferred for them."""
+    """Return the number of updates of each history, and the bytes that were transferred for them.
+
+    `dictionaries` is the value of the option `compression_dictionaries`.
+    """
     rows: list[tuple[int, int]] = []
     with opened(folder / "origin") as (origin, authority), Line() as line:
         publisher = Feedproxy(

@@ -52,8 +52,9 @@ class PlayClock:
         await waiter
 
     def step(self, until: Instant) -> bool:
-        """Advance to the instant of the next wake, and wake the tasks that are due. If there is none up to the instant
-        `until`, advance to `until` and return False.
+        """Advance to the instant of the next wake, and wake the tasks that are due.
+
+        If no task wakes up to the instant `until`, advance to `until` and return False.
         """
         at = self._tell()
         # The page counts nanoseconds. The added microsecond ensures that no task wakes too early.
