@@ -136,7 +136,7 @@ class FleetStore:
             return await self.fetch_copy(target, timeout_factor=TRANSFER_TIMEOUT_FACTOR)
 
     async def store_copy(self, target: str, stored_copy: StoredCopy, before: object) -> bool:
-        """Store a peer's copy here. Return True if it was later than the local copy.
+        """Store another machine's copy here. Return True if it was later than this machine's copy.
 
         A copy is ignored if the target was purged here since `wait_purge_sent` returned `before`, because Redis does
         not have the purge yet.

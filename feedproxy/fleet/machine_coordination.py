@@ -36,7 +36,7 @@ class LeaseEffects(Protocol):
         ...
 
     async def store_copy(self, target: str, stored_copy: StoredCopy, before: object) -> bool:
-        """Store a peer's copy. Return True if it was later than this machine's copy.
+        """Store another machine's copy here. Return True if it was later than this machine's copy.
 
         A copy is ignored if `target` was purged here since `wait_purge_sent` returned `before`.
         """

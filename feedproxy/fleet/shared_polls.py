@@ -22,7 +22,7 @@ POLLS_MAX = 4000
 POLLS_PER_EVENT = 500
 
 TARGET_MAX = 8192
-"""Maximum number of characters of a target in a peer's poll. Polls with longer targets are ignored."""
+"""Maximum number of characters of a target in another machine's poll. Polls with longer targets are ignored."""
 
 type Poll = tuple[str, Pseudonym, Instant]
 """The target of a poll, the reader's pseudonym, and the instant of the poll."""

@@ -200,9 +200,9 @@ def _check_tunnel_host(head: IncomingRequest, host: str, port: int) -> None:
 
 
 def _check_gateway_host(head: IncomingRequest, settings: Settings) -> None:
-    """Raise WrongHost if Host has a foreign name in a request to the gateway.
+    """Raise WrongHost if a request names a host at which the gateway does not answer (option `gateway_hosts`).
 
-    A host that a trusted proxy states is also checked, because the proxy may have replaced Host.
+    Host is checked, and the host that a trusted proxy states, because the proxy may have replaced Host.
     """
     for authority in (head.fields.get("host") or "", _stated_hop(head, settings).host):
         if authority and not is_gateway_host(authority, settings):
