@@ -35,7 +35,7 @@ _PLAIN = re.compile(rb"[\x01-\x7f]{4}")
 _DECLARATION = re.compile(rb"""<\?xml\s[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9._:\-]{1,40})["']""")
 
 _FEED_ROOT = re.compile(rb"<(?:[\w.\-]+:)?(?:rss|rdf|feed|channel)[\s>]", re.IGNORECASE)
-"""Pattern of the start of a feed. A declaration after the start is text of an item."""
+"""Pattern of the start of a feed. An XML declaration after the start of the feed is text of an item."""
 
 _JSON_START = re.compile(rb"\s*[{\[]")
 

@@ -163,7 +163,7 @@ class RefreshScheduler:
                 assert_never(never)
 
     async def close(self) -> None:
-        """Prevent further refreshes from starting."""
+        """Start no further refreshes, and cancel the tasks that wait for refreshes in progress."""
         self._closed = True
         await cancel(self._runner, self._starting, self._timer, *self._in_progress)
 

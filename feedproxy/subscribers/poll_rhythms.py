@@ -41,7 +41,10 @@ SESSION_BREAK = 2.5
 """A pause ends a session if it lasts this many usual intervals. One missed poll does not suffice."""
 
 DAY: Seconds = 86_400
-"""Seconds from the beginning of one session to the next, unless the last cycle was between 0.5 and 1.5 days."""
+"""Expected seconds from the beginning of one session to the next.
+
+If the last cycle was between 0.5 and 1.5 days, its length is expected instead.
+"""
 
 OVERDUE = 1.25
 """An expected poll counts as missed when this many times the reader's longest expected interval has passed since its
@@ -254,7 +257,7 @@ class PollRhythms:
                 yield _HEAD.pack(len(name), len(records) // _RECORD.size) + name + records
 
     def load(self, data: bytes, now: Instant) -> None:
-        """Replace all rhythms by `data`, a result of `dump`. Raises StoreError for damaged data, without a change.
+        """Replace all rhythms by `data`, a result of `dump`. Damaged data raises StoreError, and changes nothing.
 
         Polls after `now` get the instant `now`, because the clock was wrong. While the clock is not set, they stay as
         they are.

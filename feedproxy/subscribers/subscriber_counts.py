@@ -314,7 +314,7 @@ class SubscriberCounts:
         return await asyncio.to_thread(writing.whole)
 
     def load(self, data: bytes, now: Instant) -> None:
-        """Replace all counts by `data`, a result of `dump`. Raises StoreError for damaged data, without a change."""
+        """Replace all counts by `data`, a result of `dump`. Damaged data raises StoreError, and changes nothing."""
         # While the clock is not set yet, all stored instants are in the future, and none is wrong.
         is_clock_set = not is_unset(now)
         stored = subscriber_counts_codec.load(data, now if is_clock_set else LATEST)

@@ -174,7 +174,7 @@ class ChangeLog:
         return [row["target"] for row in rows]
 
     async def trim(self, now: Instant) -> None:
-        """Delete changes older than RETENTION, and the oldest above CHANGES_MAX."""
+        """Delete the changes that are older than RETENTION, and the oldest changes above CHANGES_MAX."""
 
         def work(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM changes WHERE at < ?", (now - RETENTION,))

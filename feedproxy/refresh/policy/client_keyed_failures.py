@@ -45,7 +45,7 @@ class KeyedFailures:
         return self._records.get(self._name(target, key, agent)) or NO_RECORD
 
     def put(self, target: str, key: Fields, agent: str | None, record: KeyedRecord) -> None:
-        """Store `record` in place of the present record. A record that states nothing is removed."""
+        """Store `record` in place of the present record. NO_RECORD removes the present record."""
         name = self._name(target, key, agent)
         if record == NO_RECORD:
             self._records.drop(name)
