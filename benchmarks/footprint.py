@@ -70,7 +70,7 @@ def touch(server: Server, names: Iterator[str]) -> None:
 
 
 def settle(pid: int, seconds: float = 30.0) -> None:
-    """Wait until the server is idle, at most `seconds`. After its start it examines the store."""
+    """Wait until the server is idle, at most `seconds`. After its start it examines the store, and starts helpers."""
     until, before = time.monotonic() + seconds, 0.0
     while time.monotonic() < until and (now := cpu_seconds(pid)) - before > 0.02:
         before = now
@@ -81,6 +81,7 @@ def play(stage: Stage, many: int, touched: int) -> list[Aim]:
     """Fill the store, start feedproxy, and request feeds. Return the figures."""
     with started(stage) as server:
         touch(server, repeat(ORIGINAL, WARM))
+        settle(server.pid)
         alone = resident(server.pid)
     original = f"http://127.0.0.1:{stage.origin}{feed.path(ORIGINAL)}"
     many, bodies = fill(stage.folder / "feedproxy" / "store", original, many)
