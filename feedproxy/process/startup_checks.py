@@ -226,8 +226,11 @@ def is_own_address(settings: Settings, host: str, port: int) -> bool:
 
 
 def check_paths(values: Mapping[str, Any]) -> None:
-    """Check that each path can be expanded, and that mitmproxy can read the files in `certs` without waiting. Raises
-    UsageError for the home folder of an unknown user, and for a file that cannot be read."""
+    """Check that each path in the options `values` can be expanded, and that mitmproxy can read the files in `certs`
+    without waiting.
+
+    Raises UsageError for the home folder of an unknown user, and for a file that cannot be read.
+    """
     for name in PATH_OPTIONS & values.keys():
         for value in values[name] if isinstance(values[name], list) else (values[name],):
             try:

@@ -272,7 +272,7 @@ class Supervisor:
     def _revert_options(self, worker: _WorkerSlot, status: int) -> bool:
         """Restore the options before the last reload if a worker cannot start with the new options.
 
-        Return True if the options have changed. The running workers have refused the new options, too.
+        Return True if the options were restored. The running workers have refused the new options as well.
         """
         if self._heartbeat(worker) or os.waitstatus_to_exitcode(status) != USAGE_ERROR or self._previous is None:
             return False
@@ -467,8 +467,11 @@ def _is_last_user(descriptor: int) -> bool:
 
 
 def _bind(host: str, port: int, option: str, *, exclusive: bool) -> tuple[socket.socket, ...]:
-    """Return sockets bound to each address of a host, at one port. Raises CannotListen if an address cannot be
-    bound."""
+    """Return sockets bound to each address of a host, at one port. Raises CannotListen if an address cannot be bound.
+
+    With `exclusive`, no other process can bind the address. `option` is the name of the option that states the address,
+    for the error's message.
+    """
     sockets: list[socket.socket] = []
     try:
         address_infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -57,7 +57,7 @@ class ErrorResponses:
     ) -> ProxyResponse:
         """Return a 503 response for a target that may not be fetched and has no usable copy.
 
-        Retry-After ends at the instant `until`.
+        Retry-After ends at the instant `until`. `reason` is one sentence for the user.
         """
         seconds = max(1, round(until - self._clock.now()))
         extra = (("Retry-After", str(seconds)),)
@@ -74,7 +74,10 @@ class ErrorResponses:
         extra: ExtraFields = (),
         lifetime: Seconds = 0,
     ) -> ProxyResponse:
-        """Return an error document with its Cache-Status. Caches may store it for `lifetime` seconds."""
+        """Return an error document with its Cache-Status. Caches may store it for `lifetime` seconds.
+
+        `code` is the status code. `detail`, `reason` and `extra` are those of problem_details.problem_response.
+        """
         shown = public_url_for(request.target, client, upstream=self._settings_for(request.target).upstream)
         response = problem_response(code, detail, reason, request=replace(request, target=shown), extra=extra)
         fields = response.fields

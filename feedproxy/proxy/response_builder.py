@@ -48,6 +48,7 @@ def build_response(
 ) -> Response:
     """Return the response to a request from a stored response.
 
+    * `via` is this proxy's member of Via.
     * `decoded_max` is the maximum size of decoded content in bytes.
     * `state_freshness` is true if max-age states the longer time that the feed's schedule permits (in reverse mode).
     * `surrogate_key` is a value of Surrogate-Key for a CDN, or None (in reverse mode).

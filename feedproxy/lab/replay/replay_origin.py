@@ -44,7 +44,7 @@ class ReplayRequestHead:
 class ReplayOrigin:
     """An origin that serves recorded feeds.
 
-    With `plain`, no response contains gateway addresses, even if the request has the gateway's form.
+    If `plain` is true, no response contains gateway addresses, even if the request has the gateway's form.
     """
 
     def __init__(
@@ -56,7 +56,10 @@ class ReplayOrigin:
         plain: bool = False,
         names: Mapping[str, str] | None = None,
     ) -> None:
-        """Create an origin for `world`. `names` maps paths, served at any host, to recorded addresses."""
+        """Create an origin for the timelines in `world`, with hint overrides (`changes`) and `faults`.
+
+        `names` maps paths, served at any host, to recorded addresses.
+        """
         self.world = world
         self._changes = tuple(changes)
         self._faults = tuple(faults)
@@ -66,8 +69,8 @@ class ReplayOrigin:
         self._counts: Counter[str] = Counter()
 
     def to_replay_request(self, head: ReplayRequestHead, at: Instant) -> ReplayRequest:
-        """Return the request with its target, and count the request. Raises BadTarget or NotFound if the request names
-        no target."""
+        """Return the request with its target and its time `at`, and count the request. Raises BadTarget or NotFound if
+        the request names no target."""
         form, target, base = _parse_target(head)
         request = Request(head.method, target, head.fields)
         recorded_target, hops = original_target(target) if self._moves else (target, 0)

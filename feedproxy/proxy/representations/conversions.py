@@ -169,8 +169,10 @@ class Conversions:
         return with_vary_accept(replace(response, response=converted, stored=None))
 
     def preferred_format(self, accept: str | None, media_type: str) -> Format | None:
-        """Return the format that Accept prefers to the original format, or None if Accept prefers the original
-        format."""
+        """Return the format that Accept prefers to the original format, or None if Accept prefers the original format.
+
+        `media_type` is that of the original format.
+        """
         if accept is None:
             return None
         own = parse_parameters(media_type)[0]
@@ -214,8 +216,11 @@ class Conversions:
 
 
 def _gateway_target(address: str, base: str, prefix: str) -> str:
-    """Return the target that `address` names, as in a gateway path or as pasted by a user. Raises NotFound or BadTarget
-    if `address` names no target."""
+    """Return the target that `address` names, as in a gateway path or as pasted by a user.
+
+    `base` is the gateway's URL, and `prefix` the path of the endpoints. Raises NotFound or BadTarget if `address` names
+    no target.
+    """
     try:
         return gateway_target(f"/{address}")
     except NotFound:

@@ -148,9 +148,10 @@ def _accepts(request: Request, coded: Response) -> bool:
 
 
 def _encode(content: bytes, digest: bytes, previous: PreviousContents, current: Sequence[bytes]) -> bytes | None:
-    """Return the content as `dcz`. The dictionary is the stored version with the hash `digest`.
+    """Return the content as `dcz`, compressed with the stored version that has the hash `digest`.
 
-    Return None if no stored version has this hash.
+    Return None if no stored version has this hash. `previous` contains the earlier versions. `current` contains the
+    contents from which they can be decoded.
     """
     if compression_dictionary.dictionary_hash(content) == digest:
         dictionary: bytes | None = content

@@ -28,7 +28,10 @@ class DecodedBodies:
         self._decoded.resize(bytes_max)
 
     def get(self, body: bytes, label: str, *, limit: int) -> bytes | None:
-        """Return the decoded content, or None if the content is invalid or exceeds `limit` bytes."""
+        """Return the decoded content, or None if the content is invalid or exceeds `limit` bytes.
+
+        `label` is the Content-Encoding of `body`.
+        """
         key = id(body)  # the key is unique while the cache refers to `body`
         cached = self._decoded.get(key)
         if cached is not None and cached[0] is body and cached[1] == label:
@@ -39,7 +42,10 @@ class DecodedBodies:
 
 
 def decode_or_none(body: bytes, label: str, *, limit: int) -> bytes | None:
-    """Return the decoded content without caching, or None if the content is invalid or exceeds `limit` bytes."""
+    """Return the decoded content without caching, or None if the content is invalid or exceeds `limit` bytes.
+
+    `label` is the Content-Encoding of `body`.
+    """
     try:
         return bounded_decompression.decode(body, label, limit=bounded_decompression.decoding_limit(len(body), limit))
     except FeedproxyError:

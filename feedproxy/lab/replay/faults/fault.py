@@ -98,7 +98,8 @@ class PlannedFault:
 def parse_fault(text: str, kinds: dict[str, type[Fault]], start: Instant, seed: str) -> PlannedFault:
     """Return the fault that a text names in the form `NAME[=VALUE][@WHEN]`.
 
-    Raises UsageError if the text is invalid. For an unknown name, its message suggests a similar name.
+    `kinds` contains the known faults by name. Durations in WHEN count from the instant `start`. Raises UsageError if
+    the text is invalid. For an unknown name, its message suggests a similar name.
     """
     import difflib  # noqa: PLC0415 -- only for unknown names
 
