@@ -1,7 +1,7 @@
 """The exceptions of feedproxy. Decisions and broken feeds are values, never exceptions.
 
 Each error names its subject. `status_hint` suggests the status of the response. `detail` is a token for Cache-Status,
-log and metrics.
+log and metrics. upstream/upstream_errors.py has the failures of requests to origins.
 """
 
 
@@ -101,50 +101,6 @@ class Overload(FeedproxyError):
 
     status_hint = 503
     detail = "overload"
-
-
-class NoNetwork(Overload):
-    """Error for a machine that can reach neither origins nor name servers."""
-
-    detail = "no-network"
-
-
-class ParentFailed(Overload):
-    """Error for a parent proxy (`upstream_proxy`) that cannot be reached or used."""
-
-    detail = "parent-proxy"
-
-
-class FetchError(FeedproxyError):
-    """Error for a fetch without a usable response from the origin."""
-
-    status_hint = 502
-    detail = "fetch-error"
-
-
-class Unreachable(FetchError):
-    """Error for a failed connection: name resolution, address, TCP or TLS."""
-
-    detail = "unreachable"
-
-
-class ParentRefused(Unreachable):
-    """Error for a parent proxy (`upstream_proxy`) that does not connect to this origin."""
-
-    detail = "parent-proxy"
-
-
-class FetchTimeout(FetchError):
-    """Error for a phase of the exchange that exceeded its deadline."""
-
-    status_hint = 504
-    detail = "timeout"
-
-
-class MalformedResponse(FetchError):
-    """Error for an incomplete or invalid HTTP response (RFC 9112, section 8)."""
-
-    detail = "broken-message"
 
 
 class TooLarge(FeedproxyError):

@@ -5,11 +5,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from feedproxy.errors import Unreachable
 from feedproxy.feed.convert.read.from_document import read
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.notification_protocol import Change, Delivered, Delivery, Protocol, Refused, Retry
 from feedproxy.settings import option
+from feedproxy.upstream.upstream_errors import Unreachable
 
 PAGE = (Path(__file__).resolve().parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 FEED = b'<rss version="2.0"><channel><title>F</title><item><title>One</title></item><item/></channel></rss>'

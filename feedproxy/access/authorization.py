@@ -17,10 +17,11 @@ from feedproxy.access.passwords import PasswordFile, parse_secrets
 from feedproxy.access.secret_tokens import TokenFile
 from feedproxy.access.wsse_nonces import NonceFolder
 from feedproxy.clock import Clock, Seconds
-from feedproxy.errors import AccessDenied, BadTarget, FetchError, UsageError
+from feedproxy.errors import AccessDenied, BadTarget, UsageError
 from feedproxy.feed_rules import AMBIGUOUS, BLOCKED
 from feedproxy.http.message import Fields, Request
 from feedproxy.settings import Settings
+from feedproxy.upstream.upstream_errors import FetchError
 
 ANY_USER = "*"
 

@@ -29,9 +29,10 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from feedproxy.access import basic, wsse
 from feedproxy.access.file_reload import ReloadingFile
 from feedproxy.clock import Clock, Instant
-from feedproxy.errors import BadTarget, FetchError, UsageError
+from feedproxy.errors import BadTarget, UsageError
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.target_uri.target_pattern import TargetPattern
+from feedproxy.upstream.upstream_errors import FetchError
 
 CREDENTIAL_MARK = "#wallet="
 ANY_USER = "*"

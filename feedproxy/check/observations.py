@@ -26,7 +26,7 @@ class ProbeExchange:
     """Decoded content of the response, or None if it cannot be decoded."""
     error: str = ""
     detail: str = ""
-    """Short name of the error (errors.py), `too-large` for a response above the size limit, or ""."""
+    """Short name of the error (`detail`), `too-large` for a response above the size limit, or ""."""
     minor: int = 1
     """Minor version of HTTP/1.x in the response."""
     at: Instant = 0.0

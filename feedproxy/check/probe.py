@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from feedproxy.check.observations import FeedObservations, ProbeExchange, scheme_of
 from feedproxy.clock import Clock, Seconds, SystemClock
-from feedproxy.errors import BadTarget, FeedproxyError, FetchError, Forbidden, Overload, TooLarge
+from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, Overload, TooLarge
 from feedproxy.feed.channel import Channel, Cloud
 from feedproxy.feed.channel_addresses import page_address, self_address
 from feedproxy.feed.parse.channel_parser import read
@@ -32,6 +32,7 @@ from feedproxy.upstream.fetch_result import Fetched
 from feedproxy.upstream.origin_certificate_verification import upstream_context
 from feedproxy.upstream.origin_client import Fetcher, FetchLimits
 from feedproxy.upstream.parent_proxy import parent_of
+from feedproxy.upstream.upstream_errors import FetchError
 
 REQUESTS_MAX = 12
 """Maximum number of requests in a check."""

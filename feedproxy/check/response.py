@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from feedproxy.check.checked_document import CheckedDocument
 from feedproxy.check.observations import FeedObservations, ProbeExchange
-from feedproxy.errors import MalformedResponse, TooLarge
+from feedproxy.errors import TooLarge
 from feedproxy.feed import xml_redirect
 from feedproxy.feed.channel import Kind
 from feedproxy.feed.document_kind import DocumentKind
@@ -12,6 +12,7 @@ from feedproxy.feed.encoding_detection import declared_encoding, encoding_by_byt
 from feedproxy.feed.encoding_labels import codec_of
 from feedproxy.http.field_values import parse_parameters
 from feedproxy.notes import Category, Level, Note
+from feedproxy.upstream.upstream_errors import MalformedResponse
 
 SMALL_SIZE = 1400
 """Content of at most this many bytes fits into one packet, so its compression has no benefit."""

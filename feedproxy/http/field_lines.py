@@ -6,7 +6,7 @@ RFC 9110, section 5; RFC 9112, section 5; RFC 9113, section 8.2. In responses, h
 import re
 from collections.abc import Callable, Iterable
 
-from feedproxy.errors import FeedproxyError, MalformedResponse
+from feedproxy.errors import FeedproxyError
 from feedproxy.http import field_values
 
 type Line = tuple[bytes, bytes]
@@ -19,14 +19,15 @@ _VALUE_TEXT = re.compile("[\t -~\x80-\xff]*")
 _CONTROLS = bytes.maketrans(bytes([*range(1, 9), *range(11, 32), 127]), b" " * 30)
 
 
-def parse_field_lines(lines: Iterable[bytes], error: Callable[[str], FeedproxyError]) -> list[Line]:
+def parse_field_lines(
+    lines: Iterable[bytes], error: Callable[[str], FeedproxyError], *, of_response: bool = False
+) -> list[Line]:
     """Return the names and values of field lines.
 
     An invalid line raises `error`: BadRequest for a request, MalformedResponse for a response. The message does not
-    repeat the line, which may contain a password or a cookie, because messages are logged. In a response, white
+    repeat the line, which may contain a password or a cookie, because messages are logged. With `of_response`, white
     space before the colon is removed, and control characters except NUL and bare CR become spaces.
     """
-    of_response = error is MalformedResponse
     parsed: list[Line] = []
     for number, line in enumerate(lines, 1):
         if line[:1] in {b" ", b"\t"}:
@@ -48,21 +49,21 @@ def parse_field_lines(lines: Iterable[bytes], error: Callable[[str], FeedproxyEr
 
 def _value(value: bytes, of_response: bool, error: Callable[[str], FeedproxyError]) -> bytes:
     if of_response:
-        return replace_controls(value)
+        return replace_controls(value, error)
     if not VALUE.fullmatch(value):
         raise error("invalid field value: control characters")
     return value.strip(b" \t")
 
 
-def replace_controls(value: bytes) -> bytes:
+def replace_controls(value: bytes, error: Callable[[str], FeedproxyError]) -> bytes:
     """Return a response's field value or reason phrase with control characters replaced by spaces.
 
-    Raises MalformedResponse for NUL and CR.
+    NUL and CR raise `error`.
     """
     # "CR, LF, or NUL ... either reject the message or replace" -- RFC 9110, section 5.5. A NUL or a bare
     # CR suggests an attack, and is rejected. Other control characters are replaced.
     if b"\0" in value or b"\r" in value or b"\n" in value:
-        raise MalformedResponse("invalid field value: NUL or bare CR")
+        raise error("invalid field value: NUL or bare CR")
     return value.translate(_CONTROLS).strip(b" \t")
 
 

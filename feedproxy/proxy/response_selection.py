@@ -11,7 +11,7 @@ from feedproxy.cache.reuse_decision import Forward, NotInCache, Reuse, ReuseAndR
 from feedproxy.cache.serving_stale import Occasion
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Clock, Instant, Seconds
-from feedproxy.errors import FetchError, FetchTimeout, Forbidden
+from feedproxy.errors import Forbidden
 from feedproxy.http.message import NO_FIELDS, Fields, Request, Response
 from feedproxy.proxy.context_builder import ContextBuilder
 from feedproxy.proxy.error_responses import ErrorResponses
@@ -31,6 +31,7 @@ from feedproxy.request.reload_policy import apply_reload_policy
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource
+from feedproxy.upstream.upstream_errors import FetchError, FetchTimeout
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.cache.targeted_directives import governing_directives
 from feedproxy.clock import Clock, Instant
-from feedproxy.errors import FeedproxyError, MalformedResponse, Overload, TooLarge
+from feedproxy.errors import FeedproxyError, Overload, TooLarge
 from feedproxy.feed.xml_redirect import Gone, Moved
 from feedproxy.http import negotiation, origin_validator_in_etag, uri
 from feedproxy.http.message import Fields, Response
@@ -44,6 +44,7 @@ from feedproxy.request.upstream_and_public_urls import to_upstream
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import NO_FAILURES, RelocationKind, Resource, correct_future_instants
 from feedproxy.upstream.fetch_result import Fetched, Oversized
+from feedproxy.upstream.upstream_errors import MalformedResponse
 
 _REFUSALS_OF_FIELDS = frozenset({400, 403, 406, 412, 413, 431})
 """Status codes with which origins and their firewalls refuse the fields of a request."""

@@ -4,7 +4,7 @@ import functools
 from dataclasses import dataclass, replace
 
 from feedproxy.clock import SystemClock
-from feedproxy.errors import FetchError, TooLarge
+from feedproxy.errors import TooLarge
 from feedproxy.feed import xml_redirect
 from feedproxy.http import uri
 from feedproxy.http.coding import bounded_decompression
@@ -17,6 +17,7 @@ from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.fetch_result import Oversized
 from feedproxy.upstream.origin_client import Fetcher, FetchLimits
 from feedproxy.upstream.parent_proxy import parent_of
+from feedproxy.upstream.upstream_errors import FetchError
 
 ACCEPT = (
     "application/rss+xml, application/atom+xml, application/feed+json, application/rdf+xml;q=0.9, "

@@ -11,12 +11,13 @@ import logging
 import re
 from collections.abc import Sequence
 
-from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, LoopDetected, NoNetwork, Unreachable, UsageError
+from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, LoopDetected, UsageError
 from feedproxy.http.target_uri.registrable_domain import is_below_public_suffix
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.own_listeners import OwnListeners
 from feedproxy.upstream.resolver import LOOKUP_TIMEOUT, Lookup, system_lookup
 from feedproxy.upstream.special_networks import Address, Network, embedded_ipv4, special_network_of
+from feedproxy.upstream.upstream_errors import NoNetwork, Unreachable
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ import aiohttp
 from yarl import URL
 
 from feedproxy.clock import Seconds
-from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, MalformedResponse, Unreachable
+from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.field_lines import is_field
 from feedproxy.http.message import Fields, Response
@@ -24,6 +24,7 @@ from feedproxy.upstream.connection_pool import CheckedResolver, ParentConnector
 from feedproxy.upstream.origin_connection_limits import Requester, requesting
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import Resolve, unauthorized_error
+from feedproxy.upstream.upstream_errors import FetchTimeout, MalformedResponse, Unreachable
 
 CONNECT_TIMEOUT: Seconds = 10
 """A connection must be open after this many seconds."""

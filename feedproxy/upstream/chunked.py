@@ -5,8 +5,8 @@ Chunk extensions and trailers are skipped.
 
 import re
 
-from feedproxy.errors import MalformedResponse
 from feedproxy.http.field_lines import is_field_line
+from feedproxy.upstream.upstream_errors import MalformedResponse
 
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t -~\x80-\xff]*)?\r?\n")
 """Pattern of the first line of a chunk. The line may end with a bare line feed (RFC 9112, section 2.2)."""

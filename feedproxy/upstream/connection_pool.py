@@ -25,11 +25,12 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
 
 from feedproxy.clock import Seconds
-from feedproxy.errors import FetchError, MalformedResponse, Overload
+from feedproxy.errors import Overload
 from feedproxy.http import uri
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import Resolve, connect_to_parent, open_tunnel
 from feedproxy.upstream.response_parser import ResponseParser
+from feedproxy.upstream.upstream_errors import FetchError, MalformedResponse
 
 UNREAD_MAX = 262_144
 """If no client waits for a response any more, reading stops when more than this many bytes have arrived in total.

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 
 from feedproxy.clock import Seconds
-from feedproxy.errors import NoNetwork, Overload
+from feedproxy.errors import Overload
+from feedproxy.upstream.upstream_errors import NoNetwork
 
 logger = logging.getLogger(__name__)
 

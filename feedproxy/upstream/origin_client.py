@@ -18,7 +18,7 @@ from aiohttp.connector import Connection
 from yarl import URL
 
 from feedproxy.clock import Clock, Seconds
-from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, MalformedResponse, Overload, Unreachable
+from feedproxy.errors import BadTarget, FeedproxyError, Overload
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.registrable_domain import site_or_self
@@ -49,6 +49,7 @@ from feedproxy.upstream.origin_connection_limits import (
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import parent_name, unauthorized_error
 from feedproxy.upstream.response_parser import ReadLimits, ResponseParser
+from feedproxy.upstream.upstream_errors import FetchTimeout, MalformedResponse, Unreachable
 
 _SENDABLE = re.compile(r"[\t -~\x80-\xff]*+")
 _TARGET = re.compile(r"(https?://[!\"$-.0->@-~]+)([!\"$-~]*)(?:#.*)?")

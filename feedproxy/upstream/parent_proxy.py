@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from feedproxy.errors import ParentFailed, UsageError
+from feedproxy.errors import UsageError
 from feedproxy.http import uri
+from feedproxy.upstream.upstream_errors import ParentFailed
 
 OPTION = "upstream_proxy"
 

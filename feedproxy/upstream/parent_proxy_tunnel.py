@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from feedproxy.clock import Seconds
-from feedproxy.errors import MalformedResponse, Overload, ParentFailed, ParentRefused, Unreachable
+from feedproxy.errors import Overload
 from feedproxy.http import uri
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.response_head_parser import find_end, parse_head
+from feedproxy.upstream.upstream_errors import MalformedResponse, ParentFailed, ParentRefused, Unreachable
 
 type Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 

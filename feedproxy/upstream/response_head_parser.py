@@ -6,10 +6,10 @@ A parsed head is unambiguous: it has no folded line and only one framing.
 import re
 from dataclasses import dataclass
 
-from feedproxy.errors import MalformedResponse
 from feedproxy.fast_init import fast_init
 from feedproxy.http.field_lines import TOKEN, Line, parse_field_lines, replace_controls
 from feedproxy.http.message import SHARED_LENGTH_MAX
+from feedproxy.upstream.upstream_errors import MalformedResponse
 
 # "A recipient MAY recognize a single LF as a line terminator" -- RFC 9112, section 2.2; old scripts send it.
 _HEAD = re.compile(rb"(?:[^\n]*+\n(?!\r?\n))*+[^\n]*+\n\r?\n")
@@ -99,7 +99,7 @@ def parse_head(data: bytes) -> ResponseHead:
         lines = tuple([(name, value.strip(b" \t")) for name, _, value in split])
     else:
         rest = data[end:].rstrip(b"\r\n")
-        lines = tuple(parse_field_lines(_LINE_END.split(rest) if rest else [], MalformedResponse))
+        lines = tuple(parse_field_lines(_LINE_END.split(rest) if rest else [], MalformedResponse, of_response=True))
     names = {name.lower() for name, _ in lines}
     framing_anomaly, reusable, chunked, length = "", True, False, None
     if b"transfer-encoding" in names or b"content-length" in names:
@@ -114,7 +114,14 @@ def parse_head(data: bytes) -> ResponseHead:
         # An origin that announces content may send it later, in place of the next response.
         reusable = False
     return ResponseHead(
-        minor, status, replace_controls(match[3] or b""), lines, reusable, chunked, length, framing_anomaly
+        minor,
+        status,
+        replace_controls(match[3] or b"", MalformedResponse),
+        lines,
+        reusable,
+        chunked,
+        length,
+        framing_anomaly,
     )
 
 

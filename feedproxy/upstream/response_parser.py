@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from feedproxy.clock import Instant
-from feedproxy.errors import MalformedResponse
 from feedproxy.http.message import Fields, Response
 from feedproxy.upstream.chunked import ChunkedParser
 from feedproxy.upstream.response_head_parser import ResponseHead, could_be_http, find_end, parse_head
+from feedproxy.upstream.upstream_errors import MalformedResponse
 
 HEADS_MAX = 20
 """A response may have at most this many heads, including those of interim responses (1xx)."""

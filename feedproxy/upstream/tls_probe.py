@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.errors import FetchTimeout, Unreachable
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import checked_tunnel
+from feedproxy.upstream.upstream_errors import FetchTimeout, Unreachable
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ from feedproxy import option_files
 from feedproxy.access.origin_credentials import OriginCredentials, cache_key, parse_wallet, split_key
 from feedproxy.access.secret_tokens import TokenFile, issue, list_tokens, revoke
 from feedproxy.clock import ManualClock
-from feedproxy.errors import FetchError, UsageError
+from feedproxy.errors import UsageError
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.target_uri.url_redaction import without_secrets
+from feedproxy.upstream.upstream_errors import FetchError
 
 NOW = 1_800_000_000.0
 SEED = bytes(32)

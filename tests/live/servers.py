@@ -13,11 +13,11 @@ from aiohttp.abc import ResolveResult
 
 from feedproxy.app import App
 from feedproxy.clock import ManualClock
-from feedproxy.errors import Unreachable
 from feedproxy.http.message import Fields
 from feedproxy.process.mitmproxy_master import make_master
 from feedproxy.process.option_sources import ServePlan
 from feedproxy.upstream import connection_pool
+from feedproxy.upstream.upstream_errors import Unreachable
 from tests.waiting import PATIENCE
 
 

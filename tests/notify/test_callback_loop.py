@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from feedproxy.errors import BadTarget, Forbidden, Unreachable
+from feedproxy.errors import BadTarget, Forbidden
 from feedproxy.http.message import Fields
 from feedproxy.notify.callback_loop import is_callback_to_self
 from feedproxy.notify.cnws.cnws_messages import write_subscribe
@@ -15,6 +15,7 @@ from feedproxy.notify.websub import signatures_and_tokens
 from feedproxy.settings import Settings
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.callback_client import AddressTrust, CallbackClient
+from feedproxy.upstream.upstream_errors import Unreachable
 from tests.stages.clouds import call, clouds_on
 from tests.stages.notify import TARGET, Stand
 from tests.stages.origin import a_feed

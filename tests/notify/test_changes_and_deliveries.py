@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.errors import StoreError, Unreachable
+from feedproxy.errors import StoreError
 from feedproxy.http.message import Response
 from feedproxy.notify import notification_service
 from feedproxy.notify.changes.change_log import ChangeLog, FeedSnapshot
@@ -25,6 +25,7 @@ from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.refresh_requests import POSTPONE_MAX
 from feedproxy.notify.subscription_table import Role, State, Subscription, Subscriptions, SubscriptionsFull
 from feedproxy.refresh.policy.paused_and_blocked import FeedDecision
+from feedproxy.upstream.upstream_errors import Unreachable
 from tests.stages.notify import NOON, TARGET, Stand
 from tests.stages.origin import Origin, a_feed
 

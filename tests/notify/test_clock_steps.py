@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from feedproxy.errors import Unreachable
 from feedproxy.http.message import Response
 from feedproxy.notify.notification_protocol import DAY
 from feedproxy.notify.subscription_table import Role
+from feedproxy.upstream.upstream_errors import Unreachable
 from tests.stages.clouds import clouds_on
 from tests.stages.notify import NOON, TARGET, Stand
 from tests.stages.origin import a_feed

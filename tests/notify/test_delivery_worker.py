@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from feedproxy.errors import FetchTimeout
 from feedproxy.http.message import Response
 from feedproxy.notify.delivery import delivery_worker
 from feedproxy.notify.delivery.delivery_worker import MAX_PER_HOST, Overloaded
 from feedproxy.notify.notification_protocol import DeliveryRequest, Message
+from feedproxy.upstream.upstream_errors import FetchTimeout
 from tests.stages.notify import TARGET, Stand
 from tests.stages.origin import a_feed
 from tests.waiting import PATIENCE

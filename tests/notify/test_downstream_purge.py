@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from feedproxy.errors import Unreachable, UsageError
+from feedproxy.errors import UsageError
 from feedproxy.http.message import Response
 from feedproxy.notify.delivery.delivery_queue import RETRY_DELAY_MIN
 from feedproxy.notify.downstream_purge import (
@@ -16,6 +16,7 @@ from feedproxy.notify.downstream_purge import (
 )
 from feedproxy.notify.sink_address import SinkAddress
 from feedproxy.request.feed_id import surrogate_key
+from feedproxy.upstream.upstream_errors import Unreachable
 from tests.stages.notify import TARGET
 from tests.stages.origin import a_feed
 

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from feedproxy.cli import main
-from feedproxy.errors import Unreachable, UsageError
+from feedproxy.errors import UsageError
 from feedproxy.http.message import Response
 from feedproxy.notify.changes.change_lists import ChangeLists
 from feedproxy.notify.notification_protocol import Delivered, Refused, Retry
 from feedproxy.notify.pings.sinks import PingSinks, SinkKind, interpret_response, ping_message, read_ping_sink
 from feedproxy.notify.sink_address import SinkAddress
+from feedproxy.upstream.upstream_errors import Unreachable
 from tests.stages.clouds import call
 from tests.stages.origin import a_feed
 

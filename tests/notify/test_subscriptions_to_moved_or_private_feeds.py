@@ -6,8 +6,8 @@ from urllib.parse import parse_qs, urlencode
 
 import pytest
 
-from feedproxy.errors import Unreachable
 from feedproxy.notify.subscription_table import Role
+from feedproxy.upstream.upstream_errors import Unreachable
 from tests.stages.clouds import answering, call, clouds_on
 from tests.stages.notify import TARGET, Stand
 from tests.stages.origin import a_feed

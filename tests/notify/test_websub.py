@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.errors import Forbidden, Unreachable
+from feedproxy.errors import Forbidden
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.notify.notification_protocol import DAY
 from feedproxy.notify.subscription_table import Role, State
@@ -18,6 +18,7 @@ from feedproxy.notify.websub import signatures_and_tokens
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.store.permitted_store import PermittedStore
 from feedproxy.store.tiered import TieredStore
+from feedproxy.upstream.upstream_errors import Unreachable
 from tests.spec.test_websub import signed
 from tests.stages.notify import NOON, TARGET
 from tests.stages.origin import Origin, a_feed

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from feedproxy.clock import ManualClock
-from feedproxy.errors import Unreachable
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.context import Entrance
+from feedproxy.upstream.upstream_errors import Unreachable
 from tests.properties.model import Exchange, Model, Use, Verdict, age_said, instant, members
 from tests.stages.play import HERE, OnService, Seen
 from tests.waiting import PATIENCE

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedproxy.clock import Instant, ManualClock
-from feedproxy.errors import Unreachable
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.context import Entrance
+from feedproxy.upstream.upstream_errors import Unreachable
 from tests.stages.play import OnService, Proxy, Seen
 from tests.waiting import PATIENCE
 

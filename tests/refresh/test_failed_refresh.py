@@ -1,7 +1,7 @@
 """A failed refresh has its error as a value in the result."""
 
 from feedproxy.clock import ManualClock
-from feedproxy.errors import Unreachable
+from feedproxy.upstream.upstream_errors import Unreachable
 from tests.stages.play import OnService
 
 

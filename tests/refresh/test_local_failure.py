@@ -16,13 +16,14 @@ from functools import partial
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.errors import FeedproxyError, NoNetwork, Overload, ParentFailed, ParentRefused, Unreachable
+from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.process.mitmproxy_master import Master
 from feedproxy.refresh.ingest import helper_pool
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.store.resource import Failures
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.local_failure import NetworkState, RateLimitedLog, ResourceCheck, is_exhaustion, overload_of
+from feedproxy.upstream.upstream_errors import NoNetwork, ParentFailed, ParentRefused, Unreachable
 from tests.stages.origin import a_feed
 from tests.stages.play import OnService, Proxy
 from tests.upstream.raw import a_fetcher, a_get, a_policy

@@ -7,11 +7,12 @@ import pytest
 
 from feedproxy.admin import admin_client
 from feedproxy.check.probe import probe_feed
-from feedproxy.errors import ParentFailed, UsageError
+from feedproxy.errors import UsageError
 from feedproxy.refresh.standalone_fetch import fetch_document
 from feedproxy.settings import Settings
 from feedproxy.upstream import resolver
 from feedproxy.upstream.resolver import Resolver
+from feedproxy.upstream.upstream_errors import ParentFailed
 from tests.stages.origin import a_feed
 from tests.upstream.parents import a_parent
 from tests.upstream.raw import origin

@@ -3,10 +3,11 @@
 import pytest
 
 from feedproxy.cache.cache_status import Detail
-from feedproxy.errors import FeedproxyError, Forbidden, Overload, TooLarge, Unreachable, UsageError
+from feedproxy.errors import FeedproxyError, Forbidden, Overload, TooLarge, UsageError
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.refresh import redirect_following as trail
 from feedproxy.upstream.fetch_result import Fetched
+from feedproxy.upstream.upstream_errors import Unreachable
 
 START = "http://start.example/"
 

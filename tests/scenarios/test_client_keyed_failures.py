@@ -2,11 +2,11 @@
 
 import pytest
 
-from feedproxy.errors import Unreachable
 from feedproxy.http.message import Fields, Response
 from feedproxy.refresh.policy.client_keyed_failures import NO_RECORD, RECORDS_MAX, KeyedFailures, KeyedRecord
 from feedproxy.request.context import Entrance
 from feedproxy.store.resource import Failures
+from feedproxy.upstream.upstream_errors import Unreachable
 from tests.stages.origin import Origin, a_feed
 
 ANN, BOB = "Basic YW5uOng=", "Basic Ym9iOng="

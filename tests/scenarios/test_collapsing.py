@@ -6,8 +6,8 @@ from collections.abc import Awaitable
 
 import pytest
 
-from feedproxy.errors import Unreachable
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.upstream.upstream_errors import Unreachable
 from tests.stages.origin import Origin, a_feed
 from tests.stages.play import Proxy, Seen
 

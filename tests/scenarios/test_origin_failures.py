@@ -2,8 +2,9 @@
 
 import pytest
 
-from feedproxy.errors import FetchTimeout, Forbidden, MalformedResponse, Unreachable
+from feedproxy.errors import Forbidden
 from feedproxy.http.message import Fields, Response
+from feedproxy.upstream.upstream_errors import FetchTimeout, MalformedResponse, Unreachable
 from tests.stages.addons import OnAddons
 from tests.stages.admin import NOW, a_resource
 from tests.stages.origin import a_feed

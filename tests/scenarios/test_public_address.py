@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from feedproxy.errors import Unreachable
 from feedproxy.http.message import Fields, Response
 from feedproxy.request.context import Entrance
+from feedproxy.upstream.upstream_errors import Unreachable
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 from tests.waiting import PATIENCE

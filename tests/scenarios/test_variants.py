@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.errors import Unreachable
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.context import Entrance
+from feedproxy.upstream.upstream_errors import Unreachable
 from tests.stages.origin import Origin, a_feed
 
 WORDS = {"en": "good morning", "de": "guten Morgen", "fr": "bonjour"}

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from feedproxy.errors import MalformedResponse
 from feedproxy.telemetry.access_log_format import AccessLine
 from feedproxy.telemetry.log_format import JsonLines, LineFormatter, printable
 from feedproxy.upstream.response_head_parser import parse_head
+from feedproxy.upstream.upstream_errors import MalformedResponse
 from tests.security.conftest import bases
 from tests.security.wire import exchange, status_of
 from tests.stages.front import OnFront

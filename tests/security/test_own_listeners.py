@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from feedproxy.errors import Forbidden, Unreachable
+from feedproxy.errors import Forbidden
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.own_listeners import OwnListeners, is_of_this_machine
 from feedproxy.upstream.special_networks import Address
+from feedproxy.upstream.upstream_errors import Unreachable
 from tests.live.conftest import (  # noqa: F401 -- fixtures
     authority,
     made,

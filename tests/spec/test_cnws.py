@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.errors import FetchTimeout, Forbidden, Unreachable
+from feedproxy.errors import Forbidden
 from feedproxy.http.message import Response
 from feedproxy.notify import resubscribe_after_outage
 from feedproxy.notify.cnws import cnws_messages
@@ -19,6 +19,7 @@ from feedproxy.notify.cnws.subscriber import Subscriber
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.publisher_and_subscriber import DuplexProtocol
 from feedproxy.notify.subscription_table import Role, State, Subscription
+from feedproxy.upstream.upstream_errors import FetchTimeout, Unreachable
 from tests.stages.clouds import PUBLIC, WORKSTATION, call
 from tests.stages.notify import NOON, TARGET, Stand
 from tests.stages.origin import Origin, a_feed

@@ -6,15 +6,7 @@ import pytest
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import Content, StoredResponse
-from feedproxy.errors import (
-    FeedproxyError,
-    FetchTimeout,
-    Forbidden,
-    MalformedResponse,
-    TooLarge,
-    Undecodable,
-    Unreachable,
-)
+from feedproxy.errors import FeedproxyError, Forbidden, TooLarge, Undecodable
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.message import Fields
 from feedproxy.refresh.policy.content_guard import (
@@ -26,6 +18,7 @@ from feedproxy.refresh.policy.content_guard import (
 from feedproxy.refresh.policy.stale_max_after_failure import FetchOutcome, stale_limit_after_failure
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, PendingFormatChange, Resource, VersionRecord
+from feedproxy.upstream.upstream_errors import FetchTimeout, MalformedResponse, Unreachable
 
 TARGET = "https://example.com/feed"
 NOW = 1_800_000_000.0

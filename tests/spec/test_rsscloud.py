@@ -16,11 +16,12 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.errors import Forbidden, Unreachable
+from feedproxy.errors import Forbidden
 from feedproxy.http.message import Response
 from feedproxy.notify.refresh_requests import RefreshRequests
 from feedproxy.notify.rpc import soap
 from feedproxy.notify.subscription_table import Role, State, Subscription
+from feedproxy.upstream.upstream_errors import Unreachable
 from tests.stages.clouds import PUBLIC, WORKSTATION, Clouds, answering, call, clouds_on
 from tests.stages.notify import NOON, TARGET
 from tests.stages.origin import Origin, a_feed

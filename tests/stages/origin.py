@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from feedproxy.clock import Clock
-from feedproxy.errors import FeedproxyError, Unreachable
+from feedproxy.errors import FeedproxyError
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.upstream.fetch_result import Fetched, Oversized
+from feedproxy.upstream.upstream_errors import Unreachable
 
 
 def a_feed(*titles: str, ttl: int | None = None, extra: str = "") -> bytes:

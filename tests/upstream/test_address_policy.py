@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
-from feedproxy.errors import BadTarget, Forbidden, Unreachable, UsageError
+from feedproxy.errors import BadTarget, Forbidden, UsageError
 from feedproxy.upstream import address_policy
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.resolver import Lookup
 from feedproxy.upstream.special_networks import embedded_ipv4
+from feedproxy.upstream.upstream_errors import Unreachable
 
 
 def answering(*addresses: str) -> Lookup:

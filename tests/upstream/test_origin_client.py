@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, Forbidden, MalformedResponse, Unreachable
+from feedproxy.errors import BadTarget, FeedproxyError, Forbidden
 from feedproxy.settings import Settings
 from feedproxy.upstream.connection_pool import OriginProtocol
 from feedproxy.upstream.fetch_result import Fetched, Oversized
 from feedproxy.upstream.origin_client import FetchLimits, FetchStats
 from feedproxy.upstream.origin_connection_limits import Limit
+from feedproxy.upstream.upstream_errors import FetchTimeout, MalformedResponse, Unreachable
 from tests.upstream.raw import (
     LIMITS,
     NOON,

@@ -7,16 +7,7 @@ from typing import Any
 
 import pytest
 
-from feedproxy.errors import (
-    FeedproxyError,
-    FetchTimeout,
-    Forbidden,
-    LoopDetected,
-    Overload,
-    ParentFailed,
-    ParentRefused,
-    Unreachable,
-)
+from feedproxy.errors import FeedproxyError, Forbidden, LoopDetected, Overload
 from feedproxy.http.message import Fields
 from feedproxy.upstream import parent_proxy_tunnel
 from feedproxy.upstream.callback_client import AddressTrust, CallbackClient
@@ -25,6 +16,7 @@ from feedproxy.upstream.origin_client import Fetcher, FetchLimits
 from feedproxy.upstream.own_listeners import OwnListeners
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.tls_probe import probe_certificate
+from feedproxy.upstream.upstream_errors import FetchTimeout, ParentFailed, ParentRefused, Unreachable
 from tests.upstream.parents import Played, a_parent
 from tests.upstream.raw import OK, a_fetcher, a_get, a_policy, origin, play
 from tests.upstream.test_tls_probe import Authority

@@ -2,8 +2,9 @@
 
 import pytest
 
-from feedproxy.errors import ParentFailed, UsageError
+from feedproxy.errors import UsageError
 from feedproxy.upstream.parent_proxy import Parent, parent_of, parse, validate
+from feedproxy.upstream.upstream_errors import ParentFailed
 
 PASSWORD = "s3cret"
 FEED, SECURE = "http://feeds.example.com/a", "https://feeds.example.com/a"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedproxy.errors import MalformedResponse
 from feedproxy.upstream.response_head_parser import could_be_http, find_end, parse_head
+from feedproxy.upstream.upstream_errors import MalformedResponse
 
 NOISE = st.sampled_from(
     b"\r\n|\n|\r| |\t|:|,|\0|\xe9|X|HTTP/1.1 200 OK|HTTP/1.0 999|Content-Length|Transfer-Encoding|"

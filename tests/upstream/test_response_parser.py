@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedproxy.errors import MalformedResponse
 from feedproxy.upstream.chunked import ChunkedParser
 from feedproxy.upstream.response_parser import ReadLimits, ResponseParser
+from feedproxy.upstream.upstream_errors import MalformedResponse
 
 LIMITS = ReadLimits(head=1000, content=5000)
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

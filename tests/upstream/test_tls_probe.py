@@ -11,9 +11,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from feedproxy.errors import FeedproxyError, Unreachable
+from feedproxy.errors import FeedproxyError
 from feedproxy.upstream.fetch_result import Fetched
 from feedproxy.upstream.origin_client import FetchStats
+from feedproxy.upstream.upstream_errors import Unreachable
 from tests.upstream.raw import OK, a_fetcher, a_get, a_policy, origin, play
 
 HOST = "feeds.example"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from feedproxy.client_network import parse_address
 from feedproxy.clock import Clock, Instant, Seconds
-from feedproxy.errors import FeedproxyError, FetchTimeout, StoreError
+from feedproxy.errors import FeedproxyError, StoreError
 from feedproxy.http.message import Response
 from feedproxy.http.target_uri.registrable_domain import site_or_self
 from feedproxy.notify.delivery.delivery_queue import DeliveryOutcome, DeliveryQueue, next_try
@@ -21,6 +21,7 @@ from feedproxy.notify.notification_protocol import Delivery, Message, Protocol, 
 from feedproxy.notify.subscription_table import State, Subscription, Subscriptions
 from feedproxy.task_cancellation import finish
 from feedproxy.upstream.callback_client import CallbackClient
+from feedproxy.upstream.upstream_errors import FetchTimeout
 
 logger = logging.getLogger(__name__)
 

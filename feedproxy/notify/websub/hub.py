@@ -12,7 +12,7 @@ from http import HTTPStatus
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Seconds
-from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, Forbidden, Unreachable
+from feedproxy.errors import BadTarget, FeedproxyError, Forbidden
 from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.callback_loop import is_callback_to_self
@@ -42,6 +42,7 @@ from feedproxy.request.upstream_and_public_urls import is_upstream_target, to_pu
 from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
+from feedproxy.upstream.upstream_errors import FetchTimeout, Unreachable
 
 VERIFICATION_TRIES = 3
 """The hub makes at most this many attempts to send a verification or a denial to an unreachable callback. The first

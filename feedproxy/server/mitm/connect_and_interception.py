@@ -12,7 +12,7 @@ from mitmproxy import http
 from feedproxy.app import App
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
 from feedproxy.client_network import client_network
-from feedproxy.errors import Forbidden, Unreachable
+from feedproxy.errors import Forbidden
 from feedproxy.http import uri
 from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.server.access_record import CLIENT_GONE
@@ -20,6 +20,7 @@ from feedproxy.server.mitm.parent_proxy_connections import ParentProxyHost, rout
 from feedproxy.server.mitm.passthrough import ConnectApprovals
 from feedproxy.server.mitm.request_routing import client_context, fields_of, incoming_request, is_client_gone
 from feedproxy.upstream.origin_connection_limits import Requester, requesting
+from feedproxy.upstream.upstream_errors import Unreachable
 
 
 @dataclass(frozen=True, slots=True)

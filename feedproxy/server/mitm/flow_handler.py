@@ -15,7 +15,7 @@ from feedproxy.app import App
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd, append
 from feedproxy.client_network import client_network
 from feedproxy.endpoints.landing_page import gateway_redirect, landing_page, pasted_target, preview_page
-from feedproxy.errors import FeedproxyError, LoopDetected, Unreachable
+from feedproxy.errors import FeedproxyError, LoopDetected
 from feedproxy.http.message import Request, Response
 from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.proxy.cors import preflight_response
@@ -56,6 +56,7 @@ from feedproxy.upstream.origin_connection_limits import Requester, requesting
 from feedproxy.upstream.own_urls import is_own
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import parent_name
+from feedproxy.upstream.upstream_errors import Unreachable
 
 
 @dataclass(slots=True)

@@ -44,7 +44,7 @@ from mitmproxy.proxy.layers.http._events import (
 
 from feedproxy.cache.cache_status import CacheStatus, Detail, append
 from feedproxy.clock import Seconds
-from feedproxy.errors import BadRequest, MalformedResponse
+from feedproxy.errors import BadRequest
 from feedproxy.http.field_lines import Line
 from feedproxy.http.request_validation import read_request
 from feedproxy.http.www_authenticate import authenticates_connection
@@ -52,6 +52,7 @@ from feedproxy.request.problem_details import problem_response
 from feedproxy.server.response_head import is_well_formed
 from feedproxy.upstream.chunked import ChunkedParser
 from feedproxy.upstream.response_head_parser import ResponseHead, could_be_http, find_end, parse_head
+from feedproxy.upstream.upstream_errors import MalformedResponse
 
 logger = logging.getLogger("feedproxy")
 

@@ -5,9 +5,10 @@ mitmproxy passes on heads of HTTP/2 that HTTP/1 does not permit. Here, the rules
 
 from mitmproxy import http
 
-from feedproxy.errors import BadRequest, MalformedResponse
+from feedproxy.errors import BadRequest
 from feedproxy.http import field_lines, request_validation
 from feedproxy.server.mitm.http1_limits_and_corrections import without_framing
+from feedproxy.upstream.upstream_errors import MalformedResponse
 
 
 def check_http2_request(request: http.Request) -> None:
@@ -52,5 +53,5 @@ def clean_http2_response(response: http.Response, method: str) -> None:
     if not 100 <= response.status_code <= 599:
         raise MalformedResponse(f"invalid status code {response.status_code}")
     lines = [name + b":" + value for name, value in response.headers.fields]
-    fields = field_lines.parse_field_lines(lines, MalformedResponse)
+    fields = field_lines.parse_field_lines(lines, MalformedResponse, of_response=True)
     response.headers = http.Headers(without_framing(fields, response.status_code, method))

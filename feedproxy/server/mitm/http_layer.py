@@ -44,7 +44,7 @@ from mitmproxy.proxy.layers.http._hooks import HttpErrorHook, HttpResponseHook
 from mitmproxy.proxy.layers.http._http2 import Http2Server
 
 from feedproxy.clock import Seconds
-from feedproxy.errors import BadRequest, MalformedResponse
+from feedproxy.errors import BadRequest
 from feedproxy.http import field_lines, uri
 from feedproxy.server.mitm.backpressure import WriteBackpressure
 from feedproxy.server.mitm.http1_limits_and_corrections import LimitedHttp1Server, error_response
@@ -55,6 +55,7 @@ from feedproxy.server.mitm.http2_corrections import (
     remove_empty_ports,
 )
 from feedproxy.server.mitm.http2_flood_limits import BoundedServer
+from feedproxy.upstream.upstream_errors import MalformedResponse
 
 logger = logging.getLogger("feedproxy")
 

@@ -15,11 +15,12 @@ from typing import Any, Self
 from mitmproxy.proxy import server
 
 from feedproxy.clock import Seconds
-from feedproxy.errors import FeedproxyError, ParentFailed
+from feedproxy.errors import FeedproxyError
 from feedproxy.http import uri
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import connect_to_parent, open_tunnel, parent_name
+from feedproxy.upstream.upstream_errors import ParentFailed
 
 CONNECT_TIMEOUT: Seconds = 10
 """The connection to the parent, and through the parent to the origin, must be open within this many seconds: the

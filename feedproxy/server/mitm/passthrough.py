@@ -13,7 +13,7 @@ from mitmproxy import http
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from feedproxy.cache.cache_status import CacheStatus, Detail, append
-from feedproxy.errors import FeedproxyError, Forbidden, LoopDetected, ParentFailed, ParentRefused, Unreachable
+from feedproxy.errors import FeedproxyError, Forbidden, LoopDetected
 from feedproxy.http import uri
 from feedproxy.http.field_values import split_list
 from feedproxy.http.message import Fields, Request, Response
@@ -34,6 +34,7 @@ from feedproxy.settings import Settings
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.parent_proxy import OPTION, Parent
 from feedproxy.upstream.parent_proxy_tunnel import parent_name
+from feedproxy.upstream.upstream_errors import ParentFailed, ParentRefused, Unreachable
 
 FRAMING = ("transfer-encoding", "content-length")
 

@@ -3,7 +3,8 @@
 import gzip
 from collections.abc import Iterator, Mapping
 
-from feedproxy.errors import FetchTimeout, Forbidden, MalformedResponse, Unreachable
+from feedproxy.errors import Forbidden
+from feedproxy.upstream.upstream_errors import FetchTimeout, MalformedResponse, Unreachable
 from tests.spec.supplement.hints import hours, sy
 from tests.spec.supplement.promise import (
     BAD_UPDATES,

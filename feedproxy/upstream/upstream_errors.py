@@ -1,0 +1,47 @@
+"""Failures of requests to origins. The suggested status is 502, 504 for a timeout, and 503 for a local failure."""
+
+from feedproxy.errors import FeedproxyError, Overload
+
+
+class FetchError(FeedproxyError):
+    """Error for a fetch without a usable response from the origin."""
+
+    status_hint = 502
+    detail = "fetch-error"
+
+
+class Unreachable(FetchError):
+    """Error for a failed connection: name resolution, address, TCP or TLS."""
+
+    detail = "unreachable"
+
+
+class ParentRefused(Unreachable):
+    """Error for a parent proxy (`upstream_proxy`) that does not connect to this origin."""
+
+    detail = "parent-proxy"
+
+
+class FetchTimeout(FetchError):
+    """Error for a phase of the exchange that exceeded its deadline."""
+
+    status_hint = 504
+    detail = "timeout"
+
+
+class MalformedResponse(FetchError):
+    """Error for an incomplete or invalid HTTP response (RFC 9112, section 8)."""
+
+    detail = "broken-message"
+
+
+class NoNetwork(Overload):
+    """Error for a machine that can reach neither origins nor name servers."""
+
+    detail = "no-network"
+
+
+class ParentFailed(Overload):
+    """Error for a parent proxy (`upstream_proxy`) that cannot be reached or used."""
+
+    detail = "parent-proxy"
