@@ -132,15 +132,21 @@ class HitState:
         resident_time = self.computed_at - response_time
         return expires, initial_age + resident_time if resident_time > 0 else initial_age
 
-    def fields(self) -> tuple[int, str, Instant]:
-        """Return the values of Age and Cache-Status, and the instant until which the decision and both values stay the
-        same."""
+    def fields(self) -> tuple[int, str, str, Instant]:
+        """Return the values of Age, Cache-Status and Cache-Control, and the last instant at which the fields and the
+        decision of the hit stay the same.
+
+        Cache-Control is empty if no field states the lifetime that this proxy computed.
+        """
         now, terms = self.computed_at, self.terms
         expires, age = self._end_and_age()
         ttl, detail, allowance = self._lifetime - age, terms.detail, terms.allowance
         cache_status = f"feedproxy; hit; ttl={int(ttl)}"
         if detail is not None:
             cache_status = f"{cache_status}; detail={detail}"
+        cache_control = ""
+        if terms.overrides_cache_control or terms.emits_cdn_cache_control:
+            cache_control = max_age_directive(self._lifetime, expires, allowance, age)
         until = now + 1 - age % 1.0 - INSTANT_MARGIN
         part = now + ttl % 1.0 if ttl >= 0 else now + 1 - -ttl % 1.0 - INSTANT_MARGIN
         until = min(until, part)
@@ -149,27 +155,13 @@ class HitState:
         if allowance is not None:
             remains = allowance.until - now
             until = min(until, allowance.until - INSTANT_MARGIN, now + remains % 1.0)
-        return int(age), cache_status, until if until > now else now
+        return int(age), cache_status, cache_control, until if until > now else now
 
     @property
     def decision_valid_until(self) -> Instant:
         """Return the instant until which only the age changes."""
         valid_until: Instant = _PACKED.unpack(self._packed)[0]
         return valid_until
-
-    @property
-    def cache_control_value(self) -> str:
-        """Return the max-age directive of this proxy."""
-        expires, age = self._end_and_age()
-        return max_age_directive(self._lifetime, expires, self.terms.allowance, age)
-
-    @property
-    def is_exhausted(self) -> bool:
-        """Return True if CDN-Cache-Control has no lifetime left to state."""
-        if not self.terms.emits_cdn_cache_control:
-            return False
-        expires, age = self._end_and_age()
-        return not remaining_lifetime(self._lifetime, expires, self.terms.allowance, age)
 
     @property
     def reason(self) -> str:
@@ -249,10 +241,13 @@ def recompute_hit(hit: ReusableHit, now: Instant) -> HitState | None:
     overrides = freshness.source is Source.HINT or (hit.states_freshness and freshness.allowance is not None)
     emits = hit.states_freshness and "cdn-cache-control" not in hit.stored.fields
     valid_until = _decision_valid_until(hit.resource, hit.stored, hit.settings, hit.directives, freshness, now)
-    if emits:  # a lifetime of at least a second must remain
+    if emits:
+        # CDN-Cache-Control states the remaining lifetime, which must be at least a second.
+        if not remaining_lifetime(freshness.lifetime, freshness.expires, freshness.allowance, freshness.age):
+            return None
         end = freshness.expires if freshness.allowance is None else max(freshness.expires, freshness.allowance.until)
         valid_until = max(now, min(valid_until, end - 1 - INSTANT_MARGIN))
-    state = HitState(
+    return HitState(
         freshness,
         decision.detail,
         now,
@@ -262,7 +257,6 @@ def recompute_hit(hit: ReusableHit, now: Instant) -> HitState | None:
         overrides,
         emits,
     )
-    return None if state.is_exhausted else state
 
 
 def _decision_valid_until(

@@ -39,7 +39,7 @@ def a_state(hit: ReusableHit, now: float) -> HitState:
 
 
 def a_response(hit: ReusableHit, state: HitState, *more: tuple[str, str]) -> Response:
-    age, cache_status, _ = state.fields()
+    age, cache_status, _, _ = state.fields()
     volatile = [("Age", str(age)), ("Cache-Status", cache_status)]
     return Response(200, Fields([*hit.stored.fields, *volatile, *more]), b"x")
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from feedproxy.clock import Instant
 from feedproxy.feed.channel import Schedule
 from feedproxy.http.message import NO_FIELDS, Fields, Response
-from feedproxy.proxy.repeated_hit import HitConditions, HitState, ReusableHit
+from feedproxy.proxy.repeated_hit import HitConditions, HitState, HitTerms, ReusableHit
 from feedproxy.request.context import ClientContext
 from feedproxy.server.response_head import encode_head
 from feedproxy.store.resource import Resource
@@ -60,19 +60,18 @@ class HeadForm(NamedTuple):
     """The part of a head that many feeds share: a text with `%b` in place of each inserted value.
 
     `select` returns the inserted values in the order of the text. Its argument has a value for each kind that depends
-    on time, followed by the values of OWN_FIELDS. `has_control` is true if Cache-Control is inserted.
+    on time, followed by the values of OWN_FIELDS.
     """
 
     text: bytes
     select: Callable[[tuple[bytes, ...]], tuple[Any, ...]]
-    has_control: bool
 
 
 @lru_cache(maxsize=1024)
 def _shared_form(text: bytes, kinds: bytes) -> HeadForm:
     """Return the form with this text. `kinds` contains the kinds of the inserted values, one per byte."""
     own = itertools.count(_OWN)
-    return HeadForm(text, itemgetter(*[next(own) if kind == _OWN else kind for kind in kinds]), _CACHE_CONTROL in kinds)
+    return HeadForm(text, itemgetter(*[next(own) if kind == _OWN else kind for kind in kinds]))
 
 
 class HitCounter:
@@ -176,8 +175,8 @@ class ResponseTemplate:
         """Make the head for a new hit state."""
         self.hit_state = hit_state
         self.drop_log_lines()
-        age, self.cache_status, self.valid_until = hit_state.fields()
-        self.head = _make_head(self._form, self._own_values, hit_state, age, self.cache_status)
+        age, self.cache_status, cache_control, self.valid_until = hit_state.fields()
+        self.head = _make_head(self._form, self._own_values, age, self.cache_status, cache_control)
 
     def release(self) -> None:
         """Drop what is needed only during the present hit state. The next hit must update the state."""
@@ -230,18 +229,17 @@ def prepare_head(response: Response, hit_state: HitState, *, closes: bool) -> tu
     Raises ValueError if `response` is not the response of a hit in `hit_state`.
     """
     fields = response.fields.with_added("Connection", "close") if closes else response.fields
-    age, cache_status, _ = hit_state.fields()
-    form, own_values = _split_head(response.status, fields, hit_state, age, cache_status)
-    head = _make_head(form, own_values, hit_state, age, cache_status)
+    age, cache_status, cache_control, _ = hit_state.fields()
+    form, own_values = _split_head(response.status, fields, hit_state.terms, age, cache_status, cache_control)
+    head = _make_head(form, own_values, age, cache_status, cache_control)
     if response.reason or head != encode_head(response.status, fields):
         raise ValueError("the response has other time-dependent fields than the template")
     return form, own_values
 
 
-def _make_head(form: HeadForm, own_values: bytes, hit_state: HitState, age: int, cache_status: str) -> bytes:
-    text, select, has_control = form
-    control = hit_state.cache_control_value.encode("ascii") if has_control else b""
-    return text % select((b"%d" % age, cache_status.encode("ascii"), control, *own_values.split(b"\n")))
+def _make_head(form: HeadForm, own_values: bytes, age: int, cache_status: str, cache_control: str) -> bytes:
+    volatile_values = b"%d" % age, cache_status.encode("ascii"), cache_control.encode("ascii")
+    return form.text % form.select((*volatile_values, *own_values.split(b"\n")))
 
 
 def _relative_to(target: str, name: str) -> tuple[str, int]:
@@ -252,17 +250,17 @@ def _relative_to(target: str, name: str) -> tuple[str, int]:
 
 
 def _split_head(
-    status: int, fields: Fields, hit_state: HitState, age: int, cache_status: str
+    status: int, fields: Fields, terms: HitTerms, age: int, cache_status: str, cache_control: str
 ) -> tuple[HeadForm, bytes]:
     """Return the form of a head, and the values of OWN_FIELDS, separated by line feeds.
 
     Raises ValueError if Age or Cache-Status is missing.
     """
-    volatile_values = (b"%d" % age, cache_status.encode("ascii"), hit_state.cache_control_value.encode("ascii"))
+    volatile_values = (b"%d" % age, cache_status.encode("ascii"), cache_control.encode("ascii"))
     text, kinds, own_values = encode_head(status, NO_FIELDS)[:-2], bytearray(), list[bytes]()
     for name, value in fields:
         lowered, encoded = name.lower(), value.encode("latin-1")
-        kind = _volatile_kind(lowered, hit_state)
+        kind = _volatile_kind(lowered, terms)
         if kind is not None and encoded != volatile_values[kind]:
             kind = None
         if kind is None and lowered in OWN_FIELDS:
@@ -281,13 +279,13 @@ def _escape(text: bytes) -> bytes:
     return text.replace(b"%", b"%%")
 
 
-def _volatile_kind(name: str, hit_state: HitState) -> int | None:
+def _volatile_kind(name: str, terms: HitTerms) -> int | None:
     if name == "age":
         return _AGE
     if name == "cache-status":
         return _CACHE_STATUS
-    if name == "cache-control" and hit_state.terms.overrides_cache_control:
+    if name == "cache-control" and terms.overrides_cache_control:
         return _CACHE_CONTROL
-    if name == "cdn-cache-control" and hit_state.terms.emits_cdn_cache_control:
+    if name == "cdn-cache-control" and terms.emits_cdn_cache_control:
         return _CACHE_CONTROL
     return None
