@@ -82,22 +82,22 @@ class HitTerms(NamedTuple):
 
 _shared_terms = lru_cache(maxsize=1024)(HitTerms)
 
-_PACKED = struct.Struct("<4d")
+_PACKED = struct.Struct("<5d")
 
 
 class HitState:
     """The freshness of a hit, and its age, at the instant `computed_at`.
 
-    `_lifetime` is the freshness lifetime in seconds. `_packed` contains four numbers, in less memory than Python
-    objects:
+    `_packed` contains five numbers, in less memory than Python objects:
 
     * the instant until which only the age changes
     * the age on receipt, in seconds
     * the instant of receipt
+    * the freshness lifetime, in seconds
     * the instant at which the lifetime ends
     """
 
-    __slots__ = ("_lifetime", "_packed", "computed_at", "terms")
+    __slots__ = ("_packed", "computed_at", "terms")
 
     def __init__(
         self,
@@ -111,8 +111,7 @@ class HitState:
         emits: bool,
     ) -> None:
         self.terms = _shared_terms(freshness.source, freshness.allowance, freshness.reason, detail, overrides, emits)
-        self._lifetime = freshness.lifetime
-        self._packed = _PACKED.pack(valid_until, initial_age, response_time, freshness.expires)
+        self._packed = _PACKED.pack(valid_until, initial_age, response_time, freshness.lifetime, freshness.expires)
         self.computed_at = since
 
     def advance(self, now: Instant) -> bool:
@@ -125,12 +124,12 @@ class HitState:
         self.computed_at = now
         return True
 
-    def _end_and_age(self) -> tuple[Instant, Seconds]:
-        """Return the end of the freshness, and the age at `computed_at`."""
-        _, initial_age, response_time, expires = _PACKED.unpack(self._packed)
+    def _freshness_and_age(self) -> tuple[Seconds, Instant, Seconds]:
+        """Return the freshness lifetime, the instant at which it ends, and the age at `computed_at`."""
+        _, initial_age, response_time, lifetime, expires = _PACKED.unpack(self._packed)
         # This is `current_age` (cache/freshness.py).
         resident_time = self.computed_at - response_time
-        return expires, initial_age + resident_time if resident_time > 0 else initial_age
+        return lifetime, expires, initial_age + resident_time if resident_time > 0 else initial_age
 
     def fields(self) -> tuple[int, str, str, Instant]:
         """Return the values of Age, Cache-Status and Cache-Control, and the last instant at which the fields and the
@@ -139,14 +138,14 @@ class HitState:
         Cache-Control is empty if no field states the lifetime that this proxy computed.
         """
         now, terms = self.computed_at, self.terms
-        expires, age = self._end_and_age()
-        ttl, detail, allowance = self._lifetime - age, terms.detail, terms.allowance
+        lifetime, expires, age = self._freshness_and_age()
+        ttl, detail, allowance = lifetime - age, terms.detail, terms.allowance
         cache_status = f"feedproxy; hit; ttl={int(ttl)}"
         if detail is not None:
             cache_status = f"{cache_status}; detail={detail}"
         cache_control = ""
         if terms.overrides_cache_control or terms.emits_cdn_cache_control:
-            cache_control = max_age_directive(self._lifetime, expires, allowance, age)
+            cache_control = max_age_directive(lifetime, expires, allowance, age)
         until = now + 1 - age % 1.0 - INSTANT_MARGIN
         part = now + ttl % 1.0 if ttl >= 0 else now + 1 - -ttl % 1.0 - INSTANT_MARGIN
         until = min(until, part)
@@ -167,8 +166,8 @@ class HitState:
     def reason(self) -> str:
         """Return the description of the freshness for the access log."""
         terms = self.terms
-        expires, age = self._end_and_age()
-        return describe(terms.source, self._lifetime, expires, terms.allowance, terms.reason, age)
+        lifetime, expires, age = self._freshness_and_age()
+        return describe(terms.source, lifetime, expires, terms.allowance, terms.reason, age)
 
 
 def reusable_hit(
