@@ -1,4 +1,4 @@
-"""Quarantine of broken files and folders of a store, by renaming them.
+"""Quarantine of broken files and folders of a store, by renaming them, and the errors that show a corrupt file.
 
 A path is broken if the process may not read and write it, or if it has the wrong type, such as a FIFO or a dangling
 symbolic link. The check opens nothing, because opening a FIFO can block.
@@ -7,6 +7,7 @@ symbolic link. The check opens nothing, because opening a FIFO can block.
 import logging
 import os
 import shutil
+import sqlite3
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,33 @@ SUFFIX = ".corrupt"
 NAMES_MAX = 100
 """At most this many new names are tried when a broken file is renamed. A name that is in use can be taken only if the
 file with this name can be removed."""
+
+_CORRUPT = frozenset(
+    # The last two errors are included because this program's SQL is valid: they mean that tables or indexes were
+    # altered.
+    (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT)
+)
+_UNREADABLE = frozenset(
+    (
+        sqlite3.SQLITE_IOERR_READ,
+        sqlite3.SQLITE_IOERR_SHORT_READ,
+        sqlite3.SQLITE_IOERR_CORRUPTFS,
+        sqlite3.SQLITE_IOERR_DATA,
+    )
+)
+
+
+def is_corrupt(error: BaseException) -> bool:
+    """Return True if an error of SQLite or diskcache means that the file of a shard is corrupt or unreadable."""
+    # If SQLite has rolled back by itself, as on a full disk, diskcache's ROLLBACK fails and hides the reason.
+    if "no transaction is active" in str(error) and error.__context__ is not None:
+        error = error.__context__
+    if not isinstance(error, sqlite3.DatabaseError):
+        return False
+    code = getattr(error, "sqlite_errorcode", None)
+    if not isinstance(code, int):
+        return str(error).startswith("Could not decode")
+    return code & 0xFF in _CORRUPT or code in _UNREADABLE
 
 
 def set_aside(path: Path, reason: str) -> Path:

@@ -22,7 +22,7 @@ from diskcache.core import DBNAME
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import StoreError
-from feedproxy.store.corrupt_files import clear_file, file_fault, make_folder, set_aside
+from feedproxy.store.corrupt_files import clear_file, file_fault, is_corrupt, make_folder, set_aside
 from feedproxy.store.interface import OnFailure
 from feedproxy.store.sqlite_rows import Rows
 
@@ -40,19 +40,6 @@ RETRY_INTERVAL: Seconds = 1
 _LOG = logging.getLogger(__name__)
 _JOURNALS = tuple(f"{DBNAME}-{kind}" for kind in ("wal", "shm", "journal"))
 _ERRORS = (sqlite3.Error, diskcache.Timeout, OSError, UnicodeError)
-_CORRUPT = frozenset(
-    # The last two errors are included because this program's SQL is valid: they mean that tables or indexes were
-    # altered.
-    (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT)
-)
-_UNREADABLE = frozenset(
-    (
-        sqlite3.SQLITE_IOERR_READ,
-        sqlite3.SQLITE_IOERR_SHORT_READ,
-        sqlite3.SQLITE_IOERR_CORRUPTFS,
-        sqlite3.SQLITE_IOERR_DATA,
-    )
-)
 _MISSHAPEN = (TypeError, ValueError, LookupError, AttributeError)
 """Errors that diskcache raises for a SQLite file with tables that diskcache did not create."""
 
@@ -203,7 +190,7 @@ class Shard:
         except diskcache.Timeout as error:
             raise StoreError(f"store: shard {self._folder.name} is locked by another process") from error
         except _ERRORS as error:
-            if _is_corrupt(error):
+            if is_corrupt(error):
                 self._corrupt = True
             raise StoreError(f"store: shard {self._folder.name} cannot be used: {error}") from error
 
@@ -243,7 +230,7 @@ class Shard:
         try:
             return Rows(self._folder, size_max=self._size_max)
         except (*_ERRORS, *_MISSHAPEN) as error:
-            if not isinstance(error, _MISSHAPEN) and not _is_corrupt(error):
+            if not isinstance(error, _MISSHAPEN) and not is_corrupt(error):
                 raise
             self._set_aside(str(error))
         return Rows(self._folder, size_max=self._size_max)
@@ -290,15 +277,3 @@ def _inode(path: str) -> int | None:
         return os.stat(path).st_ino
     except OSError:
         return None
-
-
-def _is_corrupt(error: BaseException) -> bool:
-    # If SQLite has rolled back by itself, as on a full disk, diskcache's ROLLBACK fails and hides the reason.
-    if "no transaction is active" in str(error) and error.__context__ is not None:
-        error = error.__context__
-    if not isinstance(error, sqlite3.DatabaseError):
-        return False
-    code = getattr(error, "sqlite_errorcode", None)
-    if not isinstance(code, int):
-        return str(error).startswith("Could not decode")
-    return code & 0xFF in _CORRUPT or code in _UNREADABLE

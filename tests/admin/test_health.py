@@ -2,7 +2,8 @@
 
 import pytest
 
-from feedproxy.admin.pages.health import Health, HealthFacts, StoreUsage, examine, headline, verdict
+from feedproxy.admin.pages.health import Health, HealthFacts, examine, headline, verdict
+from feedproxy.admin.pages.store_usage import StoreUsage
 from feedproxy.telemetry.traffic_history import TrafficCounts
 
 GIGA = 1_000_000_000

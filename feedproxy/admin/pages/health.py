@@ -7,15 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from feedproxy.admin.pages.store_usage import UNKNOWN_USAGE, StoreUsage
 from feedproxy.telemetry.traffic_history import NO_TRAFFIC, TrafficCounts
 from feedproxy.web.display_formats import plural, size
-
-DISK_LOW_SHARE = 0.05
-"""Fraction of the disk that should stay free."""
-DISK_LOW_BYTES = 500_000_000
-"""Bytes that should stay free on a disk of less than 10 GB."""
-DISK_FULL_BYTES = 50_000_000
-"""Free bytes below which writing will soon fail."""
 
 CONNECTIONS_HIGH_SHARE = 0.9
 """If clients use at least this fraction of `max_connections`, feedproxy may soon refuse clients."""
@@ -44,25 +38,12 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreUsage:
-    """Folder and disk of the store. Sizes are in bytes. `folder` is empty for a store in memory."""
-
-    folder: str = ""
-    free: int | None = None
-    total: int | None = None
-    used: int | None = None
-    """Bytes that the store uses."""
-    most: int | None = None
-    """Bytes that the store may use (`store_max`)."""
-
-
-@dataclass(frozen=True, slots=True)
 class HealthFacts:
     """The facts for findings. `recent` is the traffic of this hour and the hour before."""
 
     ready: bool = True
     draining: bool = False
-    usage: StoreUsage = StoreUsage()
+    usage: StoreUsage = UNKNOWN_USAGE
     connections: int = 0
     connections_max: int = 0
     workers: int = 1
@@ -144,11 +125,10 @@ def _store(facts: HealthFacts) -> list[Finding]:
         return findings
     message = f"The disk of the store has {size(usage.free)} left of {size(usage.total)}."
     advice = f"Make room on the disk of {usage.folder}, or lower store_max."
-    growth = max(0, (usage.most or 0) - (usage.used or 0))
-    if usage.free < DISK_FULL_BYTES:
+    if usage.is_disk_full:
         findings.append(Finding(Health.BAD, message, advice))
-    elif usage.free < min(growth, max(DISK_LOW_BYTES, DISK_LOW_SHARE * usage.total)):
-        future = f" The store may grow by another {size(growth)}."
+    elif usage.is_disk_low:
+        future = f" The store may grow by another {size(usage.growth)}."
         findings.append(Finding(Health.DEGRADED, message + future, advice))
     return findings
 

@@ -1,12 +1,12 @@
-"""Measurement of the store: its folder, its size, and the free space of its disk."""
+"""Measurement of the store: its folder, its size, and the free space of its disk, which may be too little."""
 
 import asyncio
 import os
 import shutil
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
-from feedproxy.admin.pages.health import StoreUsage
 from feedproxy.clock import Seconds
 from feedproxy.store.store_location import store_folder
 
@@ -14,12 +14,53 @@ REUSE_TIME: Seconds = 30
 """A measurement of the store is reused for this many seconds. A measurement of thousands of files takes
 milliseconds."""
 
+DISK_LOW_SHARE = 0.05
+"""Fraction of the disk that should stay free."""
+DISK_LOW_BYTES = 500_000_000
+"""Bytes that should stay free on a disk of less than 10 GB."""
+DISK_FULL_BYTES = 50_000_000
+"""Free bytes below which writing will soon fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUsage:
+    """Folder and disk of the store. Sizes are in bytes. `folder` is empty for a store in memory."""
+
+    folder: str = ""
+    free: int | None = None
+    total: int | None = None
+    used: int | None = None
+    """Bytes that the store uses."""
+    most: int | None = None
+    """Bytes that the store may use (`store_max`)."""
+
+    @property
+    def growth(self) -> int:
+        """Return the number of bytes by which the store may still grow."""
+        return max(0, (self.most or 0) - (self.used or 0))
+
+    @property
+    def is_disk_full(self) -> bool:
+        """Return True if writing to the disk will soon fail."""
+        return self.free is not None and self.free < DISK_FULL_BYTES
+
+    @property
+    def is_disk_low(self) -> bool:
+        """Return True if too little space would stay free on the disk while the store grows."""
+        if self.free is None or self.total is None:
+            return False
+        return self.free < min(self.growth, max(DISK_LOW_BYTES, DISK_LOW_SHARE * self.total))
+
+
+UNKNOWN_USAGE = StoreUsage()
+"""The usage of a store in memory, or of a store that is not measured yet."""
+
 
 class StoreUsageMeter:
     """Meter of one store. It works outside the event loop."""
 
     def __init__(self) -> None:
-        self._usage = StoreUsage()
+        self._usage = UNKNOWN_USAGE
         self._good_until = 0.0
 
     async def measure(self, location: str, most: int) -> StoreUsage:
@@ -35,7 +76,7 @@ class StoreUsageMeter:
 
 def _measure(location: str, most: int) -> StoreUsage:
     if ":" in location and not Path(location).is_dir():
-        return StoreUsage()
+        return UNKNOWN_USAGE
     folder = store_folder(location)
     try:
         disk = shutil.disk_usage(folder)
