@@ -63,7 +63,7 @@ class AsyncSignal:
 
 
 def _log(subscriber: object, error: Exception, logged: RepeatedMessages) -> None:
-    """Log an exception with its traceback. Equal exceptions of one subscriber are logged at most once a minute."""
+    """Log an exception with its traceback. Equal exceptions of one receiver are logged at most once a minute."""
     name = getattr(subscriber, "__qualname__", type(subscriber).__qualname__)
     if logged.may_log(f"{name}: {error!r}", time.monotonic()):
         logger.error("event: %s failed", name, exc_info=error)

@@ -125,7 +125,10 @@ class XmlTree:
 
 @dataclass(frozen=True, slots=True)
 class SmallDocument:
-    """A document and its items, which are in the tree until `strip` is called."""
+    """A document of at most _SMALL_DOCUMENT_MAX bytes, parsed into one tree, and the elements of its items.
+
+    The items stay in the tree until `strip` removes them. `parse_streaming` removes them while it parses.
+    """
 
     document: XmlTree
     items: list[Element]

@@ -200,7 +200,7 @@ def _marks(observations: Iterable[ObservedPoll], x_of: Any) -> tuple[Mark, ...]:
 def _group(positions: Iterable[tuple[float, str]], noun: str) -> Iterable[Mark]:
     """Yield marks for pairs of a position in pixels and a label. Positions that would overlap share a mark.
 
-    The label of such a mark counts the positions as `noun`, such as `polls`.
+    The label of such a mark is the number of its positions and `noun`, such as "3 polls".
     """
     close: list[tuple[float, str]] = []
     for mark in positions:

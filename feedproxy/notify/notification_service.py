@@ -64,7 +64,7 @@ NEW_FEED_DELAY: Seconds = 0.5
 
 
 RECONCILIATION_IDLE_FACTOR = 15
-"""After the start, the search for unrecorded changes pauses for this many times the time that it computes.
+"""After each piece of work, the search for unrecorded changes pauses for this many times the duration of the piece.
 
 The search (cooperative_iteration.py) therefore uses a sixteenth of a CPU. It lasts two seconds for a thousand feeds,
 and half an hour for a million.

@@ -31,8 +31,7 @@ class Outages:
         self._silent_since: Instant | None = None
 
     def clock_set_back_by(self, now: Instant) -> Seconds:
-        """Return the seconds by which the clock was set back since the last recorded iteration (`record_tick`), or
-        0."""
+        """Return the seconds by which the clock was set back since the last call of `record_tick`, or 0."""
         step = self._last_tick - now if self._last_tick is not None else 0.0
         return step if step > CLOCK_STEP_MIN else 0.0
 

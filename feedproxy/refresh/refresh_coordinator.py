@@ -180,7 +180,7 @@ class RefreshCoordinator:
         return task
 
     async def backfill_publications(self, target: str) -> bool:
-        """Add the publication dates in the stored document to the changes of a feed that was fetched only once.
+        """Add the publication dates in the stored document to the recorded changes of a feed that was fetched once.
 
         Return whether the call had to wait. The resource may have changed during a wait.
         """

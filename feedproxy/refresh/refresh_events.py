@@ -69,8 +69,9 @@ class Events:
     """Signal for the metrics."""
     refresh_ended: Signal[RefreshEnded] = field(default_factory=Signal)
     """Signal with three kinds of receivers. The metrics and the recent activity record the refresh. The refresh
-    schedule and the notification service plan the next refresh of the target. The admin pages read the feed again."""
+    schedule and the notification service plan the next refresh of the target. The admin pages show the new state of
+    the feed."""
     updated_by_peer: Signal[UpdatedByPeer] = field(default_factory=Signal)
-    """Signal for the refresh schedule, and for the admin pages, which read the feed again."""
+    """Signal for the refresh schedule, and for the admin pages, which show the new state of the feed."""
     page_redirected_to_feed: Signal[PageRedirectedToFeed] = field(default_factory=Signal)
     """Signal for the recent activity, which removes the page from its list of addresses that never returned a feed."""

@@ -257,7 +257,7 @@ def with_history(
 
 
 def with_publications(resource: Resource, response: StoredResponse, published: tuple[Instant, ...]) -> Resource:
-    """Return the resource with `published` among its changes: the publication dates before the first fetch.
+    """Return the resource with `published` among its changes. These are publication dates before the first fetch.
 
     If `published` is empty and there is no Last-Modified, the first fetch counts as the last change.
     """

@@ -17,7 +17,7 @@ READERS_PER_FEED = 16
 """At most this many readers of each feed are kept. The option `list_readers_min` has the same maximum."""
 
 FEEDS_MAX = 20_000
-"""Maximum number of feeds. The feed requested longest ago is removed first."""
+"""Maximum number of feeds with remembered readers. The feed requested longest ago is removed first."""
 
 REPEAT_INTERVAL: Seconds = 3600
 """A reader's request is not recorded if fewer than this many seconds have passed since the last recorded request."""

@@ -11,7 +11,7 @@ class FetchError(FeedproxyError):
 
 
 class Unreachable(FetchError):
-    """Error for a failed connection: name resolution, address, TCP or TLS."""
+    """Error for a failed connection to an origin: name resolution, TCP or TLS failed, or the address is invalid."""
 
     detail = "unreachable"
 

@@ -85,9 +85,9 @@ _PRIVATE_PATH = re.compile(
 _RUN = re.compile(r"[0-9A-Za-z_~-]++")
 _PIECE = re.compile(r"[0-9A-Za-z]+")
 _SWITCH = re.compile(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[A-Z])(?=[0-9])|(?<=[A-Z]{2})(?=[a-z])")
-"""Pattern of the positions between small letters, capital letters and digits.
+"""Pattern of the positions at which the kind of character changes: small letter, capital letter or digit.
 
-The position after the capital letter at the beginning of a word is not matched.
+The position between the capital letter at the beginning of a word and the rest of the word does not match.
 """
 
 _DATE = re.compile(r"\d{4}-?\d\d-?\d\dT?\d{0,6}Z?")

@@ -83,7 +83,7 @@ def _names_secret_address(fields: Fields) -> bool:
 
 
 class Redactor:
-    """Remover of addresses and secrets. `key` is the key of the hashes, and `keep` has members of KEEP_CHOICES."""
+    """Replacement of addresses and secrets by hashes with the key `key`. `keep` contains members of KEEP_CHOICES."""
 
     def __init__(self, key: bytes, keep: Collection[str] = ()) -> None:
         self._key = hashlib.blake2b(key, person=b"feedproxy.record").digest()

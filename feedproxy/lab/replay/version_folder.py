@@ -106,9 +106,9 @@ def _manifest_path(archive: Path) -> Path:
 
 
 def _versions_by_file_date(archive: Path) -> list[FeedVersions]:
-    """Return the feed of an archive in a list, or an empty list for an archive without files.
+    """Return a list that contains the one feed of the folder `archive`, or an empty list for a folder without files.
 
-    The versions have the modification times of the files.
+    Each file is a version. A version begins at the modification time of its file.
     """
     try:
         versions = [

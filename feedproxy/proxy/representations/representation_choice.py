@@ -104,7 +104,7 @@ class Renderer:
     ) -> ProxyResponse:
         """Return the response `selected` in the representation that `choose` returned.
 
-        `request` is the client's own request. Its conditions apply to the representation.
+        `request` is the request as the client sent it. Its conditions (If-None-Match) apply to the representation.
         """
         response = selected if isinstance(selected, ProxyResponse) else await self._original(selected)
         if has_only_unusable_challenges(response.response.status, response.response.fields, client, request.target):

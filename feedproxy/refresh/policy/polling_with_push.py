@@ -14,9 +14,9 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 GRACE: Seconds = 300
-"""A push and the refresh that finds the pushed change are at most this many seconds apart.
+"""A push belongs to a change if it arrives at most this many seconds before or after the refresh that finds the change.
 
-The refresh may be earlier than the push, because hubs fetch feeds themselves.
+The refresh may be earlier, because a hub fetches the feed before it pushes the change.
 """
 
 

@@ -86,10 +86,10 @@ class FlowState:
     parent: Parent | None = None
     """Parent proxy of a streamed request, or None."""
     usual_path: str = ""
-    """The usual form of the requested endpoint path, without `/-/`, or "" if the request already has the usual form.
+    """The requested endpoint's path without `/-/`, in its usual spelling, or "" if the request has this spelling.
 
-    A request in another form gets a redirect to the usual form instead of a 401, so that a browser asks for the
-    password at the usual address.
+    A request with another spelling gets a redirect to this path instead of a 401, so that a browser asks for the
+    password at this path.
     """
 
 

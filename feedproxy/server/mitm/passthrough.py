@@ -212,7 +212,7 @@ def _set_target(request: http.Request, target: str) -> None:
 def prepare_response(
     flow: http.HTTPFlow, routed: RoutedRequest, status: CacheStatus, settings: Settings, *, via: str
 ) -> BodyCounter:
-    """Prepare the head of a streamed response, and return the counter of its content."""
+    """Prepare the head of a streamed response, and return a counter of the response's content."""
     assert flow.response is not None
     fields = fields_of(flow.response)
     framing = _framing(fields)
