@@ -123,7 +123,7 @@ class App:
         self.terminating = False
         """True after SIGTERM. Connections that wait are accepted until `draining` is set."""
         self.drain_deadline: Seconds | None = None
-        """End of `drain_timeout` by the event loop's clock, or None."""
+        """End of `drain_timeout` by the event loop's clock, or None while the proxy is not shutting down."""
         self.peer_metrics: PeerMetrics = NoOtherWorkers()
         """The metrics of the other workers."""
         self.enforces_targets = False

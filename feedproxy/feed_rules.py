@@ -63,7 +63,7 @@ class _Match(NamedTuple):
 
 
 class Rules:
-    """All rules in the order of the file, with cached results."""
+    """All rules in the order of the file, and a cache of the settings that they give for a target."""
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self.rules = tuple(rules)

@@ -28,11 +28,11 @@ class Figures:
     reader_bytes: int
     reader_not_modified: int
     delays: int
-    """Number of polls after which the reader lacked a published item."""
+    """Number of polls after which the reader lacked a published item: delayed polls."""
     delays_by_hint: int
-    """Number of the polls in `delays` that the feed's hints explain: by ttl, sy:* or skipHours."""
+    """Number of the delayed polls that the feed's hints explain: by ttl, sy:* or skipHours."""
     delay_median: Seconds
-    """Median over the polls in `delays` of the age of the oldest missing item, in seconds."""
+    """Median delay in seconds. The delay of a poll is the age of the oldest item that the reader still lacks."""
     delay_max: Seconds
     failed: int
     """Number of answers with another status than 200 or 304, or with content that was never published."""

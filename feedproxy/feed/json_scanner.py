@@ -35,7 +35,10 @@ def scan_list(text: str, at: int, read: Callable[[int], int]) -> int:
 
 
 def expect(text: str, at: int, sign: str) -> int:
-    """Return the offset after `sign`, which stands at `at` or follows white space there."""
+    """Return the offset after `sign`, before which white space is skipped from the offset `at` on.
+
+    Raises ValueError if something else follows.
+    """
     at = skip_space(text, at)
     if not text.startswith(sign, at):
         raise ValueError(f"invalid JSON at character {at}: expected {sign}")

@@ -93,7 +93,7 @@ class DownstreamPurge:
         return self.purge_requests(change.target, number=change.number)
 
     def purge_requests(self, target: str, *, number: int = 0) -> Iterable[DeliveryRequest]:
-        """Return the purge of a target at each sink, or no purge for a target outside the upstream.
+        """Return the purge of a target at each purge sink, or no purge for a target outside the upstream.
 
         `number` is the id of the change in the change log, or 0 for a purge for another reason.
         """

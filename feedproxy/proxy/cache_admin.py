@@ -268,8 +268,8 @@ class CacheAdmin:
         self._coordinator.discard(partial(eq, target)) if target else self._coordinator.invalidate(lambda _: True)
 
     async def clear_relocation(self, target: str) -> bool:
-        """Delete the record that a feed has moved or has ended (Relocation), and its pause after a 410. Return True if
-        there was such a record."""
+        """Delete the record that a feed has moved or has ended (Relocation). After a 410, the feed may then be fetched
+        again. Return True if there was a record."""
         resources = map(self._store.get_latest, self._stored_forms(target))
         relocated = [resource for resource in resources if resource is not None and resource.relocation is not None]
         for resource in relocated:

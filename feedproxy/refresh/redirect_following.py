@@ -93,9 +93,11 @@ def next_hop(
 ) -> FollowRedirect | StopFollowing:
     """Return the decision to follow a redirect or not.
 
-    `visited` contains the normalised targets so far. `reference` is the received Location or newLocation (XML).
-    `to_target` maps a public address to the target at the upstream. A redirect is not followed to an address that
-    cannot be fetched (`javascript:`, `file:`, userinfo), to a visited target, or after `limit` redirects.
+    `visited` contains the normalised targets so far. `reference` is the received Location, or newLocation
+    of an XML redirect document.
+    `to_target` maps a public address to the target at the upstream. A redirect is not followed if
+    its address cannot be fetched (`javascript:`, `file:`, userinfo) or was visited before, or if `limit` redirects were
+    followed.
     """
     try:
         target = to_target(uri.resolve(visited[-1], reference.strip()))

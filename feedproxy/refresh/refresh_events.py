@@ -74,4 +74,5 @@ class Events:
     updated_by_peer: Signal[UpdatedByPeer] = field(default_factory=Signal)
     """Signal for the refresh schedule, and for the admin pages, which show the new state of the feed."""
     page_redirected_to_feed: Signal[PageRedirectedToFeed] = field(default_factory=Signal)
-    """Signal for the recent activity, which removes the page from its list of addresses that never returned a feed."""
+    """Signal that a web page was redirected to its feed. The recent activity then no longer lists the page as an
+    address without a feed."""

@@ -65,9 +65,9 @@ def is_conditional(job: RefreshJob) -> bool:
 
 
 def _is_of_same_target(stored: StoredResponse, target: str | None) -> bool:
-    """Return whether a stored response came from `target`, the present end of the redirects.
+    """Return whether a stored response came from `target`, the address at which the redirects end now.
 
-    The queries of the two addresses may differ.
+    The two addresses may differ in their queries.
     """
     if stored.final_target is None or target is None:
         return True

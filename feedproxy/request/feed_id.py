@@ -6,7 +6,8 @@ from feedproxy.http import uri
 
 
 def surrogate_key(target: str) -> str:
-    """Return the value of Surrogate-Key, by which caches in front of feedproxy identify all forms of a target."""
+    """Return the value of Surrogate-Key for a target. By this value, caches in front of feedproxy purge all responses
+    for the target: variants, codings and conversions."""
     return f"feed-{feed_id(uri.without_fragment(target))}"
 
 

@@ -1,7 +1,7 @@
 """The protocol of every store, in memory or on disk.
 
-A read of a feed from the disk blocks for some 50 µs, if the feed takes 60 KB with its codings. A write does not wait
-for the disk: `put` stores the value in memory and queues the write. A caller that needs durability then calls
+A read of a feed from the disk blocks for about 50 µs (measured with 60 KB in all codings together). A write does not
+wait for the disk: `put` stores the value in memory and queues the write. A caller that needs durability then calls
 `wait_written`. After opening, no method raises StoreError. A failure counts as a miss and is reported to `on_failure`.
 """
 

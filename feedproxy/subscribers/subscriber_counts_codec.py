@@ -137,7 +137,10 @@ def products(feeds: Iterable[StoredFeed]) -> Counter[int]:
 
 
 def _with_latest(packed: bytes, size: int, latest: int) -> bytes:
-    """Return the readers with instants of at most `latest` milliseconds."""
+    """Return the packed form of `size` readers, with later instants replaced by `latest`, in milliseconds of Unix time.
+
+    A clock that was set back has left such instants.
+    """
     numbers = unpack(packed)
     keys, values = numbers[:size], numbers[size:]
     return _pack(keys) + _pack(min(value >> 8, latest) << 8 | value & 0xFF for value in values)

@@ -107,7 +107,7 @@ def access_line_text(
 ) -> str:
     """Return the text form of an access line.
 
-    `duration` contains its unit, `agent` its quotation marks, and `target` no secrets.
+    `duration` must contain its unit, and `agent` its quotation marks. `target` must not contain secrets.
     """
     line = f"{reader} {entrance} {method} {target} {status} {size} {duration} [{cache}] {agent} {reason}"
     return printable(line.rstrip())

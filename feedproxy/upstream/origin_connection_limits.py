@@ -22,9 +22,9 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import Overload
 
 EVICTABLE_AFTER: Seconds = 0.7
-"""A request that has waited this many seconds may end a silent exchange of another request."""
+"""A request that has waited this many seconds may end the exchange of another request, if its origin is silent."""
 SILENT_AFTER: Seconds = 1.0
-"""An exchange may be ended in favour of a waiting request after the origin has been silent for this many seconds."""
+"""An origin that has sent nothing for this many seconds during an exchange is silent."""
 EVICTION_CHECK_INTERVAL: Seconds = 0.2
 WAITING_MAX = 2048
 """At most this many requests of all clients wait. Further requests are refused."""

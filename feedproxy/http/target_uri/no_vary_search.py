@@ -119,9 +119,9 @@ def without_parameters(target: str, patterns: tuple[str, ...]) -> str:
 
 
 def no_vary_search(patterns: tuple[str, ...]) -> str:
-    """Return a value of No-Vary-Search for the parameters of these patterns.
+    """Return a value of No-Vary-Search for the query parameters that match `patterns`.
 
-    The value is empty if the patterns give no parameter name.
+    The value is empty if no pattern contains the name of a parameter.
     """
     exact = [pattern for pattern in patterns if "*" not in pattern]
     names = dict.fromkeys([*exact, *(name for name in COMMON_NAMES if _is_ignored(name, patterns))])

@@ -51,7 +51,8 @@ type ExtraDeliveries = Callable[[Change], Iterable[DeliveryRequest]]
 def snapshot_of(resource: Resource, *, is_new: bool, listed: bool) -> FeedSnapshot | None:
     """Return the snapshot of a resource, or None if the resource is not a feed.
 
-    The snapshot has the instant of the last observed change. For a new feed, it has the instant of the first fetch.
+    The snapshot's instant `at` is that of the last observed change, or of the first fetch if `is_new`. `listed` is true
+    if the public lists of changes may name the feed.
     """
     channel = resource.channel
     if channel is None or not channel.content_digest:
@@ -135,7 +136,7 @@ class ChangeLog:
         return [_read(row) for row in rows]
 
     async def last_number(self) -> int:
-        """Return the number of the last change of a feed that public lists may name, or 0 without such a change."""
+        """Return the serial number of the last change, or 0 without a change. Only feeds in the public list count."""
         query = "SELECT id FROM changes WHERE listed ORDER BY id DESC LIMIT 1"
         row = await self._database.run(lambda db: db.execute(query).fetchone())
         return row[0] if row is not None else 0

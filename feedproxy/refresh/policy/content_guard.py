@@ -38,21 +38,21 @@ The time is longer than a failed deployment of a site usually lasts.
 """
 
 ITEM_LOSS_SHARE = 1 / 2
-"""If a well-formed update lacks more than this fraction of a feed's items, the loss is a format change.
+"""A well-formed update that lacks more than this fraction of the items of a feed counts as a format change.
 
 Of 938 updates in the histories of nine feeds, five lost more than half.
 """
 
 ITEM_LOSS_SHARE_ILL_FORMED = 1 / 4
-"""If an ill-formed update lacks more than this fraction of a feed's items, the loss is a format change.
+"""An ill-formed update that lacks more than this fraction of the items of a feed counts as a format change.
 
 The fraction is lower than ITEM_LOSS_SHARE, because an ill-formed document may be truncated.
 """
 
 ITEM_LOSS_TOLERATED = 3
-"""If a well-formed update lacks fewer than this many of a feed's items, the loss is not a format change.
+"""A well-formed update that lacks fewer than this many items of a feed does not count as a format change.
 
-The loss of all items is always a format change.
+An update without any items always counts as one.
 """
 
 

@@ -87,7 +87,7 @@ class ClientConnection:
     def write(self, head: bytes, body: bytes) -> bool:
         """Send a response. Return False if a part of it remains unsent. Raises OSError if the connection has failed.
 
-        If `closes` is true, the caller must close the connection after the response.
+        If the attribute `closes` is true, the caller must close the connection after the response.
         """
         try:
             if self.closes:

@@ -23,7 +23,7 @@ type Callback = Callable[[], None]
 
 
 class PreemptibleReadyQueue(deque[Any]):
-    """The loop's ready queue, which calls a function between the loop's callbacks."""
+    """Replacement of the ready queue of an event loop. It serves connections between the callbacks of the loop."""
 
     def __init__(self) -> None:
         super().__init__()

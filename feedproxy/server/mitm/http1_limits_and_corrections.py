@@ -102,10 +102,11 @@ class ChunkReader:
 
 
 class LimitedHttp1Server(_http1.Http1Server):
-    """A strict reader of requests. A head with more than `head_max` bytes gets the response 431.
+    """mitmproxy's HTTP/1 layer for clients, with limits and strict parsing of requests.
 
-    A head that is incomplete after `head_timeout` seconds gets the response 408. A `head_timeout` of 0 means no limit.
-    Both responses end the connection.
+    A head with more than `head_max` bytes gets the response 431. A head that is incomplete after
+    `head_timeout` seconds gets the response 408. A `head_timeout` of 0 means no limit. Both responses
+    end the connection.
     """
 
     _head_started: float | None = None
