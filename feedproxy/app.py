@@ -337,13 +337,15 @@ class App:
 
         The closed parts are kept, so that a connection that ends later can be logged without opening the store again.
         """
-        if self._services is not None and not self._is_closed:
-            self._is_closed = True
-            timeout: Seconds = self.settings.drain_timeout
-            if self.drain_deadline is not None:
-                timeout = max(0.0, self.drain_deadline - asyncio.get_running_loop().time())
-            await self._services.close(timeout)
-        self.recent_activity.log_lines.flush()
+        try:
+            if self._services is not None and not self._is_closed:
+                self._is_closed = True
+                timeout: Seconds = self.settings.drain_timeout
+                if self.drain_deadline is not None:
+                    timeout = max(0.0, self.drain_deadline - asyncio.get_running_loop().time())
+                await self._services.close(timeout)
+        finally:
+            self.recent_activity.log_lines.flush()
 
 
 class _Services:

@@ -92,7 +92,8 @@ def _indent(text: str) -> str:
 
 
 BATCH_INTERVAL: Seconds = 0.05
-"""A line in a `LineBatch` waits at most this many seconds."""
+"""A log line of the access log or of a `LineBatch` is buffered for at most this many seconds. Writing each line at once
+would cost a fifth of a hit's time."""
 
 MARK = "<line>"
 

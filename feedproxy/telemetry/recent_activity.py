@@ -168,6 +168,7 @@ def log_fetch(name: str, fetch: FetchActivity, form: str, batch: LineBatch) -> N
     if form != "json" and not is_failure:
         batch.add(printable(line))
         return
+    batch.flush()  # lines stay in the order of the fetches
     fields = {"event": "fetch", "target": name, **fetch_summary(fetch), "reason": reason}
     logger.log(logging.WARNING if is_failure else logging.INFO, "%s", line, extra={"fields": fields})
 

@@ -183,6 +183,17 @@ async def test_lines_of_successful_fetches_are_logged_when_the_app_closes(
     ]
 
 
+async def test_failed_fetch_is_logged_at_once_after_the_lines_of_earlier_fetches(
+    proxy: Proxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "feedproxy.fetch")
+
+    for record in (RefreshRecord("background", 304, "not-modified"), FAILED):
+        proxy.app.recent_activity.on_refresh_ended(RefreshEnded("https://example.com/one", record))
+
+    assert [entry.getMessage().split()[3] for entry in caplog.records] == ["304", "404"]
+
+
 async def test_operator_actions_are_logged(proxy: Proxy, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     await proxy.keep(a_resource())
