@@ -2,7 +2,7 @@
 
 import inspect
 import pickle
-from dataclasses import FrozenInstanceError, dataclass, replace
+from dataclasses import FrozenInstanceError, dataclass, field, replace
 
 import pytest
 
@@ -38,6 +38,26 @@ def test_fast_init_has_the_parameters_of_the_generated_init() -> None:
     assert [(parameter.name, parameter.default) for parameter in parameters] == [
         (parameter.name, parameter.default) for parameter in inspect.signature(Plain).parameters.values()
     ]
+
+
+def test_fast_init_keeps_module_name_and_annotations() -> None:
+    assert Checked.__init__.__module__ == __name__
+    assert Checked.__init__.__qualname__ == "Checked.__init__"
+    assert Checked.__init__.__annotations__ == Plain.__init__.__annotations__
+
+
+def test_fast_init_refuses_fields_that_it_would_change() -> None:
+    @dataclass(frozen=True, slots=True)
+    class WithFactory:
+        names: list[str] = field(default_factory=list)
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class ByKeyword:
+        name: str
+
+    for kind in (WithFactory, ByKeyword):
+        with pytest.raises(AssertionError):
+            fast_init(kind)
 
 
 def test_fast_init_sets_all_fields() -> None:
