@@ -2,12 +2,12 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
-from feedproxy.clock import ManualClock
+from feedproxy.clock import ManualClock, Seconds
 from feedproxy.server.mitm.flow_handler import get_flow_handler
 from tests.server.conftest import until
 from tests.stages.play import OnProxy
@@ -44,13 +44,21 @@ async def test_incomplete_handshake_ends_at_its_deadline(stage: OnProxy, size: i
     writer.close()
 
 
-async def test_complete_handshake_has_no_deadline(stage: OnProxy) -> None:
+async def test_complete_handshake_has_no_deadline(stage: OnProxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    handshakes, started = get_flow_handler(stage.app).handshakes, list[str]()
+    start = handshakes.start
+
+    def record_start(client: str, seconds: Seconds, end: Callable[[str], None]) -> None:
+        started.append(client)
+        start(client, seconds, end)
+
+    monkeypatch.setattr(handshakes, "start", record_start)
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     port = int(stage.base.rpartition(":")[2])
 
     _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="feeds.example")
 
-    await until(lambda: not get_flow_handler(stage.app).handshakes._timers)
+    await until(lambda: bool(started) and not handshakes._timers)
     assert stage.app.connections == 1
     writer.close()

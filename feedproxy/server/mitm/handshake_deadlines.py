@@ -24,7 +24,11 @@ class HandshakeDeadlines:
         A second call for the same handshake has no effect.
         """
         if seconds and client not in self._timers:
-            self._timers[client] = asyncio.get_running_loop().call_later(seconds, end, client)
+            self._timers[client] = asyncio.get_running_loop().call_later(seconds, self._expire, client, end)
+
+    def _expire(self, client: str, end: Callable[[str], None]) -> None:
+        del self._timers[client]
+        end(client)
 
     def cancel(self, client: str) -> None:
         """Cancel the deadline of a handshake that is complete, or of a client that has disconnected."""
