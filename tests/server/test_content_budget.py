@@ -19,6 +19,20 @@ def test_all_clients_have_eight_times_the_limit_of_one_content() -> None:
     assert not budget.reserve("8", "192.0.2.8", 1, 100)
 
 
+def test_reservation_grows_until_the_budget_is_exhausted() -> None:
+    budget = ContentBudget()
+
+    assert budget.reserve("a", "192.0.2.1", 100, 100)
+    assert budget.reserve("b", "192.0.2.1", 50, 100)
+    assert budget.reserve("b", "192.0.2.1", 100, 100)
+    assert budget.reserve("b", "192.0.2.1", 60, 100)
+    assert not budget.reserve("c", "192.0.2.1", 1, 100)
+
+    budget.release("b")
+
+    assert budget.reserve("c", "192.0.2.1", 100, 100)
+
+
 def test_released_bytes_can_be_reserved_again() -> None:
     budget = ContentBudget()
     budget.reserve("a", "192.0.2.1", 200, 100)

@@ -71,6 +71,89 @@ async def test_client_that_disconnects_releases_its_budget_for_content(stage: On
     assert (await Proxy(stage).ask("/-/echo", method="POST", body=bytes(90_000))).status == 200
 
 
+CHUNKED = b"POST /-/echo HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def chunk(size: int) -> bytes:
+    """Return a chunk of content. A chunk without data is the end of the content."""
+    return b"%x\r\n%s\r\n" % (size, bytes(size))
+
+
+async def test_small_chunked_contents_are_not_limited_in_total(stage: OnProxy) -> None:
+    address = ("127.0.0.1", int(stage.base.rpartition(":")[2]))
+    held = [await asyncio.open_connection(*address) for _ in range(9)]
+    for _, writer in held:
+        writer.write(CHUNKED + chunk(1))
+    await until(lambda: stage.app.requests == 9)
+
+    for _, writer in held:
+        writer.write(chunk(0))
+
+    answers = await asyncio.wait_for(asyncio.gather(*(reader.read(12) for reader, _ in held)), PATIENCE)
+    assert answers == [b"HTTP/1.1 200"] * 9
+    for _, writer in held:
+        writer.close()
+
+
+async def test_large_chunked_contents_of_one_client_are_limited_in_total(stage: OnProxy) -> None:
+    address = ("127.0.0.1", int(stage.base.rpartition(":")[2]))
+    held = [await asyncio.open_connection(*address) for _ in range(3)]
+    answered = [asyncio.ensure_future(reader.readuntil(b"\r\n\r\n")) for reader, _ in held]
+    for _, writer in held:
+        writer.write(CHUNKED + chunk(90_000))
+
+    done, _ = await asyncio.wait(answered, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+
+    (refusal,) = (answer.result().lower() for answer in done)
+    assert refusal.startswith(b"http/1.1 503 ")
+    assert b"retry-after: 60\r\n" in refusal
+    assert b"detail=busy" in refusal
+    for _, writer in held:
+        writer.write(chunk(0))
+    answers = await asyncio.wait_for(asyncio.gather(*answered), PATIENCE)
+    assert sorted(answer[:12] for answer in answers) == [b"HTTP/1.1 200", b"HTTP/1.1 200", b"HTTP/1.1 503"]
+    assert (await Proxy(stage).ask("/-/echo", method="POST", body=bytes(90_000))).status == 200
+    for _, writer in held:
+        writer.close()
+
+
+async def test_over_long_content_releases_its_budget_while_the_client_stays_connected(stage: OnProxy) -> None:
+    address = ("127.0.0.1", int(stage.base.rpartition(":")[2]))
+    held = [await asyncio.open_connection(*address) for _ in range(2)]
+    for _, writer in held:
+        writer.write(CHUNKED + chunk(90_000))
+    async with asyncio.timeout(PATIENCE):
+        while (await Proxy(stage).ask("/-/echo", method="POST", body=bytes(90_000))).status != 503:
+            pass
+
+    for _, writer in held:
+        writer.write(chunk(20_000))
+
+    answers = await asyncio.wait_for(asyncio.gather(*(reader.read(12) for reader, _ in held)), PATIENCE)
+    assert answers == [b"HTTP/1.1 413"] * 2
+    assert (await Proxy(stage).ask("/-/echo", method="POST", body=bytes(90_000))).status == 200
+    for _, writer in held:
+        writer.close()
+
+
+async def test_slow_content_releases_its_budget_while_the_client_stays_connected() -> None:
+    stage = OnProxy(ManualClock(1_800_000_000.0), {"head_timeout": 1})
+    await stage.open()
+    stage.app.endpoints.add("echo", echo, methods=("POST",), content_max=100_000)
+    address = ("127.0.0.1", int(stage.base.rpartition(":")[2]))
+    held = [await asyncio.open_connection(*address) for _ in range(2)]
+    for _, writer in held:
+        writer.write(CHUNKED + chunk(90_000))
+
+    answers = await asyncio.wait_for(asyncio.gather(*(reader.read(12) for reader, _ in held)), PATIENCE)
+
+    assert answers == [b"HTTP/1.1 408"] * 2
+    assert (await Proxy(stage).ask("/-/echo", method="POST", body=bytes(90_000))).status == 200
+    for _, writer in held:
+        writer.close()
+    await stage.close()
+
+
 async def test_request_under_the_prefix_is_answered_by_its_endpoint(stage: OnProxy) -> None:
     proxy = Proxy(stage)
 

@@ -31,6 +31,9 @@ class Responses:
     def refuse_content(self, flow: http.HTTPFlow, status: int) -> None:
         flow.response = http.Response.make(status)
 
+    def reserve_content(self, flow: http.HTTPFlow, size: int) -> bool:
+        return True
+
 
 class Wire:
     """A connection to the HTTP layer, with an injected clock. An endpoint answers 204 to complete requests."""

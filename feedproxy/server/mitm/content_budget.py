@@ -22,18 +22,22 @@ class ContentBudget:
         self._by_network: Counter[str] = Counter()
 
     def reserve(self, flow: str, address: str, size: int, content_max: int) -> bool:
-        """Reserve `size` bytes for a flow. Return False if the client's budget or the total budget would be exceeded.
+        """Let a flow have `size` bytes reserved. Return False if the client's budget or the total would be exceeded.
 
-        `content_max` is the maximum size of one content at this endpoint. The caller must release the reservation.
+        A smaller reservation of the flow grows, and a larger one stays. `content_max` is the maximum size of one
+        content at this endpoint. The caller must release the reservation.
         """
-        network = client_network(address)
+        network, reserved = self._reserved.get(flow) or (client_network(address), 0)
+        growth = size - reserved
+        if growth <= 0:
+            return True
         if (
-            self._by_network[network] + size > CLIENT_SHARE * content_max
-            or self._by_network.total() + size > TOTAL_SHARE * content_max
+            self._by_network[network] + growth > CLIENT_SHARE * content_max
+            or self._by_network.total() + growth > TOTAL_SHARE * content_max
         ):
             return False
         self._reserved[flow] = (network, size)
-        self._by_network[network] += size
+        self._by_network[network] += growth
         return True
 
     def release(self, flow: str) -> None:

@@ -254,18 +254,32 @@ class FlowHandler:
 
     def refuse_content(self, flow: http.HTTPFlow, status: int = 413) -> None:
         """Refuse a request with too much content (413), if possible before the content arrives (RFC 9110, section
-        10.1.1), or with content that does not come in time (408)."""
+        10.1.1), with content that does not come in time (408), or with content beyond the budget (503)."""
         state = self._flows.get(flow.id)
         if state is None:
             return
+        retry: tuple[tuple[str, str], ...] = ()
         if status == 408:
             detail, reason = Detail.BAD_REQUEST, "The content of this request did not come in time."
+        elif status == 503:
+            detail, retry = Detail.BUSY, (("Retry-After", "60"),)
+            reason = "Too much content is being received at present. Please try again later."
         else:
             detail = Detail.CONTENT_TOO_LARGE
             reason = f"No more than {flow.metadata.get(CONTENT_CAP, CONTENT_MAX)} bytes of content are read here."
-        response = problem_response(status, detail, reason, request=_request_without_target(flow))
+        response = problem_response(status, detail, reason, request=_request_without_target(flow), extra=retry)
         self._set_local_response(flow, state, response, detail)
         flow.metadata[RESPOND_EARLY] = True
+
+    def reserve_content(self, flow: http.HTTPFlow, size: int) -> bool:
+        """Reserve `size` bytes for the content of a request to an endpoint. Return False if the budget is exceeded.
+
+        Content of at most CONTENT_MAX bytes needs no reservation.
+        """
+        state = self._flows.get(flow.id)
+        if size <= CONTENT_MAX or state is None:
+            return True
+        return self._content_budget.reserve(flow.id, state.client.address, size, flow.metadata[CONTENT_CAP])
 
     def refuse(self, flow: http.HTTPFlow, error: FeedproxyError) -> None:
         """Respond to a flow with the error. Nothing is sent upstream."""
@@ -389,18 +403,12 @@ class FlowHandler:
         else:
             flow.request.stream = False
             flow.metadata[CONTENT_CAP] = cap = endpoint.content_limit(path)
-            length = _content_length(flow)
-            size = cap if length is None else length
+            size = _content_length(flow) or 0  # content of unknown length is reserved as it arrives
             if size > cap:
                 self.refuse_content(flow)
                 return
-            address = local_path.client.address
-            if size > CONTENT_MAX and not self._content_budget.reserve(flow.id, address, size, cap):
-                reason = "Too much content is being received at present. Please try again later."
-                retry = (("Retry-After", "60"),)
-                response = problem_response(503, Detail.BUSY, reason, request=request, extra=retry)
-                self._set_local_response(flow, state, response, Detail.BUSY)
-                self._respond_early(flow)
+            if not self.reserve_content(flow, size):
+                self.refuse_content(flow, 503)
                 return
             state.endpoint, state.call = (
                 endpoint,

@@ -97,7 +97,12 @@ class LocalResponses(Protocol):
         ...
 
     def refuse_content(self, flow: http.HTTPFlow, status: int) -> None:
-        """Set the response of a flow with too much content (413), or with content that does not come in time (408)."""
+        """Set the response of a flow with too much content (413), with content that does not come in time (408), or
+        with content for which `reserve_content` returned False (503)."""
+        ...
+
+    def reserve_content(self, flow: http.HTTPFlow, size: int) -> bool:
+        """Return whether the memory for `size` bytes of content of the flow's request may be used."""
         ...
 
 
@@ -255,6 +260,9 @@ class FeedStream(HttpStream):
             before, after = len(self.request_body_buf), len(self.request_body_buf) + len(event.data)
             if after > self.flow.metadata.get(CONTENT_CAP, CONTENT_MAX):  # HTTP/2 need not announce its length
                 yield from self._refuse_content(413)
+                return
+            if not self._responses.reserve_content(self.flow, after):
+                yield from self._refuse_content(503)
                 return
             if after // CONTENT_MAX > before // CONTENT_MAX:
                 self._set_content_deadline()
