@@ -21,10 +21,7 @@ from feedproxy.notify.subscription_table import State, Subscription
 from feedproxy.notify.websub import signatures_and_tokens, websub_messages
 from feedproxy.notify.websub.subscriber import Subscriber, covers_topic
 from feedproxy.notify.websub.websub_messages import Mode
-from feedproxy.request.endpoint_registry import Call
-
-UNKNOWN_CONTENT_MAX = 2 * 1024 * 1024
-"""At most this many bytes of a push to an unknown callback URL are read before the push is refused."""
+from feedproxy.request.endpoint_registry import CONTENT_MAX, Call
 
 
 class SubscriberCallback:
@@ -39,12 +36,13 @@ class SubscriberCallback:
     def content_max(self, path: str) -> int:
         """Return the maximum permitted size of a push, in bytes.
 
-        The maximum is `buffer_max`, or UNKNOWN_CONTENT_MAX for an unknown callback URL.
+        The maximum is `buffer_max`, or CONTENT_MAX for an unknown callback URL, so that only a client with
+        a callback URL can use up the memory budget for large content.
         """
         return (
             self._service.settings().buffer_max
             if signatures_and_tokens.is_sealed(self._key(), path.rpartition(".")[2])
-            else UNKNOWN_CONTENT_MAX
+            else CONTENT_MAX
         )
 
     async def answer(self, call: Call) -> Response:
