@@ -710,7 +710,8 @@ class Settings:
     )
     head_timeout: int = option(
         15,
-        "Maximum time of a TLS handshake with a client, and of receiving the head of a request. 0 = unlimited.",
+        "Maximum time of a TLS handshake with a client, of receiving the head of a request, and of receiving each 64 "
+        "KiB of content for an endpoint. 0 = unlimited.",
         unit="s",
         deprecated=True,
     )
