@@ -516,7 +516,8 @@ class Settings:
     )
     subscriptions_max: int = option(
         50_000,
-        "Maximum number of subscriptions of clients, all protocols together.",
+        "Maximum number of subscriptions of clients, all protocols together, and separately of feedproxy's own"
+        " subscriptions.",
         "Callbacks at one site (registrable domain) may have at most a fiftieth of this number.",
         restart=True,
         minimum=1,
