@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from feedproxy.client_network import client_network
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import FeedproxyError
-from feedproxy.http.target_uri.registrable_domain import site_or_self
+from feedproxy.http.target_uri.registrable_domain import site_of
+from feedproxy.http.uri import normalise, split_host_port
 from feedproxy.notify.notification_database import NotificationDatabase
 
 RENEWALS_MAX = 100
@@ -101,7 +103,7 @@ class Subscriptions:
                 for subscription in new
             }
             added = sum(_find(db, *key) is None for key in keys)
-            site, of_role = site_or_self(new[0].callback), f"subscriptions WHERE role = '{new[0].role}'"
+            site, of_role = callback_site(new[0].callback), f"subscriptions WHERE role = '{new[0].role}'"
             if added and (
                 _count(db, of_role) + added > self.max_count
                 or (per_site and _count(db, of_role, site) + added > per_site)
@@ -128,7 +130,7 @@ class Subscriptions:
 
         Pending verifications count. `per_site` limits the subscriptions of one registrable domain; 0 means no limit.
         """
-        site = site_or_self(callback)
+        site = callback_site(callback)
 
         def work(db: sqlite3.Connection) -> tuple[int, int]:
             tables = (_SUBSCRIBERS, "deliveries WHERE what = 'verify'")
@@ -295,6 +297,23 @@ class Subscriptions:
         )
 
 
+def callback_site(url: str) -> str:
+    """Return the site of a callback, for limits, or the URL itself if it is invalid.
+
+    Unlike in `site_of`, all addresses in an IPv6 /64 are one site at each port, because one client may have them all.
+    An IPv4-mapped address counts as its IPv4 address.
+    """
+    try:
+        target = normalise(url)
+    except FeedproxyError:
+        return url
+    host, port = split_host_port(target)
+    if ":" not in host:
+        return site_of(target)
+    network = client_network(host)
+    return f"[{network}]:{port}" if ":" in network else f"{network}:{port}"
+
+
 def remove_in(db: sqlite3.Connection, number: int) -> bool:
     db.execute("DELETE FROM deliveries WHERE subscription = ?", (number,))
     return db.execute("DELETE FROM subscriptions WHERE id = ?", (number,)).rowcount > 0
@@ -317,7 +336,7 @@ def _put(db: sqlite3.Connection, new: Subscription) -> Subscription:
         " state = CASE WHEN state = 'paused' THEN state ELSE excluded.state END,"
         " renew_at = excluded.renew_at, secret = excluded.secret, data = excluded.data RETURNING *",
         (
-            *(new.role, new.protocol, new.topic, new.callback, site_or_self(new.callback), new.state),
+            *(new.role, new.protocol, new.topic, new.callback, callback_site(new.callback), new.state),
             *(new.since, new.expires, new.renew_at, new.secret, json.dumps(dict(new.data))),
         ),
     ).fetchone()

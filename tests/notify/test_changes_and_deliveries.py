@@ -23,7 +23,14 @@ from feedproxy.notify.notification_database import JOURNAL_SUFFIXES, Notificatio
 from feedproxy.notify.notification_protocol import DAY, Change, DeliveryRequest
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.refresh_requests import POSTPONE_MAX
-from feedproxy.notify.subscription_table import Role, State, Subscription, Subscriptions, SubscriptionsFull
+from feedproxy.notify.subscription_table import (
+    Role,
+    State,
+    Subscription,
+    Subscriptions,
+    SubscriptionsFull,
+    callback_site,
+)
 from feedproxy.refresh.policy.paused_and_blocked import FeedDecision
 from feedproxy.upstream.upstream_errors import Unreachable
 from tests.stages.notify import NOON, TARGET, Stand
@@ -333,6 +340,33 @@ async def test_subscriptions_are_limited_by_option(stand_at: Callable[..., Any])
 
     with pytest.raises(SubscriptionsFull):
         await stand.subscribe("http://c.example/")
+
+
+async def test_own_subscriptions_are_limited_separately_by_option(stand_at: Callable[..., Any]) -> None:
+    stand = await stand_at(subscriptions_max=1)
+    own = Subscription(Role.PUBLISHER, "plain", TARGET, "http://hub.example/", NOON + DAY, State.ACTIVE, since=NOON)
+    await stand.subscribe("http://a.example/")
+
+    await stand.notifications.subscriptions.put(own)
+
+    with pytest.raises(SubscriptionsFull):
+        await stand.notifications.subscriptions.put(replace(own, callback="http://other.example/"))
+
+
+@pytest.mark.parametrize(
+    ("callback", "site"),
+    [
+        ("https://news.me.example/callback", "me.example"),
+        ("http://192.0.2.1/", "192.0.2.1:80"),
+        ("http://[::ffff:192.0.2.1]/", "192.0.2.1:80"),
+        ("http://[2001:db8::1]/", "[2001:db8::/64]:80"),
+        ("http://[2001:db8::ffff:2]/", "[2001:db8::/64]:80"),
+        ("http://[2001:db8:0:1::1]:8080/", "[2001:db8:0:1::/64]:8080"),
+        ("no URL", "no URL"),
+    ],
+)
+def test_site_of_callback_is_its_registrable_domain_or_network(callback: str, site: str) -> None:
+    assert callback_site(callback) == site
 
 
 async def test_own_subscriptions_take_no_place_of_clients_subscriptions(stand_at: Callable[..., Any]) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.target_uri.registrable_domain import site_of
 from feedproxy.refresh.policy.origin_rate_limits import (
     FACTOR_MAX,
     HALF_LIFE,
@@ -54,6 +55,13 @@ def test_reached_limit_pauses_the_whole_site(
     assert site.limits.price_factor("example.com") > 1
     assert site.free_at("example.org") == 0.0
     assert site.limits.price_factor("example.org") == 1.0
+
+
+def test_reached_limit_at_an_ipv6_address_leaves_other_addresses_of_its_network(site: Site) -> None:
+    site.limits.record("http://[fd00::1]/", 429, Fields([("Retry-After", "120")]))
+
+    assert site.free_at(site_of("http://[fd00::1]/feed")) == NOW + 120
+    assert site.free_at(site_of("http://[fd00::2]/")) == 0.0
 
 
 @pytest.mark.parametrize(

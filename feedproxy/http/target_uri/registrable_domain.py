@@ -4,7 +4,6 @@ import re
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
-from feedproxy.client_network import client_network
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.uri import normalise, split_host_port
 
@@ -23,12 +22,12 @@ PRIVATE_SUFFIXES = frozenset(
 def site_of(uri: str) -> str:
     """Return the site of a normalised target: its registrable domain.
 
-    A name with a single label is its own site. At an IPv4 address, in an IPv6 /64 and at localhost, each port is a
-    separate site, because one host may run several unrelated servers.
+    A name with a single label is its own site. At an IP address and at localhost, each port is a separate site, because
+    one host may run several unrelated servers.
     """
     host, port = split_host_port(uri)
     if ":" in host:
-        return f"[{client_network(host)}]:{port}"
+        return f"[{host}]:{port}"
     if host == "localhost" or _IPV4.fullmatch(host):
         return f"{host}:{port}"
     return site_of_host(host)

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.http.target_uri.registrable_domain import site_or_self
 from feedproxy.notify.notification_database import NotificationDatabase
 from feedproxy.notify.notification_protocol import (
     DAY,
@@ -22,7 +21,7 @@ from feedproxy.notify.notification_protocol import (
     Retry,
     Verdict,
 )
-from feedproxy.notify.subscription_table import remove_in
+from feedproxy.notify.subscription_table import callback_site, remove_in
 
 RETRY_DELAY_MIN: Seconds = 10
 """Delay before the first retry, in seconds. Each failure doubles the delay, up to RETRY_DELAY_MAX.
@@ -169,7 +168,7 @@ def enqueue_in(db: sqlite3.Connection, requests: Iterable[DeliveryRequest], now:
                     request.what,
                     request.topic,
                     request.callback,
-                    site_or_self(request.callback),
+                    callback_site(request.callback),
                 ),
                 *(request.subscription, request.change, request.data, now, now),
             )

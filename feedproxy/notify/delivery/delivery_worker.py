@@ -15,10 +15,9 @@ from feedproxy.client_network import parse_address
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError, StoreError
 from feedproxy.http.message import Response
-from feedproxy.http.target_uri.registrable_domain import site_or_self
 from feedproxy.notify.delivery.delivery_queue import DeliveryOutcome, DeliveryQueue, next_try
 from feedproxy.notify.notification_protocol import Delivery, Message, Protocol, Refused, Retry, Verdict
-from feedproxy.notify.subscription_table import State, Subscription, Subscriptions
+from feedproxy.notify.subscription_table import State, Subscription, Subscriptions, callback_site
 from feedproxy.task_cancellation import finish
 from feedproxy.upstream.callback_client import CallbackClient
 from feedproxy.upstream.upstream_errors import FetchTimeout
@@ -135,7 +134,7 @@ class DeliveryWorker:
         The limits per site apply. Raises Overloaded, FetchTimeout after REQUEST_TIMEOUT, and the errors of
         CallbackClient.
         """
-        host = site_or_self(message.url)
+        host = callback_site(message.url)
         await self._wait_for_capacity(host)
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT):
