@@ -156,18 +156,19 @@ async def test_addresses_in_one_ipv6_network_share_the_limit_of_a_site(stand: St
     assert len(stand.others.calls) == 41
 
 
-async def test_verifications_leave_capacity_for_deliveries(stand: Stand) -> None:
+@pytest.mark.parametrize("what", ["verify", "subscribe", "unsubscribe"])
+async def test_subscription_requests_leave_capacity_for_deliveries(stand: Stand, what: str) -> None:
     await stand.subscribe("http://swift.example/")
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
     stand.others.gate = asyncio.Event()
     requests = [
-        DeliveryRequest("plain", "verify", TARGET, f"http://silent{number}.example/")
+        DeliveryRequest("plain", what, TARGET, f"http://silent{number}.example/")
         for number in range(2 * delivery_worker.MAX_CONCURRENT)
     ]
     await stand.notifications.enqueue(*requests)
     async with asyncio.timeout(PATIENCE):
-        while stand.others.at_once < delivery_worker.MAX_CONCURRENT_VERIFICATIONS:  # noqa: ASYNC110
+        while stand.others.at_once < delivery_worker.MAX_CONCURRENT_SUBSCRIPTION_REQUESTS:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
     stand.origin.publish("/feed.xml", a_feed("two"))
@@ -176,7 +177,7 @@ async def test_verifications_leave_capacity_for_deliveries(stand: Stand) -> None
         while "http://swift.example/" not in [url for _, url, _ in stand.others.calls]:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
-    assert stand.others.at_once == delivery_worker.MAX_CONCURRENT_VERIFICATIONS + 1
+    assert stand.others.at_once == delivery_worker.MAX_CONCURRENT_SUBSCRIPTION_REQUESTS + 1
     stand.others.gate.set()
     await stand.settled()
     assert len(stand.others.calls) == 2 * delivery_worker.MAX_CONCURRENT + 1

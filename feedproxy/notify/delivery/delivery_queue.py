@@ -90,15 +90,15 @@ class DeliveryQueue:
         limit: int,
         exclude_ids: Collection[int] = (),
         exclude_hosts: Collection[str] = (),
-        exclude_what: str = "",
+        exclude_what: Collection[str] = (),
     ) -> list[Delivery]:
-        """Return at most `limit` due deliveries, the longest due first, without the excluded ids, sites and kind."""
-        ids, hosts = ",".join("?" * len(exclude_ids)), ",".join("?" * len(exclude_hosts))
-        query = f"SELECT * FROM deliveries WHERE due <= ? AND id NOT IN ({ids}) AND host NOT IN ({hosts})"  # noqa: S608
+        """Return at most `limit` due deliveries, the longest due first, without the excluded ids, sites and kinds."""
+        ids, hosts, kinds = (",".join("?" * len(values)) for values in (exclude_ids, exclude_hosts, exclude_what))
+        excluded = f"id NOT IN ({ids}) AND host NOT IN ({hosts}) AND what NOT IN ({kinds})"
         rows = await self._database.run(
             lambda db: db.execute(
-                f"{query} AND what <> ? ORDER BY due, id LIMIT ?",
-                (now, *exclude_ids, *exclude_hosts, exclude_what, limit),
+                f"SELECT * FROM deliveries WHERE due <= ? AND {excluded} ORDER BY due, id LIMIT ?",  # noqa: S608
+                (now, *exclude_ids, *exclude_hosts, *exclude_what, limit),
             ).fetchall()
         )
         return [_read(row) for row in rows]

@@ -39,10 +39,10 @@ MAX_CONCURRENT_SLOW = 8
 The limit applies separately to deliveries and to immediate requests (`request_now`). Without the limit, 16 sites that
 do not respond would occupy all MAX_CONCURRENT places.
 """
-MAX_CONCURRENT_VERIFICATIONS = 16
-"""At most this many deliveries in progress are verifications of callbacks.
+MAX_CONCURRENT_SUBSCRIPTION_REQUESTS = 16
+"""At most this many deliveries in progress are SUBSCRIPTION_REQUESTS.
 
-Clients name callbacks without proof. Callbacks at many sites that do not respond would otherwise delay all
+Clients name callbacks, and feeds name hubs, without proof. Many sites that do not respond would otherwise delay all
 notifications.
 """
 SLOW_HOSTS_MAX = 512
@@ -59,9 +59,7 @@ outcome of the request."""
 
 FAILED_REQUESTS_MAX = 50
 """Maximum number of failed subscription requests in memory. The oldest is removed first."""
-VERIFY = "verify"
-"""The kind of delivery that verifies a callback."""
-SUBSCRIPTION_REQUESTS = frozenset({VERIFY, "subscribe", "unsubscribe"})
+SUBSCRIPTION_REQUESTS = frozenset({"verify", "subscribe", "unsubscribe"})
 """Kinds of deliveries (`DeliveryRequest.what`) that create or end a subscription. `failed_requests` records their
 failures."""
 
@@ -211,7 +209,7 @@ class DeliveryWorker:
         delivered = Counter(delivery.host for delivery, _ in self._running.values())
         hosts = self._requests_by_host + delivered
         slow = self._count_slow(delivered)
-        verifications = sum(delivery.request.what == VERIFY for delivery, _ in self._running.values())
+        requests = sum(delivery.request.what in SUBSCRIPTION_REQUESTS for delivery, _ in self._running.values())
         full = {host for host, count in hosts.items() if count >= MAX_PER_HOST}
         while (capacity := MAX_CONCURRENT - len(self._running)) > 0:
             if slow >= MAX_CONCURRENT_SLOW:
@@ -221,7 +219,7 @@ class DeliveryWorker:
                 limit=capacity,
                 exclude_ids=self._running.keys(),
                 exclude_hosts=full,
-                exclude_what=VERIFY if verifications >= MAX_CONCURRENT_VERIFICATIONS else "",
+                exclude_what=SUBSCRIPTION_REQUESTS if requests >= MAX_CONCURRENT_SUBSCRIPTION_REQUESTS else (),
             )
             started_count = 0
             for delivery in due:
@@ -229,11 +227,11 @@ class DeliveryWorker:
                 if hosts[delivery.host] >= MAX_PER_HOST or (is_slow and slow >= MAX_CONCURRENT_SLOW):
                     full.add(delivery.host)
                     continue
-                is_verification = delivery.request.what == VERIFY
-                if is_verification and verifications >= MAX_CONCURRENT_VERIFICATIONS:
+                is_request = delivery.request.what in SUBSCRIPTION_REQUESTS
+                if is_request and requests >= MAX_CONCURRENT_SUBSCRIPTION_REQUESTS:
                     continue
                 slow += is_slow
-                verifications += is_verification
+                requests += is_request
                 hosts[delivery.host] += 1
                 started_count += 1
                 self._running[delivery.id] = (delivery, asyncio.ensure_future(self._deliver(delivery)))
