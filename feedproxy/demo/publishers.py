@@ -87,7 +87,7 @@ class PublisherProfile:
 
 @dataclass
 class DemoFeed:
-    """A feed with all its items, before and after START."""
+    """A feed with all its items, those before the start of the simulated week (START) and those during the week."""
 
     profile: PublisherProfile
     items: tuple[DemoItem, ...]

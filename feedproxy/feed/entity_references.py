@@ -36,7 +36,7 @@ _DECLARATION = re.compile(
 )
 _ESCAPED_REFERENCE = re.compile(b"&#(?:38|x26);#")
 """Pattern of an escaped ampersand in a declaration. In the entity's text, the ampersand begins a character
-reference."""
+reference: `&#38;#60;` declares `&#60;`, which stands for `<`."""
 
 _REFERENCE = re.compile(b"&(" + _NAME + b");")
 _REFERENCE_IN_CONTENT = re.compile(

@@ -1,9 +1,9 @@
 """Repetition of a hit without the whole request pipeline.
 
-A hit is repeatable if its response depends on time alone while the stored resource and the settings are unchanged
-(`reusable_hit`). `recompute_hit` computes its age and freshness anew, and decides again whether it may be used. Until
-that decision may change, `HitState.advance` only adds the elapsed seconds, in a fiftieth of the time of
-`recompute_hit`.
+`reusable_hit` decides whether a hit is repeatable: its response must depend on time alone while the stored resource and
+the settings are unchanged. `recompute_hit` computes the age and the freshness of a repeatable hit anew, and decides
+again whether the stored response may be used. `HitState.advance` only adds the elapsed seconds, in a fiftieth of the
+time. This is sufficient until the instant at which the decision may change.
 """
 
 import struct

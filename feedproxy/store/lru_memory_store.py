@@ -66,7 +66,9 @@ class MemoryStore:
         return target in self._entries
 
     def version(self, target: str, *, used: bool = False) -> object | None:
-        """Return the target's entry, which serves as the version of its resource, or None if memory has no entry."""
+        """Return an object that identifies the stored resource of a target until the resource is replaced.
+
+        Return None if memory has no entry for the target."""
         entry = self._entries.get(target)
         if used and entry is not None:
             self._entries.move_to_end(target)

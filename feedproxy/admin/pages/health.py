@@ -15,7 +15,8 @@ CONNECTIONS_HIGH_SHARE = 0.9
 """If clients use at least this fraction of `max_connections`, feedproxy may soon refuse clients."""
 
 FAILURES_MIN = 10
-"""FAILING_SHARE applies only if at least this many fetches failed in this hour and the previous one together."""
+"""A high share of failures (FAILING_SHARE) is a finding only if at least this many fetches failed, in this hour and the
+previous one together."""
 FAILING_SHARE = 0.5
 """If more than this fraction of fetches failed, this machine's network is the likely cause."""
 

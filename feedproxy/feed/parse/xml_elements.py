@@ -102,8 +102,10 @@ def states_end(element: Element) -> bool:
 
 
 def schedule(elements: Iterable[Child], core: str) -> Schedule:
-    """Return the schedule from a channel's elements of RSS (in the namespace `core`), the syndication module, iTunes
-    and Podcasting 2.0."""
+    """Return the schedule that a channel's elements state.
+
+    The elements are those of RSS, in the namespace `core`, of the syndication module, of iTunes and of Podcasting 2.0.
+    """
     own: dict[str, list[str]] = {}
     update: dict[str, list[str]] = {}
     hours: list[str] = []

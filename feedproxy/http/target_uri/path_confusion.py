@@ -19,7 +19,7 @@ INTERPRETATIONS_MAX = 96
 """A target that servers may interpret in more than this many ways is refused."""
 
 _PLAIN = re.compile(r"(?:/[A-Za-z0-9_~!&'()*,=:@-]+(?:\.[A-Za-z0-9_~!&'()*,=:@-]+)*)*/?")
-"""Pattern of paths that none of INTERPRETERS changes."""
+"""Pattern of paths that every interpretation by a server (INTERPRETERS) leaves unchanged."""
 
 _PLAIN_QUERY = re.compile(r"[A-Za-z0-9_~!'()*,/:@$=&-]*")
 """Pattern of queries without characters that servers interpret differently."""

@@ -54,7 +54,8 @@ RENEWAL_MARGIN_MAX: Seconds = DAY
 """feedproxy renews a lease at most this many seconds before its end. A lease below ten days is renewed when a tenth is
 left."""
 SWEEP_INTERVAL: Seconds = 600
-"""Seconds between two checks of all feeds for their hubs and readers."""
+"""Seconds between two passes over all feeds, which subscribe to feeds with a hub and readers, and unsubscribe from the
+others."""
 SWEEP_BATCH = 1000
 """An iteration of the service's loop checks this many feeds. The check takes some tenths of a second."""
 RECHECK_FOR: Seconds = 60

@@ -53,7 +53,10 @@ class TooManyDecisions(FeedproxyError):
 
 
 class OperatorDecisions:
-    """The operator's decisions in one store. After each change, `on_change` is called with a rule for each decision."""
+    """The operator's decisions in one store: which feeds are paused or blocked.
+
+    After each change, `on_change` is called once, with a list of rules that has one rule for each decision.
+    """
 
     def __init__(self, store: Store, on_change: Callable[[tuple[Rule, ...]], None]) -> None:
         self._store = store

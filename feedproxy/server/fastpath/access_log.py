@@ -67,7 +67,7 @@ class AccessLogger:
         Cache-Status and the User-Agent line."""
         self._counters: dict[tuple[Entrance, str | None, int], HitCounter] = {}
         self.logged_count = 0
-        """Number of responses that `flush` has taken, for the schedule of garbage collections."""
+        """Number of responses with lines that `flush` has written. Garbage collections are scheduled by this number."""
         self._flush_scheduled = False
         self._clients: dict[tuple[str, bytes], ClientIdentity] = {}
         self._cached_lines: deque[tuple[Instant, ResponseTemplate]] = deque()

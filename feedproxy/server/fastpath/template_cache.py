@@ -138,7 +138,7 @@ class FastPathCache:
         self._enforce_limit()
 
     def put_bytes(self, data: bytes, template: ResponseTemplate, user_agent: bytes) -> None:
-        """Store the template for these request bytes."""
+        """Store the template for the request bytes `data`."""
         if data not in self.by_bytes:
             self.size += len(data) + ENTRY_OVERHEAD
         self.by_bytes[data] = (template, user_agent)
@@ -151,7 +151,7 @@ class FastPathCache:
             self.size -= template.size() + _entry_size(key)
 
     def remove_bytes(self, data: bytes) -> None:
-        """Remove the template of these bytes."""
+        """Remove the template for the request bytes `data`."""
         if self.by_bytes.pop(data, None) is not None:
             self.size -= len(data) + ENTRY_OVERHEAD
 

@@ -19,9 +19,9 @@ class HandshakeDeadlines:
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def start(self, client: str, seconds: Seconds, end: Callable[[str], None]) -> None:
-        """Call `end` after `seconds` unless the handshake is complete by then. 0 means no limit.
+        """Call `end` with `client` after `seconds`, unless `cancel` is called before. 0 means no limit.
 
-        A second call for the same handshake has no effect.
+        `client` is the id of the connection. While its deadline runs, a further call has no effect.
         """
         if seconds and client not in self._timers:
             self._timers[client] = asyncio.get_running_loop().call_later(seconds, self._expire, client, end)

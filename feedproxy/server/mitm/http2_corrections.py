@@ -1,6 +1,6 @@
 """Checks and corrections of the heads of HTTP/2 messages.  RFC 9113, section 8
 
-mitmproxy passes on heads of HTTP/2 that HTTP/1 does not permit. Here, the rules are those of HTTP/1.
+mitmproxy passes on heads of HTTP/2 that HTTP/1 does not permit. This module applies the rules for HTTP/1 to them, too.
 """
 
 from mitmproxy import http

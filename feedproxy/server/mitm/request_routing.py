@@ -214,11 +214,14 @@ def _check_gateway_host(head: IncomingRequest, settings: Settings) -> None:
 
 
 def usual_endpoint_path(path: str, client: ClientContext, prefix: str) -> str:
-    """Return the usual form of an endpoint's path that ends with a gateway target.
+    """Return an endpoint's path that ends with a gateway target, with the target in its usual form.
 
-    Return "" if the path already has the usual form: the target has a scheme, and a slash after its host. `path` is
-    relative to `prefix`, with the query. After a sign-in at a path in another form, a browser could send the password
-    to other hosts (`lacks_path` in http/target_uri/gateway_path.py).
+    In the usual form, a target has a scheme, and a slash after its host. Return "" if the target has this form already.
+    `path` is relative to `prefix`, with the query.
+
+    A browser sends a password also to all paths below the folder of the path at which it signed in. Without the slash,
+    this folder would be above the host, so that other hosts would get the password (`lacks_path` in
+    http/target_uri/gateway_path.py).
     """
     match = _BEFORE_TARGET.match(path)
     if client.entrance is not Entrance.GATEWAY or match is None:

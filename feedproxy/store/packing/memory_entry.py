@@ -118,7 +118,10 @@ class MemoryEntry:
         return unpacked
 
     def remember_header(self, resource: Resource, header: bytes) -> None:
-        """Remember the encoded header of `resource`, so that `pack` need not compute it."""
+        """Remember `header`, the encoded data of `resource` without its bodies (resource_codec.py).
+
+        `pack` then need not encode the data again.
+        """
         if self._resource is resource and not self._header:
             self._known_header = header
 
