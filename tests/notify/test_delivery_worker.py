@@ -18,6 +18,13 @@ from tests.waiting import PATIENCE
 CALLBACK = Message("GET", "http://me.example/callback")
 
 
+async def until_called(stand: Stand, url: str) -> None:
+    """Wait until the URL was called."""
+    async with asyncio.timeout(PATIENCE):
+        while url not in [called for _, called, _ in stand.others.calls]:  # noqa: ASYNC110 -- a call signals nothing
+            await asyncio.sleep(0.001)
+
+
 async def test_immediate_requests_to_one_host_are_limited(stand: Stand) -> None:
     stand.others.gate = asyncio.Event()
     asked = [asyncio.ensure_future(stand.notifications.delivery_worker.request_now(CALLBACK)) for _ in range(10)]
@@ -125,9 +132,7 @@ async def test_slow_hosts_leave_capacity_for_deliveries(stand: Stand, monkeypatc
 
     stand.origin.publish("/feed.xml", a_feed("two"))
     await stand.app.service._coordinator.refresh("http://origin.example/feed.xml")
-    async with asyncio.timeout(30):
-        while "http://swift.example/" not in [url for _, url, _ in stand.others.calls]:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+    await until_called(stand, "http://swift.example/")
 
     assert len(stand.others.calls) == delivery_worker.MAX_CONCURRENT_SLOW + 1
     stand.others.gate.set()
@@ -146,9 +151,7 @@ async def test_addresses_in_one_ipv6_network_share_the_limit_of_a_site(stand: St
 
     stand.origin.publish("/feed.xml", a_feed("two"))
     await stand.app.service._coordinator.refresh("http://origin.example/feed.xml")
-    async with asyncio.timeout(30):
-        while "http://swift.example/" not in [url for _, url, _ in stand.others.calls]:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+    await until_called(stand, "http://swift.example/")
 
     assert len(stand.others.calls) == MAX_PER_HOST + 1
     stand.others.gate.set()
@@ -173,9 +176,7 @@ async def test_subscription_requests_leave_capacity_for_deliveries(stand: Stand,
 
     stand.origin.publish("/feed.xml", a_feed("two"))
     await stand.app.service._coordinator.refresh(TARGET)
-    async with asyncio.timeout(PATIENCE):
-        while "http://swift.example/" not in [url for _, url, _ in stand.others.calls]:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+    await until_called(stand, "http://swift.example/")
 
     assert stand.others.at_once == delivery_worker.MAX_CONCURRENT_SUBSCRIPTION_REQUESTS + 1
     stand.others.gate.set()

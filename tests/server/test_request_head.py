@@ -6,48 +6,28 @@ from collections.abc import Iterable
 import pytest
 from mitmproxy.options import Options
 from mitmproxy.proxy import commands, context, events
-from mitmproxy.test import tflow
 
 from feedproxy.clock import ManualClock
 from feedproxy.server.mitm.http_layer import SerialHttp1Server
+from tests.server.timed_wire import TimedWire
 from tests.stages.play import OnProxy
 from tests.waiting import PATIENCE
 
 BEGINNING = b"GET / HTTP/1.1\r\nX-Slow: "
 
 
-class Wire:
-    """A connection to the server layer, with an injected clock."""
+class Wire(TimedWire):
+    """A connection to the server layer."""
+
+    MODULE = "feedproxy.server.mitm.http1_limits_and_corrections"
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, head_timeout: float) -> None:
-        self.now = 100.0
-        monkeypatch.setattr("feedproxy.server.mitm.http1_limits_and_corrections.time.monotonic", lambda: self.now)
-        self.client = tflow.tclient_conn()
+        super().__init__(monkeypatch)
         self.server = SerialHttp1Server(context.Context(self.client, Options()), head_timeout=head_timeout)
-        self.sent, self.is_closed = b"", False
-        self.alarms: list[tuple[float, commands.RequestWakeup]] = []
-        self._play(events.Start())
+        self.play(events.Start())
 
-    def _play(self, event: events.Event) -> None:
-        done: Iterable[commands.Command] = self.server.handle_event(event)
-        for command in done:
-            if isinstance(command, commands.SendData):
-                self.sent += command.data
-            elif isinstance(command, commands.CloseConnection):
-                self.is_closed = True
-            elif isinstance(command, commands.RequestWakeup):
-                self.alarms.append((self.now + command.delay, command))
-
-    def says(self, data: bytes) -> None:
-        self._play(events.DataReceived(self.client, data))
-
-    def advance(self, seconds: float) -> None:
-        """Advance the clock by some seconds and fire due alarms."""
-        self.now += seconds
-        due = [each for each in self.alarms if each[0] <= self.now]
-        for each in due:
-            self.alarms.remove(each)
-            self._play(events.Wakeup(each[1]))
+    def handle(self, event: events.Event) -> Iterable[commands.Command]:
+        return self.server.handle_event(event)
 
 
 def test_slow_head_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,12 @@ from mitmproxy import http
 from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.proxy import commands, context, events
 from mitmproxy.proxy.layers.http import HTTPMode
-from mitmproxy.test import taddons, tflow
+from mitmproxy.test import taddons
 
 from feedproxy.clock import ManualClock
 from feedproxy.server.mitm.backpressure import WriteBackpressure
 from feedproxy.server.mitm.http_layer import CONTENT_CAP, CONTENT_MAX, FeedLayer
+from tests.server.timed_wire import TimedWire
 from tests.stages.play import OnProxy
 from tests.waiting import PATIENCE
 
@@ -35,13 +36,13 @@ class Responses:
         return True
 
 
-class Wire:
-    """A connection to the HTTP layer, with an injected clock. An endpoint answers 204 to complete requests."""
+class Wire(TimedWire):
+    """A connection to the HTTP layer. An endpoint answers 204 to complete requests."""
+
+    MODULE = "feedproxy.server.mitm.http_layer"
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, head_timeout: float, content_max: int = CONTENT_MAX) -> None:
-        self.now = 100.0
-        monkeypatch.setattr("feedproxy.server.mitm.http_layer.time.monotonic", lambda: self.now)
-        self.client = tflow.tclient_conn()
+        super().__init__(monkeypatch)
         self.client.alpn = b"http/1.1"
         self._content_max = content_max
         tctx = taddons.context(Proxyserver())
@@ -50,34 +51,18 @@ class Wire:
         self.layer = FeedLayer(
             made, HTTPMode.regular, responses, backpressure, head_max=65_536, head_timeout=head_timeout
         )
-        self.sent = b""
-        self.alarms: list[tuple[float, commands.RequestWakeup]] = []
-        self._play(events.Start())
+        self.play(events.Start())
 
-    def _play(self, event: events.Event) -> None:
-        for command in list(self.layer.handle_event(event)):
-            if isinstance(command, commands.SendData):
-                self.sent += command.data
-            elif isinstance(command, commands.RequestWakeup):
-                self.alarms.append((self.now + command.delay, command))
-            elif isinstance(command, commands.StartHook):
-                (flow,) = command.args()
-                if command.name == "requestheaders":
-                    flow.metadata[CONTENT_CAP] = self._content_max
-                elif command.name == "request":
-                    flow.response = http.Response.make(204)
-                self._play(events.HookCompleted(command))
+    def handle(self, event: events.Event) -> Iterable[commands.Command]:
+        return self.layer.handle_event(event)
 
-    def says(self, data: bytes) -> None:
-        self._play(events.DataReceived(self.client, data))
-
-    def advance(self, seconds: float) -> None:
-        """Advance the clock by some seconds and fire due alarms."""
-        self.now += seconds
-        due = [each for each in self.alarms if each[0] <= self.now]
-        for each in due:
-            self.alarms.remove(each)
-            self._play(events.Wakeup(each[1]))
+    def on_hook(self, command: commands.StartHook) -> None:
+        (flow,) = command.args()
+        if command.name == "requestheaders":
+            flow.metadata[CONTENT_CAP] = self._content_max
+        elif command.name == "request":
+            flow.response = http.Response.make(204)
+        self.play(events.HookCompleted(command))
 
 
 def test_content_that_arrives_byte_by_byte_gets_408(monkeypatch: pytest.MonkeyPatch) -> None:
