@@ -1,7 +1,6 @@
 """The resource after a refresh: pure functions that return the new value to store."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -218,7 +217,7 @@ def with_previous_contents(
     return resource if previous is None or previous == resource.previous else replace(resource, previous=previous)
 
 
-def with_version_record(resource: Resource, new: StoredResponse, items: int, now: Instant) -> Sequence[VersionRecord]:
+def with_version_record(resource: Resource, new: StoredResponse, items: int, now: Instant) -> tuple[VersionRecord, ...]:
     """Return the version records of the resource, and a record for the new version, which has `items` items."""
     assert isinstance(new.content.bodies, Bodies)
     record = VersionRecord(now, new.content.bodies.length("identity"), items, new.content.tag or "")

@@ -13,7 +13,7 @@ from feedproxy.store.packing.memory_entry import MemoryEntry
 from feedproxy.store.resource import Resource
 
 UNPACKED_MAX = 1024
-"""At most this many resources are unpacked, some 2 KB each: about as many as clients, updates and the refresh schedule
+"""At most this many resources are unpacked, 2 to 10 KB each: about as many as clients, updates and the refresh schedule
 use at a time."""
 
 

@@ -1,8 +1,5 @@
 """The resource: everything that is stored about one target URI, written completely or not at all."""
 
-import math
-import struct
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -11,12 +8,7 @@ from feedproxy.clock import Instant, is_set_back
 from feedproxy.fast_init import fast_init
 from feedproxy.feed.channel import Channel
 from feedproxy.http.negotiation import vary_names
-from feedproxy.store.packing.packed_sequences import PackedInstants, PackedSequence
 from feedproxy.store.previous_contents import NO_CONTENTS, PreviousContents
-
-NEVER = math.nan
-_BASE = struct.Struct("<HId")
-_RECORD = struct.Struct("<dQIH")
 
 
 class RelocationKind(StrEnum):
@@ -81,33 +73,6 @@ class DeltaBase:
     """Identity and digest of each entry, 16 bytes per entry (feed/delta/entry_identities.py)."""
 
 
-class PackedDeltaBases(PackedSequence[DeltaBase]):
-    """Delta bases in one bytes object.
-
-    Layout of each: length of the tag (two bytes), length of the entries (four bytes), date, tag, entries.
-    """
-
-    __slots__ = ()
-
-    def __init__(self, delta_bases: Iterable[DeltaBase]) -> None:
-        parts: list[bytes] = []
-        for version in delta_bases:
-            tag = version.tag.encode("utf-8", "surrogatepass")
-            date = NEVER if version.last_modified is None else version.last_modified
-            parts += (_BASE.pack(len(tag), len(version.entries), date), tag, version.entries)
-        self._data = b"".join(parts)
-
-    def _values(self) -> tuple[DeltaBase, ...]:
-        versions, at, data = [], 0, self._data
-        while at < len(data):
-            length, size, date = _BASE.unpack_from(data, at)
-            start = at + _BASE.size
-            at = start + length + size
-            tag = data[start : start + length].decode("utf-8", "surrogatepass")
-            versions.append(DeltaBase(tag, None if math.isnan(date) else date, data[start + length : at]))
-        return tuple(versions)
-
-
 @dataclass(frozen=True, slots=True)
 class VersionRecord:
     """One line of the list of versions on the operator's page.
@@ -120,31 +85,6 @@ class VersionRecord:
     """Size of the content without a content coding, in bytes."""
     items: int
     tag: str = ""
-
-
-class PackedVersionRecords(PackedSequence[VersionRecord]):
-    """Version records in one bytes object.
-
-    Layout of each: instant, size, number of items, length of the tag (two bytes), tag.
-    """
-
-    __slots__ = ()
-
-    def __init__(self, version_records: Iterable[VersionRecord]) -> None:
-        parts: list[bytes] = []
-        for version in version_records:
-            tag = version.tag.encode("utf-8", "surrogatepass")
-            parts += (_RECORD.pack(version.at, version.size, version.items, len(tag)), tag)
-        self._data = b"".join(parts)
-
-    def _values(self) -> tuple[VersionRecord, ...]:
-        versions, at, data = [], 0, self._data
-        while at < len(data):
-            instant, size, items, length = _RECORD.unpack_from(data, at)
-            start = at + _RECORD.size
-            at = start + length
-            versions.append(VersionRecord(instant, size, items, data[start:at].decode("utf-8", "surrogatepass")))
-        return tuple(versions)
 
 
 @fast_init
@@ -166,14 +106,14 @@ class Resource:
     target: str
     variants: tuple[StoredResponse, ...] = ()
     channel: Channel | None = None
-    changes: Sequence[Instant] = ()
+    changes: tuple[Instant, ...] = ()
     fetched: Instant = 0.0
     """Time of the last request to the origin."""
     relocation: Relocation | None = None
     failures: Failures = NO_FAILURES
     pending_format_change: PendingFormatChange | None = None
     oversized: bool = False
-    delta_bases: Sequence[DeltaBase] = ()
+    delta_bases: tuple[DeltaBase, ...] = ()
     parts: tuple[StoredResponse, ...] = ()
     last_push: Instant = 0.0
     """Time of the last change that a hub or cloud has reported to feedproxy."""
@@ -182,7 +122,7 @@ class Resource:
     (refresh/policy/polling_with_push.py)."""
     first_seen: Instant = 0.0
     """Time at which feedproxy first found a feed at the target."""
-    version_records: Sequence[VersionRecord] = ()
+    version_records: tuple[VersionRecord, ...] = ()
     backfill_pending: bool = False
     """True until feedproxy has read the dates of the entries that are older than its first fetch. It reads these dates
     at the second update."""
@@ -200,17 +140,6 @@ class Resource:
 
     varies_by: tuple[str, ...] = ()
     """Names of request fields in the Vary of the last response, recorded only if HTTP forbids storing that response."""
-
-    def __post_init__(self) -> None:
-        # Compare the type, because isinstance() takes a microsecond for a subclass of an abstract class.
-        if type(self.changes) is not PackedInstants and self.changes != ():
-            object.__setattr__(self, "changes", PackedInstants(self.changes) if self.changes else ())
-        if type(self.delta_bases) is not PackedDeltaBases and self.delta_bases != ():
-            object.__setattr__(self, "delta_bases", PackedDeltaBases(self.delta_bases) if self.delta_bases else ())
-        if type(self.version_records) is not PackedVersionRecords and self.version_records != ():
-            object.__setattr__(
-                self, "version_records", PackedVersionRecords(self.version_records) if self.version_records else ()
-            )
 
     def size(self) -> int:
         """Return the size of all stored contents, in bytes."""
@@ -267,7 +196,7 @@ def correct_future_instants(resource: Resource, now: Instant) -> Resource:
         relocation=relocation and replace(relocation, first=min(relocation.first, now), last=min(relocation.last, now)),
         pending_format_change=pending_change and replace(pending_change, first=min(pending_change.first, now)),
         changes=(*past, now) if len(past) < len(resource.changes) else resource.changes,
-        version_records=[replace(record, at=min(record.at, now)) for record in resource.version_records],
+        version_records=tuple(replace(record, at=min(record.at, now)) for record in resource.version_records),
     )
 
 

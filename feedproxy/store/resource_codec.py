@@ -9,7 +9,7 @@ import base64
 import json
 import struct
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
 from types import NoneType, UnionType
@@ -22,7 +22,6 @@ from feedproxy.http.message import Fields
 from feedproxy.store import envelope
 from feedproxy.store.envelope import Damaged
 from feedproxy.store.packing.interning import Interner
-from feedproxy.store.packing.packed_sequences import PackedSequence
 from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import Resource
 
@@ -137,8 +136,6 @@ def _header(
             return members_of(value)
         if isinstance(value, Fields):
             return list(value)
-        if isinstance(value, PackedSequence):
-            return list(iter(value))  # list(value) asks for the length first, which unpacks the sequence once more
         if isinstance(value, frozenset):
             return sorted(value)
         if isinstance(value, bytes):
@@ -361,7 +358,7 @@ def _decoder(kind: Any) -> _Decoder:
     if isinstance(kind, UnionType) and NoneType in get_args(kind):
         (decode_value,) = (_decoder(option) for option in get_args(kind) if option is not NoneType)
         return lambda value, context: None if value is None else decode_value(value, context)
-    if get_origin(kind) in (tuple, frozenset, Sequence):
+    if get_origin(kind) in (tuple, frozenset):
         make, (item_kind, *_) = frozenset if get_origin(kind) is frozenset else tuple, get_args(kind)
         if plain_types := _plain_types(item_kind):
             return _sequence_decoder(make, plain_types)

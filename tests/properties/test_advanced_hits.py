@@ -58,7 +58,7 @@ def repeats(draw: st.DrawFn) -> ReusableHit:
         TARGET,
         (stored,),
         channel,
-        changes=[NOON - each for each in draw(st.lists(st.integers(1, 500_000), max_size=4))],
+        changes=tuple(NOON - each for each in draw(st.lists(st.integers(1, 500_000), max_size=4))),
         last_push=NOON - 10 if pushed else 0.0,
         push_lease_expires=NOON + draw(st.integers(0, 90_000)) if pushed else 0.0,
     )

@@ -36,7 +36,7 @@ def a_resource(gap: float, *, control: str = "", has_expected_readers: bool = Fa
         NOW,
         NOW,
     )
-    changes = [NOW - number * gap for number in range(31, -1, -1)]
+    changes = tuple(NOW - number * gap for number in range(31, -1, -1))
     return Resource(
         response.target,
         (response,),

@@ -97,7 +97,7 @@ def test_feed_in_a_skipped_period_is_refreshed_at_the_end_of_the_period() -> Non
 
 
 STALE = Settings(stale_while_refreshing=86_400)
-WEEKLY = [NOON - days * 24 * HOUR for days in (21, 14, 7)]
+WEEKLY = tuple(NOON - days * 24 * HOUR for days in (21, 14, 7))
 
 
 def test_slowly_changing_feed_is_not_refreshed_while_its_stale_copy_may_be_served() -> None:
@@ -111,7 +111,7 @@ def test_slowly_changing_feed_is_not_refreshed_while_its_stale_copy_may_be_serve
 
 
 def test_quickly_changing_feed_is_refreshed_earlier_while_its_stale_copy_may_be_served() -> None:
-    lively = [NOON - minutes * 60 for minutes in range(640, 0, -20)]
+    lively = tuple(NOON - minutes * 60 for minutes in range(640, 0, -20))
     eager = replace(STALE, polling="eager")
 
     waiting = planned(replace(a_feed(control="max-age=60"), changes=lively), NOON + 60, settings=eager)
@@ -239,7 +239,7 @@ def test_scheduled_refresh_is_never_in_a_skipped_hour(
 
 def silent(**stated: object) -> Resource:
     """Return a feed that changes hourly, was fetched twice and has readers with a known interval."""
-    changes = [NOON - number * HOUR for number in range(31, -1, -1)]
+    changes = tuple(NOON - number * HOUR for number in range(31, -1, -1))
     feed = a_feed(control="", **stated)  # type: ignore[arg-type]
     return replace(feed, changes=changes, first_seen=NOON - 40 * HOUR, has_expected_readers=True)
 
@@ -274,7 +274,7 @@ def test_plan_describes_expected_readers_and_value_of_the_refresh() -> None:
 
 
 def test_refresh_that_is_not_worth_its_price_is_not_planned() -> None:
-    rare = replace(silent(), changes=[NOON - 300 * 24 * HOUR])
+    rare = replace(silent(), changes=(NOON - 300 * 24 * HOUR,))
 
     found = planned(rare, NOON, readers=0, polls=(NOON + HOUR,), settings=Settings(polling="frugal"))
 

@@ -85,10 +85,10 @@ def a_feed(target: str, title: str, minutes: float, ttl: int = 60) -> Resource:
         target,
         (stored,),
         read(body, "application/rss+xml"),
-        changes=[each.at for each in editions],
+        changes=tuple(each.at for each in editions),
         fetched=got,
-        delta_bases=versions,
-        version_records=editions,
+        delta_bases=tuple(versions),
+        version_records=tuple(editions),
         first_seen=got - 6 * DAY,
     )
 

@@ -18,7 +18,7 @@ from feedproxy.store.packing import memory_entry
 from feedproxy.store.packing.interning import Interner
 from feedproxy.store.packing.memory_entry import memory_size
 from feedproxy.store.packing.resource_header_compression import compress_header, decompress_header
-from feedproxy.store.resource import Resource
+from feedproxy.store.resource import DeltaBase, Resource, VersionRecord
 from feedproxy.store.resource_codec import dump, dump_with_header, header_of, load, load_with_header
 from feedproxy.upstream import response_head_parser
 from feedproxy.upstream.response_head_parser import parse_head
@@ -76,6 +76,19 @@ async def test_memory_store_rejects_feed_larger_than_its_bound(a_feed: MakeFeed)
     assert list(store.targets()) == ["https://small.example/"]
 
 
+def test_memory_store_is_bounded_by_number(a_feed: MakeFeed) -> None:
+    store = MemoryStore(10**9, 3)
+    for number in range(5):
+        store.put_now(a_feed(f"https://example.com/{number}"))
+    store.get("https://example.com/2")
+    store.put_now(a_feed("https://example.com/5"))
+
+    assert sorted(store.targets()) == [f"https://example.com/{number}" for number in (2, 4, 5)]
+    for target in list(store.targets()):
+        store.drop(target)
+    assert store.size == 0
+
+
 def test_weight_is_not_below_memory_of_loaded_feed(a_feed: MakeFeed) -> None:
     written = [dump(a_feed(f"https://{number}.example/feed", says=f"feed {number}")) for number in range(500)]
     tracemalloc.start()
@@ -123,7 +136,20 @@ def a_usual_feed(number: int) -> Resource:
         content_digest=f"{number:064x}",
     )
     stored = StoredResponse(target, 200, fields, content, 1.7e9 + number, 1.7e9 + number + 0.25)
-    return Resource(target, (stored,), channel, (1.7e9 - number,), 1.7e9 + number)
+    return Resource(
+        target,
+        (stored,),
+        channel,
+        changes=tuple(1.7e9 - number - 3600.5 * change for change in range(8)),
+        fetched=1.7e9 + number,
+        delta_bases=tuple(
+            DeltaBase(f"{number * 4 + version:032x}", 1.7e9 + number, f"{number:016}".encode() * 10)
+            for version in range(4)
+        ),
+        version_records=tuple(
+            VersionRecord(1.7e9 + number, 900 + number, version, f"{number * 8 + version:032x}") for version in range(8)
+        ),
+    )
 
 
 def empty_caches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ from weakref import ref
 from feedproxy.cache.stored_response import Bodies
 from feedproxy.errors import StoreError
 from feedproxy.http.message import NAME_LONGEST, SHARED_LENGTH_MAX, Fields
-from feedproxy.store.packing.packed_sequences import PackedSequence
 from feedproxy.store.packing.resource_header_compression import compress_header, decompress_header
 from feedproxy.store.resource import Resource
 from feedproxy.store.resource_codec import header_of, restore
@@ -17,6 +16,11 @@ from feedproxy.store.resource_codec import header_of, restore
 RESOURCE_OVERHEAD = 1152
 """Memory of an unpacked resource in addition to its variants, in bytes. Measured by benchmarks/memory.py."""
 VARIANT_OVERHEAD = 640
+INSTANT_SIZE = 32
+"""Memory of one instant in `Resource.changes`, in bytes."""
+VERSION_RECORD_SIZE = 192
+DELTA_BASE_OVERHEAD = 192
+"""Memory of a delta base in addition to its entries, in bytes."""
 PACKED_OVERHEAD = 512
 """Memory of a packed entry in addition to its compressed header and its bodies, in bytes."""
 BODIES_OVERHEAD = 192
@@ -41,9 +45,8 @@ def memory_size(resource: Resource) -> int:
     count fully for each.
     """
     total = RESOURCE_OVERHEAD + len(resource.previous.data)
-    for sequence in (resource.delta_bases, resource.changes):
-        if sequence and isinstance(sequence, PackedSequence):
-            total += sequence.size
+    total += INSTANT_SIZE * len(resource.changes) + VERSION_RECORD_SIZE * len(resource.version_records)
+    total += sum([DELTA_BASE_OVERHEAD + len(base.entries) for base in resource.delta_bases])
     for stored in resource.responses:
         total += VARIANT_OVERHEAD + stored.content.size()
         total += fields_size(stored.fields) + fields_size(stored.vary_request)
