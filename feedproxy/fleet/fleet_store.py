@@ -185,7 +185,8 @@ class FleetStore:
     def on_lease_released(self, target: str, token: int) -> None:
         self.redis_queue.enqueue_release(target, token)
 
-    def on_slot_reserved(self, site: str, until: Instant) -> None:
+    def on_site_occupied(self, event: tuple[str, Instant]) -> None:
+        site, until = event
         if self.redis_operations.connection.up:
             self.redis_queue.send_event(lambda: self.redis_operations.publish_unlogged("site", site, until))
 

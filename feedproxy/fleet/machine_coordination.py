@@ -10,7 +10,6 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
 from feedproxy.fleet.redis_operations import RedisOperations, StoredCopy
 from feedproxy.store.coordination.coordination_interface import COUNTERS, Coordination, counter_of
-from feedproxy.store.coordination.site_interval import SiteThrottle
 
 WAIT_TIMEOUT: Seconds = 0.25
 """While another machine holds a lease, the lease is requested again after this many seconds, or when an event reports
@@ -52,7 +51,9 @@ class LeaseEffects(Protocol):
 
     def on_invalidated(self, target: str | None) -> None: ...
 
-    def on_slot_reserved(self, site: str, until: Instant) -> None: ...
+    def on_site_occupied(self, event: tuple[str, Instant]) -> None:
+        """Announce a site to the other machines, with the instant until which it gets no request."""
+        ...
 
 
 class MachineCoordination:
@@ -69,7 +70,8 @@ class MachineCoordination:
         self._leases: dict[str, _Lease] = {}
         self._completion_counts = [0] * COUNTERS
         self._waiting: OrderedDict[str, asyncio.Event] = OrderedDict()
-        self.sites = MachineSiteThrottle(local.sites, self._effects)
+        self.sites = local.sites
+        self.sites.occupied.subscribe(effects.on_site_occupied)
         self.lost_count = 0
         """Number of leases that another machine acquired before this machine's fetch ended."""
 
@@ -170,31 +172,3 @@ class MachineCoordination:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(WAIT_TIMEOUT):
                 await event.wait()
-
-
-class MachineSiteThrottle:
-    """Request slots of each site, including those that other machines announce."""
-
-    def __init__(self, local: SiteThrottle, effects: LeaseEffects) -> None:
-        self._local = local
-        self._effects = effects
-
-    def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
-        return self._local.next_free(site, interval, now)
-
-    def reserve(self, site: str, now: Instant, interval: Seconds) -> Instant:
-        """Reserve the next slot of a site and return it. Another machine may reserve the same slot at the same
-        moment."""
-        slot = self._local.reserve(site, now, interval)
-        if interval:
-            self._effects.on_slot_reserved(site, slot + interval)
-        return slot
-
-    def pause(self, site: str, until: Instant) -> None:
-        """Permit no request to the site before the instant `until`, on any machine."""
-        self._local.pause(site, until)
-        self._effects.on_slot_reserved(site, until)
-
-    def record_peer_fetch(self, site: str, until: Instant) -> None:
-        """Permit no request to the site before the instant `until`, which another machine has announced."""
-        self._local.pause(site, until)

@@ -241,7 +241,7 @@ class FleetSynchronization:
                 await self._invalidate("")
             case "site":
                 until = min(float(event.payload), self._clock.now() + SITE_PAUSE_MAX)
-                coordination.sites.record_peer_fetch(target, until)
+                coordination.sites.pause_for_peer(target, until)
             case shared_polls.KIND if self._service is not None:
                 rhythms, now = self._service.counts.rhythms, self._clock.now()
                 for polled, pseudonym, at in shared_polls.parse_polls(event.payload):

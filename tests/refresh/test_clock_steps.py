@@ -9,7 +9,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.refresh.policy.refresh_ahead import Later, Plan, Refresh
 from feedproxy.refresh.refresh_scheduler import RefreshScheduler
-from feedproxy.store.coordination.site_interval import LocalSiteThrottle, SiteThrottle
+from feedproxy.store.coordination.site_interval import SiteThrottle
 from feedproxy.store.coordination.worker_coordination import SharedMemoryCoordination
 from feedproxy.store.resource import (
     Failures,
@@ -31,7 +31,7 @@ STEPS = [3_600.0, 30 * 86_400.0, 365 * 86_400.0]
 @pytest.fixture(params=["own", "shared"])
 def sites(request: pytest.FixtureRequest, tmp_path: Path):
     if request.param == "own":
-        yield LocalSiteThrottle()
+        yield SiteThrottle()
         return
     shared = SharedMemoryCoordination(tmp_path)
     yield shared.sites

@@ -17,7 +17,8 @@ from feedproxy.refresh.policy.min_interval_and_back_off import (
     record_failure,
 )
 from feedproxy.settings import Settings
-from feedproxy.store.coordination.site_interval import LocalSiteThrottle
+from feedproxy.store.coordination import site_interval
+from feedproxy.store.coordination.site_interval import SiteThrottle
 from feedproxy.store.resource import Failures, Resource
 
 NOW = 1_800_000_000.0
@@ -117,39 +118,39 @@ def test_corrected_clock_never_blocks_a_feed_for_more_than_two_days(
 
 
 def test_slots_of_a_site_are_reserved_in_order() -> None:
-    sites = LocalSiteThrottle()
+    sites = SiteThrottle()
 
     assert [sites.reserve("example.com", NOW, 2) for _ in range(3)] == [NOW, NOW + 2, NOW + 4]
     assert sites.reserve("example.org", NOW, 2) == NOW
-    assert sites.next_free("example.com", 2) == NOW + 6
+    assert sites.next_free("example.com", 2, NOW) == NOW + 6
 
 
 def test_site_without_recent_requests_is_free_at_once() -> None:
-    sites = LocalSiteThrottle()
+    sites = SiteThrottle()
     sites.reserve("example.com", NOW, 1)
 
     assert sites.reserve("example.com", NOW + 500, 1) == NOW + 500
 
 
-def test_number_of_remembered_sites_is_limited() -> None:
-    sites = LocalSiteThrottle(capacity=10)
+def test_full_table_forgets_the_oldest_site() -> None:
+    sites = SiteThrottle()
+    count = 3 * site_interval.SLOTS
 
-    for number in range(100):
+    for number in range(count):
         sites.reserve(f"site{number}.example", NOW + number, 1)
 
-    assert len(sites) == 10
-    assert sites.next_free("site99.example", 1) == NOW + 100
-    assert sites.next_free("site0.example", 1) == 0.0
+    assert sites.next_free(f"site{count - 1}.example", 1, NOW + count) == NOW + count
+    assert sites.next_free("site0.example", 1, NOW + count) == 0.0
 
 
 @pytest.mark.parametrize("until", [NOW + 60, NOW - 60])
 def test_pausing_a_site_never_shortens_its_spacing(until: float) -> None:
-    sites = LocalSiteThrottle()
+    sites = SiteThrottle()
     sites.reserve("example.com", NOW, 10)
 
     sites.pause("example.com", until)
 
-    assert sites.next_free("example.com", 10) == max(NOW + 10, until)
+    assert sites.next_free("example.com", 10, NOW) == max(NOW + 10, until)
 
 
 def test_pause_shorter_than_the_back_off_is_not_attributed_to_the_origin() -> None:

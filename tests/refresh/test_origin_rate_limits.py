@@ -12,7 +12,7 @@ from feedproxy.refresh.policy.origin_rate_limits import (
     LimitRecordingClient,
     SiteLimits,
 )
-from feedproxy.store.coordination.site_interval import LocalSiteThrottle
+from feedproxy.store.coordination.site_interval import SiteThrottle
 from feedproxy.upstream.fetch_result import Fetched
 
 NOW = 1_795_176_000.0
@@ -24,7 +24,7 @@ class Site:
 
     def __init__(self) -> None:
         self.clock = ManualClock(NOW)
-        self.throttle = LocalSiteThrottle()
+        self.throttle = SiteThrottle()
         self.limits = SiteLimits(self.throttle, self.clock)
 
     def free_at(self, site: str = "example.com") -> float:

@@ -13,7 +13,7 @@ from feedproxy.refresh.policy.min_interval_and_back_off import (
     record_failure,
 )
 from feedproxy.settings import Settings
-from feedproxy.store.coordination.site_interval import LocalSiteThrottle
+from feedproxy.store.coordination.site_interval import SiteThrottle
 from feedproxy.store.resource import Failures, Resource
 
 NOW = 1_795_176_000.0  # Fri, 20 Nov 2026 12:00:00 GMT
@@ -103,10 +103,10 @@ def test_retry_after_defers_fetches_of_a_resource_not_known_as_feed() -> None:
 
 
 def test_rate_limit_exhausted_pauses_the_whole_site() -> None:
-    sites = LocalSiteThrottle()
+    sites = SiteThrottle()
     sites.reserve("example.com", NOW, 1)
 
     sites.pause("example.com", NOW + 60)
 
-    assert sites.next_free("example.com", 1) == NOW + 60
-    assert sites.next_free("example.org", 1) == 0.0
+    assert sites.next_free("example.com", 1, NOW) == NOW + 60
+    assert sites.next_free("example.org", 1, NOW) == 0.0

@@ -15,7 +15,6 @@ from feedproxy.errors import StoreError, UsageError
 from feedproxy.store import write_behind as queue_module
 from feedproxy.store.coordination import worker_coordination
 from feedproxy.store.coordination.shared_overflow import DELETED, SharedOverflow
-from feedproxy.store.coordination.site_interval import LocalSiteThrottle
 from feedproxy.store.coordination.worker_coordination import RING_SIZE, SharedMemoryCoordination
 from feedproxy.store.disk_shard import Shard
 from feedproxy.store.interface import Store
@@ -243,23 +242,8 @@ async def test_shared_slots_of_a_site_are_distinct_between_processes(tmp_path: P
             slots.append(opened.coordination.sites.reserve("example.com", 1000.0, 10.0))
             slots.append(float(there.ask("book", "example.com", 1000.0)))
         assert slots == [1000.0 + 10 * number for number in range(10)]
-        assert opened.coordination.sites.next_free("example.com", 10.0) == 1100.0
-        assert opened.coordination.sites.next_free("example.org", 10.0) == 0.0
-    await opened.close()
-
-
-async def test_shared_slots_equal_those_of_one_process(opened: Store) -> None:
-    """The shared table and the dictionary of one process give equal results until either is full."""
-    choose, alone, shared = random.Random(2), LocalSiteThrottle(), opened.coordination.sites
-    now = 1000.0
-    for _ in range(500):
-        now += choose.random() * 5
-        site = f"{choose.randrange(20)}.example"
-        if choose.random() < 0.1:
-            alone.pause(site, now + 50)
-            shared.pause(site, now + 50)
-        assert shared.next_free(site, 3.0) == alone.next_free(site, 3.0)
-        assert shared.reserve(site, now, 3.0) == alone.reserve(site, now, 3.0)
+        assert opened.coordination.sites.next_free("example.com", 10.0, 1000.0) == 1100.0
+        assert opened.coordination.sites.next_free("example.org", 10.0, 1000.0) == 0.0
     await opened.close()
 
 

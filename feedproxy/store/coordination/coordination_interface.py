@@ -7,7 +7,7 @@ sites.
 import zlib
 from typing import Protocol
 
-from feedproxy.store.coordination.site_interval import LocalSiteThrottle, SiteThrottle
+from feedproxy.store.coordination.site_interval import SiteThrottle
 
 COUNTERS = 4096
 """Number of invalidation counters, and number of completion counters. `counter_of` returns the index of a target's
@@ -69,7 +69,7 @@ def counter_of(target: str) -> int:
 
 class LocalCoordination:
     def __init__(self) -> None:
-        self.sites: SiteThrottle = LocalSiteThrottle()
+        self.sites = SiteThrottle()
         self.generation = 0
 
     def record_change(self) -> None:

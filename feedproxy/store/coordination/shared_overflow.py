@@ -68,7 +68,7 @@ class SharedOverflow:
         """Return the position of the value with this name, or 0 if the value on disk is the latest."""
         if not self._counters[0]:
             return 0
-        return self._find(_hash(name))[1]
+        return self._find(name_hash(name))[1]
 
     def get(self, name: str) -> bytes | None:
         """Return the value with this name, or DELETED. Return None if the value on disk is the latest."""
@@ -87,7 +87,7 @@ class SharedOverflow:
         `precondition` is called under the lock. If its result is False, nothing is appended, and 0 is returned. Raises
         StoreError if no memory is available; the target then counts as not stored.
         """
-        key, text = _hash(name), name.encode("utf-8", "surrogatepass")
+        key, text = name_hash(name), name.encode("utf-8", "surrogatepass")
         if len(value) > VALUE_MAX:
             value = DELETED
         checksum = zlib.crc32(value, zlib.crc32(text))
@@ -122,7 +122,7 @@ class SharedOverflow:
         if not position:
             return
         with self._mutex():
-            slot_offset, stored_position = self._find(_hash(name))
+            slot_offset, stored_position = self._find(name_hash(name))
             if stored_position == position:
                 _SLOT.pack_into(self._map, slot_offset, 0, 0)
                 self._counters[0] -= 1
@@ -166,6 +166,7 @@ class SharedOverflow:
         return text.decode("utf-8", "surrogatepass"), value
 
 
-def _hash(name: str) -> int:
+def name_hash(name: str) -> int:
+    """Return a hash of 64 bits that is never 0. All processes compute the same hash."""
     data = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(data, "big") | 1

@@ -1,67 +1,107 @@
-"""The interval between two requests to a site (option `site_interval`), for all processes that use one store.
+"""The interval between two requests to a site (option `site_interval`), for all processes that use one store."""
 
-`LocalSiteThrottle` serves a single process.
-"""
-
-from typing import Protocol
+import contextlib
+import mmap
+import struct
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from feedproxy.clock import Instant, Seconds, is_set_back
-from feedproxy.lru_map import LRU
+from feedproxy.event_signal import Signal
+from feedproxy.store.coordination.shared_overflow import name_hash
 
-SITES_MAX = 4096
-"""The request slots of at most this many sites are in memory. The site with the oldest request is forgotten first."""
+SLOTS = 4096
+BUCKET = 8
+"""The record of a site may be at any of this many places of the table. If all are occupied, the oldest record is
+overwritten."""
+FUTURE_MAX: Seconds = 172_800
+"""A request slot may be at most this many seconds in the future. A later slot was written with a wrong clock, and is
+ignored."""
+
+_RECORD = struct.Struct("<Qddd")
+"""Layout: hash of the site, its last slot, the end of its pause, and the time of recording both."""
+TABLE_SIZE = _RECORD.size * SLOTS
 
 
-class SiteThrottle(Protocol):
+class SiteThrottle:
     """Planner of the requests to each site.
 
     A *slot* is the instant at which a request may be sent. The slots of a site are at least `interval` seconds apart.
     """
 
-    def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
+    def __init__(
+        self,
+        table: mmap.mmap | bytearray | None = None,
+        start: int = 0,
+        mutex: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+    ) -> None:
+        """Use the records at offset `start` of `table` (None: a table of this process alone).
+
+        `mutex` admits one process at a time.
+        """
+        self._table = bytearray(TABLE_SIZE) if table is None else table
+        self._start, self._mutex = start, mutex
+        self.occupied: Signal[tuple[str, Instant]] = Signal()
+        """Emits a site that this process has reserved a slot of or paused, and the instant of its next free slot."""
+
+    def next_free(self, site: str, interval: Seconds, now: Instant) -> Instant:
         """Return the instant of the site's next free slot.
 
         Return 0.0 for a site without a recorded request. Ignore a record with a time later than `now`: the clock was
         wrong.
         """
-        ...
+        with self._mutex():
+            _, last_slot, paused_until, recorded_at = self._find(name_hash(site))
+        return 0.0 if is_set_back(recorded_at, now) else _next_free(last_slot, interval, paused_until)
 
     def reserve(self, site: str, now: Instant, interval: Seconds) -> Instant:
         """Reserve the site's next slot, for this caller alone, and return its instant."""
-        ...
+        key = name_hash(site)
+        with self._mutex():
+            offset, last_slot, paused_until, recorded_at = self._find(key)
+            if is_set_back(recorded_at, now):
+                last_slot = paused_until = 0.0
+            free = _next_free(last_slot, interval, paused_until)
+            slot = max(now, free) if free <= now + FUTURE_MAX else now
+            paused_until = paused_until if paused_until <= now + FUTURE_MAX else 0.0
+            _RECORD.pack_into(self._table, offset, key, slot, paused_until, now)
+        if interval:
+            self.occupied.emit((site, slot + interval))
+        return slot
 
     def pause(self, site: str, until: Instant) -> None:
         """Permit no request to the site before the instant `until`.
 
         The caller has learned from the origin that a limit for all feeds of the site is reached.
         """
-        ...
+        self.pause_for_peer(site, until)
+        self.occupied.emit((site, until))
+
+    def pause_for_peer(self, site: str, until: Instant) -> None:
+        """Permit no request to the site before the instant `until`, which another machine has announced."""
+        key = name_hash(site)
+        with self._mutex():
+            offset, last_slot, paused_until, recorded_at = self._find(key)
+            _RECORD.pack_into(self._table, offset, key, last_slot, max(paused_until, until), recorded_at)
+
+    def close(self) -> None:
+        del self._table
+
+    def _find(self, key: int) -> tuple[int, Instant, Instant, Instant]:
+        """Return four values for a site: the offset of its record, its last slot, the end of its pause, and the
+        recording time.
+
+        `key` is the hash of the site. For an unknown site, return the offset of the record to overwrite, and zeros.
+        """
+        first = self._start + (key >> 1) % (SLOTS // BUCKET) * BUCKET * _RECORD.size  # the hash is always odd
+        oldest = (float("inf"), first)
+        for offset in range(first, first + BUCKET * _RECORD.size, _RECORD.size):
+            stored_key, last_slot, paused_until, recorded_at = _RECORD.unpack_from(self._table, offset)
+            if stored_key == key:
+                return offset, last_slot, paused_until, recorded_at
+            oldest = min(oldest, (max(last_slot, paused_until) if stored_key else 0.0, offset))
+        return oldest[1], 0.0, 0.0, 0.0
 
 
-class LocalSiteThrottle:
-    """Request slots of sites in the memory of one process."""
-
-    def __init__(self, capacity: int = SITES_MAX) -> None:
-        self._times: LRU[str, tuple[Instant, Instant, Instant]] = LRU(entries_max=capacity)
-        """For each site: its last slot, the end of its pause, and the time of recording both."""
-
-    def __len__(self) -> int:
-        return len(self._times)
-
-    def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
-        """Return the instant of the site's next free slot, or 0.0 for a site without a recorded request."""
-        last_slot, paused_until, recorded_at = self._times.get(site) or (0.0, 0.0, 0.0)
-        if now is not None and is_set_back(recorded_at, now):
-            return 0.0
-        return max(last_slot + interval if last_slot else 0.0, paused_until)
-
-    def reserve(self, site: str, now: Instant, interval: Seconds) -> Instant:
-        slot = max(now, self.next_free(site, interval, now))
-        _, paused_until, recorded_at = self._times.get(site) or (0.0, 0.0, 0.0)
-        self._times.put(site, (slot, 0.0 if is_set_back(recorded_at, now) else paused_until, now))
-        return slot
-
-    def pause(self, site: str, until: Instant) -> None:
-        """Permit no request to the site before the instant `until`."""
-        last_slot, paused_until, recorded_at = self._times.get(site) or (0.0, 0.0, 0.0)
-        self._times.put(site, (last_slot, max(paused_until, until), recorded_at))
+def _next_free(last_slot: Instant, interval: Seconds, paused_until: Instant) -> Instant:
+    return max(last_slot + interval if last_slot else 0.0, paused_until)

@@ -7,7 +7,7 @@ The file contains:
   names, the process removes all targets. Therefore no process serves a replaced copy.
 * Counters of invalidations and of completed fetches, by hash of the target. If two targets share a counter, the effect
   is an additional fetch, or a response that is not stored.
-* The last request slots of sites, in buckets of eight. In a full bucket, the oldest slot is forgotten.
+* The last request slots of sites (site_interval.py).
 * Values that the disk does not have (shared_overflow.py).
 
 The supervisor creates the file in memory (memfd_create), so that no full or damaged disk affects it. Processes without
@@ -19,19 +19,18 @@ A fetch lease is a POSIX record lock on a byte beyond the end of the file. POSIX
 
 import contextlib
 import fcntl
-import hashlib
 import mmap
 import os
 import struct
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
 
-from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.errors import StoreError
+from feedproxy.store.coordination import shared_overflow, site_interval
 from feedproxy.store.coordination.coordination_interface import COUNTERS, counter_of
-from feedproxy.store.coordination.shared_overflow import TABLE_SIZE, SharedOverflow
+from feedproxy.store.coordination.shared_overflow import SharedOverflow, name_hash
+from feedproxy.store.coordination.site_interval import SiteThrottle
 from feedproxy.store.corrupt_files import clear_file
 
 MAGIC = b"FPXYcmn3"
@@ -40,23 +39,17 @@ RING_SIZE = 1 << 20
 NAME_MAX = 8192
 """A target of more than this many bytes is not named in the ring of changes. Its change counts as a change of all
 targets."""
-SLOTS = 4096
-BUCKET = 8
-FUTURE_MAX: Seconds = 172_800
-"""A request slot may be at most this many seconds in the future. A later slot was written with a wrong clock, and is
-ignored."""
 
 _WRITING = 1 << 62
 """Offset of the write locks in the file, beyond all fetch leases."""
 _EVERYTHING = 0xFFFFFFFF
 _LENGTH = struct.Struct("<I")
-_SITE = struct.Struct("<Qddd")
 _HEAD = 4096
 _EPOCHS = _HEAD
 _COMPLETIONS = _EPOCHS + 8 * COUNTERS
 _SITES = _COMPLETIONS + 8 * COUNTERS
-_OVERFLOW = _SITES + _SITE.size * SLOTS
-_RING = _OVERFLOW + TABLE_SIZE
+_OVERFLOW = _SITES + site_interval.TABLE_SIZE
+_RING = _OVERFLOW + shared_overflow.TABLE_SIZE
 _SIZE = _RING + RING_SIZE
 
 
@@ -74,7 +67,7 @@ class SharedMemoryCoordination:
         self._counters = view[8:32].cast("Q")  # position in the ring, and invalidation epoch of all targets
         self._epochs = view[_EPOCHS:_COMPLETIONS].cast("Q")
         self._completion_counts = view[_COMPLETIONS:_SITES].cast("Q")
-        self.sites = SharedSiteThrottle(self._map, self._mutex)
+        self.sites = SiteThrottle(self._map, _SITES, self._mutex)
         self.overflow = SharedOverflow(self._map, _OVERFLOW, self._leases, _SIZE, self._mutex)
 
     def _open(self, file: Path) -> tuple[int, int, mmap.mmap]:
@@ -214,60 +207,6 @@ class SharedMemoryCoordination:
                     fcntl.flock(self._guard, fcntl.LOCK_UN)
 
 
-class SharedSiteThrottle:
-    """The request slots of sites (SiteThrottle), in a mapped file that all processes share."""
-
-    def __init__(self, mapped: mmap.mmap, mutex: Callable[[], AbstractContextManager[None]]) -> None:
-        self._map = mapped
-        self._mutex = mutex
-
-    def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
-        """Return the instant of the site's next free slot, or 0.0 for a site without a recorded request."""
-        with self._mutex():
-            _, last_slot, paused_until, recorded_at = self._find(_byte(site))
-        if now is not None and is_set_back(recorded_at, now):
-            return 0.0
-        return max(last_slot + interval if last_slot else 0.0, paused_until)
-
-    def reserve(self, site: str, now: Instant, interval: Seconds) -> Instant:
-        """Reserve the site's next slot, for this process alone, and return its instant."""
-        key = _byte(site)
-        with self._mutex():
-            slot_offset, last_slot, paused_until, recorded_at = self._find(key)
-            if is_set_back(recorded_at, now):
-                last_slot = paused_until = 0.0
-            free = max(last_slot + interval if last_slot else 0.0, paused_until)
-            slot = max(now, free) if free < now + FUTURE_MAX else now
-            _SITE.pack_into(
-                self._map, slot_offset, key, slot, paused_until if paused_until < now + FUTURE_MAX else 0.0, now
-            )
-        return slot
-
-    def pause(self, site: str, until: Instant) -> None:
-        key = _byte(site)
-        with self._mutex():
-            slot_offset, last_slot, paused_until, recorded_at = self._find(key)
-            _SITE.pack_into(self._map, slot_offset, key, last_slot, max(paused_until, until), recorded_at)
-
-    def close(self) -> None:
-        del self._map
-
-    def _find(self, key: int) -> tuple[int, Instant, Instant, Instant]:
-        """Return four values for a site: the offset of its record, its last slot, the end of its pause, and the
-        recording time.
-
-        `key` is the hash of the site. For an unknown site, return the offset of the record to overwrite, and zeros.
-        """
-        first = _SITES + key % (SLOTS // BUCKET) * BUCKET * _SITE.size
-        oldest = (float("inf"), first)
-        for slot_offset in range(first, first + BUCKET * _SITE.size, _SITE.size):
-            stored_key, last_slot, paused_until, recorded_at = _SITE.unpack_from(self._map, slot_offset)
-            if stored_key == key:
-                return slot_offset, last_slot, paused_until, recorded_at
-            oldest = min(oldest, (max(last_slot, paused_until) if stored_key else 0.0, slot_offset))
-        return oldest[1], 0.0, 0.0, 0.0
-
-
 def _open_file(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
@@ -286,5 +225,4 @@ def _names(record_bytes: bytes) -> frozenset[str] | None:
 
 def _byte(name: str) -> int:
     """Return the offset of the byte to lock for the lease of a name, computed from the hash of the name."""
-    data = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return (int.from_bytes(data, "big") >> 2) | 4096
+    return (name_hash(name) >> 2) | 4096
