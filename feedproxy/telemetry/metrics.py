@@ -6,7 +6,6 @@ Each App has its own registry. Gauges are set at each scrape (`observe`).
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
 
@@ -59,37 +58,6 @@ FLEET_GAUGES = frozenset({"feedproxy_fleet_up", "feedproxy_fleet_waiting"})
 """Gauges that are left out without a fleet. The value 0 would set off the alert for a fleet without Redis."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Counts since the start.
-
-    `answered` counts all requests. `hits` and `forwarded` exclude CONNECT and feedproxy's own responses, such as
-    refusals. `passed` is the number of forwarded requests that mitmproxy streamed.
-    """
-
-    answered: int
-    hits: int
-    forwarded: int
-    passed: int
-    origin_requests: int
-    origin_failures: int
-
-    @property
-    def hit_share(self) -> float | None:
-        """Return the share of hits in the requests that a cache can answer (all but streamed requests), from 0 to 1.
-
-        Return None without such requests.
-        """
-        requests = self.hits + self.forwarded - self.passed
-        return self.hits / requests if requests else None
-
-    @property
-    def requests_saved(self) -> int:
-        """Return the number of requests that origins were spared: requests that a cache can answer, minus requests to
-        origins."""
-        return max(0, self.hits + self.forwarded - self.passed - self.origin_requests)
 
 
 class Metrics:
@@ -303,46 +271,28 @@ class Metrics:
         self.collected.emit(families)
         return families
 
-    def totals(self, families: Iterable[Metric] | None = None) -> Totals:
-        """Return the totals of `families`, or of this process's families."""
+    def tally(self, families: Iterable[Metric] | None = None) -> TrafficCounts:
+        """Return the counts since the start in `families`, or in this process's families."""
         by_name = {family.name: family for family in (self.families() if families is None else families)}
-        answered = hits = forwarded = passed = 0
+        hits = forwarded = passed = errors = 0
         for labels, count in _samples(by_name["feedproxy_requests"]):
-            answered += count
-            hits += count if labels["outcome"] == "hit" else 0
-            is_forwarded = labels["outcome"].startswith("fwd=")
-            forwarded += count if is_forwarded else 0
-            passed += count if _source(labels["outcome"], labels["detail"]) == "stream" else 0
+            outcome, detail = labels["outcome"], labels["detail"]
+            hits += count if outcome == "hit" else 0
+            forwarded += count if outcome.startswith("fwd=") else 0
+            passed += count if _source(outcome, detail) == "stream" else 0
+            errors += count if detail == Detail.INTERNAL_ERROR else 0
         fetches = _samples(by_name["feedproxy_origin_requests"])
-        return Totals(
-            answered,
-            hits,
-            forwarded,
-            passed,
-            sum(count for _, count in fetches),
-            sum(count for labels, count in fetches if labels["detail"] not in NO_FAILURE),
-        )
-
-    def tally(self) -> TrafficCounts:
-        """Return the counts of this process since its start, for the traffic history."""
-        by_name = {family.name: family for family in self.families()}
-        totals = self.totals(by_name.values())
-        sent = sum(
-            count
-            for labels, count in _samples(by_name["feedproxy_response_bytes"])
-            if labels["source"] in ("store", "origin")
-        )
-        requests = _samples(by_name["feedproxy_requests"])
+        contents = _samples(by_name["feedproxy_response_bytes"])
         return TrafficCounts(
-            requests=totals.hits + totals.forwarded - totals.passed,
-            hits=totals.hits,
-            passed=totals.passed,
-            fetches=totals.origin_requests,
-            failures=totals.origin_failures,
-            sent=sent,
-            received=sum(count for _, count in _samples(by_name["feedproxy_origin_received_bytes"])),
-            store_failures=sum(count for _, count in _samples(by_name["feedproxy_store_failures"])),
-            errors=sum(count for labels, count in requests if labels["detail"] == Detail.INTERNAL_ERROR),
+            requests=hits + forwarded - passed,
+            hits=hits,
+            passed=passed,
+            fetches=sum(count for _, count in fetches),
+            failures=sum(count for labels, count in fetches if labels["detail"] not in NO_FAILURE),
+            sent=sum(count for labels, count in contents if labels["source"] in ("store", "origin")),
+            received=_total(by_name["feedproxy_origin_received_bytes"]),
+            store_failures=_total(by_name["feedproxy_store_failures"]),
+            errors=errors,
         )
 
     def on_store_failure(self, error: Exception) -> None:
@@ -355,6 +305,11 @@ class Metrics:
     def exposition(self, families: Iterable[Metric] | None = None) -> bytes:
         """Return `families`, or this process's families, in Prometheus's exposition format."""
         return generate_latest(FamilyCollector(self.families() if families is None else list(families)))
+
+
+def answered_count(families: Iterable[Metric]) -> int:
+    """Return the number of all responses to clients in `families`, including CONNECT and feedproxy's own."""
+    return sum(_total(family) for family in families if family.name == "feedproxy_requests")
 
 
 def _source(outcome: str, detail: str) -> str:
@@ -373,3 +328,7 @@ def _status_label(status: int) -> str:
 
 def _samples(family: Metric) -> list[tuple[dict[str, str], int]]:
     return [(sample.labels, int(sample.value)) for sample in family.samples if sample.name.endswith("_total")]
+
+
+def _total(family: Metric) -> int:
+    return sum(count for _, count in _samples(family))

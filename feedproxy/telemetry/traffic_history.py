@@ -32,7 +32,8 @@ class TrafficCounts:
     """Counts of requests, and bytes of content, in a period."""
 
     requests: int = 0
-    """Number of client requests that a cache can answer."""
+    """Number of client requests that a cache can answer. CONNECT and feedproxy's own responses, such as refusals, do
+    not count."""
     hits: int = 0
     passed: int = 0
     """Number of client requests that mitmproxy streamed. They are not in `requests`, because no cache can answer
@@ -43,6 +44,11 @@ class TrafficCounts:
     received: int = 0
     store_failures: int = 0
     errors: int = 0
+
+    @property
+    def forwarded(self) -> int:
+        """Return the number of client requests that were forwarded to origins, including streamed requests."""
+        return self.requests - self.hits + self.passed
 
     @property
     def requests_saved(self) -> int:

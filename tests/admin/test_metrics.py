@@ -7,7 +7,7 @@ from feedproxy.refresh.refresh_events import RefreshEnded
 from feedproxy.refresh.refresh_result import RefreshRecord
 from feedproxy.request.problem_details import TITLES
 from feedproxy.store.resource import Failures, Resource
-from feedproxy.telemetry.metrics import Metrics
+from feedproxy.telemetry.metrics import Metrics, answered_count
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 
 
@@ -46,7 +46,7 @@ def test_pass_through_does_not_count_as_saved(status: CacheStatus) -> None:
 
     metrics.count_response("proxy", 200, status, 0, 0)
 
-    totals = metrics.totals()
+    totals = metrics.tally()
     assert (totals.forwarded, totals.passed, totals.requests_saved) == (1, 1, 0)
 
 
@@ -55,17 +55,17 @@ def test_fetch_refused_by_the_address_policy_is_not_counted_as_an_origin_request
     metrics.count_fetch(None, Detail.FORBIDDEN_ADDRESS, 0, 0)
     metrics.count_fetch(None, Detail.UNREACHABLE, 0, 0)
 
-    assert (metrics.totals().origin_requests, metrics.totals().origin_failures) == (1, 1)
+    assert (metrics.tally().fetches, metrics.tally().failures) == (1, 1)
 
 
 def test_pushed_content_is_not_counted_as_an_origin_request() -> None:
     metrics = Metrics()
 
     metrics.on_refresh_ended(RefreshEnded(TARGET, RefreshRecord("push", 200, "updated", content_size=50)))
-    assert metrics.totals().origin_requests == 0
+    assert metrics.tally().fetches == 0
     metrics.on_refresh_ended(RefreshEnded(TARGET, RefreshRecord("background", 200, "updated", content_size=50)))
 
-    assert metrics.totals().origin_requests == 1
+    assert metrics.tally().fetches == 1
     assert metrics.registry.get_sample_value("feedproxy_origin_stored_bytes_total") == 50
 
 
@@ -74,8 +74,9 @@ def test_connect_counts_as_answered_but_not_as_saved() -> None:
 
     metrics.count_connect("tunnel", 200, Detail.PASS_THROUGH, 0, 0)
 
-    totals = metrics.totals()
-    assert (totals.answered, totals.hits, totals.forwarded, totals.requests_saved) == (1, 0, 0, 0)
+    counts = metrics.tally()
+    assert answered_count(metrics.families()) == 1
+    assert (counts.hits, counts.forwarded, counts.requests_saved) == (0, 0, 0)
 
 
 async def test_metrics_and_status_page_count_subscribers_of_feeds_only(proxy: Proxy) -> None:

@@ -22,6 +22,7 @@ from feedproxy.request.feed_id import feed_id
 from feedproxy.scoring.score_report import display_name
 from feedproxy.settings import Settings, listen_address
 from feedproxy.telemetry import metrics_aggregation, recent_activity, traffic_history
+from feedproxy.telemetry.metrics import answered_count
 from feedproxy.telemetry.page_redaction import View, redact_text
 from feedproxy.telemetry.traffic_history import DAY, HOUR, NO_TRAFFIC, History, TrafficCounts
 from feedproxy.web.display_formats import iso
@@ -108,10 +109,8 @@ class Dashboard:
             under_way=self._pages.service().admin.active_refreshes, connections=self._app.connections
         )
         families = metrics_aggregation.merge_families(metrics.families(), peer_families)
-        totals, memory = (
-            metrics.totals(families),
-            metrics_aggregation.gauge_value(families, "process_resident_memory_bytes"),
-        )
+        totals = metrics.tally(families)
+        memory = metrics_aggregation.gauge_value(families, "process_resident_memory_bytes")
         subscribers = subscribers_of(table)
         ready = self._is_listening() and not self._app.draining
         connections = round(metrics_aggregation.gauge_value(families, "feedproxy_connections") or 0)
@@ -163,7 +162,16 @@ class Dashboard:
             "subscribers": sum(subscribers),
             "feeds_read": len(subscribers),
             "today": counts_view(today),
-            "requests": {**asdict(totals), "hit_share": totals.hit_share, "saved": totals.requests_saved},
+            "requests": {
+                "answered": answered_count(families),
+                "hits": totals.hits,
+                "forwarded": totals.forwarded,
+                "passed": totals.passed,
+                "origin_requests": totals.fetches,
+                "origin_failures": totals.failures,
+                "hit_share": totals.hit_share,
+                "saved": totals.requests_saved,
+            },
             "under_way": round(metrics_aggregation.gauge_value(families, "feedproxy_updates_under_way") or 0),
             "connections": connections,
             "memory": None if memory is None else int(memory),
