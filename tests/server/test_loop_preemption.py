@@ -1,8 +1,10 @@
 """Hits between two callbacks of the event loop, and garbage collections while clients are idle."""
 
 import asyncio
+import functools
 import gc
 import weakref
+from collections.abc import Callable
 
 import pytest
 
@@ -103,10 +105,20 @@ async def test_ended_preemption_calls_no_more(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the list that records the calls of Python's collector."""
+    """Return the list that records the calls of Python's collector. Each collection finds one object."""
+    return recorded_calls(monkeypatch, lambda: 1)
+
+
+def recorded_calls(monkeypatch: pytest.MonkeyPatch, garbage: Callable[[], int]) -> list[str]:
+    """Return the list that records the calls of Python's collector. A collection finds `garbage()` objects."""
     told = list[str]()
+
+    def called(name: str) -> int:
+        told.append(name)
+        return garbage()
+
     for name in ("collect", "freeze", "unfreeze"):
-        monkeypatch.setattr(gc, name, lambda name=name: told.append(name))
+        monkeypatch.setattr(gc, name, functools.partial(called, name))
     return told
 
 
@@ -179,6 +191,32 @@ def test_recent_collection_runs_before_too_many_objects_are_new(looked: list[str
     assert looked == RECENT, "the first collection took 80 ms"
     held.maybe_collect(15.0, 4)
     assert looked == 2 * RECENT
+
+
+def test_new_objects_are_only_frozen_after_a_collection_without_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, garbage = 400 << 20, 0
+    looked = recorded_calls(monkeypatch, lambda: garbage)
+    held = GcScheduler(
+        0.0,
+        trim=lambda: None,
+        memory=lambda: memory,
+        clock=float,
+        collections=lambda: gc_policy.RECENT_MIDDLE_COLLECTIONS,
+    )
+
+    held.maybe_collect(10.0, 1)
+    assert looked == RECENT
+    held.maybe_collect(9.0 + gc_policy.CLEAN_INTERVAL, 2)
+    assert looked == [*RECENT, "freeze"]
+    memory = 411 << 20
+    held.maybe_collect(9.5 + gc_policy.CLEAN_INTERVAL, 3)
+    assert looked == [*RECENT, "freeze", *RECENT], "memory has grown"
+    looked.clear()
+    garbage = 1
+    held.maybe_collect(9.5 + 2 * gc_policy.CLEAN_INTERVAL, 4)
+    assert looked == RECENT
+    held.maybe_collect(9.5 + 2 * gc_policy.CLEAN_INTERVAL + gc_policy.RECENT_INTERVAL_MIN, 5)
+    assert looked == 2 * RECENT, "the last collection found garbage"
 
 
 def test_middle_collections_are_counted_up_to_a_collection_of_all_objects() -> None:

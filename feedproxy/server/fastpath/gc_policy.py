@@ -6,7 +6,8 @@ collects new objects. Such a collection takes less than a millisecond.
 
 Objects that survive a collection of this module are excluded from later collections until the next full one
 (gc.freeze). A *recent* collection therefore searches only the objects made since the last collection. It runs when
-memory has grown by a fortieth, and before the number of new objects makes it take more than some milliseconds.
+memory has grown by a fortieth, and before the number of new objects makes it take more than some milliseconds. While
+recent collections find no garbage, most of them are replaced by a freeze without a search, which takes no time.
 """
 
 import ctypes
@@ -76,6 +77,13 @@ RECENT_INTERVAL_MIN: Seconds = 2
 If objects in a cycle are in use during a recent collection, only the next full collection frees them. Such cycles are
 few: some hundred small objects in two seconds with 40 refreshes a second. The cycles of mitmproxy's layers are broken
 when a connection ends (server/mitm/connection_teardown.py).
+"""
+
+CLEAN_INTERVAL: Seconds = 30
+"""After a recent collection that found no garbage, new objects alone cause the next one only after this many seconds.
+
+Until then, new objects are frozen each second without a search. Refreshes leave no cycles: at 80 refreshes a second, no
+recent collection found any garbage among its 17,000 objects, but hits waited 8 ms for each.
 """
 
 RECENT_TIME_SHARE_MAX = 0.02
@@ -161,6 +169,8 @@ class GcScheduler:
         self._clock = clock
         self._collections = collections
         self._recent = self._full = _Collection(now, 0, memory())
+        self._is_clean = False
+        """True if the last collection found no garbage."""
 
     def maybe_collect(self, now: Seconds, responses: int) -> None:
         """Run a collection if one is due, and return unused memory to the system every TRIM_INTERVAL seconds.
@@ -174,6 +184,8 @@ class GcScheduler:
         duration: Seconds = 0
         if is_due:
             duration = self._collect(is_full=is_full)
+        elif self._is_clean and self._has_many_new_objects():
+            gc.freeze()
         if is_full or now - self._last_trim >= TRIM_INTERVAL:
             self._last_trim = now
             self._trim()
@@ -192,16 +204,22 @@ class GcScheduler:
     def _is_recent_due(self, now: Seconds) -> bool:
         if not self._recent.may_repeat(now, RECENT_INTERVAL_MIN, RECENT_TIME_SHARE_MAX):
             return False
-        if now - self._recent.at >= RECENT_INTERVAL or self._collections() >= RECENT_MIDDLE_COLLECTIONS:
+        since = now - self._recent.at
+        if self._has_many_new_objects() and since >= (CLEAN_INTERVAL if self._is_clean else 0):
+            return True
+        if since >= RECENT_INTERVAL:
             return True
         return self._recent.has_grown(self._memory(), RECENT_GROWTH_SHARE, RECENT_GROWTH_MIN)
+
+    def _has_many_new_objects(self) -> bool:
+        return self._collections() >= RECENT_MIDDLE_COLLECTIONS
 
     def _collect(self, *, is_full: bool) -> Seconds:
         """Collect garbage, exclude the survivors from later recent collections, and return the duration in seconds."""
         began = self._clock()
         if is_full:
             gc.unfreeze()
-        gc.collect()
+        self._is_clean = not gc.collect()
         gc.freeze()
         return self._clock() - began
 
