@@ -25,6 +25,7 @@ DEFAULT_PORTS = ("80", "443", "8080", "8443")
 
 # "Ends in a number", as the URL standard tests it: an IPv4 address in some spelling, never a name.
 _NUMERIC_END = re.compile(r"(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)$")
+_DOTTED_QUAD = re.compile(r"(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})")
 
 
 class AddressPolicy:
@@ -57,8 +58,8 @@ class AddressPolicy:
         if not any(first <= port <= last for first, last in self._ports):
             raise Forbidden(f"port {port} is not in allow_ports")
 
-    def check_address(self, ip: str) -> None:
-        """Raise Forbidden with the reason if the address is not permitted."""
+    def check_address(self, ip: str) -> str:
+        """Return the address in its usual spelling. Raise Forbidden with the reason if it is not permitted."""
         if "%" in ip:
             # A zone id is valid on this machine only (RFC 4007, section 11).
             raise Forbidden(f"{ip} has a zone id")
@@ -66,7 +67,9 @@ class AddressPolicy:
             address = ipaddress.ip_address(ip)
         except ValueError:
             raise Forbidden(f"invalid IP address {ip!r}") from None
-        self._check(address, str(address))
+        usual = str(address)
+        self._check(address, usual)
+        return usual
 
     def _check(self, address: Address, subject: str) -> None:
         listed = any(address in network for network in self._networks)
@@ -94,13 +97,13 @@ class AddressPolicy:
             ip = host.removeprefix("[").removesuffix("]")
         elif _NUMERIC_END.search(host):
             ip = host
-            if not _is_dotted_quad(host):
+            if not _DOTTED_QUAD.fullmatch(host):
                 raise Forbidden(f"{host} is an unusual spelling of an IPv4 address")
         else:
             return None
-        self.check_address(ip)
+        usual = self.check_address(ip)
         self._check_listeners(host, ip, port)
-        return str(ipaddress.ip_address(ip))
+        return usual
 
     def check_localhost(self, host: str) -> None:
         """Raise Forbidden if the host is a name of this machine and loopback addresses are not permitted."""
@@ -278,13 +281,6 @@ def _normalise_host(host: str) -> str:
 def _is_literal(host: str) -> bool:
     try:
         return bool(ipaddress.ip_address(host.strip("[]")))
-    except ValueError:
-        return False
-
-
-def _is_dotted_quad(host: str) -> bool:
-    try:
-        return str(ipaddress.IPv4Address(host)) == host
     except ValueError:
         return False
 
