@@ -32,7 +32,7 @@ class FleetStore:
         self.local = local
         self.redis_operations = redis_operations
         self.coordination = MachineCoordination(local.coordination, redis_operations, effects=self)
-        self.redis_queue = RedisQueue(redis_operations, self, clock)
+        self.redis_queue = RedisQueue(redis_operations, local.get_latest, self.schedule_pull, clock)
         self.shared_state: dict[str, bytes] = {}
         """State that is the same on all machines, by name."""
         self._pulls: SingleFlight[str, bool] = SingleFlight()

@@ -281,22 +281,4 @@ return 1
 """)
 """Store those values of the shared state that Redis does not have. KEYS: identity. ARGV: each name, and its value."""
 
-SCRIPTS = (
-    *(
-        GET_IF_LATER,
-        ACQUIRE_LEASE,
-        RENEW_LEASE,
-        RELEASE_LEASE,
-        PUT_COPY,
-        PURGE_COPY,
-        INVALIDATE_ALL,
-        PUBLISH,
-        PUBLISH_UNLOGGED,
-        EVENTS_SINCE,
-        LAST_EVENT_NUMBER,
-        COPY_VERSION,
-        CLAIM_CHANGE,
-        SCAN_COPIES,
-    ),
-    *(RECORD_READER, COUNT_READERS, RECORD_CLAIM, GET_CLAIMS, DATA_ID, RESTORE_STATE),
-)
+SCRIPTS = tuple(value for value in globals().values() if isinstance(value, Script))

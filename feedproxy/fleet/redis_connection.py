@@ -102,15 +102,11 @@ class RedisConnection:
         self._is_log_suppressed = False
         """True if the current outage was not logged, because it began soon after a logged outage."""
         self._pause = BACK_OFF_FIRST
-        self._next_probe = 0.0
+        self.next_probe = 0.0
         self._first_timeout: Seconds | None = None
         """Time of the first of the present timeouts in a row, by the event loop's clock, or None."""
         self._slots = asyncio.Semaphore(MAX_CONCURRENT)
         self._library, self._client = _client(url, timeout)
-
-    @property
-    def next_probe(self) -> Seconds:
-        return self._next_probe
 
     async def run(
         self, script: Script, keys: Sequence[str | bytes], *values: str | bytes | int, timeout_factor: float = 1
@@ -129,38 +125,35 @@ class RedisConnection:
 
         After an error, any of the scripts may have run.
         """
-        if not self.up:
-            raise RedisUnavailable(f"redis is unavailable: {self.reason}")
-        calls = list(calls)
-        results: list[Any] = await self._send_guarded(
-            lambda: self._evaluate(calls), self._timeout * timeout_factor, calls
-        )
-        for script, _, _ in calls:
-            self._on_accepted(script)
+        results = await self._results(list(calls), timeout_factor)
+        if refusal := next((result for result in results if isinstance(result, RedisRefused)), None):
+            raise refusal
         return results
 
     async def run_each(self, calls: Iterable[ScriptCall], *, timeout_factor: float) -> list[Any]:
         """Send several scripts together. Return their results, or None for a refused script. Raises RedisUnavailable if
         Redis does not answer."""
+        results = await self._results(list(calls), timeout_factor)
+        return [None if isinstance(result, RedisRefused) else result for result in results]
+
+    async def _results(self, calls: list[ScriptCall], timeout_factor: float) -> list[Any]:
+        """Send several scripts together. Return the result of each, or a RedisRefused."""
         if not self.up:
             raise RedisUnavailable(f"redis is unavailable: {self.reason}")
-        calls = list(calls)
-        results: list[Any] = await self._send_guarded(
-            lambda: self._evaluate(calls, raises=False), self._timeout * timeout_factor, calls
-        )
+        results: list[Any] = await self._send_guarded(lambda: self._evaluate(calls), self._timeout * timeout_factor)
         for index, (result, call) in enumerate(zip(results, calls, strict=True)):
             if isinstance(result, self._library.exceptions.ResponseError):
-                self._refuse(result, [call])
-                results[index] = None
+                results[index] = self._refuse(result, call)
             else:
                 self._on_accepted(call[0])
         return results
 
-    def _refuse(self, error: BaseException, calls: Sequence[ScriptCall]) -> RedisRefused:
-        refusal = self.refuse(_refusal_message(error, calls))
+    def _refuse(self, error: BaseException, call: ScriptCall) -> RedisRefused:
+        script, keys, _ = call
+        refusal = self.refuse(_refusal_message(error, keys))
         if not _is_full(error):
             return refusal
-        self._full_for.update(script for script, _, _ in calls)
+        self._full_for.add(script)
         return RedisFull(str(refusal))
 
     def _on_accepted(self, script: Script) -> None:
@@ -223,9 +216,7 @@ class RedisConnection:
         try:
             await self._send_guarded(lambda: pubsub.subscribe(channel), self._timeout * 4)
             yield pubsub
-        except self._library.exceptions.RedisError as error:
-            raise RedisUnavailable(_short_message(error)) from error
-        except OSError as error:
+        except (self._library.exceptions.RedisError, OSError) as error:
             raise RedisUnavailable(_short_message(error)) from error
         finally:
             with contextlib.suppress(Exception):
@@ -238,32 +229,27 @@ class RedisConnection:
 
     # -- internals
 
-    async def _evaluate(self, calls: list[ScriptCall], *, raises: bool = True) -> list[Any]:
+    async def _evaluate(self, calls: list[ScriptCall]) -> list[Any]:
         try:
-            return await self._send_pipeline(calls, raises=raises)
+            return await self._send_pipeline(calls)
         except self._library.exceptions.NoScriptError:
             # Redis was restarted and has lost the scripts. All of them may be repeated.
             for script in SCRIPTS:
                 await self._client.script_load(script.text)
-            return await self._send_pipeline(calls, raises=raises)
+            return await self._send_pipeline(calls)
 
-    async def _send_pipeline(self, calls: list[ScriptCall], *, raises: bool) -> list[Any]:
-        if len(calls) == 1 and raises:
-            ((script, keys, values),) = calls
-            return [await self._client.evalsha(script.sha, len(keys), *keys, *values)]
+    async def _send_pipeline(self, calls: list[ScriptCall]) -> list[Any]:
         pipeline = self._client.pipeline(transaction=False)
         for script, keys, values in calls:
             pipeline.evalsha(script.sha, len(keys), *keys, *values)
-        results = list(await pipeline.execute(raise_on_error=raises))
+        results = list(await pipeline.execute(raise_on_error=False))
         exceptions = self._library.exceptions
         for result in results:
             if isinstance(result, exceptions.NoScriptError | exceptions.ReadOnlyError):
                 raise result
         return results
 
-    async def _send_guarded(
-        self, request: Callable[[], Any], timeout: Seconds, calls: Sequence[ScriptCall] = ()
-    ) -> Any:
+    async def _send_guarded(self, request: Callable[[], Any], timeout: Seconds) -> Any:
         started_at = asyncio.get_running_loop().time()
         try:
             result = await self._send_with_timeout(request, timeout)
@@ -273,15 +259,14 @@ class RedisConnection:
             if self._first_timeout is not None and started_at >= self._first_timeout:
                 self._mark_unavailable("timeout")
             else:
-                self._first_timeout = (
-                    asyncio.get_running_loop().time() if self._first_timeout is None else self._first_timeout
-                )
+                self._first_timeout = self._first_timeout or asyncio.get_running_loop().time()
             raise
         except RedisUnavailable as error:
             self._mark_unavailable(str(error))
             raise
         except RedisRefused as error:
-            raise self._refuse(error.__cause__ or error, calls) from error
+            self.refuse(str(error))
+            raise
         self._first_timeout = None
         if self._pause != BACK_OFF_FIRST and asyncio.get_running_loop().time() - self.since >= STABLE_AFTER:
             self._pause = BACK_OFF_FIRST
@@ -309,9 +294,9 @@ class RedisConnection:
 
     def _back_off(self) -> None:
         now = asyncio.get_running_loop().time()
-        if now < self._next_probe:
+        if now < self.next_probe:
             return  # concurrent requests fail together
-        self._next_probe = now + self._pause * random.uniform(0.75, 1.25)  # noqa: S311 (spreads the machines)
+        self.next_probe = now + self._pause * random.uniform(0.75, 1.25)  # noqa: S311 (spreads the machines)
         self._pause = min(BACK_OFF_MAX, 2 * self._pause)
 
     def _mark_unavailable(self, reason: str) -> None:
@@ -355,12 +340,12 @@ def _is_full(error: BaseException) -> bool:
     return type(error).__name__ == "OutOfMemoryError" or "-OOM " in str(error)
 
 
-def _refusal_message(error: BaseException, calls: Iterable[ScriptCall]) -> str:
+def _refusal_message(error: BaseException, keys: Sequence[str | bytes]) -> str:
     """Return an error of Redis in a few words. The text names kinds of keys, and no targets."""
     message = _short_message(error)
     if not any(part in message for part in FOREIGN_DATA):
         return message
-    kinds = {kind: None for _, keys, _ in calls for key in keys if (kind := key_kind(key))}
+    kinds = {kind: None for key in keys if (kind := key_kind(key))}
     return f"{message} (another program has written to {' or '.join(kinds)})" if kinds else message
 
 

@@ -15,6 +15,7 @@ import zstandard
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError
 from feedproxy.fleet import lua_scripts
+from feedproxy.fleet.lua_scripts import Script
 from feedproxy.fleet.redis_connection import RedisConnection, ScriptCall
 from feedproxy.fleet.redis_keys import RedisKeys
 
@@ -69,14 +70,6 @@ def decompress(data: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseResult:
-    """The token of a lease (0 if another machine holds the lease), and the copy in Redis."""
-
-    token: int
-    found: StoredCopy
-
-
-@dataclass(frozen=True, slots=True)
 class FleetEvent:
     number: int
     version: int
@@ -84,6 +77,14 @@ class FleetEvent:
     machine: str
     target: str
     payload: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseResult:
+    """The token of a lease (0 if another machine holds the lease), and the copy in Redis."""
+
+    token: int
+    found: StoredCopy
 
 
 class RedisOperations:
@@ -130,14 +131,7 @@ class RedisOperations:
 
     async def release_lease(self, target: str, token: int) -> None:
         message = self._message("landed", target)
-        await self.connection.run(
-            lua_scripts.RELEASE_LEASE,
-            [self.keys.lease(target)],
-            token,
-            self.keys.channel,
-            message,
-            timeout_factor=TRANSFER_TIMEOUT_FACTOR,
-        )
+        await self._transfer(lua_scripts.RELEASE_LEASE, [self.keys.lease(target)], token, self.keys.channel, message)
 
     async def put(self, target: str, version: int, data: bytes, token: int, *, release: bool) -> tuple[bool, int]:
         """Store a copy unless a later copy is stored. Return True if the copy was accepted, and the version that is
@@ -150,9 +144,8 @@ class RedisOperations:
         released = token if release and token else ""
         data = await asyncio.to_thread(compress, data)
         copy_values = (version, data, released, token or version, self._expiry)
-        event_values = (names.channel, LOG_MAX, self._message("put", target))
-        accepted, stored_version = await self.connection.run(
-            lua_scripts.PUT_COPY, keys, *copy_values, *event_values, timeout_factor=TRANSFER_TIMEOUT_FACTOR
+        accepted, stored_version = await self._transfer(
+            lua_scripts.PUT_COPY, keys, *copy_values, *self._event_values("put", target)
         )
         return bool(accepted), self._integer(stored_version)
 
@@ -160,37 +153,22 @@ class RedisOperations:
         """Delete the copies of a target that were fetched before `version`, or before now if it is 0."""
         names = self.keys
         keys: list[str | bytes] = [names.copy(target), names.fencing_counter, names.sequence, names.log]
-        event_values = (names.channel, LOG_MAX, self._message("purge", target))
-        await self.connection.run(
-            lua_scripts.PURGE_COPY, keys, version, self._expiry, *event_values, timeout_factor=TRANSFER_TIMEOUT_FACTOR
-        )
+        await self._transfer(lua_scripts.PURGE_COPY, keys, version, self._expiry, *self._event_values("purge", target))
 
     async def invalidate_all(self) -> None:
         """Make Redis refuse the copies of all fetches that are in progress on any machine."""
         names = self.keys
         keys = [names.barrier, names.fencing_counter, names.sequence, names.log]
-        await self.connection.run(
-            lua_scripts.INVALIDATE_ALL,
-            keys,
-            names.channel,
-            LOG_MAX,
-            self._message("bar", ""),
-            timeout_factor=TRANSFER_TIMEOUT_FACTOR,
-        )
+        await self._transfer(lua_scripts.INVALIDATE_ALL, keys, *self._event_values("bar", ""))
 
     async def publish(self, kind: str, target: str, payload: Any = None) -> None:
         keys = [self.keys.sequence, self.keys.log]
-        message = self._message(kind, target, payload)
-        await self.connection.run(
-            lua_scripts.PUBLISH, keys, self.keys.channel, LOG_MAX, message, timeout_factor=TRANSFER_TIMEOUT_FACTOR
-        )
+        await self._transfer(lua_scripts.PUBLISH, keys, *self._event_values(kind, target, payload))
 
     async def publish_unlogged(self, kind: str, target: str, payload: Any = None) -> None:
         """Send an event that may be lost, because it is of no use later."""
         message = "0 0 " + self._message(kind, target, payload)
-        await self.connection.run(
-            lua_scripts.PUBLISH_UNLOGGED, [], self.keys.channel, message, timeout_factor=TRANSFER_TIMEOUT_FACTOR
-        )
+        await self._transfer(lua_scripts.PUBLISH_UNLOGGED, [], self.keys.channel, message)
 
     async def last_event_number(self) -> int:
         return self._integer(await self.connection.run(lua_scripts.LAST_EVENT_NUMBER, [self.keys.sequence]))
@@ -199,9 +177,7 @@ class RedisOperations:
         """Return the number of the last event, and all events after `number`. The second value is None if the log lacks
         some of these events."""
         keys = [self.keys.sequence, self.keys.log]
-        now, texts = await self.connection.run(
-            lua_scripts.EVENTS_SINCE, keys, number, timeout_factor=TRANSFER_TIMEOUT_FACTOR
-        )
+        now, texts = await self._transfer(lua_scripts.EVENTS_SINCE, keys, number)
         now, events = self._integer(now), [event for event in map(parse_event, texts) if event is not None]
         if now == number:
             return now, []
@@ -234,21 +210,21 @@ class RedisOperations:
         state."""
         if state:
             pairs = [part for name, value in state.items() for part in (name, value)]
-            await self.connection.run(
-                lua_scripts.RESTORE_STATE, [self.keys.identity], *pairs, timeout_factor=TRANSFER_TIMEOUT_FACTOR
-            )
+            await self._transfer(lua_scripts.RESTORE_STATE, [self.keys.identity], *pairs)
 
     async def targets(self) -> AsyncIterator[str]:
         """Yield each target with a copy in Redis. A target may be yielded more than once."""
         cursor: bytes | str = "0"
         while True:
-            cursor, keys = await self.connection.run(
-                lua_scripts.SCAN_COPIES, [], cursor, self.keys.copies, timeout_factor=TRANSFER_TIMEOUT_FACTOR
-            )
+            cursor, keys = await self._transfer(lua_scripts.SCAN_COPIES, [], cursor, self.keys.copies)
             for name in keys:
                 yield self.keys.target(name)
             if cursor in (b"0", "0"):
                 return
+
+    async def _transfer(self, script: Script, keys: Sequence[str | bytes], *values: str | bytes | int) -> Any:
+        """Run a script that no client waits for, and return its result."""
+        return await self.connection.run(script, keys, *values, timeout_factor=TRANSFER_TIMEOUT_FACTOR)
 
     def _integer(self, value: Any) -> int:
         """Return a number from Redis. Raises RedisRefused for a value that is no number."""
@@ -256,6 +232,10 @@ class RedisOperations:
             return int(value)
         except (TypeError, ValueError):
             raise self.connection.refuse(f"invalid number: {value!r:.40}") from None
+
+    def _event_values(self, kind: str, target: str, payload: Any = None) -> tuple[str, int, str]:
+        """Return the last arguments of each script that publishes an event: channel, length of the log, message."""
+        return self.keys.channel, LOG_MAX, self._message(kind, target, payload)
 
     def _message(self, kind: str, target: str, payload: Any = None) -> str:
         message = [kind, self.machine, target] if payload is None else [kind, self.machine, target, payload]

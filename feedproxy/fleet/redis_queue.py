@@ -10,7 +10,6 @@ import logging
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from feedproxy.clock import Clock, Seconds
 from feedproxy.errors import StoreError
@@ -44,20 +43,22 @@ class _PendingUpdate:
     release: bool = False
 
 
-class CopySource(Protocol):
-    """The source of the copies that the queue sends to Redis."""
-
-    def get_latest(self, target: str) -> Resource | None: ...
-
-    def schedule_pull(self, target: str) -> None: ...
-
-
 class RedisQueue:
-    """The queue, and the task that sends its messages. `copies` is the source of the copies."""
+    """The queue, and the task that sends its messages.
 
-    def __init__(self, redis_operations: RedisOperations, copies: CopySource, clock: Clock) -> None:
+    `get_copy` returns the copy of a target. `pull` fetches a later copy of another machine.
+    """
+
+    def __init__(
+        self,
+        redis_operations: RedisOperations,
+        get_copy: Callable[[str], Resource | None],
+        pull: Callable[[str], None],
+        clock: Clock,
+    ) -> None:
         self._redis_operations = redis_operations
-        self._copies = copies
+        self._get_copy = get_copy
+        self._pull = pull
         self._clock = clock
         self._updates: OrderedDict[str, _PendingUpdate] = OrderedDict()
         self._events: deque[SendEvent] = deque(maxlen=EVENTS_MAX)
@@ -205,7 +206,7 @@ class RedisQueue:
             is_late = self.now() - update.purged > PURGE_DELAY_MAX
             await self._redis_operations.purge(target, update.purged if is_late else 0)
         data, version = None, 0
-        if update.has_copy and (resource := self._copies.get_latest(target)) is not None:
+        if update.has_copy and (resource := self._get_copy(target)) is not None:
             try:
                 data, version = resource_codec.dump(resource), resource.fencing_token
             except StoreError as error:
@@ -217,7 +218,7 @@ class RedisQueue:
             self.sent += accepted
             if not accepted and stored_version > version:
                 self.refused += 1
-                self._copies.schedule_pull(target)
+                self._pull(target)
         elif update.release:
             await self._redis_operations.release_lease(target, update.token)
 

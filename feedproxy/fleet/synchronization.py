@@ -92,7 +92,9 @@ class FleetSynchronization:
         service.counts.reader_seen.subscribe(self.sums.record)
         service.counts.reader_seen.subscribe(self._polls.note)
         metrics.add_flush_hook(lambda: self._observe(metrics))
-        self._begin()
+        self.store.redis_queue.start()
+        self.event_listener.start()
+        self._tasks += [asyncio.ensure_future(self._sync_loop()), asyncio.ensure_future(self._renew_leases())]
 
     async def start(self) -> None:
         """Start the synchronization. Return when missed events are applied, or Redis is found unavailable."""
@@ -176,18 +178,9 @@ class FleetSynchronization:
     def _confirmed_claim(self, target: str, fetcher: str, feed_id: str, now: Instant) -> int:
         return self._service.counts.confirmed_claim(target, fetcher, feed_id, now) if self._service is not None else 0
 
-    def _begin(self) -> None:
-        self.store.redis_queue.start()
-        self.event_listener.start()
-        lease = self._settings.fleet_lease
-        self._tasks += [
-            asyncio.ensure_future(self._sync_loop()),
-            asyncio.ensure_future(self._renew_leases(max(0.2, lease / 3))),
-        ]
-
-    async def _renew_leases(self, interval: Seconds) -> None:
+    async def _renew_leases(self) -> None:
         while True:
-            await asyncio.sleep(interval)
+            await asyncio.sleep(max(0.2, self._settings.fleet_lease / 3))
             with contextlib.suppress(RedisUnavailable, RedisRefused):
                 await self.store.coordination.renew()
 

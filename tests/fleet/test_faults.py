@@ -275,7 +275,7 @@ async def test_purge_is_pending_while_redis_has_not_answered_it() -> None:
             begun.set()
             await answered.wait()
 
-    queue = RedisQueue(SlowRedis(), None, SystemClock())  # type: ignore[arg-type]
+    queue = RedisQueue(SlowRedis(), lambda _: None, lambda _: None, SystemClock())  # type: ignore[arg-type]
     queue.start()
     queue.enqueue_purge("http://example.com/feed")
     await begun.wait()
@@ -499,7 +499,8 @@ async def test_event_with_an_unexpected_error_is_not_sent_again() -> None:
     async def succeed() -> None:
         attempts.append("next")
 
-    queue = RedisQueue(SimpleNamespace(connection=SimpleNamespace(up=True)), None, SystemClock())  # type: ignore[arg-type]
+    operations = SimpleNamespace(connection=SimpleNamespace(up=True))
+    queue = RedisQueue(operations, lambda _: None, lambda _: None, SystemClock())  # type: ignore[arg-type]
     queue.send_event(fail)
     queue.send_event(succeed)
     queue.start()
@@ -511,7 +512,8 @@ async def test_event_with_an_unexpected_error_is_not_sent_again() -> None:
 
 async def test_event_that_a_full_queue_drops_is_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_queue, "EVENTS_MAX", 2)
-    queue = RedisQueue(SimpleNamespace(connection=SimpleNamespace(up=True)), None, SystemClock())  # type: ignore[arg-type]
+    operations = SimpleNamespace(connection=SimpleNamespace(up=True))
+    queue = RedisQueue(operations, lambda _: None, lambda _: None, SystemClock())  # type: ignore[arg-type]
     sent: list[int] = []
 
     def event(number: int) -> Callable[[], Awaitable[None]]:

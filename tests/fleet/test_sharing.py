@@ -204,10 +204,10 @@ async def test_fleet_machine_compares_everything_after_a_long_outage(start: Star
         await until(lambda: other.fleet.comparison.count)
         before = other.fleet.comparison.count
         other.fleet.connection.up = False  # disconnected from here on; its loop reconnects later
-        other.fleet.connection._next_probe = float("inf")
+        other.fleet.connection.next_probe = float("inf")
         for path in paths[:6]:
             await one.service.admin.purge(origin.url(path))
-        other.fleet.connection._next_probe = 0.0
+        other.fleet.connection.next_probe = 0.0
 
         await until(lambda: other.fleet.comparison.count > before)
         await until(lambda: not any(other.service.store.get(origin.url(path)) for path in paths[:6]))
