@@ -107,13 +107,12 @@ class Note:
             "reference": self.reference,
         }
 
-    def as_text(self, width: int = 100, *, advise: bool = True) -> str:
-        """Return level and summary for a terminal, followed by indented advice and reference if `advise` is True."""
+    def as_text(self, width: int = 100) -> str:
+        """Return level and summary for a terminal, followed by indented advice and reference."""
         first = f"{self.level:<5} "
         lines = textwrap.wrap(self.message, width, initial_indent=first, subsequent_indent=" " * len(first))
-        if advise:
-            for paragraph in (*self.advice_text.split("\n\n"), f"See {self.reference}."):
-                lines += textwrap.wrap(paragraph, width, initial_indent=" " * 6, subsequent_indent=" " * 6)
+        for paragraph in (*self.advice_text.split("\n\n"), f"See {self.reference}."):
+            lines += textwrap.wrap(paragraph, width, initial_indent=" " * 6, subsequent_indent=" " * 6)
         return "\n".join(lines)
 
 
