@@ -7,7 +7,7 @@ the tags are compared (etag.py), because other software may have changed a tag.
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from enum import Enum, auto
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.date import parse_http_date
@@ -27,34 +27,15 @@ version that was stored less than this many seconds after the time therefore cou
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Proceed:
-    """Outcome: the conditions permit the usual response. `by` names the condition that decided, or is empty without a
-    condition."""
+class Outcome(Enum):
+    """Outcomes of a request's preconditions."""
 
-    by: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class NotModified:
-    """Outcome: the response is 304, because the client has the representation.
-
-    `by` names the field that decided.
-    """
-
-    by: str
-
-
-@dataclass(frozen=True, slots=True)
-class PreconditionFailed:
-    """Outcome: the response is 412. `by` names the field with the false condition."""
-
-    by: str
-
-
-type Outcome = Proceed | NotModified | PreconditionFailed
-
-_PROCEED = Proceed()
+    PROCEED = auto()
+    """The conditions permit the usual response, or the request has none."""
+    NOT_MODIFIED = auto()
+    """The response is 304, because the client has the representation."""
+    PRECONDITION_FAILED = auto()
+    """The response is 412."""
 
 
 FIELDS_IN_304 = frozenset(
@@ -95,7 +76,6 @@ def evaluate(
     own_base: str | None = None,
     last_modified: Instant | None,
     date: Instant | None = None,
-    exists: bool = True,
     now: Instant | None = None,
     earlier_versions: tuple[Instant, Instant] | None = None,
 ) -> Outcome:
@@ -104,7 +84,6 @@ def evaluate(
     * `tags` contains the representation's tags in all codings.
     * `own_base` is the base of this proxy's own tags (etag.py).
     * `date` is the response's Date, which replaces a missing Last-Modified (RFC 9111, section 4.3.2).
-    * `exists` is false if the target has no current representation.
     * `earlier_versions` is a pair of instants, at which the first and the current version were stored. A client's date
       between them shows that the client has an earlier version, even if Last-Modified is older.
 
@@ -112,24 +91,24 @@ def evaluate(
     """
     conditions = _conditions(fields)
     if not conditions or method in _UNCONDITIONAL:
-        return _PROCEED
+        return Outcome.PROCEED
     if "if-match" in conditions:
-        if not _if_match(conditions["if-match"], tags, exists):
-            return PreconditionFailed("if-match")
+        if not _if_match(conditions["if-match"], tags):
+            return Outcome.PRECONDITION_FAILED
     elif "if-unmodified-since" in conditions and last_modified is not None:
         limit = parse_http_date(conditions["if-unmodified-since"], now)
         if limit is not None and math.floor(last_modified) > limit:
-            return PreconditionFailed("if-unmodified-since")
+            return Outcome.PRECONDITION_FAILED
     is_get_or_head = method in ("GET", "HEAD")
     if "if-none-match" in conditions:
-        if _if_none_match(conditions["if-none-match"], tags, own_base, exists):
-            return Proceed("if-none-match")
-        return NotModified("if-none-match") if is_get_or_head else PreconditionFailed("if-none-match")
+        if _if_none_match(conditions["if-none-match"], tags, own_base):
+            return Outcome.PROCEED
+        return Outcome.NOT_MODIFIED if is_get_or_head else Outcome.PRECONDITION_FAILED
     if "if-modified-since" in conditions and is_get_or_head:
         since = parse_http_date(conditions["if-modified-since"], now)
         if since is not None and not _was_modified_since(since, last_modified, date, now, earlier_versions):
-            return NotModified("if-modified-since")
-    return Proceed(next(iter(conditions)))
+            return Outcome.NOT_MODIFIED
+    return Outcome.PROCEED
 
 
 def range_applies(
@@ -160,25 +139,23 @@ def _conditions(fields: Fields) -> dict[str, str]:
     return conditions
 
 
-def _if_match(value: str, tags: Collection[EntityTag], exists: bool) -> bool:
+def _if_match(value: str, tags: Collection[EntityTag]) -> bool:
     """Return True if the condition If-Match holds, by strong comparison (RFC 9110, section 13.1.1).
 
     `value` is the value of the field. The other arguments are those of `evaluate`.
     """
     condition_tags = parse_tags(value)
-    if condition_tags == "*":
-        return exists
-    return exists and any(not tag.weak and tag in tags for tag in condition_tags)
+    return condition_tags == "*" or any(not tag.weak and tag in tags for tag in condition_tags)
 
 
-def _if_none_match(value: str, tags: Collection[EntityTag], own_base: str | None, exists: bool) -> bool:
+def _if_none_match(value: str, tags: Collection[EntityTag], own_base: str | None) -> bool:
     """Return True if the condition If-None-Match holds, by weak comparison (RFC 9110, section 13.1.2).
 
     `value` is the value of the field. The other arguments are those of `evaluate`.
     """
     condition_tags = parse_tags(value)
-    if condition_tags == "*" or not exists:
-        return not exists
+    if condition_tags == "*":
+        return False
     opaque = {tag.opaque for tag in tags}
     if any(tag.opaque in opaque for tag in condition_tags):
         return False

@@ -1,7 +1,7 @@
 """Responses with documents that feedproxy generates: lists of feeds, lists of changes, and proxy.pac."""
 
 from feedproxy.clock import Instant
-from feedproxy.http.conditional import NotModified, Proceed, evaluate
+from feedproxy.http.conditional import Outcome, evaluate
 from feedproxy.http.date import format_http_date
 from feedproxy.http.etag import EntityTag
 from feedproxy.http.message import Fields, Request, Response
@@ -20,9 +20,9 @@ def respond(
         ("Cache-Control", cache_control),
     ]
     match evaluate(request.fields, request.method, tags=[tag], last_modified=float(int(modified))):
-        case NotModified():
+        case Outcome.NOT_MODIFIED:
             return Response(304, Fields(lines))
-        case Proceed():
+        case Outcome.PROCEED:
             lines += [("Content-Type", media_type), ("Content-Length", str(len(body)))]
             return Response(200, Fields(lines), b"" if request.method == "HEAD" else body)
     return Response(412, Fields([("Content-Length", "0")]))

@@ -12,13 +12,6 @@ _BEYOND = 10**18
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
-    """The outcome that the response is 200 with the whole content, because Range is absent or ignored."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Unsatisfiable:
     """The outcome that the response is 416, with `Content-Range: bytes */length`."""
 
@@ -30,26 +23,27 @@ class Unsatisfiable:
         return f"bytes */{self.length}"
 
 
-def select(value: str | None, length: int) -> tuple[int, int] | Whole | Unsatisfiable:
+def select(value: str | None, length: int) -> tuple[int, int] | Unsatisfiable | None:
     """Return the positions of the first and last byte that a Range selects in a content of `length` bytes.
 
-    `value` is the Range of a GET, or None if If-Range forbids the range (conditional.range_applies).
+    `value` is the Range of a GET, or None if If-Range forbids the range (conditional.range_applies). Return None if the
+    response is 200 with the whole content, because Range is absent or ignored.
     """
     if value is None:
-        return Whole("no Range")
+        return None
     match = _RANGE.fullmatch(value.strip(" \t").rstrip(", \t"))
     if match is None:
-        return Whole("several ranges, another unit, or an invalid range")
+        return None  # several ranges, another unit, or an invalid range
     first, last = (_number(digits) for digits in match.groups())
     if first is None:
         if last is None:
-            return Whole("an invalid range")
+            return None
         if last == 0:
             return Unsatisfiable(length)
         # A suffix is satisfiable even for an empty content (section 14.1.2), but Content-Range could not express it.
-        return (max(0, length - last), length - 1) if length else Whole("the content is empty")
+        return (max(0, length - last), length - 1) if length else None
     if last is not None and last < first:
-        return Whole("the range ends before it begins")
+        return None
     if first >= length:
         return Unsatisfiable(length)
     return first, length - 1 if last is None else min(last, length - 1)

@@ -5,6 +5,7 @@ One invalid character makes the whole field invalid.
 
 import base64
 import re
+from collections.abc import Callable
 
 type Bare = bool | int | float | str | bytes
 """A bare item. A token is a Token, a string is a plain str."""
@@ -40,44 +41,31 @@ def parse_dictionary(value: str) -> dict[str, Value] | None:
 
     If a key is repeated, the last value counts.
     """
-    parser = _Parser(value.strip(" "))
-    try:
-        return parser.dictionary()
-    except ValueError:
-        return None
+    return _parse(value, _Parser.dictionary)
 
 
 def parse_list(value: str) -> tuple[Value, ...] | None:
     """Return the members of a list without their parameters, or None for an invalid list (RFC 9651, section 4.2.1)."""
-    parser = _Parser(value.strip(" "))
-    try:
-        return parser.list_members()
-    except ValueError:
-        return None
+    members = _parse(value, _Parser.list_members)
+    return None if members is None else tuple(member for member, _ in members)
 
 
 def parse_item(value: str) -> Bare | None:
     """Return an item without its parameters, or None if the item is invalid (RFC 9651, section 4.2.3)."""
-    parser = _Parser(value.strip(" "))
-    try:
-        return parser.item()
-    except ValueError:
-        return None
+    return _parse(value, _Parser.item)
 
 
 def parse_parameterised(value: str) -> list[dict[str, Bare]] | None:
-    """Return the parameters of each item in a list, or None if the list is invalid (RFC 9651, section 4.2.1)."""
-    parser = _Parser(value.strip(" "))
-    parameters_by_item: list[dict[str, Bare]] = []
+    """Return the parameters of each member of a list, or None if the list is invalid (RFC 9651, section 4.2.1)."""
+    members = _parse(value, _Parser.list_members)
+    return None if members is None else [parameters for _, parameters in members]
+
+
+def _parse[Parsed](value: str, read: Callable[["_Parser"], Parsed]) -> Parsed | None:
     try:
-        while parser.at < len(parser.text):
-            if parameters_by_item:
-                parser.require(_NEXT)
-            parser.bare()
-            parameters_by_item.append(parser.parameters())
+        return read(_Parser(value.strip(" ")))
     except ValueError:
         return None
-    return parameters_by_item
 
 
 def decode_bytes(encoded: bytes) -> bytes | None:
@@ -136,14 +124,13 @@ class _Parser:
             members[key] = value
         return members
 
-    def list_members(self) -> tuple[Value, ...]:
-        members: list[Value] = []
+    def list_members(self) -> list[tuple[Value, dict[str, Bare]]]:
+        members: list[tuple[Value, dict[str, Bare]]] = []
         while self.at < len(self.text):
             if members:
                 self.require(_NEXT)
-            members.append(self.inner_list() if self.skip("(") else self.bare())
-            self.parameters()
-        return tuple(members)
+            members.append((self.inner_list() if self.skip("(") else self.bare(), self.parameters()))
+        return members
 
     def item(self) -> Bare:
         value = self.bare()

@@ -10,7 +10,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.http import conditional, negotiation, ranges
 from feedproxy.http.cache_control import CacheControl, without_directives
 from feedproxy.http.coding import content_coding
-from feedproxy.http.conditional import NotModified, PreconditionFailed
+from feedproxy.http.conditional import Outcome
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.etag import EntityTag, own_tag, parse_tag, parse_tags
 from feedproxy.http.message import Fields, Request, Response
@@ -64,10 +64,10 @@ def build_response(
     fields = append(with_via(fields, via), status)
     if stored.status in (200, 206):
         match _evaluate_conditions(stored, request, selected, now, earlier_versions):
-            case NotModified():
+            case Outcome.NOT_MODIFIED:
                 fields = _with_tag_of_client(conditional.fields_in_304(fields), stored, request, selected)
                 return Response(304, fields)
-            case PreconditionFailed():
+            case Outcome.PRECONDITION_FAILED:
                 return Response(
                     412, fields.without("content-type", "content-encoding").with_field("Content-Length", "0")
                 )
@@ -204,9 +204,9 @@ def _evaluate_conditions(
     selected: SelectedRepresentation,
     now: Instant,
     earlier_versions: tuple[Instant, Instant] | None,
-) -> object:
+) -> Outcome:
     if not conditional.has_preconditions(request.fields):
-        return conditional.Proceed()
+        return Outcome.PROCEED
     content = stored.content
     tags = tuple(_current_tags(stored, selected, all_codings="if-match" in request.fields))
     last_modified = selected.fields.get("last-modified")
@@ -288,9 +288,9 @@ def _range_response(request: Request, selected: SelectedRepresentation, fields: 
             part = selected.body[first : last + 1]
             fields = fields.with_field("Content-Range", f"bytes {first}-{last}/{length}")
             return Response(206, fields.with_field("Content-Length", str(len(part))), part)
-        case ranges.Unsatisfiable():
+        case ranges.Unsatisfiable() as unsatisfiable:
             fields = fields.without("content-type", "content-encoding", "etag", "last-modified")
-            fields = fields.with_field("Content-Range", f"bytes */{length}")
+            fields = fields.with_field("Content-Range", unsatisfiable.content_range)
             return Response(416, fields.with_field("Content-Length", "0"))
         case _:
             return None

@@ -14,7 +14,7 @@ from feedproxy.clock import Instant
 from feedproxy.errors import BadTarget, NotFound
 from feedproxy.http import uri
 from feedproxy.http.coding.content_coding import encode
-from feedproxy.http.conditional import NotModified, PreconditionFailed, evaluate
+from feedproxy.http.conditional import Outcome, evaluate
 from feedproxy.http.date import format_http_date, format_rfc3339, parse_http_date
 from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Fields, Request
@@ -156,12 +156,12 @@ def respond_without_faults(representation: Representation, incoming: ReplayReque
         fields = fields.with_field("ETag", tag)
     if representation.status == 200:
         match _evaluate_conditions(representation, incoming):
-            case NotModified():
+            case Outcome.NOT_MODIFIED:
                 # RFC 9110, section 15.4.5: a 304 has only the fields that guide a cache.
                 guiding = ("date", "etag", "last-modified", "expires", "cache-control", "vary", "content-location")
                 fields = Fields((name, value) for name, value in fields if name.lower() in guiding)
                 return ReplayResponse(304, fields, reason="Not Modified")
-            case PreconditionFailed():
+            case Outcome.PRECONDITION_FAILED:
                 return ReplayResponse(412, Fields([("Date", format_http_date(now))]), reason="Precondition Failed")
             case _:
                 pass
@@ -173,11 +173,11 @@ def respond_without_faults(representation: Representation, incoming: ReplayReque
     return ReplayResponse(representation.status, fields, body, representation.reason)
 
 
-def _evaluate_conditions(representation: Representation, incoming: ReplayRequest) -> object:
+def _evaluate_conditions(representation: Representation, incoming: ReplayRequest) -> Outcome:
     fields, tag = incoming.request.fields, parse_tag(representation.tag) if representation.tag else None
     condition = fields.combined("if-none-match")
     if condition is not None and condition.strip() == representation.tag:
-        return NotModified("if-none-match")  # the replay has sent this tag, even if it is invalid
+        return Outcome.NOT_MODIFIED  # the replay has sent this tag, even if it is invalid
     if condition is not None and not _TAGS.fullmatch(condition):
         # "A recipient MUST ignore If-Modified-Since if the request contains an If-None-Match" -- section 13.1.3
         fields = fields.without("if-none-match", "if-modified-since")

@@ -17,7 +17,7 @@ from feedproxy.feed.convert.formats import FORMATS, Format
 from feedproxy.feed.convert.headlines import Headlines
 from feedproxy.http import conditional, negotiation, uri
 from feedproxy.http.coding import content_coding
-from feedproxy.http.conditional import NotModified, PreconditionFailed
+from feedproxy.http.conditional import Outcome
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.etag import own_tag
 from feedproxy.http.field_values import parse_parameters
@@ -141,11 +141,11 @@ class Conversions:
         conversion = await self._conversions.get(stored, output_format, name, settings, at=at)
         fields = _conversion_fields(answer.response.fields, output_format, conversion, name)
         match self._outcome(request, conversion, fields):
-            case NotModified():
+            case Outcome.NOT_MODIFIED:
                 tags = {coding: own_tag(conversion.tag_base, coding) for coding in _codings(settings)}
                 fields = fields.with_field("ETag", tag_for_304(request, tags, tags[name]).text)
                 return Response(304, conditional.fields_in_304(fields))
-            case PreconditionFailed():
+            case Outcome.PRECONDITION_FAILED:
                 return Response(
                     412, fields.without("content-type", "content-encoding").with_field("Content-Length", "0")
                 )
@@ -184,7 +184,7 @@ class Conversions:
         chosen = negotiation.choose_media_type(accept, [_without_parameters(offer) for offer in offers])
         return next((format_ for offer, format_ in offers.items() if _without_parameters(offer) == chosen), None)
 
-    def _outcome(self, request: Request, conversion: Conversion, fields: Fields) -> object:
+    def _outcome(self, request: Request, conversion: Conversion, fields: Fields) -> Outcome:
         modified, date = fields.get("last-modified"), fields.get("date")
         return conditional.evaluate(
             request.fields,
