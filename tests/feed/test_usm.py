@@ -26,9 +26,9 @@ def linked(body: bytes, mode: str = "add", href: str = HREF, charset: str | None
     return apply_self_link(body, channel, href=href, mode=mode, charset=charset)
 
 
-def assert_left_alone(body: bytes, reason: str) -> None:
+def assert_left_alone(body: bytes) -> None:
     for mode in ("add", "correct"):
-        assert linked(body, mode) == EditResult(body, (), reason)
+        assert linked(body, mode) == EditResult(body)
 
 
 # -- media type
@@ -134,8 +134,8 @@ def test_signed_document_is_unchanged() -> None:
     link = '<link rel="self" href="https://other.example/"/>'
     atom = f'<feed xmlns="{ATOM_10}">{link}<entry/>{signature}</feed>'.encode()
 
-    assert_left_alone(rss(f"<link/><item/>{signature}"), "the document is signed")
-    assert linked(atom, "correct") == EditResult(atom, (), "the document is signed")
+    assert_left_alone(rss(f"<link/><item/>{signature}"))
+    assert linked(atom, "correct") == EditResult(atom)
 
 
 def test_signature_namespace_in_text_does_not_make_a_document_signed() -> None:
@@ -145,17 +145,15 @@ def test_signature_namespace_in_text_does_not_make_a_document_signed() -> None:
 
 
 def test_ill_formed_document_is_unchanged() -> None:
-    assert_left_alone(rss("<link/><item><title>AT&T</title></item>"), "the document is ill-formed")
-    assert_left_alone(rss("<link/><item><title>cut short")[:-20], "the document is ill-formed")
-    assert_left_alone(rss("<link/><itunes:author/>"), "the document is ill-formed")
+    assert_left_alone(rss("<link/><item><title>AT&T</title></item>"))
+    assert_left_alone(rss("<link/><item><title>cut short")[:-20])
+    assert_left_alone(rss("<link/><itunes:author/>"))
 
 
 def test_ill_formed_document_of_a_well_formed_channel_is_unchanged() -> None:
     body = rss("<a></b><link/>")
 
-    assert apply_self_link(body, RSS, href=HREF, mode="add") == EditResult(
-        body, (), "the document does not have the structure of its format"
-    )
+    assert apply_self_link(body, RSS, href=HREF, mode="add") == EditResult(body)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +171,7 @@ def test_document_with_an_internal_dtd_subset_is_unchanged(subset: str) -> None:
 
     edited = apply_self_link(body, channel, href=HREF, mode="add")
 
-    assert edited == EditResult(body, (), "the document type has declarations of its own")
+    assert edited == EditResult(body)
 
 
 def test_document_with_an_external_dtd_is_edited_without_fetching_it() -> None:
@@ -183,41 +181,36 @@ def test_document_with_an_external_dtd_is_edited_without_fetching_it() -> None:
 def test_document_nested_too_deeply_is_unchanged() -> None:
     body = rss("<a>" * 300 + "</a>" * 300)
 
-    assert apply_self_link(body, RSS, href=HREF, mode="add").reason == "the document is nested too deeply"
+    assert apply_self_link(body, RSS, href=HREF, mode="add") == EditResult(body)
 
 
 def test_document_in_an_unknown_encoding_is_unchanged() -> None:
     body = rss("<link/>", prolog='<?xml version="1.0" encoding="x-unknown-8"?>')
 
-    assert (
-        apply_self_link(body, RSS, href=HREF, mode="add").reason
-        == "the document cannot be decoded exactly in the encoding that it names"
-    )
+    assert apply_self_link(body, RSS, href=HREF, mode="add") == EditResult(body)
 
 
 def test_self_link_is_not_supported_in_json_feed() -> None:
     json = Channel(Kind.JSON, "1.1", True)
 
-    assert apply_self_link(b"{}", json, href=HREF, mode="add") == EditResult(
-        b"{}", (), "json has no element for a self link"
-    )
+    assert apply_self_link(b"{}", json, href=HREF, mode="add") == EditResult(b"{}")
 
 
 def test_atom_document_without_namespace_is_unchanged() -> None:
-    assert_left_alone(b"<feed><title>T</title></feed>", "the document does not have the structure of its format")
+    assert_left_alone(b"<feed><title>T</title></feed>")
 
 
 def test_empty_channel_gets_no_self_link() -> None:
-    assert_left_alone(b'<rss version="2.0"><channel/></rss>', "the channel is empty")
+    assert_left_alone(b'<rss version="2.0"><channel/></rss>')
 
 
 def test_self_link_off_changes_nothing() -> None:
-    assert linked(rss("<link/>"), "off") == EditResult(rss("<link/>"), (), "self_link is off")
+    assert linked(rss("<link/>"), "off") == EditResult(rss("<link/>"))
 
 
 @pytest.mark.parametrize("href", ["", "https://example.com/\0", "https://example.com/\ufffe", "\ud800"])
 def test_href_that_xml_cannot_represent_is_not_written(href: str) -> None:
-    assert linked(rss("<link/>"), href=href).reason == "the address cannot be written in XML"
+    assert linked(rss("<link/>"), href=href).changes == ()
 
 
 # -- what is written
@@ -270,14 +263,14 @@ def test_self_link_in_item_image_comment_or_cdata_is_ignored() -> None:
 def test_self_link_after_the_items_is_recognised() -> None:
     body = rss(f'<link/><item/><a:link xmlns:a="{ATOM_10}" rel="self" type="application/rss+xml" href="http://x/"/>')
 
-    assert linked(body).reason == "the document has a self link"
+    assert linked(body).changes == ()
     assert linked(body, "correct").changes == ("self link: href corrected",)
 
 
 def test_self_link_in_the_default_namespace_is_recognised() -> None:
     body = rss(f'<link xmlns="{ATOM_10}" rel="self" href="http://x/"/>')
 
-    assert linked(body).reason == "the document has a self link"
+    assert linked(body).changes == ()
 
 
 def test_self_link_without_namespace_is_not_recognised() -> None:
@@ -323,7 +316,7 @@ def test_self_link_href_in_an_equivalent_spelling_is_correct(href: str) -> None:
     own = f'rel="self" type="application/rss+xml" href="{href.replace("&", "&amp;")}"'
     body = rss(f'<a:link xmlns:a="{ATOM_10}" {own}/>')
 
-    assert linked(body, "correct").reason == "the self link is correct"
+    assert linked(body, "correct").changes == ()
 
 
 @pytest.mark.parametrize("href", ["/~a?b=1&amp;c=2", "", "http://example.com/~a?b=1&amp;c=2", "::"])
@@ -336,7 +329,7 @@ def test_self_link_href_relative_or_different_is_corrected(href: str) -> None:
 def test_self_link_href_to_another_address_is_kept_in_mode_add() -> None:
     body = rss(f'<a:link xmlns:a="{ATOM_10}" rel="self" href="http://example.com/other"/>')
 
-    assert linked(body, "add").reason == "the document has a self link"
+    assert linked(body, "add").changes == ()
 
 
 @pytest.mark.parametrize("href", ["/~a?b=1&amp;c=2", "", " ", "::", "feed.xml", "http:feed.xml"])
@@ -362,13 +355,13 @@ def test_self_link_type_that_is_missing_is_added_in_rss_and_advice_in_atom() -> 
     assert linked(body, "correct").changes == ("self link: type corrected",)
     assert b'<a:link type="application/rss+xml" ' in linked(body, "correct").body
     assert linked(body, "add").body == body
-    assert linked(atom, "correct").reason == "the self link is correct"
+    assert linked(atom, "correct").changes == ()
 
 
 def test_self_link_type_with_parameters_is_correct() -> None:
     link = f'<a:link xmlns:a="{ATOM_10}" rel="self" type="Application/RSS+XML; charset=utf-8" href="{HREF}"/>'
 
-    assert linked(rss(link.replace("&", "&amp;")), "correct").reason == "the self link is correct"
+    assert linked(rss(link.replace("&", "&amp;")), "correct").changes == ()
 
 
 @pytest.mark.parametrize("quote", ['"', "'"])
@@ -382,7 +375,7 @@ def test_self_link_title_other_than_that_of_the_channel_is_corrected(quote: str)
 
     assert edited.body == body.replace(title.encode(), expected)
     assert edited.changes == ("self link: title corrected",)
-    assert linked(edited.body, "correct").reason == "the self link is correct"
+    assert linked(edited.body, "correct").changes == ()
     assert linked(body, "add").body == body
 
 
@@ -390,14 +383,14 @@ def test_self_link_title_with_markup_as_text_is_corrected_once() -> None:
     edited = linked(rss("<title>&amp;lt;b&amp;gt; is bold</title>"), "correct")
 
     assert b'title="&lt;b&gt; is bold"' in edited.body
-    assert linked(edited.body, "correct").reason == "the self link is correct"
+    assert linked(edited.body, "correct").changes == ()
 
 
 def test_self_link_without_title_is_correct() -> None:
     href = HREF.replace("&", "&amp;")
     link = f'<a:link xmlns:a="{ATOM_10}" rel="self" type="application/rss+xml" href="{href}"/>'
 
-    assert linked(rss(f"<title>News</title>{link}"), "correct").reason == "the self link is correct"
+    assert linked(rss(f"<title>News</title>{link}"), "correct").changes == ()
 
 
 @pytest.mark.parametrize("rel", ["self", "start"])
@@ -483,7 +476,7 @@ def test_corpus_feeds_change_only_by_the_insertion(corpus: Path) -> None:
                 assert apply_self_link(edited.body, after, href=HREF, mode="correct").body == edited.body
         else:
             assert edited.body is body
-            assert edited.reason
+            assert edited.changes == ()
     assert added > 150
 
 

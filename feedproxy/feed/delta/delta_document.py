@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.delta.entry_identities import assign_identities, find_items
+from feedproxy.feed.delta.entry_identities import find_items, identify
 from feedproxy.feed.delta.item_offsets import ItemSpan, Member, Outline
 from feedproxy.feed.edit.splice import Edit, splice
 from feedproxy.feed.edit.tag_offsets import SIGNATURES
@@ -45,10 +45,7 @@ def make_delta(
         return None
     base_entries = frozenset(base)
     all_items = outline.items
-    keeps = [
-        (identity, item.digest) not in base_entries
-        for identity, item in zip(assign_identities(all_items), all_items, strict=True)
-    ]
+    keeps = [entry not in base_entries for entry in identify(all_items)]
     if all(keeps):
         return Delta(body, len(keeps))
     cuts = _json_cuts(all_items, keeps) if channel.kind is Kind.JSON else _xml_cuts(document.utf8, outline, keeps)

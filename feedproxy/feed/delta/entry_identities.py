@@ -1,4 +1,4 @@
-"""Entries of a feed: identity, digest and byte range of each.
+"""Entries of a feed: identity and digest of each.
 
 The identity of an entry is a hash of its name: `guid`, `id` or `rdf:about`, or else its link. An entry without a name
 has a hash of its content. If several entries have the same name, only the last has the hash of the name. The others
@@ -10,47 +10,33 @@ collision hides only its own entry.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.delta import item_offsets, json_item_offsets
 from feedproxy.feed.delta.item_offsets import HASH_BYTES, ItemSpan, Outline, hash_entry
-from feedproxy.feed.edit.splice import EncodedDocument, open_document, to_body_ranges
+from feedproxy.feed.edit.splice import EncodedDocument, open_document
 
 ENTRIES_MAX = 10_000
 """Maximum number of entries of a feed. Known feeds have a few hundred; a hostile feed could have millions."""
 
 
-@dataclass(frozen=True, slots=True)
-class IdentifiedEntry:
-    """An entry of a feed. Its bytes are `body[start:end]`, in the document's own encoding."""
+class IdentifiedEntry(NamedTuple):
+    """An entry of a feed: its identity, unique in the document, and the digest of its content, in hexadecimal."""
 
     identity: str
-    """Identity in hexadecimal, unique in the document."""
     digest: str
-    """Digest of the entry's content, in hexadecimal."""
-    start: int
-    end: int
 
 
 def find_entries(body: bytes, channel: Channel, *, charset: str | None = None) -> tuple[IdentifiedEntry, ...] | None:
-    """Return the entries of a feed's document, in order, or None if their byte ranges would not be exact.
+    """Return the entries of a feed's document, in order, or None if they cannot be determined exactly.
 
     `channel` is the channel of `body`, and `charset` the parameter of the origin's Content-Type, or None. The result is
     None for CDF and for more than ENTRIES_MAX items. It is also None for a document that is ill-formed, declares
     entities, has items in an unexpected place, or changes when it is decoded and encoded again.
     """
     document_and_outline = find_items(body, channel, charset)
-    if document_and_outline is None:
-        return None
-    document, all_items = document_and_outline[0], document_and_outline[1].items
-    ranges = to_body_ranges(document, [(item.start, item.end) for item in all_items])
-    if ranges is None:
-        return None
-    return tuple(
-        IdentifiedEntry(identity, item.digest, start, end)
-        for identity, item, (start, end) in zip(assign_identities(all_items), all_items, ranges, strict=True)
-    )
+    return None if document_and_outline is None else identify(document_and_outline[1].items)
 
 
 def find_items(body: bytes, channel: Channel, charset: str | None) -> tuple[EncodedDocument, Outline] | None:
@@ -69,9 +55,9 @@ def find_items(body: bytes, channel: Channel, charset: str | None) -> tuple[Enco
     return document, outline
 
 
-def assign_identities(all_items: Sequence[ItemSpan]) -> list[str]:
-    """Return the identity of every item of a document."""
-    identities: list[str] = []
+def identify(all_items: Sequence[ItemSpan]) -> tuple[IdentifiedEntry, ...]:
+    """Return all items of a document with their identities."""
+    entries: list[IdentifiedEntry] = []
     names: set[str] = {""}
     copies: Counter[tuple[str, str]] = Counter()
     for item in reversed(all_items):
@@ -81,9 +67,8 @@ def assign_identities(all_items: Sequence[ItemSpan]) -> list[str]:
             name = f"{item.digest} {copies[copy]} {name}"
             copies[copy] += 1
         names.add(item.name)
-        identities.append(hash_entry(name.encode("utf-8", "surrogatepass")))
-    identities.reverse()
-    return identities
+        entries.append(IdentifiedEntry(hash_entry(name.encode("utf-8", "surrogatepass")), item.digest))
+    return tuple(reversed(entries))
 
 
 def pack(version: Iterable[IdentifiedEntry]) -> bytes:

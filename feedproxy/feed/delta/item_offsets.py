@@ -9,7 +9,7 @@ from xml.parsers.expat import ExpatError, ParserCreate
 
 from feedproxy.feed.channel import Kind
 from feedproxy.feed.content_digest import ATTRIBUTE, END, REFERENCE, START, TEXT, VALUE, VOLATILE
-from feedproxy.feed.edit.tag_offsets import EditRefused, tag_at
+from feedproxy.feed.edit.tag_offsets import EditRefused, refuse_declaration, tag_at
 from feedproxy.feed.xml_parser import RDF
 
 # expat reports a name as namespace, separator, local name, and accepts no namespace that contains the separator.
@@ -92,7 +92,7 @@ class _ItemFinder:
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         # Declared entities and default attributes change the meaning of the rest of the document.
-        parser.EntityDeclHandler = parser.AttlistDeclHandler = self._declaration
+        parser.EntityDeclHandler = parser.AttlistDeclHandler = refuse_declaration
         self._kind = kind
         self._local = "entry" if kind is Kind.ATOM else "item"
         self._path: list[str] = []
@@ -155,10 +155,6 @@ class _ItemFinder:
         self.parser.EndElementHandler = self._end
         self.parser.CharacterDataHandler = None
         self.parser.ProcessingInstructionHandler = self.parser.SkippedEntityHandler = None
-
-    @staticmethod
-    def _declaration(*_: object) -> None:
-        raise EditRefused("the document type has declarations of its own")
 
 
 class _ItemReader:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from feedproxy.feed.channel import Channel, Cloud, Kind
 from feedproxy.feed.edit.self_link import NOT_EXTENSIBLE, EditResult, atom_prefix
 from feedproxy.feed.edit.splice import Edit, EncodedDocument, open_document, splice
-from feedproxy.feed.edit.tag_offsets import ChannelOffsets, EditRefused, find_channel
+from feedproxy.feed.edit.tag_offsets import ChannelOffsets, find_channel
 from feedproxy.feed.json_scanner import DECODER, expect, scan_object, skip_space
 from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import ATOM
@@ -39,17 +39,14 @@ def announce(body: bytes, channel: Channel, announcement: Announcement, *, chars
     """
     hub = announcement.hub if announcement.hub and announcement.hub not in channel.hubs and _allows_hub(channel) else ""
     cloud = announcement.cloud if _allows_cloud(channel) and not channel.cloud else None
-    if not hub and cloud is None:
-        return EditResult(body, reason="nothing to announce, or the format has no element for it")
-    if not channel.well_formed:
-        return EditResult(body, reason="the document is ill-formed")
-    document = open_document(body, charset)
+    may_change = channel.well_formed and (hub or cloud is not None)
+    document = open_document(body, charset) if may_change else None
     if document is None:
-        return EditResult(body, reason="the document cannot be decoded exactly in the encoding that it names")
+        return EditResult(body)
     edits = _edit_json(document, hub) if channel.kind is Kind.JSON else _edit_xml(document, channel, hub, cloud)
     edited = splice(document, edits) if edits else None
     if edited is None:
-        return EditResult(body, reason="the document's encoding does not permit an exact change")
+        return EditResult(body)
     return EditResult(edited, tuple(name for name, address in (("hub added", hub), ("cloud added", cloud)) if address))
 
 
@@ -82,10 +79,7 @@ def _allows_cloud(channel: Channel) -> bool:
 
 
 def _edit_xml(document: EncodedDocument, channel: Channel, hub: str, cloud: Cloud | None) -> list[Edit]:
-    try:
-        offsets = find_channel(document.utf8, atom=channel.kind is Kind.ATOM, whole=bool(channel.self_links))
-    except EditRefused:
-        return []
+    offsets = find_channel(document.utf8, atom=channel.kind is Kind.ATOM, whole=bool(channel.self_links))
     position = _insert_position(document, offsets) if offsets is not None else None
     if offsets is None or position is None:
         return []

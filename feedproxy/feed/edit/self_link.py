@@ -21,7 +21,7 @@ from html import unescape
 from feedproxy.errors import BadTarget
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.edit.splice import Edit, EncodedDocument, open_document, splice
-from feedproxy.feed.edit.tag_offsets import ChannelOffsets, EditRefused, LinkTag, find_channel
+from feedproxy.feed.edit.tag_offsets import ChannelOffsets, LinkTag, find_channel
 from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import ATOM, ATOM03
 from feedproxy.http.uri import normalise
@@ -38,11 +38,10 @@ _ATTRIBUTE = re.compile(rb"""(?<![^\s=<>"'/])([^\s=<>"'/]++)\s*+=\s*+("[^"]*+"|'
 
 @dataclass(frozen=True, slots=True)
 class EditResult:
-    """An edited document with its changes, or the unchanged document with the reason why it was not edited."""
+    """An edited document with its changes, or the unchanged document without changes."""
 
     body: bytes
     changes: tuple[str, ...] = ()
-    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,26 +78,19 @@ def apply_self_link(
     `add`, `correct` or `off`. With `link_text`, a link that is added to RSS contains the address of the
     feed's web page as text.
     """
-    if reason := _refusal_reason(channel, href, mode):
-        return EditResult(body, reason=reason)
-    if _is_verbatim(body, channel, href, mode):
-        return EditResult(body, reason="the self link is correct")
+    if is_self_link_correct(body, channel, href=href, mode=mode):
+        return EditResult(body)
     every = mode == "correct" and len(channel.self_links) > 1
     document = open_document(body, charset)
     if document is None:
-        return EditResult(body, reason="the document cannot be decoded exactly in the encoding that it names")
-    try:
-        offsets = find_channel(
-            document.utf8, atom=channel.kind is Kind.ATOM, whole=bool(channel.self_links), every=every
-        )
-    except EditRefused as refusal:
-        return EditResult(body, reason=str(refusal))
+        return EditResult(body)
+    offsets = find_channel(document.utf8, atom=channel.kind is Kind.ATOM, whole=bool(channel.self_links), every=every)
     form = _link_form(channel.kind, offsets) if offsets else None
     if offsets is None or form is None:
-        return EditResult(body, reason="the document does not have the structure of its format")
+        return EditResult(body)
     present = [link for link in offsets.self_links if link.rel in form.rels]
     if mode == "add" and any(_is_usable(link.href) for link in present):
-        return EditResult(body, reason="the document has a self link")
+        return EditResult(body)
     if present:
         first = next((link for link in present if link.rel == form.rel), present[0])
         title = plain_title(channel.title) if mode == "correct" and channel.kind is not Kind.ATOM else None
@@ -107,33 +99,24 @@ def apply_self_link(
         edits, changes = _correct_links(document, [(first, form), *others], href, title, channel.kind.media_types)
     else:
         edits, changes = _add_link(document, offsets, form, channel, href=href, link_text=link_text)
-    if not edits:
-        return EditResult(body, reason="the self link is correct" if present else "the channel is empty")
-    edited = splice(document, edits)
-    if edited is None:
-        return EditResult(body, reason="the document's encoding does not permit an exact change")
-    return EditResult(edited, changes)
+    edited = splice(document, edits) if edits else None
+    return EditResult(body) if edited is None else EditResult(edited, changes)
 
 
 def is_self_link_correct(body: bytes, channel: Channel, *, href: str, mode: str) -> bool:
     """Return True if `apply_self_link` would certainly change nothing. The document is not parsed."""
-    return bool(_refusal_reason(channel, href, mode)) or _is_verbatim(body, channel, href, mode)
+    return not _permits_change(channel, href, mode) or _is_verbatim(body, channel, href, mode)
 
 
-def _refusal_reason(channel: Channel, href: str, mode: str) -> str:
-    if mode not in ("add", "correct"):
-        return "self_link is off"
+def _permits_change(channel: Channel, href: str, mode: str) -> bool:
+    """Return True if the channel may get the self link `href`, a text that XML allows."""
+    if mode not in ("add", "correct") or not channel.well_formed or not href or valid_text(href) != href:
+        return False
     if channel.kind not in (Kind.RSS, Kind.RDF, Kind.ATOM):
-        return f"{channel.kind} has no element for a self link"
+        return False
     if channel.kind is not Kind.ATOM and channel.version in NOT_EXTENSIBLE:
-        return f"RSS {channel.version} does not permit extensions"
-    if not channel.well_formed:
-        return "the document is ill-formed"
-    if not href or valid_text(href) != href:
-        return "the address cannot be written in XML"
-    if mode == "add" and any(link.rel == "self" and _is_usable(link.href) for link in channel.self_links):
-        return "the document has a self link"
-    return ""
+        return False
+    return mode == "correct" or not any(link.rel == "self" and _is_usable(link.href) for link in channel.self_links)
 
 
 def _is_verbatim(body: bytes, channel: Channel, href: str, mode: str) -> bool:

@@ -91,26 +91,6 @@ def splice(document: EncodedDocument, edits: Sequence[Edit]) -> bytes | None:
         return None
 
 
-def to_body_ranges(document: EncodedDocument, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
-    """Return the ranges of the document's bytes that correspond to these ranges of its UTF-8 form.
-
-    Return None if the two forms, decoded, have different characters in one of the ranges. The result counts the
-    document's byte order mark, which the UTF-8 form lacks. The ranges must be in order and must not overlap.
-    """
-    mark = len(document.mark)
-    if document.is_utf8:
-        return [(start + mark, end + mark) for start, end in ranges]
-    try:
-        offsets = iter(_to_body_offsets(document, [offset for bounds in ranges for offset in bounds]))
-        own_ranges = [(next(offsets), next(offsets)) for _ in ranges]
-        for (start, end), (own_start, own_end) in zip(ranges, own_ranges, strict=True):
-            if document.body[own_start:own_end].decode(document.codec) != document.utf8[start:end].decode():
-                return None
-    except UnicodeError:
-        return None
-    return [(start + mark, end + mark) for start, end in own_ranges]
-
-
 def _to_body_offsets(document: EncodedDocument, offsets: Sequence[int]) -> list[int]:
     own_offsets, position, previous = [], 0, 0
     encoder = codecs.getincrementalencoder(document.codec)()

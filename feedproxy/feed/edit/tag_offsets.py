@@ -61,24 +61,28 @@ def tag_at(utf8: bytes, start: int) -> bytes:
     return match[0]
 
 
+def refuse_declaration(*_: object) -> None:
+    """Refuse a document that declares entities or default attributes. Handler for expat's events."""
+    raise EditRefused("the document type has declarations of its own")
+
+
 class _StopParsing(Exception):
     """Exception that ends the parsing of a document early."""
 
 
 def find_channel(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -> ChannelOffsets | None:
-    """Return the offsets in an Atom feed (`atom`) or an RSS feed, or None for an ill-formed document and for any other
-    format.
+    """Return the offsets in an Atom feed (`atom`) or an RSS feed.
 
-    With `whole`, the search continues after the first item. With `every`, all self links are collected. Otherwise, the
-    search ends at the first self link with the format's own relation (`start` in Atom 0.3, else `self`). Raises
-    EditRefused, for example for a signed document.
+    Return None for any other format, and for a document that must not be edited, such as a signed one. With `whole`,
+    the search continues after the first item. With `every`, all self links are collected. Otherwise, the search ends at
+    the first self link with the format's own relation (`start` in Atom 0.3, else `self`).
     """
     finder = _ChannelFinder(utf8, atom=atom, whole=whole, every=every)
     try:
         finder.parser.Parse(utf8, True)
     except _StopParsing:
         pass
-    except ExpatError:
+    except (ExpatError, EditRefused):
         return None
     return finder.offsets()
 
@@ -92,7 +96,7 @@ class _ChannelFinder:
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         # Declared entities and default attributes change the meaning of the rest of the document.
-        parser.EntityDeclHandler = parser.AttlistDeclHandler = self._declaration
+        parser.EntityDeclHandler = parser.AttlistDeclHandler = refuse_declaration
         self._level = 1 if atom else 2
         self._item = "entry" if atom else "item"
         self._is_signed = SIGNATURES in utf8
@@ -176,9 +180,6 @@ class _ChannelFinder:
 
     def _current_tag(self) -> bytes:
         return tag_at(self.utf8, self.parser.CurrentByteIndex)
-
-    def _declaration(self, *_: object) -> None:
-        raise EditRefused("the document type has declarations of its own")
 
 
 def _relation(rel: str) -> str:
