@@ -14,7 +14,6 @@ from feedproxy.feed.parse.xml_elements import SELF_RELATIONS
 from feedproxy.feed.xml_parser import ATOM
 from feedproxy.http import uri
 from feedproxy.http.field_values import parse_parameters
-from feedproxy.http.link_field import parse_links
 from feedproxy.notes import Category, Level, Note
 
 PROTOCOLS = ("xml-rpc", "soap", "http-post")
@@ -262,9 +261,7 @@ def _check_page(observations: FeedObservations, page: ProbeExchange) -> Iterator
     if page.status != 200 or page.content is None:
         yield PAGE_SILENT(page.target, reason=_failure(page))
         return
-    links = parse_links(page.fields)
-    discovered = discover_feeds(page.content, page.target, content_type=page.fields.get("content-type"), links=links)
-    feeds = {feed.address for feed in discovered}
+    feeds = {feed.address for feed in discover_feeds(page.content, page.target, page.fields)}
     addresses = {
         observations.address,
         observations.target,

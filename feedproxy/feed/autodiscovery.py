@@ -16,7 +16,8 @@ from feedproxy.feed.encoding_detection import to_utf8
 from feedproxy.feed.feed_scheme import resolve_address
 from feedproxy.http import negotiation
 from feedproxy.http.field_values import charset_of, parse_parameters
-from feedproxy.http.link_field import Link
+from feedproxy.http.link_field import Link, parse_links
+from feedproxy.http.message import NO_FIELDS, Fields
 
 FEED_TYPES = (*READER_MEDIA_TYPES, *Kind.CDF.media_types)
 """Media types of feeds, in a page's links and in a client's Accept field."""
@@ -55,18 +56,16 @@ def is_page(body: bytes) -> bool:
     return detect_kind(body) is DocumentKind.HTML
 
 
-def discover_feeds(
-    body: bytes, address: str, *, content_type: str | None = None, links: Iterable[Link] = ()
-) -> tuple[DiscoveredFeed, ...]:
+def discover_feeds(body: bytes, address: str, fields: Fields = NO_FIELDS) -> tuple[DiscoveredFeed, ...]:
     """Return the feeds that a page names, in the page's order.
 
-    `links` are the links in the response's field Link. The feeds that they name come first in the result. `address` is
-    the page's normalised address, or "" for a saved page, in which relative links are ignored.
+    `fields` are those of the response. The feeds that its field Link names come first in the result. `address` is the
+    page's normalised address, or "" for a saved page, in which relative links are ignored.
     """
-    page = _parse_page(body, content_type)
-    from_header = [_LinkElement(link.href, link.rels, link.type, link.title) for link in links]
+    page = _parse_page(body, fields.get("content-type"))
     base = resolve_address(address, page.base) if page.base else ""
-    links_with_base = [(address, link) for link in from_header] + [(base or address, link) for link in page.links]
+    links_with_base = [(address, link) for link in parse_links(fields)]
+    links_with_base += [(base or address, link) for link in page.links]
     feeds = _resolve_links(links_with_base, address, FEED_TYPES)
     return feeds or _resolve_links(links_with_base, address, GENERIC_TYPES)
 
@@ -85,14 +84,6 @@ _OFFERS = ("text/html", "application/xhtml+xml", *FEED_TYPES)
 # -- parsing a page
 
 
-@dataclass(frozen=True, slots=True)
-class _LinkElement:
-    href: str
-    rels: tuple[str, ...]
-    type: str
-    title: str
-
-
 class _StopParsing(Exception):
     """Exception that ends the parsing of a page early."""
 
@@ -102,7 +93,7 @@ class _PageTarget:
 
     def __init__(self) -> None:
         self.base = ""
-        self.links: list[_LinkElement] = []
+        self.links: list[Link] = []
         self._links = 0
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
@@ -116,7 +107,7 @@ class _PageTarget:
             rels = tuple((attributes.get("rel") or "").lower().split())
             if "alternate" in rels or "feed" in rels:
                 href, kind = attributes.get("href") or "", attributes.get("type") or ""
-                self.links.append(_LinkElement(href, rels, kind, attributes.get("title") or ""))
+                self.links.append(Link(href, rels, kind, attributes.get("title") or ""))
 
     def close(self) -> None:
         """End the document. The parser requires this method."""
@@ -148,7 +139,7 @@ def _parse_page(body: bytes, content_type: str | None) -> _PageTarget:
 
 
 def _resolve_links(
-    links_with_base: Iterable[tuple[str, _LinkElement]], page: str, types: tuple[str, ...]
+    links_with_base: Iterable[tuple[str, Link]], page: str, types: tuple[str, ...]
 ) -> tuple[DiscoveredFeed, ...]:
     feeds: dict[str, DiscoveredFeed] = {}
     for base, link in links_with_base:
@@ -165,7 +156,7 @@ def _resolve_links(
     return tuple(feeds.values())
 
 
-def _names_feed(link: _LinkElement, kind: str, types: tuple[str, ...]) -> bool:
+def _names_feed(link: Link, kind: str, types: tuple[str, ...]) -> bool:
     if "stylesheet" in link.rels:
         return False  # `alternate stylesheet` is another style
     if "feed" in link.rels and types is FEED_TYPES:

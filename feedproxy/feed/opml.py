@@ -5,8 +5,7 @@ address are feeds, and outlines without an address are folders. Lists are not tr
 of xml_parser.py.
 """
 
-import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lxml import etree
@@ -19,7 +18,17 @@ from feedproxy.feed.edit.self_link import plain_title
 from feedproxy.feed.encoding_detection import to_utf8
 from feedproxy.feed.feed_scheme import strip_feed_scheme
 from feedproxy.feed.xml_characters import valid_text
-from feedproxy.feed.xml_parser import Element, attributes, escape_bare_ampersands, qualified_name, safe_length, text_of
+from feedproxy.feed.xml_parser import (
+    PARSER_OPTIONS,
+    Element,
+    attributes,
+    children,
+    escape_bare_ampersands,
+    named_children,
+    qualified_name,
+    safe_length,
+    text_of,
+)
 from feedproxy.http import uri
 from feedproxy.http.date import format_http_date
 
@@ -32,7 +41,6 @@ FEEDS_MAX = 10_000
 DEPTH_MAX = 8
 """Maximum number of levels of folders. Feeds of deeper folders go to the last level."""
 
-_PIECE = 64 * 1024
 _NAME_MAX = 200
 _ADDRESS_MAX = 2048
 
@@ -60,27 +68,22 @@ def read(body: bytes, charset: str | None = None) -> SubscriptionList | None:
     start = find_document_start(text)
     if start is None:
         return None
-    list_parser = _ListParser()
-    parser = etree.XMLPullParser(
-        events=("start", "end"),
-        encoding="utf-8",
-        recover=True,
-        resolve_entities=False,
-        no_network=True,
-        load_dtd=False,
-        huge_tree=False,
-        remove_comments=True,
-        remove_pis=True,
-    )
-    data = escape_bare_ampersands(text[start : safe_length(text)])
-    for at in range(0, len(data), _PIECE):
-        parser.feed(data[at : at + _PIECE])
-        if not list_parser.consume(parser):
-            break
-    with contextlib.suppress(etree.LxmlError):  # feeds before the error are kept
-        parser.close()
-    list_parser.consume(parser)
-    return list_parser.listing()
+    parser = etree.XMLParser(**PARSER_OPTIONS, remove_pis=True)
+    try:
+        root = etree.fromstring(escape_bare_ampersands(text[start : safe_length(text)]), parser)
+    except (etree.LxmlError, ValueError):
+        return None
+    if root is None or qualified_name(root)[1].lower() != "opml":
+        return None
+    titles = (_name(text_of(title)) for head in named_children(root, "head") for title in named_children(head, "title"))
+    feeds: dict[str, Subscription] = {}
+    skipped_count = 0
+    for feed in _subscriptions(root, ()):
+        if not feed.address or feed.address in feeds:
+            skipped_count += 1
+        elif len(feeds) < FEEDS_MAX:
+            feeds[feed.address] = feed
+    return SubscriptionList(next(filter(None, titles), ""), tuple(feeds.values()), skipped_count)
 
 
 def write(listing: SubscriptionList, *, changed: Instant | None = None) -> bytes:
@@ -111,68 +114,22 @@ def merge(before: Iterable[Subscription], more: Iterable[Subscription]) -> tuple
     return tuple(feeds.values())[:FEEDS_MAX]
 
 
-class _ListParser:
-    """Parser of one document, from the events of lxml's pull parser."""
-
-    def __init__(self) -> None:
-        self._is_opml: bool | None = None
-        self._title = ""
-        self._feeds: dict[str, Subscription] = {}
-        self._skipped_count = 0
-        self._open: list[str | None] = []  # titles of the open outlines; None for a feed
-        self._commented_depth = 0
-
-    def listing(self) -> SubscriptionList | None:
-        return (
-            SubscriptionList(self._title, tuple(self._feeds.values()), self._skipped_count) if self._is_opml else None
-        )
-
-    def consume(self, parser: "etree.XMLPullParser") -> bool:
-        return all(
-            self._on_event(str(event), element)
-            for event, element in parser.read_events()
-            if isinstance(element, etree._Element)
-        )
-
-    def _on_event(self, event: str, element: Element) -> bool:
-        local = qualified_name(element)[1].lower()
-        if self._is_opml is None:
-            self._is_opml = local == "opml"
-        if not self._is_opml:
-            return False
-        if local == "outline":
-            self._on_outline_start(element) if event == "start" else self._on_outline_end(element)
-        elif local == "title" and event == "end" and not self._title and not self._open:
-            self._title = _name(text_of(element))
-        return len(self._feeds) < FEEDS_MAX
-
-    def _on_outline_start(self, outline: Element) -> None:
-        attribute_values = {key.lower(): value.strip() for key, value in attributes(outline)}
-        title = _name(attribute_values.get("text", "") or attribute_values.get("title", ""))
-        feed_address = attribute_values.get("xmlurl", "")
+def _subscriptions(parent: Element, folder: tuple[str, ...]) -> Iterator[Subscription]:
+    """Yield the feeds in an element, in document order. A feed with an invalid address has the address ""."""
+    for _, local, child in children(parent):
+        if local.lower() != "outline":
+            yield from _subscriptions(child, folder)
+            continue
+        values = {key.lower(): value.strip() for key, value in attributes(child)}
         # "If it's true, the outline is commented, including all subordinate outlines."
-        if attribute_values.get("iscomment", "").lower() == "true":
-            self._commented_depth = self._commented_depth or len(self._open) + 1
-        folder = tuple(open_title for open_title in self._open if open_title)[:DEPTH_MAX]
-        self._open.append(None if feed_address else title)
-        if not feed_address or self._commented_depth:
-            return
-        address, page = _address(feed_address), _address(attribute_values.get("htmlurl", ""))
-        if not address or address in self._feeds:
-            self._skipped_count += 1
-            return
-        self._feeds[address] = Subscription(address, title, page, folder)
-
-    def _on_outline_end(self, outline: Element) -> None:
-        if self._commented_depth == len(self._open):
-            self._commented_depth = 0
-        if self._open:
-            self._open.pop()
-        # Closed outlines are freed, so that a long list does not become a large tree.
-        outline.clear()
-        parent = outline.getparent()
-        while parent is not None and outline.getprevious() is not None:
-            del parent[0]
+        if values.get("iscomment", "").lower() == "true":
+            continue
+        title = _name(values.get("text", "") or values.get("title", ""))
+        address = values.get("xmlurl", "")
+        if address:
+            yield Subscription(_address(address), title, _address(values.get("htmlurl", "")), folder)
+        inner = folder if address or not title else (*folder, title)[:DEPTH_MAX]
+        yield from _subscriptions(child, inner)
 
 
 def _folder(folders: dict[tuple[str, ...], Element], path: tuple[str, ...]) -> Element:

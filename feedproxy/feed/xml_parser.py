@@ -82,7 +82,7 @@ _ROOT_TAGS = [f"{{*}}{name}" for name in ROOTS]
 _ITEM_TAGS = [f"{{*}}{name}" for name in ITEMS]
 _ROOT_NAMES = frozenset(ROOTS)
 
-_PARSER_OPTIONS: dict[str, Any] = {
+PARSER_OPTIONS: dict[str, Any] = {
     "encoding": "utf-8",  # overrides the declaration
     "recover": True,
     "resolve_entities": False,
@@ -93,6 +93,7 @@ _PARSER_OPTIONS: dict[str, Any] = {
     "huge_tree": False,
     "remove_comments": True,
 }
+"""Options of lxml's parsers for untrusted documents."""
 
 _REFERENCE = re.compile(r"&\w+;")
 
@@ -149,7 +150,7 @@ def parse_small(text: Utf8Text) -> SmallDocument | None:
         return None
     if _safe_namespaces_length(data) < len(data):
         return None
-    parser = etree.XMLParser(**_PARSER_OPTIONS)
+    parser = etree.XMLParser(**PARSER_OPTIONS)
     try:
         root = etree.fromstring(data[start:], parser)
     except (etree.LxmlError, ValueError):
@@ -216,7 +217,7 @@ class _StreamParser:
         self._last: Element | None = None
         self._bytes_since_count = 0
         self._bytes_until_count = 0
-        self._parser = etree.XMLPullParser(events=("start", "end"), tag=[*_ROOT_TAGS, *_ITEM_TAGS], **_PARSER_OPTIONS)
+        self._parser = etree.XMLPullParser(events=("start", "end"), tag=[*_ROOT_TAGS, *_ITEM_TAGS], **PARSER_OPTIONS)
 
     def feed(self, piece: bytes) -> bool:
         """Parse the next piece. Return False if the rest of the document is not needed."""

@@ -10,9 +10,12 @@ else. The specification's own sample is ill-formed, and therefore ignored.
 
 import re
 from dataclasses import dataclass
-from xml.parsers.expat import ExpatError, ParserCreate
+
+from lxml import etree
 
 from feedproxy.feed.encoding_detection import to_utf8
+from feedproxy.feed.xml_characters import valid_text
+from feedproxy.feed.xml_parser import PARSER_OPTIONS
 
 # RFC 9110, section 4.1, recommends supporting URIs of 8000 octets; the limit is twice that in UTF-16, with tags.
 _DOCUMENT_MAX = 20 * 1024
@@ -20,7 +23,6 @@ _SEARCH_MAX = 1024
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
 _INVALID_IN_ADDRESS = re.compile(r"[\x00-\x20\x7f-\x9f\s<>\"]")
-_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +45,19 @@ def read(body: bytes) -> Moved | Gone | None:
     if len(body) > _DOCUMENT_MAX or b"redirect" not in body[:_SEARCH_MAX].replace(b"\0", b""):
         return None
     text = to_utf8(body)
-    if not text.sound:
+    if not text.sound or b"<!DOCTYPE" in text.data:
         return None
-    reader = _RedirectReader()
-    parser = ParserCreate("utf-8")
-    parser.buffer_text = True  # otherwise the handler is called for each line
-    parser.StartElementHandler = reader.start
-    parser.EndElementHandler = reader.end
-    parser.CharacterDataHandler = reader.characters
-    parser.StartDoctypeDeclHandler = reader.document_type
+    parser = etree.XMLParser(**PARSER_OPTIONS | {"recover": False}, remove_pis=True)
     try:
-        parser.Parse(text.data, True)
-    except (_NotRedirect, ExpatError):
+        root = etree.fromstring(text.data, parser)
+    except (etree.LxmlError, ValueError):
         return None
-    if len(reader.locations) != 1:
+    # In another namespace, the same names may mean anything.
+    has_namespace = any(element.tag.startswith("{") for element in root.iter("*"))
+    locations = root.findall("newLocation")
+    if root.tag != "redirect" or has_namespace or len(locations) != 1 or len(locations[0]):
         return None
-    location = reader.locations[0].strip(" \t\r\n")
+    location = (locations[0].text or "").strip(" \t\r\n")
     if not location:
         return Gone()
     scheme = _SCHEME.match(location)
@@ -67,44 +66,12 @@ def read(body: bytes) -> Moved | Gone | None:
     return Moved(location)
 
 
-class _NotRedirect(Exception):
-    """Exception for a document that is not a redirect document."""
-
-
-class _RedirectReader:
-    """Handlers for expat's events that collect the text of each newLocation."""
-
-    def __init__(self) -> None:
-        self.locations: list[str] = []
-        self._path: list[str] = []
-
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        # In another namespace, the same names may mean anything.
-        if attributes.get("xmlns") or (not self._path and name != "redirect"):
-            raise _NotRedirect
-        if self._path == ["redirect", "newLocation"]:
-            raise _NotRedirect
-        self._path.append(name)
-        if self._path == ["redirect", "newLocation"]:
-            self.locations.append("")
-
-    def end(self, _: str) -> None:
-        self._path.pop()
-
-    def characters(self, data: str) -> None:
-        if self._path == ["redirect", "newLocation"]:
-            self.locations[-1] += data
-
-    def document_type(self, *_: object) -> None:
-        raise _NotRedirect
-
-
 def make_document(location: str | None) -> bytes:
     """Return the redirect document for a feed that has moved to `location`, or has ended if `location` is None.
 
     Raises ValueError if the address cannot be written in XML.
     """
-    if location is not None and (not location or _ILLEGAL.search(location)):
+    if location is not None and (not location or valid_text(location) != location):
         raise ValueError(f"invalid location {location!r}: expected characters that are allowed in XML")
     if location is None:
         element = "<newLocation/>"

@@ -13,7 +13,6 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.feed.autodiscovery import DiscoveredFeed, discover_feeds, is_page, prefers_feeds
 from feedproxy.http import negotiation, uri
 from feedproxy.http.field_values import parse_parameters, quote
-from feedproxy.http.link_field import Link, parse_links
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.lru_map import LRU
@@ -79,9 +78,8 @@ class Autodiscovery:
         cached = self._cache.get(key)
         if cached is not None and cached[0] is body:
             return cached[1]
-        links = tuple(parse_links(stored.fields))
-        target, declared = uri.without_fragment(stored.target), stored.fields.get("content-type")
-        work = partial(_find_feeds, target, declared, links, label, body, settings.decoded_max)
+        target = uri.without_fragment(stored.target)
+        work = partial(_find_feeds, target, stored.fields, label, body, settings.decoded_max)
         task, _ = self._in_progress.join_or_start(key, lambda: self._search_page(key, body, work))
         return await asyncio.shield(task)
 
@@ -101,13 +99,11 @@ def _is_labelled_page(stored: StoredResponse) -> bool:
     return parse_parameters(stored.fields.get("content-type") or "")[0] in _PAGE_TYPES
 
 
-def _find_feeds(
-    target: str, declared: str | None, links: tuple[Link, ...], label: str, body: bytes, limit: int
-) -> tuple[DiscoveredFeed, ...]:
+def _find_feeds(target: str, fields: Fields, label: str, body: bytes, limit: int) -> tuple[DiscoveredFeed, ...]:
     plain = body if label == "identity" else decode_or_none(body, label, limit=limit)
     if plain is None or not is_page(plain):
         return ()
-    return discover_feeds(plain, target, content_type=declared, links=links)
+    return discover_feeds(plain, target, fields)
 
 
 def _redirect(fields: Fields, client: ClientContext, feeds: tuple[DiscoveredFeed, ...]) -> Response:

@@ -18,7 +18,6 @@ from feedproxy.feed.channel_addresses import page_address, self_address
 from feedproxy.feed.feed_scheme import strip_feed_scheme
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http import uri
-from feedproxy.http.link_field import parse_links
 from feedproxy.http.message import NO_FIELDS
 from feedproxy.refresh.standalone_fetch import Document, fetch_document, follow_saved_redirect
 from feedproxy.settings import Settings
@@ -164,7 +163,4 @@ async def _of_feed(channel: Channel, document: Document, source: str, settings: 
 
 
 def _of_page(document: Document) -> tuple[DiscoveredFeed, ...]:
-    links = parse_links(document.fields)
-    return discover_feeds(
-        document.body, document.final_address, content_type=document.fields.get("content-type"), links=links
-    )
+    return discover_feeds(document.body, document.final_address, document.fields)

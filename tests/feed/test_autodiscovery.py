@@ -9,7 +9,6 @@ from feedproxy.feed.autodiscovery import BYTES_MAX, FEEDS_MAX, DiscoveredFeed, d
 from feedproxy.feed.channel_addresses import page_address, self_address
 from feedproxy.feed.feed_scheme import strip_feed_scheme
 from feedproxy.feed.parse.channel_parser import read
-from feedproxy.http.link_field import parse_links
 from feedproxy.http.message import Fields
 
 PAGE = "https://example.com/blog/post"
@@ -25,8 +24,8 @@ def a_link(href: str, kind: str = RSS, rel: str = "alternate", **more: str) -> s
     return f'<link rel="{rel}" type="{kind}" href="{href}"{extra}>'
 
 
-def addresses(body: bytes, address: str = PAGE, **more: object) -> list[str]:
-    return [each.address for each in discover_feeds(body, address, **more)]  # type: ignore[arg-type]
+def addresses(body: bytes, address: str = PAGE) -> list[str]:
+    return [each.address for each in discover_feeds(body, address)]
 
 
 def test_page_links_are_listed_in_document_order_with_type_and_title() -> None:
@@ -83,11 +82,9 @@ def test_page_link_with_rel_feed_needs_no_type() -> None:
 
 
 def test_page_links_follow_those_of_link_fields() -> None:
-    links = parse_links(
-        Fields([("Link", '</f>; rel="alternate"; type="application/rss+xml"; title="F", </x>; rel=next')])
-    )
+    fields = Fields([("Link", '</f>; rel="alternate"; type="application/rss+xml"; title="F", </x>; rel=next')])
 
-    found = discover_feeds(a_page(a_link("/a.xml"), a_link("/f")), PAGE, links=links)
+    found = discover_feeds(a_page(a_link("/a.xml"), a_link("/f")), PAGE, fields)
 
     assert [each.address for each in found] == ["https://example.com/f", "https://example.com/a.xml"]
     assert found[0].title == "F"
@@ -112,7 +109,8 @@ def test_page_titles_are_decoded_in_the_encoding_of_the_page(
     title = "ニュース" if encoding == "shift_jis" else "Nový"
     body = a_page(a_link("/a", title=title), head=head).decode().encode(encoding)
 
-    assert [each.title for each in discover_feeds(body, PAGE, content_type=content_type)] == [title]
+    fields = Fields([("Content-Type", content_type)] if content_type else [])
+    assert [each.title for each in discover_feeds(body, PAGE, fields)] == [title]
 
 
 def test_page_may_be_xhtml() -> None:

@@ -15,6 +15,9 @@ from feedproxy.feed.convert.model import Category, Enclosure, Feed, Image, Item,
 from feedproxy.feed.convert.namespaces import ATOM, DC, ITUNES, MEDIA
 from feedproxy.feed.convert.read.from_rss_and_atom import STATEMENTS_MAX, Extract, extract
 
+ITEMS_MAX = 10_000
+"""Maximum number of items of one feed. Further items are left out; known feeds have a few hundred."""
+
 _NAME_BASED_UUID = re.compile(r"urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 """Pattern of a name-based UUID (RFC 9562, section 5.5)."""
 

@@ -9,6 +9,7 @@ from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.model import Feed, Item, Link, Person
 from feedproxy.feed.convert.namespaces import RSS2, XML
 from feedproxy.feed.convert.read import element_precedence, from_cdf, from_json
+from feedproxy.feed.convert.read.element_precedence import ITEMS_MAX
 from feedproxy.feed.convert.read.from_rss_and_atom import element_base, extract
 from feedproxy.feed.convert.xml_nodes import limit_namespaces
 from feedproxy.feed.document_kind import DocumentKind, detect_utf8_kind
@@ -16,9 +17,6 @@ from feedproxy.feed.encoding_detection import to_utf8
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.channel_parser import read as read_channel
 from feedproxy.http.field_values import charset_of
-
-ITEMS_MAX = 10_000
-"""Maximum number of items of one feed. Further items are left out; known feeds have a few hundred."""
 
 
 def read(body: bytes, content_type: str | None = None, *, address: str = "") -> Feed | None:

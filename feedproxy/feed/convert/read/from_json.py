@@ -9,7 +9,7 @@ from feedproxy.feed.channel import Kind
 from feedproxy.feed.convert import markup, persons
 from feedproxy.feed.convert.model import Category, Enclosure, Feed, Image, Item, Link, Person, Text
 from feedproxy.feed.convert.model_as_dict import from_data
-from feedproxy.feed.convert.read.element_precedence import drop_inherited, merge_categories, merge_links
+from feedproxy.feed.convert.read.element_precedence import ITEMS_MAX, drop_inherited, merge_categories, merge_links
 from feedproxy.feed.parse import jsonfeed
 from feedproxy.feed.xml_characters import valid_text
 
@@ -17,65 +17,35 @@ CUSTOM_OBJECT = "_feedproxy"
 """Name of the custom object with the fields of the model that JSON Feed lacks (model_as_dict.py)."""
 
 _FEED = frozenset(
-    [
-        "version",
-        "title",
-        "home_page_url",
-        "feed_url",
-        "description",
-        "user_comment",
-        "next_url",
-        "icon",
-        "favicon",
-        "authors",
-        "author",
-        "language",
-        "hubs",
-        "expired",
-        "items",
-    ]
-)
+    (
+        "version", "title", "home_page_url", "feed_url", "description", "user_comment", "next_url", "icon", "favicon",
+        "authors", "author", "language", "hubs", "expired", "items"
+    )
+)  # fmt: skip
 _ITEM = frozenset(
-    [
-        "id",
-        "url",
-        "external_url",
-        "title",
-        "content_html",
-        "content_text",
-        "summary",
-        "image",
-        "banner_image",
-        "date_published",
-        "date_modified",
-        "authors",
-        "author",
-        "tags",
-        "language",
-        "attachments",
-    ]
-)
+    (
+        "id", "url", "external_url", "title", "content_html", "content_text", "summary", "image", "banner_image",
+        "date_published", "date_modified", "authors", "author", "tags", "language", "attachments"
+    )
+)  # fmt: skip
 
 
-def read(data: bytes, *, address: str = "", with_custom: bool = True, items_max: int = 10_000) -> Feed | None:
-    """Return the model of a document in UTF-8, or None if it is not a feed.
-
-    With `with_custom`, feedproxy's own custom objects are read, too.
-    """
+def read(data: bytes, *, address: str) -> Feed | None:
+    """Return the model of a document in UTF-8, or None if it is not a feed."""
     parsed = jsonfeed.read(data, sound=True)
     if parsed is None:
         return None
     text = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
     document = json.JSONDecoder().raw_decode(text)[0]
-    feed = channel(document, parsed.version, address, with_custom=with_custom)
+    feed = channel(document, parsed.version, address)
     items = document.get("items")
     base = address or feed.address or feed.link
     objects = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-    read_items = (item(entry, base, with_custom=with_custom) for entry in objects[:items_max])
+    read_items = (item(entry, base) for entry in objects[:ITEMS_MAX])
     return dataclasses.replace(feed, items=tuple(drop_inherited(item, feed) for item in read_items))
 
 
-def channel(document: dict[str, Any], version: str, address: str, *, with_custom: bool) -> Feed:
+def channel(document: dict[str, Any], version: str, address: str) -> Feed:
     base = address or _text(document, "feed_url") or _text(document, "home_page_url")
     links = [
         Link(markup.resolve(base, _text(document, "home_page_url"))),
@@ -98,10 +68,10 @@ def channel(document: dict[str, Any], version: str, address: str, *, with_custom
         cloud=jsonfeed.rsscloud(document.get("hubs")),
         members=_members(document, _FEED),
     )
-    return _merge_custom(feed, document) if with_custom else feed
+    return _merge_custom(feed, document)
 
 
-def item(document: dict[str, Any], base: str, *, with_custom: bool) -> Item:
+def item(document: dict[str, Any], base: str) -> Item:
     """Return an item. A number as id becomes text (JSON Feed 1.1, items)."""
     html = _text(document, "content_html")
     content = markup.make_text(markup.resolve_html(base, html), is_html=True) if html else None
@@ -132,7 +102,7 @@ def item(document: dict[str, Any], base: str, *, with_custom: bool) -> Item:
         banner=markup.resolve(base, _text(document, "banner_image")),
         members=_members(document, _ITEM),
     )
-    return _merge_custom(read_item, document) if with_custom else read_item
+    return _merge_custom(read_item, document)
 
 
 def _repeats(plain: Text, content: Text) -> bool:

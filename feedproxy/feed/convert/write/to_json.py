@@ -36,7 +36,7 @@ def document(feed: Feed) -> dict[str, Any]:
         **_members(feed),
     )
     members.setdefault("title", "")  # JSON Feed requires a title
-    parsed = from_json.channel(members, "1.1", "", with_custom=True)
+    parsed = from_json.channel(members, "1.1", "")
     _add_beyond(members, feed, parsed)
     return {**members, "items": [_item(item, feed) for item in feed.items]}
 
@@ -68,7 +68,7 @@ def _item(item: Item, feed: Feed) -> dict[str, Any]:
         ],
         **_members(item),
     )
-    _add_beyond(members, item, from_json.item(members, "", with_custom=True))
+    _add_beyond(members, item, from_json.item(members, ""))
     return members
 
 
