@@ -120,7 +120,7 @@ def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:
         return _json(body, text, channel)
     syntax_error, doctype = find_xml_error(text.data)
     collector = _EntryCollector()
-    tree = xml_parser.parse_streaming(text, collector.add)
+    tree = xml_parser.parse(text, collector.add)
     if tree is None:
         return CheckedDocument(body, text, kind, channel, syntax_error=syntax_error, doctype=doctype)
     channel_element = _find_channel(tree.root, channel.kind)

@@ -7,7 +7,7 @@ libxml2 recovers from faults, and `well_formed` is then False. Hostile documents
   entities in content (option resolve_entities), and opens no external entities (load_dtd, no_network). Without the
   option huge_tree, libxml2 limits the expansion of entities in attributes, the depth (256 elements) and single texts
   (10 MB).
-- Documents are parsed in pieces. `parse_streaming` removes each processed item, and ends if the tree becomes too large.
+- Large documents are parsed in pieces. Each processed item is removed, and parsing ends if the tree becomes too large.
 """
 
 import re
@@ -34,8 +34,8 @@ type Element = etree._Element
 _CUSTOMARY_PREFIXES = {"atom": ATOM, "atom10": ATOM, "a10": ATOM, "rdf": RDF, "sy": SY}
 """The namespaces that undeclared prefixes stand for."""
 
-_SMALL_DOCUMENT_MAX = 256 * 1024
-"""A document of at most this many bytes is parsed into one tree. `parse_streaming` takes three times as long."""
+SMALL_DOCUMENT_MAX = 256 * 1024
+"""A document of at most this many bytes is parsed into one tree. Parsing it as a stream takes three times as long."""
 
 _PIECE = 64 * 1024
 """Number of bytes passed to the parser in one call. After each call, all complete items except the last are
@@ -124,29 +124,31 @@ class XmlTree:
     well_formed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SmallDocument:
-    """A document of at most _SMALL_DOCUMENT_MAX bytes, parsed into one tree, and the elements of its items.
+def parse(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlTree | None:
+    """Call `on_item` with every complete item and remove it. Return the tree without items.
 
-    The items stay in the tree until `strip` removes them. `parse_streaming` removes them while it parses.
+    An item must not be used after the call. A nested item is part of the outer item. Comments are left out. Return None
+    if the root element is not that of a feed.
     """
+    small = parse_small(text)
+    if small is None:
+        return _parse_streaming(text, on_item)
+    root, items = small
+    for item in items:
+        on_item(item)
+    items.clear()
+    etree.strip_elements(root, *_ITEM_TAGS, with_tail=True)
+    return XmlTree(root, well_formed=True)
 
-    document: XmlTree
-    items: list[Element]
 
-    def strip(self) -> None:
-        """Remove the items from the tree, as `parse_streaming` does."""
-        etree.strip_elements(self.document.root, *_ITEM_TAGS, with_tail=True)
-
-
-def parse_small(text: Utf8Text) -> SmallDocument | None:
-    """Return a small document in one tree, or None if `parse_streaming` could parse it differently.
+def parse_small(text: Utf8Text) -> tuple[Element, list[Element]] | None:
+    """Return the root and the items of a small document, or None if a parser of a stream could parse it differently.
 
     That is possible for a document with a fault, a document type, items in two places, or nested items.
     """
     data = text.data
     start = find_document_start(data) or 0
-    if len(data) > _SMALL_DOCUMENT_MAX or not text.sound or data.rfind(b"<!DOCTYPE") >= 0 or _is_displaced(data, start):
+    if len(data) > SMALL_DOCUMENT_MAX or not text.sound or data.rfind(b"<!DOCTYPE") >= 0 or _is_displaced(data, start):
         return None
     if _safe_namespaces_length(data) < len(data):
         return None
@@ -166,15 +168,10 @@ def parse_small(text: Utf8Text) -> SmallDocument | None:
         parent = items[0].getparent()
         if parent is None or len(list(parent.iterchildren(items[0].tag))) < len(items):
             return None
-    return SmallDocument(XmlTree(root, well_formed=True), items)
+    return root, items
 
 
-def parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlTree | None:
-    """Call `on_item` with every complete item and remove it. Return the tree without items.
-
-    An item must not be used after the call. A nested item is part of the outer item. Comments are left out. Return None
-    if the root element is not that of a feed.
-    """
+def _parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlTree | None:
     start = find_document_start(text.data) or 0
     end = safe_length(text.data)
     parser = _StreamParser(on_item)

@@ -131,12 +131,14 @@ def test_corpus_feeds_with_invalid_hints_have_notes(corpus_feeds: Feeds) -> None
     assert "w3c_feedvalidator__skipDays_7_days.xml" in noted
 
 
-def test_parse_small_equals_parse_streaming(corpus: Path, corpus_feeds: Feeds, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_parsed_at_once_and_as_a_stream_are_equal(
+    corpus: Path, corpus_feeds: Feeds, monkeypatch: pytest.MonkeyPatch
+) -> None:
     at_once = {name: channel for name, _, channel in corpus_feeds}
     undigested = {
         name: read((corpus / record["file"]).read_bytes(), None, digest=False) for name, record, _ in corpus_feeds
     }
-    monkeypatch.setattr(xml_parser, "_SMALL_DOCUMENT_MAX", 0)
+    monkeypatch.setattr(xml_parser, "SMALL_DOCUMENT_MAX", 0)
 
     for name, _, channel in feeds(corpus):
         assert at_once[name] == channel, name

@@ -50,11 +50,12 @@ def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> 
     if text.data is not body:
         return None
     without_items = xml_parser.parse_small(Utf8Text(body[: first.start()] + body[end:], text.encoding, text.sound))
-    if without_items is None or without_items.items:
+    if without_items is None or without_items[1]:
         return None
     count = len(next_items)
     channel = channel_parser.channel_of(
-        without_items.document, Items(entries=count) if name == b"entry" else Items(count)
+        xml_parser.XmlTree(without_items[0], well_formed=True),
+        Items(entries=count) if name == b"entry" else Items(count),
     )
     if channel is None or _ITEM_NAMES[channel.kind] != name or not channel.version:
         return None  # without version and namespace, the structure of items decides (feed/parse/feed_structure.py)

@@ -67,7 +67,7 @@ def read_parsed(parsed: Channel, body: bytes, content_type: str | None, *, addre
     if detect_utf8_kind(text.data) is not DocumentKind.XML:
         return None
     reading = _ModelReader(parsed, address)
-    document = xml_parser.parse_streaming(text, reading.on_element)
+    document = xml_parser.parse(text, reading.on_element)
     return _limit_feed(reading.feed(document.root)) if document is not None else None
 
 
