@@ -3,9 +3,7 @@
 Each Note is a class, defined below the code that yields the Note. The texts of the class have placeholders, which an
 instance replaces by values. In reports, the Note below is named `no-validator`:
 
-    class NO_VALIDATOR(Note):
-        level = Level.WARN
-        category = Category.CONDITIONS
+    class NO_VALIDATOR(Note, level=Level.WARN, category=Category.CONDITIONS):
         summary = "The feed has neither ETag nor Last-Modified."
         advice = "Every reader gets all %(size)s bytes again in each poll. …"
         reference = "RFC 9110, section 8.8"
@@ -68,8 +66,8 @@ class Note:
     category: ClassVar[Category]
     summary: ClassVar[str]
     """Summary: one whole sentence on one line."""
-    advice: ClassVar[str]
-    """Advice with its reason. Empty lines separate paragraphs, and code is in backticks."""
+    advice: ClassVar[str] = "No action is needed."
+    """Advice with its reason. Empty lines separate paragraphs, and code is in backticks. Only praise needs none."""
     reference: ClassVar[str]
     """Source, such as an RFC with its section. Semicolons separate several sources."""
 
@@ -82,9 +80,10 @@ class Note:
         self.advice_text = _paragraphs(self.advice % values)
         """The advice with the values inserted, each paragraph on one line."""
 
-    def __init_subclass__(cls) -> None:
-        missing = [name for name in Note.__annotations__ if not hasattr(cls, name)]
-        if missing and not cls.__name__.startswith("_"):
+    def __init_subclass__(cls, *, level: Level, category: Category) -> None:
+        cls.level, cls.category = level, category
+        texts = ("summary", "reference") if level is Level.GOOD else ("summary", "advice", "reference")
+        if missing := [name for name in texts if name not in vars(cls)]:
             raise TypeError(f"{cls.__name__} has no {', '.join(missing)}")
 
     def __repr__(self) -> str:
@@ -126,11 +125,8 @@ def notes_of(module: ModuleType) -> list[type[Note]]:
     """Return the Notes that a module defines, in their order."""
     return [
         member
-        for name, member in vars(module).items()
-        if isinstance(member, type)
-        and issubclass(member, Note)
-        and member.__module__ == module.__name__
-        and not name.startswith("_")
+        for member in vars(module).values()
+        if isinstance(member, type) and issubclass(member, Note) and member.__module__ == module.__name__
     ]
 
 

@@ -7,9 +7,7 @@ import pytest
 from feedproxy.notes import Category, Level, Note, as_markdown, notes_of, sorted_by_level
 
 
-class NO_VALIDATOR(Note):
-    level = Level.WARN
-    category = Category.CONDITIONS
+class NO_VALIDATOR(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "The feed has neither ETag nor Last-Modified."
     advice = """\
     Every reader gets all of its %(size)s
@@ -19,9 +17,7 @@ class NO_VALIDATOR(Note):
     reference = "RFC 9110, section 8.8"
 
 
-class HAS_GZIP(Note):
-    level = Level.GOOD
-    category = Category.CODING
+class HAS_GZIP(Note, level=Level.GOOD, category=Category.CODING):
     summary = "It comes compressed."
     advice = "Nothing to do."
     reference = "RFC 9110, section 8.4"
@@ -50,9 +46,7 @@ def test_finding_without_a_named_value_is_refused() -> None:
 def test_kind_of_finding_without_text_is_refused() -> None:
     with pytest.raises(TypeError, match="advice, reference"):
 
-        class HALF(Note):
-            level = Level.INFO
-            category = Category.CONTENT
+        class HALF(Note, level=Level.INFO, category=Category.CONTENT):
             summary = "Half."
 
 

@@ -59,9 +59,7 @@ def _check_lifetime(
         yield LIFETIME_STATED(subject, lifetime=span(lifetime))
 
 
-class KEPT_BY_NOBODY(Note):
-    level = Level.WARN
-    category = Category.CACHING
+class KEPT_BY_NOBODY(Note, level=Level.WARN, category=Category.CACHING):
     summary = "Cache-Control is `%(directive)s`: shared caches must not store the feed."
     advice = """\
     Web frameworks send this directive for pages of logged-in users. A public feed does not need the directive. Without
@@ -70,9 +68,7 @@ class KEPT_BY_NOBODY(Note):
     reference = "RFC 9111, sections 5.2.2.5 and 5.2.2.7"
 
 
-class ASKED_EACH_TIME(Note):
-    level = Level.INFO
-    category = Category.CACHING
+class ASKED_EACH_TIME(Note, level=Level.INFO, category=Category.CACHING):
     summary = "Caches must validate the feed before each use."
     advice = """\
     Readers always get the current feed, and the cost is low as long as validators work. A `max-age` of some minutes
@@ -80,9 +76,7 @@ class ASKED_EACH_TIME(Note):
     reference = "RFC 9111, sections 5.2.2.4 and 4.3"
 
 
-class NO_LIFETIME(Note):
-    level = Level.INFO
-    category = Category.CACHING
+class NO_LIFETIME(Note, level=Level.INFO, category=Category.CACHING):
     summary = "Neither HTTP nor the feed specifies a freshness lifetime."
     advice = """\
     Readers choose an interval themselves, usually half an hour or an hour. Send `Cache-Control: max-age`, and in RSS
@@ -90,9 +84,7 @@ class NO_LIFETIME(Note):
     reference = "RFC 9111, section 4.2.2; RSS Feed State, TTL"
 
 
-class TTL_SHORTER_THAN_MAX_AGE(Note):
-    level = Level.WARN
-    category = Category.CACHING
+class TTL_SHORTER_THAN_MAX_AGE(Note, level=Level.WARN, category=Category.CACHING):
     summary = "The feed's ttl is shorter than its freshness lifetime in HTTP."
     advice = """\
     The channel's `ttl` is %(ttl)s minutes, but HTTP lets every cache on the path answer from its copy for
@@ -100,9 +92,7 @@ class TTL_SHORTER_THAN_MAX_AGE(Note):
     reference = "RSS Feed State, TTL; RFC 9111, section 5.2.2.1"
 
 
-class KEPT_LONGER_THAN_NEWS(Note):
-    level = Level.WARN
-    category = Category.CACHING
+class KEPT_LONGER_THAN_NEWS(Note, level=Level.WARN, category=Category.CACHING):
     summary = "The freshness lifetime is %(lifetime)s, but the feed changes about every %(interval)s."
     advice = """\
     Readers behind a cache get new entries late. Set a lifetime that is no longer than the usual time between
@@ -110,11 +100,8 @@ class KEPT_LONGER_THAN_NEWS(Note):
     reference = "RFC 9111, section 4.2"
 
 
-class LIFETIME_STATED(Note):
-    level = Level.GOOD
-    category = Category.CACHING
+class LIFETIME_STATED(Note, level=Level.GOOD, category=Category.CACHING):
     summary = "HTTP specifies a freshness lifetime: %(lifetime)s."
-    advice = "No action is needed."
     reference = "RFC 9111, section 4.2.1"
 
 
@@ -132,18 +119,14 @@ def _check_vary(observations: FeedObservations, fields: Fields) -> Iterator[Note
         yield VARY_MISSING(observations.target)
 
 
-class VARIES_BY_ANYTHING(Note):
-    level = Level.WARN
-    category = Category.CACHING
+class VARIES_BY_ANYTHING(Note, level=Level.WARN, category=Category.CACHING):
     summary = "`Vary: *` keeps caches from answering any other request with this response."
     advice = """\
     Caches must send every request to the server. List the request fields that the response depends on, or omit Vary."""
     reference = "RFC 9110, section 12.5.5"
 
 
-class VARIES_BY_READER(Note):
-    level = Level.WARN
-    category = Category.CACHING
+class VARIES_BY_READER(Note, level=Level.WARN, category=Category.CACHING):
     summary = "Vary lists the field %(field)s."
     advice = """\
     The field in Vary differs for nearly every reader, so caches store a copy for each reader. A feed is usually the
@@ -151,18 +134,14 @@ class VARIES_BY_READER(Note):
     reference = "RFC 9110, section 12.5.5; RFC 9111, section 4.1"
 
 
-class VARY_MISSING(Note):
-    level = Level.WARN
-    category = Category.CACHING
+class VARY_MISSING(Note, level=Level.WARN, category=Category.CACHING):
     summary = "The response is compressed for clients that accept it, but Vary does not list Accept-Encoding."
     advice = """\
     A cache may then send compressed content to a reader that cannot decode it. Send `Vary: Accept-Encoding`."""
     reference = "RFC 9110, section 12.5.5"
 
 
-class SETS_COOKIE(Note):
-    level = Level.WARN
-    category = Category.PRIVACY
+class SETS_COOKIE(Note, level=Level.WARN, category=Category.PRIVACY):
     summary = "The response sets a cookie."
     advice = """\
     Feed readers do not log in. Many caches do not store responses with a cookie, and cookies let a server track
@@ -170,9 +149,7 @@ class SETS_COOKIE(Note):
     reference = "RFC 6265, section 3; RFC 9111, section 7.3"
 
 
-class CLOCK_WRONG(Note):
-    level = Level.WARN
-    category = Category.CACHING
+class CLOCK_WRONG(Note, level=Level.WARN, category=Category.CACHING):
     summary = "The server's clock is %(difference)s %(direction)s, according to Date."
     advice = """\
     Caches compute ages and lifetimes from Date and compare Last-Modified with it. Synchronise the clock (NTP)."""

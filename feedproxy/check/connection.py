@@ -57,25 +57,19 @@ def _check_redirects(observations: FeedObservations) -> Iterator[Note]:
         yield LEADS_ELSEWHERE(observations.address, location=observations.target, status=steps[0].status)
 
 
-class REDIRECT_LEADS_NOWHERE(Note):
-    level = Level.BAD
-    category = Category.MOVES
+class REDIRECT_LEADS_NOWHERE(Note, level=Level.BAD, category=Category.MOVES):
     summary = "A redirect cannot be followed: %(reason)s."
     advice = "Readers do not get the feed. Redirect the old address directly to the new address."
     reference = "RFC 9110, section 15.4"
 
 
-class REDIRECT_TO_HTTP(Note):
-    level = Level.WARN
-    category = Category.SECURITY
+class REDIRECT_TO_HTTP(Note, level=Level.WARN, category=Category.SECURITY):
     summary = "A redirect leads from https to http: %(location)s."
     advice = "The answer is not protected by TLS, and some clients do not follow the redirect. Redirect to https."
     reference = "RFC 9110, section 17.1"
 
 
-class REDIRECTS_IN_A_ROW(Note):
-    level = Level.WARN
-    category = Category.MOVES
+class REDIRECTS_IN_A_ROW(Note, level=Level.WARN, category=Category.MOVES):
     summary = "The feed is reached through %(count)s redirects."
     advice = """\
     Each redirect costs a request in every poll, and some readers follow only a few. Redirect directly to
@@ -83,18 +77,14 @@ class REDIRECTS_IN_A_ROW(Note):
     reference = "RFC 9110, section 15.4"
 
 
-class HAS_MOVED(Note):
-    level = Level.INFO
-    category = Category.MOVES
+class HAS_MOVED(Note, level=Level.INFO, category=Category.MOVES):
     summary = "The feed has moved permanently to %(location)s (%(status)s)."
     advice = """\
     The status is right for a permanent move. Use the new address in your pages and in the feed's self link, too."""
     reference = "RFC 9110, section 15.4.2"
 
 
-class LEADS_ELSEWHERE(Note):
-    level = Level.INFO
-    category = Category.MOVES
+class LEADS_ELSEWHERE(Note, level=Level.INFO, category=Category.MOVES):
     summary = "The feed is redirected temporarily to %(location)s (%(status)s)."
     advice = """\
     Readers keep the old address and send two requests in each poll. If the move is permanent, answer 301 or 308."""
@@ -119,25 +109,17 @@ def _check_tls(observations: FeedObservations, now: Instant) -> Iterator[Note]:
             yield HTTP_ONLY(observations.target)
 
 
-class BY_HTTPS(Note):
-    level = Level.GOOD
-    category = Category.SECURITY
+class BY_HTTPS(Note, level=Level.GOOD, category=Category.SECURITY):
     summary = "The feed is available by https with a valid certificate."
-    advice = "No action is needed."
     reference = "RFC 9110, section 4.2.2"
 
 
-class HTTP_2(Note):
-    level = Level.GOOD
-    category = Category.CONNECTION
+class HTTP_2(Note, level=Level.GOOD, category=Category.CONNECTION):
     summary = "The server supports HTTP/2."
-    advice = "No action is needed."
     reference = "RFC 9113, section 3.2"
 
 
-class CERTIFICATE_ENDS_SOON(Note):
-    level = Level.WARN
-    category = Category.SECURITY
+class CERTIFICATE_ENDS_SOON(Note, level=Level.WARN, category=Category.SECURITY):
     summary = "The certificate of %(host)s expires in %(days)s days."
     advice = """\
     After the certificate has expired, nearly all readers fail to get the feed, often without an explanation. Check
@@ -145,49 +127,37 @@ class CERTIFICATE_ENDS_SOON(Note):
     reference = "RFC 5280, section 4.1.2.5"
 
 
-class TLS_OLD(Note):
-    level = Level.WARN
-    category = Category.SECURITY
+class TLS_OLD(Note, level=Level.WARN, category=Category.SECURITY):
     summary = "The highest TLS version that the server supports is %(version)s."
     advice = "Most current TLS libraries refuse such an old version by default. Enable TLS 1.2 and 1.3."
     reference = "RFC 8996"
 
 
-class HTTPS_UNUSED(Note):
-    level = Level.WARN
-    category = Category.SECURITY
+class HTTPS_UNUSED(Note, level=Level.WARN, category=Category.SECURITY):
     summary = "The same feed is available by https, but this address does not redirect to it."
     advice = "With http, anyone on the network path can read and change the feed. Answer 301 to %(location)s."
     reference = "RFC 9110, section 17.1; RFC 7258"
 
 
-class HTTP_ONLY(Note):
-    level = Level.INFO
-    category = Category.SECURITY
+class HTTP_ONLY(Note, level=Level.INFO, category=Category.SECURITY):
     summary = "The feed is available by http only."
     advice = "Anyone on the network path can read and change the feed. Certificates are free of charge (ACME)."
     reference = "RFC 9110, section 17.1; RFC 7258"
 
 
-class HTTP_1_0(Note):
-    level = Level.INFO
-    category = Category.CONNECTION
+class HTTP_1_0(Note, level=Level.INFO, category=Category.CONNECTION):
     summary = "The server answers in HTTP/1.0."
     advice = "Every poll needs a new connection. The cause is often an old proxy in front of the server."
     reference = "RFC 9112, section 9.3"
 
 
-class LENGTH_UNTOLD(Note):
-    level = Level.INFO
-    category = Category.CONNECTION
+class LENGTH_UNTOLD(Note, level=Level.INFO, category=Category.CONNECTION):
     summary = "The response has neither a length nor chunks: it ends with the connection."
     advice = "Readers cannot detect a truncated feed, and each poll needs a new connection. Send Content-Length."
     reference = "RFC 9112, section 6.3"
 
 
-class FRAMING_DOUBTFUL(Note):
-    level = Level.WARN
-    category = Category.CONNECTION
+class FRAMING_DOUBTFUL(Note, level=Level.WARN, category=Category.CONNECTION):
     summary = "The response has contradictory framing: %(detail)s."
     advice = """\
     Readers and proxies disagree about where the response ends. Some refuse it, and some wait for content that never
@@ -196,9 +166,7 @@ class FRAMING_DOUBTFUL(Note):
     reference = "RFC 9112, sections 6.1 to 6.3"
 
 
-class SLOW_TO_ANSWER(Note):
-    level = Level.INFO
-    category = Category.CONNECTION
+class SLOW_TO_ANSWER(Note, level=Level.INFO, category=Category.CONNECTION):
     summary = "The first response took %(seconds)s seconds."
     advice = """\
     If a program creates the feed for each request, let it create the feed once per change, or put a cache in front
@@ -227,18 +195,14 @@ def _check_head(observations: FeedObservations) -> Iterator[Note]:
         yield HEAD_DIFFERS(observations.target, detail=", ".join(differing))
 
 
-class HEAD_REFUSED(Note):
-    level = Level.INFO
-    category = Category.CONNECTION
+class HEAD_REFUSED(Note, level=Level.INFO, category=Category.CONNECTION):
     summary = "HEAD is refused (%(status)s)."
     advice = """\
     Link checkers and some readers send HEAD first. GET and HEAD are the two methods that every server must support."""
     reference = "RFC 9110, sections 9.1 and 9.3.2"
 
 
-class HEAD_DIFFERS(Note):
-    level = Level.WARN
-    category = Category.CONNECTION
+class HEAD_DIFFERS(Note, level=Level.WARN, category=Category.CONNECTION):
     summary = "The responses to HEAD and GET differ: %(detail)s."
     advice = """\
     Clients that send HEAD before GET are misled. The response to HEAD should have the fields of the response to GET."""

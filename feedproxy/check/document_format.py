@@ -62,17 +62,12 @@ def _check_syntax(document: CheckedDocument, channel: Channel, subject: str) -> 
         yield WELL_FORMED(subject, format=name_of(channel), items=count_entries(channel.items))
 
 
-class WELL_FORMED(Note):
-    level = Level.GOOD
-    category = Category.FORMAT
+class WELL_FORMED(Note, level=Level.GOOD, category=Category.FORMAT):
     summary = "The document is well-formed: %(format)s, with %(items)s."
-    advice = "No action is needed."
     reference = "XML 1.0, section 2.1; RFC 8259"
 
 
-class ILL_FORMED(Note):
-    level = Level.BAD
-    category = Category.FORMAT
+class ILL_FORMED(Note, level=Level.BAD, category=Category.FORMAT):
     summary = "The document is ill-formed at line %(line)s, column %(column)s: %(message)s."
     advice = """\
     Strict readers reject the feed. The usual causes are an `&` that is not written as `&amp;`, HTML that is not
@@ -80,9 +75,7 @@ class ILL_FORMED(Note):
     reference = "XML 1.0, section 2.1; RFC 8259"
 
 
-class BEGINS_LATE(Note):
-    level = Level.BAD
-    category = Category.FORMAT
+class BEGINS_LATE(Note, level=Level.BAD, category=Category.FORMAT):
     summary = "%(size)s bytes precede the feed: %(detail)s."
     advice = """\
     XML allows nothing before its declaration, and strict readers reject the feed. In PHP the usual cause is an empty
@@ -90,9 +83,7 @@ class BEGINS_LATE(Note):
     reference = "XML 1.0, section 2.8"
 
 
-class HARD_TO_READ(Note):
-    level = Level.BAD
-    category = Category.FORMAT
+class HARD_TO_READ(Note, level=Level.BAD, category=Category.FORMAT):
     summary = "The document has errors, from which the parser of this check could recover."
     advice = """\
     Other parsers may reject the document, or read it differently. The usual causes are undeclared namespaces, very deep
@@ -110,9 +101,7 @@ def _check_encoding(document: CheckedDocument, channel: Channel, subject: str) -
         yield NOT_IN_UTF_8(subject, encoding=encoding_name or document.text.encoding.replace("_", "-"))
 
 
-class ENCODING_LIES(Note):
-    level = Level.BAD
-    category = Category.FORMAT
+class ENCODING_LIES(Note, level=Level.BAD, category=Category.FORMAT):
     summary = "The document contains bytes that its encoding, %(encoding)s, does not allow."
     advice = """\
     Strict readers reject the feed, and others show wrong characters. Often texts from several sources were joined as
@@ -120,17 +109,13 @@ class ENCODING_LIES(Note):
     reference = "XML 1.0, section 4.3.3"
 
 
-class ENCODING_UNKNOWN(Note):
-    level = Level.BAD
-    category = Category.FORMAT
+class ENCODING_UNKNOWN(Note, level=Level.BAD, category=Category.FORMAT):
     summary = "The document names an unknown encoding, `%(encoding)s`."
     advice = "Write the document in UTF-8 and declare UTF-8."
     reference = "XML 1.0, section 4.3.3"
 
 
-class NOT_IN_UTF_8(Note):
-    level = Level.INFO
-    category = Category.FORMAT
+class NOT_IN_UTF_8(Note, level=Level.INFO, category=Category.FORMAT):
     summary = "The encoding is %(encoding)s, which readers need not support."
     advice = "Use UTF-8: every reader supports it, and JSON Feed allows no other encoding."
     reference = "XML 1.0, section 2.2; RFC 8259, section 8.1"
@@ -147,17 +132,13 @@ def _check_version(channel: Channel, subject: str) -> Iterator[Note]:
         yield FORMAT_OLD(subject, format=name_of(channel))
 
 
-class VERSION_UNKNOWN(Note):
-    level = Level.WARN
-    category = Category.FORMAT
+class VERSION_UNKNOWN(Note, level=Level.WARN, category=Category.FORMAT):
     summary = "%(format)s has no version %(version)s."
     advice = 'In RSS write `version="2.0"`. In JSON Feed write exactly the address of version 1.1.'
     reference = "RSS 2.0; JSON Feed 1.1, version"
 
 
-class VERSION_UNSAID(Note):
-    level = Level.WARN
-    category = Category.FORMAT
+class VERSION_UNSAID(Note, level=Level.WARN, category=Category.FORMAT):
     summary = "The feed does not state its version of %(format)s."
     advice = """\
     Strict readers do not recognise a feed without a version. RSS has `version="2.0"` in the root element, Atom
@@ -165,9 +146,7 @@ class VERSION_UNSAID(Note):
     reference = "RSS 2.0; RFC 4287, section 1.2; JSON Feed 1.1, version"
 
 
-class FORMAT_OLD(Note):
-    level = Level.INFO
-    category = Category.FORMAT
+class FORMAT_OLD(Note, level=Level.INFO, category=Category.FORMAT):
     summary = "The format, %(format)s, has a successor."
     advice = """\
     Readers support this format, but it lacks elements for guids, dates, self links or enclosures. Use RSS 2.0, Atom
@@ -175,17 +154,13 @@ class FORMAT_OLD(Note):
     reference = "RSS 2.0; RFC 4287; JSON Feed 1.1"
 
 
-class CHANNEL_INCOMPLETE(Note):
-    level = Level.WARN
-    category = Category.CONTENT
+class CHANNEL_INCOMPLETE(Note, level=Level.WARN, category=Category.CONTENT):
     summary = "The feed lacks elements that %(format)s requires: %(names)s."
     advice = "Readers show an address instead of a title, or reject the feed."
     reference = "RSS 2.0, required channel elements; RFC 4287, section 4.1.1; Atom 0.3; JSON Feed 1.1, top-level"
 
 
-class DOCUMENT_TYPE(Note):
-    level = Level.INFO
-    category = Category.FORMAT
+class DOCUMENT_TYPE(Note, level=Level.INFO, category=Category.FORMAT):
     summary = "The document has a document type declaration (DOCTYPE)."
     advice = """\
     Careful readers neither load the declaration nor expand entities, so `&nbsp;` and similar entities disappear.
@@ -201,17 +176,13 @@ def _check_rdf(document: CheckedDocument, subject: str) -> Iterator[Note]:
         yield RDF_LIST_DISAGREES(subject, count=len(set(abouts) ^ set(document.rdf_items)))
 
 
-class RDF_WITHOUT_ABOUT(Note):
-    level = Level.WARN
-    category = Category.FORMAT
+class RDF_WITHOUT_ABOUT(Note, level=Level.WARN, category=Category.FORMAT):
     summary = "Items without rdf:about: %(count)s."
     advice = "In RSS 1.0, rdf:about identifies an item. Readers use it as the guid."
     reference = "RSS 1.0, section 5.5"
 
 
-class RDF_LIST_DISAGREES(Note):
-    level = Level.WARN
-    category = Category.FORMAT
+class RDF_LIST_DISAGREES(Note, level=Level.WARN, category=Category.FORMAT):
     summary = "The channel's list of items is wrong. Items only in the list or only in the document: %(count)s."
     advice = """\
     Readers that understand RDF show the listed items in the order of the list. Generate list and

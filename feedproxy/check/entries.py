@@ -54,9 +54,7 @@ def check(document: CheckedDocument, channel: Channel, subject: str, now: Instan
     yield from _check_size(document, subject, now)
 
 
-class NO_ENTRIES(Note):
-    level = Level.INFO
-    category = Category.CONTENT
+class NO_ENTRIES(Note, level=Level.INFO, category=Category.CONTENT):
     summary = "The feed has no entries."
     advice = "A new feed may be empty. Otherwise, check whether the query that selects the entries still finds any."
     reference = "RSS 2.0, item"
@@ -93,33 +91,24 @@ def _check_guids(entries: tuple[CheckedEntry, ...], channel: Channel, subject: s
         yield GUIDS_UNIQUE(subject)
 
 
-class GUIDS_UNIQUE(Note):
-    level = Level.GOOD
-    category = Category.IDENTITY
+class GUIDS_UNIQUE(Note, level=Level.GOOD, category=Category.IDENTITY):
     summary = "Each entry has a unique guid."
-    advice = "No action is needed."
     reference = "RSS 2.0, guid; RFC 4287, section 4.2.6"
 
 
-class GUIDS_MISSING(Note):
-    level = Level.WARN
-    category = Category.IDENTITY
+class GUIDS_MISSING(Note, level=Level.WARN, category=Category.IDENTITY):
     summary = "Entries without guid (Atom: id): %(count)s of %(total)s."
     advice = "Readers identify such entries by link or title and show an entry as new when these change."
     reference = "RSS 2.0, guid; RFC 4287, section 4.1.2; JSON Feed 1.1, id"
 
 
-class GUIDS_TWICE(Note):
-    level = Level.WARN
-    category = Category.IDENTITY
+class GUIDS_TWICE(Note, level=Level.WARN, category=Category.IDENTITY):
     summary = "Guids that belong to several entries each: %(count)s, such as `%(example)s`."
     advice = "Many readers show only one of these entries. A guid must belong to one entry permanently."
     reference = "RSS 2.0, guid; RFC 4287, section 4.1.2"
 
 
-class GUID_NO_ADDRESS(Note):
-    level = Level.WARN
-    category = Category.IDENTITY
+class GUID_NO_ADDRESS(Note, level=Level.WARN, category=Category.IDENTITY):
     summary = "Guids that are declared as addresses but are none: %(count)s, such as `%(example)s`."
     advice = 'Without `isPermaLink="false"`, readers may open the guid in a browser.'
     reference = "RSS 2.0, guid"
@@ -147,9 +136,7 @@ def _content_key(entry: CheckedEntry) -> tuple[str, str, int | None]:
     return entry.title, entry.content[:200], entry.published
 
 
-class GUIDS_UNSTABLE(Note):
-    level = Level.BAD
-    category = Category.IDENTITY
+class GUIDS_UNSTABLE(Note, level=Level.BAD, category=Category.IDENTITY):
     summary = "Entries with a guid that changes with each request: %(count)s."
     advice = """\
     The guid was `%(first)s` in the first response and `%(second)s` in the second. Readers show all such entries as
@@ -191,34 +178,25 @@ def _is_well_formed_date(name: str, text: str, channel: Channel) -> bool:
     return _W3C.fullmatch(text) is not None
 
 
-class DATES_THERE(Note):
-    level = Level.GOOD
-    category = Category.CONTENT
+class DATES_THERE(Note, level=Level.GOOD, category=Category.CONTENT):
     summary = "Each entry has a date."
-    advice = "No action is needed."
     reference = "RSS 2.0, pubDate; RFC 4287, section 4.2.15"
 
 
-class DATES_MISSING(Note):
-    level = Level.INFO
-    category = Category.CONTENT
+class DATES_MISSING(Note, level=Level.INFO, category=Category.CONTENT):
     summary = "Entries without date: %(count)s of %(total)s."
     advice = """\
     Readers sort such entries by the time of the poll that found them, and cannot compute how often the feed changes."""
     reference = "RSS 2.0, pubDate; RFC 4287, section 4.1.2"
 
 
-class DATE_UNREADABLE(Note):
-    level = Level.WARN
-    category = Category.CONTENT
+class DATE_UNREADABLE(Note, level=Level.WARN, category=Category.CONTENT):
     summary = "Invalid dates: %(count)s, such as `%(text)s` in %(name)s."
     advice = "In RSS write `Sat, 21 Nov 2026 08:00:00 GMT`, in Atom and JSON Feed `2026-11-21T08:00:00Z`."
     reference = "RSS 2.0, pubDate; RFC 822, section 5; RFC 3339, section 5.6"
 
 
-class DATE_IN_ANOTHER_FORM(Note):
-    level = Level.WARN
-    category = Category.CONTENT
+class DATE_IN_ANOTHER_FORM(Note, level=Level.WARN, category=Category.CONTENT):
     summary = "Dates in another form than the format requires: %(count)s, such as `%(text)s` in %(name)s."
     advice = """\
     Lenient readers understand such a date. Other readers treat the entry as undated. In RSS write `Sat, 21 Nov 2026
@@ -227,18 +205,14 @@ class DATE_IN_ANOTHER_FORM(Note):
     reference = "RSS 2.0, pubDate; RFC 822, section 5; RFC 4287, section 3.3"
 
 
-class DATE_IN_FUTURE(Note):
-    level = Level.WARN
-    category = Category.CONTENT
+class DATE_IN_FUTURE(Note, level=Level.WARN, category=Category.CONTENT):
     summary = "Dates in the future: %(count)s, such as `%(text)s` in %(name)s."
     advice = """\
     Until that time, readers sort the entry above all others or hide it. Check whether the time zone is missing."""
     reference = "RSS 2.0, pubDate"
 
 
-class ENCLOSURES_INCOMPLETE(Note):
-    level = Level.WARN
-    category = Category.CONTENT
+class ENCLOSURES_INCOMPLETE(Note, level=Level.WARN, category=Category.CONTENT):
     summary = "Entries with enclosures that lack attributes required by RSS (%(names)s): %(count)s."
     advice = """\
     Readers need `url` to download the file, `type` to choose a player, and `length` to show the size. If the length
@@ -263,34 +237,26 @@ def _check_texts(entries: tuple[CheckedEntry, ...], kind: Kind, subject: str) ->
         yield SCRIPTS(subject, count=with_scripts)
 
 
-class ENTRIES_EMPTY(Note):
-    level = Level.WARN
-    category = Category.CONTENT
+class ENTRIES_EMPTY(Note, level=Level.WARN, category=Category.CONTENT):
     summary = "Entries with neither a title nor a text: %(count)s."
     advice = """\
     RSS requires a title or a description in each item. An entry with neither of them gives readers nothing to show."""
     reference = "RSS 2.0, item"
 
 
-class TITLES_MISSING(Note):
-    level = Level.INFO
-    category = Category.CONTENT
+class TITLES_MISSING(Note, level=Level.INFO, category=Category.CONTENT):
     summary = "Entries without title: %(count)s of %(total)s."
     advice = "RSS allows such entries, and many readers show `(untitled)`. Atom requires a title in each entry."
     reference = "RSS 2.0, item; RFC 4287, section 4.1.2"
 
 
-class TITLE_WITH_MARKUP(Note):
-    level = Level.INFO
-    category = Category.CONTENT
+class TITLE_WITH_MARKUP(Note, level=Level.INFO, category=Category.CONTENT):
     summary = "Titles that contain HTML: %(count)s, such as `%(example)s`."
     advice = "RSS does not define whether titles are HTML, so some readers show the tags. Write plain text."
     reference = "RSS 2.0, title"
 
 
-class SCRIPTS(Note):
-    level = Level.WARN
-    category = Category.SECURITY
+class SCRIPTS(Note, level=Level.WARN, category=Category.SECURITY):
     summary = "Entries with scripts in their texts: %(count)s."
     advice = """\
     Careful readers remove scripts, and some reject the entry. Use scripts only in the page of the entry."""
@@ -306,18 +272,14 @@ def _check_links(entries: tuple[CheckedEntry, ...], channel: Channel, subject: s
         yield LINKS_MISSING(subject, count=missing, total=len(entries))
 
 
-class LINKS_RELATIVE(Note):
-    level = Level.WARN
-    category = Category.CONTENT
+class LINKS_RELATIVE(Note, level=Level.WARN, category=Category.CONTENT):
     summary = "Relative links: %(count)s, such as `%(example)s`."
     advice = """\
     RSS does not define the base of relative links, so readers resolve them differently. Write absolute addresses."""
     reference = "RSS 2.0, elements that are URLs"
 
 
-class LINKS_MISSING(Note):
-    level = Level.INFO
-    category = Category.CONTENT
+class LINKS_MISSING(Note, level=Level.INFO, category=Category.CONTENT):
     summary = "Entries without link: %(count)s of %(total)s."
     advice = "People cannot open, bookmark or share an entry without an address."
     reference = "RSS 2.0, item"
@@ -335,9 +297,7 @@ def _check_size(document: CheckedDocument, subject: str, now: Instant) -> Iterat
         yield FEED_LARGE(subject, size=f"{size // 1000} kB", total=count)
 
 
-class MOSTLY_OLD(Note):
-    level = Level.WARN
-    category = Category.CONTENT
+class MOSTLY_OLD(Note, level=Level.WARN, category=Category.CONTENT):
     summary = "Most of the %(size)s is old: only %(new)s of %(total)s entries are from the last month."
     advice = """\
     When an entry is added, every reader gets all other entries again. Send only the newest entries, link to archive
@@ -345,9 +305,7 @@ class MOSTLY_OLD(Note):
     reference = "RFC 5005, section 4; RFC 3229, section 5.2"
 
 
-class FEED_LARGE(Note):
-    level = Level.INFO
-    category = Category.CONTENT
+class FEED_LARGE(Note, level=Level.INFO, category=Category.CONTENT):
     summary = "The feed is large: %(size)s, %(total)s entries."
     advice = """\
     When an entry is added, every reader gets the whole feed again. Send fewer entries, or answer `A-IM: feed` with

@@ -45,25 +45,18 @@ def _update_minutes(schedule: Schedule) -> float:
     return _MINUTES[schedule.period] / schedule.frequency if schedule.period is not None else 0.0
 
 
-class HINT_WITHOUT_SENSE(Note):
-    level = Level.WARN
-    category = Category.SCHEDULE
+class HINT_WITHOUT_SENSE(Note, level=Level.WARN, category=Category.SCHEDULE):
     summary = "A schedule hint is invalid: %(detail)s."
     advice = "Readers ignore or misinterpret an invalid hint. Correct or remove the hint."
     reference = "RSS 2.0; RSS Feed State; RSS 1.0, syndication module"
 
 
-class SCHEDULE_SAID(Note):
-    level = Level.GOOD
-    category = Category.SCHEDULE
+class SCHEDULE_SAID(Note, level=Level.GOOD, category=Category.SCHEDULE):
     summary = "The feed specifies a polling interval."
-    advice = "No action is needed."
     reference = "RSS Feed State, TTL"
 
 
-class FEED_FINISHED(Note):
-    level = Level.INFO
-    category = Category.SCHEDULE
+class FEED_FINISHED(Note, level=Level.INFO, category=Category.SCHEDULE):
     summary = "The feed states that it is finished."
     advice = """\
     Programs may stop polling such a feed. feedproxy polls it once a day at most. If you continue the feed, remove
@@ -71,9 +64,7 @@ class FEED_FINISHED(Note):
     reference = "JSON Feed 1.1, expired; Apple, itunes:complete"
 
 
-class HINTS_DISAGREE(Note):
-    level = Level.WARN
-    category = Category.SCHEDULE
+class HINTS_DISAGREE(Note, level=Level.WARN, category=Category.SCHEDULE):
     summary = "ttl is %(ttl)s minutes, but the syndication module gives %(sy)s."
     advice = "Some readers use one of the two hints, some the other. Set both to the same interval, or remove one."
     reference = "RSS 2.0, ttl; RSS 1.0, syndication module"
@@ -91,25 +82,19 @@ def _check_ttl(document: CheckedDocument, schedule: Schedule, subject: str) -> I
         yield TTL_LONGER_THAN_NEWS(subject, ttl=ttl, interval=span(interval))
 
 
-class TTL_VERY_SHORT(Note):
-    level = Level.WARN
-    category = Category.SCHEDULE
+class TTL_VERY_SHORT(Note, level=Level.WARN, category=Category.SCHEDULE):
     summary = "The ttl, %(ttl)s minutes, is shorter than the polling interval of nearly all readers."
     advice = "Readers that honour such a ttl poll needlessly often. To notify readers at once, use WebSub or rssCloud."
     reference = "RSS Feed State, TTL; WebSub"
 
 
-class TTL_VERY_LONG(Note):
-    level = Level.INFO
-    category = Category.SCHEDULE
+class TTL_VERY_LONG(Note, level=Level.INFO, category=Category.SCHEDULE):
     summary = "The ttl, %(ttl)s minutes, is longer than a day."
     advice = "Many programs, including feedproxy, honour a ttl for a day at most, so that a mistake does not last long."
     reference = "RSS Feed State, TTL"
 
 
-class TTL_LONGER_THAN_NEWS(Note):
-    level = Level.WARN
-    category = Category.SCHEDULE
+class TTL_LONGER_THAN_NEWS(Note, level=Level.WARN, category=Category.SCHEDULE):
     summary = "The ttl is %(ttl)s minutes, but the feed changes about every %(interval)s."
     advice = """\
     Readers that honour ttl get new entries late. Set a ttl that is no longer than the usual time between entries."""
@@ -131,18 +116,14 @@ def _check_skips(document: CheckedDocument, schedule: Schedule, subject: str) ->
         yield NEWS_IN_SKIPPED_HOURS(subject, count=len(skipped), total=len(times), when=when)
 
 
-class SKIPS_NEARLY_ALL(Note):
-    level = Level.WARN
-    category = Category.SCHEDULE
+class SKIPS_NEARLY_ALL(Note, level=Level.WARN, category=Category.SCHEDULE):
     summary = "skipHours and skipDays leave only %(hours)s hours a week."
     advice = """\
     skipHours lists the hours in which readers should not poll. This feed may list the hours in which they should."""
     reference = "RSS 2.0, skipHours and skipDays"
 
 
-class NEWS_IN_SKIPPED_HOURS(Note):
-    level = Level.WARN
-    category = Category.SCHEDULE
+class NEWS_IN_SKIPPED_HOURS(Note, level=Level.WARN, category=Category.SCHEDULE):
     summary = "Entries published in hours that the feed asks readers to skip: %(count)s of %(total)s."
     advice = "The last of these entries was published on %(when)s. Hours are in GMT, not in the local time zone."
     reference = "RSS 2.0, skipHours and skipDays; RSS Feed State"

@@ -58,17 +58,13 @@ def _no_response(last: ProbeExchange) -> Note:
     return (CERTIFICATE_REFUSED if "certificate" in last.error else NO_ANSWER)(last.target, reason=last.error)
 
 
-class NO_ANSWER(Note):
-    level = Level.BAD
-    category = Category.CONNECTION
+class NO_ANSWER(Note, level=Level.BAD, category=Category.CONNECTION):
     summary = "The feed cannot be fetched: %(reason)s."
     advice = "No reader gets the feed. Check the address, the server, and the proxies in front of it."
     reference = "RFC 9110, section 3.3; RFC 9112, section 8"
 
 
-class ANSWER_BREAKS_OFF(Note):
-    level = Level.BAD
-    category = Category.CONNECTION
+class ANSWER_BREAKS_OFF(Note, level=Level.BAD, category=Category.CONNECTION):
     summary = "The response is incomplete or invalid HTTP: %(reason)s."
     advice = """\
     Often Content-Length does not match the content, or the program that creates the feed ends while it sends the
@@ -76,34 +72,26 @@ class ANSWER_BREAKS_OFF(Note):
     reference = "RFC 9112, sections 6.3 and 8"
 
 
-class CERTIFICATE_REFUSED(Note):
-    level = Level.BAD
-    category = Category.SECURITY
+class CERTIFICATE_REFUSED(Note, level=Level.BAD, category=Category.SECURITY):
     summary = "The TLS connection failed: %(reason)s."
     advice = """\
     Check whether the certificate has expired, is for another name, or is sent without the intermediate certificates."""
     reference = "RFC 9110, section 4.3.4; RFC 5280, section 6"
 
 
-class ABOVE_THE_CAP(Note):
-    level = Level.BAD
-    category = Category.CONTENT
+class ABOVE_THE_CAP(Note, level=Level.BAD, category=Category.CONTENT):
     summary = "The feed is larger than feedproxy and many readers accept."
     advice = "Send only the newest entries. Older entries can be in archive documents that the feed links to."
     reference = "RFC 5005, section 4"
 
 
-class STATUS_OF_NO_FEED(Note):
-    level = Level.BAD
-    category = Category.FAILURES
+class STATUS_OF_NO_FEED(Note, level=Level.BAD, category=Category.FAILURES):
     summary = "The status is %(status)s instead of 200."
     advice = "Readers treat every status but 200 as a failure, and many of them then poll less and less often."
     reference = "RFC 9110, section 15"
 
 
-class REFUSED(Note):
-    level = Level.BAD
-    category = Category.FAILURES
+class REFUSED(Note, level=Level.BAD, category=Category.FAILURES):
     summary = "The server refuses the feed to feed readers: %(status)s."
     advice = """\
     A rule against bots that admits only browsers also refuses the subscribers. Allow the feed's address
@@ -111,9 +99,7 @@ class REFUSED(Note):
     reference = "RFC 9110, section 15.5.4"
 
 
-class TURNED_AWAY(Note):
-    level = Level.BAD
-    category = Category.FAILURES
+class TURNED_AWAY(Note, level=Level.BAD, category=Category.FAILURES):
     summary = "The server refuses the first request because of a limit (%(status)s)."
     advice = """\
     A limit per network address first affects offices and feed services, which send one request for many people.
@@ -121,9 +107,7 @@ class TURNED_AWAY(Note):
     reference = "RFC 6585, section 4; RFC 9110, section 10.2.3"
 
 
-class ENDED(Note):
-    level = Level.BAD
-    category = Category.MOVES
+class ENDED(Note, level=Level.BAD, category=Category.MOVES):
     summary = "The feed is gone (410)."
     advice = """\
     If the feed has ended, the status is right, and good readers stop polling. If the feed has not ended, correct the
@@ -131,17 +115,13 @@ class ENDED(Note):
     reference = "RFC 9110, section 15.5.11"
 
 
-class CHALLENGE_PAGE(Note):
-    level = Level.BAD
-    category = Category.FAILURES
+class CHALLENGE_PAGE(Note, level=Level.BAD, category=Category.FAILURES):
     summary = "%(vendor)s sends a page that tests for a browser instead of the feed."
     advice = "Feed readers cannot pass such a test. Exempt the address of the feed from the challenge."
     reference = "RFC 9110, section 10.1.5"
 
 
-class UNDECODABLE(Note):
-    level = Level.BAD
-    category = Category.CODING
+class UNDECODABLE(Note, level=Level.BAD, category=Category.CODING):
     summary = "The content is not valid %(coding)s, or is truncated."
     advice = """\
     Often the content is compressed twice, for example by a plugin and by the server, or Content-Encoding is sent
@@ -181,33 +161,25 @@ def check_not_a_feed(document: CheckedDocument, subject: str) -> Iterator[Note]:
             yield NO_FEED(subject, kind=document.kind)
 
 
-class MOVED_BY_DOCUMENT(Note):
-    level = Level.INFO
-    category = Category.MOVES
+class MOVED_BY_DOCUMENT(Note, level=Level.INFO, category=Category.MOVES):
     summary = "The feed announces in XML that it has moved to %(location)s."
     advice = "Few readers understand redirect documents. If you can set a status, answer 301 instead."
     reference = "RSS Feed State, XML redirect"
 
 
-class ENDED_BY_DOCUMENT(Note):
-    level = Level.INFO
-    category = Category.MOVES
+class ENDED_BY_DOCUMENT(Note, level=Level.INFO, category=Category.MOVES):
     summary = "The feed announces in XML that it has ended."
     advice = "Few readers understand redirect documents. If you can set a status, answer 410 instead."
     reference = "RSS Feed State, XML redirect"
 
 
-class NOTHING_AT_ALL(Note):
-    level = Level.BAD
-    category = Category.CONTENT
+class NOTHING_AT_ALL(Note, level=Level.BAD, category=Category.CONTENT):
     summary = "The document is empty, or white space only."
     advice = "A program that fails should answer 500, so that readers keep their copy and try again."
     reference = "RFC 9110, section 15.6"
 
 
-class PAGE_INSTEAD_OF_FEED(Note):
-    level = Level.BAD
-    category = Category.FORMAT
+class PAGE_INSTEAD_OF_FEED(Note, level=Level.BAD, category=Category.FORMAT):
     summary = "The document is an HTML page, not a feed."
     advice = """\
     If the page is a page of the site, the command `discover` finds its feeds. The status of an error page should not
@@ -215,9 +187,7 @@ class PAGE_INSTEAD_OF_FEED(Note):
     reference = "RFC 9110, section 15.3.1"
 
 
-class NO_FEED(Note):
-    level = Level.BAD
-    category = Category.FORMAT
+class NO_FEED(Note, level=Level.BAD, category=Category.FORMAT):
     summary = "The document is not a feed: it is neither RSS, Atom, JSON Feed nor CDF (it looks like %(kind)s)."
     advice = """\
     An XML feed has the root element `rss`, `feed`, `rdf:RDF` or `CHANNEL`. A JSON Feed has the address of JSON Feed
@@ -245,26 +215,19 @@ def _check_media_type(observations: FeedObservations, document: CheckedDocument,
         yield from _check_charset(observations.target, charset, document)
 
 
-class MEDIA_TYPE_RIGHT(Note):
-    level = Level.GOOD
-    category = Category.SUBSCRIBING
+class MEDIA_TYPE_RIGHT(Note, level=Level.GOOD, category=Category.SUBSCRIBING):
     summary = "The media type is right for the format (%(type)s): a click on the feed's address can subscribe."
-    advice = "No action is needed."
     reference = "Universal Subscription Mechanism, Content-Type"
 
 
-class MEDIA_TYPE_MISSING(Note):
-    level = Level.WARN
-    category = Category.SUBSCRIBING
+class MEDIA_TYPE_MISSING(Note, level=Level.WARN, category=Category.SUBSCRIBING):
     summary = "The response has no Content-Type."
     advice = """\
     Readers and browsers have to guess the media type. Send the type of the format, such as `application/rss+xml`."""
     reference = "RFC 9110, section 8.3"
 
 
-class MEDIA_TYPE_GENERIC(Note):
-    level = Level.WARN
-    category = Category.SUBSCRIBING
+class MEDIA_TYPE_GENERIC(Note, level=Level.WARN, category=Category.SUBSCRIBING):
     summary = "The media type is %(type)s, which may be any kind of XML."
     advice = """\
     A click on the feed's address usually shows source text, because feed readers are not registered for `%(type)s`.
@@ -272,17 +235,13 @@ class MEDIA_TYPE_GENERIC(Note):
     reference = "Universal Subscription Mechanism, Content-Type; RFC 7303, section 4"
 
 
-class MEDIA_TYPE_OF_PAGES(Note):
-    level = Level.BAD
-    category = Category.SUBSCRIBING
+class MEDIA_TYPE_OF_PAGES(Note, level=Level.BAD, category=Category.SUBSCRIBING):
     summary = "The feed is sent as %(type)s, the media type of pages."
     advice = "Browsers render it as a page and run its scripts, and careful readers reject it. Send `%(proper)s`."
     reference = "RFC 9110, section 8.3; Universal Subscription Mechanism, Content-Type"
 
 
-class MEDIA_TYPE_WRONG(Note):
-    level = Level.WARN
-    category = Category.SUBSCRIBING
+class MEDIA_TYPE_WRONG(Note, level=Level.WARN, category=Category.SUBSCRIBING):
     summary = "The media type, %(type)s, does not match the format."
     advice = "Send `%(proper)s`: readers, browsers and caches depend on the media type."
     reference = "RFC 9110, section 8.3; Universal Subscription Mechanism, Content-Type"
@@ -307,17 +266,13 @@ def _check_charset(subject: str, charset: str, document: CheckedDocument) -> Ite
         )
 
 
-class CHARSET_UNKNOWN(Note):
-    level = Level.WARN
-    category = Category.FORMAT
+class CHARSET_UNKNOWN(Note, level=Level.WARN, category=Category.FORMAT):
     summary = "The charset in Content-Type, `%(charset)s`, is unknown."
     advice = "Omit the charset, because the document declares its encoding, or send `utf-8`."
     reference = "RFC 7303, section 3"
 
 
-class CHARSETS_DISAGREE(Note):
-    level = Level.WARN
-    category = Category.FORMAT
+class CHARSETS_DISAGREE(Note, level=Level.WARN, category=Category.FORMAT):
     summary = "Content-Type names the encoding %(charset)s, but the document names %(document_encoding)s."
     advice = """\
     The standard gives priority to Content-Type, but many readers follow the document, so some show wrong characters.
@@ -338,17 +293,12 @@ def _check_coding(observations: FeedObservations) -> Iterator[Note]:
         yield CODING_UNASKED(observations.target, coding=plain.coding)
 
 
-class COMPRESSED(Note):
-    level = Level.GOOD
-    category = Category.CODING
+class COMPRESSED(Note, level=Level.GOOD, category=Category.CODING):
     summary = "The feed is sent compressed (%(coding)s), with %(share)s %% of its uncompressed size."
-    advice = "No action is needed."
     reference = "RFC 9110, section 8.4"
 
 
-class NOT_COMPRESSED(Note):
-    level = Level.WARN
-    category = Category.CODING
+class NOT_COMPRESSED(Note, level=Level.WARN, category=Category.CODING):
     summary = "The feed is sent uncompressed, %(size)s bytes, although the request accepted gzip, br and zstd."
     advice = """\
     Compression reduces feeds to a fifth of their size. Servers often compress a list of media types that lacks those
@@ -357,9 +307,7 @@ class NOT_COMPRESSED(Note):
     reference = "RFC 9110, section 12.5.3"
 
 
-class CODING_UNASKED(Note):
-    level = Level.BAD
-    category = Category.CODING
+class CODING_UNASKED(Note, level=Level.BAD, category=Category.CODING):
     summary = "The feed is sent in %(coding)s, although the request accepted no content coding."
     advice = """\
     A reader that cannot decode this coding gets no feed. Choose the coding by `Accept-Encoding`, and list

@@ -128,9 +128,7 @@ def _check_self_link_target(channel: Channel, target: str, answer: ProbeExchange
         yield SELF_LINK_OF_ANOTHER_FEED(subject, href=target)
 
 
-class SELF_LINK_MISSING(Note):
-    level = Level.WARN
-    category = Category.SUBSCRIBING
+class SELF_LINK_MISSING(Note, level=Level.WARN, category=Category.SUBSCRIBING):
     summary = "The feed has no self link."
     advice = """\
     A browser saves the feed as a file before a reader opens it. Without a self link, the reader does not know the
@@ -139,99 +137,73 @@ class SELF_LINK_MISSING(Note):
     reference = "Universal Subscription Mechanism, Atom Link Construct; RFC 4287, section 4.1.1"
 
 
-class NO_ROOM_FOR_SELF_LINK(Note):
-    level = Level.INFO
-    category = Category.SUBSCRIBING
+class NO_ROOM_FOR_SELF_LINK(Note, level=Level.INFO, category=Category.SUBSCRIBING):
     summary = "The format of the feed has no self link."
     advice = "RSS 2.0 and Atom have a self link. Readers that support the old formats also support these two."
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 
-class SELF_LINK_RELATIVE(Note):
-    level = Level.WARN
-    category = Category.SUBSCRIBING
+class SELF_LINK_RELATIVE(Note, level=Level.WARN, category=Category.SUBSCRIBING):
     summary = "The self link is relative: `%(href)s`."
     advice = "A reader cannot resolve a relative link if the feed was saved as a file. Write the absolute address."
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 
-class SELF_LINK_TYPE_WRONG(Note):
-    level = Level.WARN
-    category = Category.SUBSCRIBING
+class SELF_LINK_TYPE_WRONG(Note, level=Level.WARN, category=Category.SUBSCRIBING):
     summary = "The self link has the type %(type)s."
     advice = "Write the type of this document: `%(expected)s`."
     reference = "Universal Subscription Mechanism, Atom Link Construct; RFC 4287, section 4.2.7.3"
 
 
-class SELF_LINK_RELATION_WRONG(Note):
-    level = Level.WARN
-    category = Category.SUBSCRIBING
+class SELF_LINK_RELATION_WRONG(Note, level=Level.WARN, category=Category.SUBSCRIBING):
     summary = "The self link of this Atom 0.3 feed has rel=self, which only Atom 1.0 defines."
     advice = 'Write `rel="start"` in Atom 0.3, or publish Atom 1.0.'
     reference = "Universal Subscription Mechanism, Atom"
 
 
-class SELF_LINKS_SEVERAL(Note):
-    level = Level.WARN
-    category = Category.SUBSCRIBING
+class SELF_LINKS_SEVERAL(Note, level=Level.WARN, category=Category.SUBSCRIBING):
     summary = "The feed has %(count)s self links with different addresses."
     advice = """\
     Some readers use the first, some the last, some none. Keep only the link with the address for subscriptions."""
     reference = "Universal Subscription Mechanism, Atom Link Construct; RFC 4287, section 4.1.1"
 
 
-class SELF_LINK_TITLE_WRONG(Note):
-    level = Level.INFO
-    category = Category.SUBSCRIBING
+class SELF_LINK_TITLE_WRONG(Note, level=Level.INFO, category=Category.SUBSCRIBING):
     summary = "The self link's title is `%(title)s`, but the channel's title is `%(expected)s`."
     advice = "The attribute `title` should be the channel's title. Readers may ignore it."
     reference = "Universal Subscription Mechanism, title Attribute"
 
 
-class SELF_LINK_NAMESPACE_WRONG(Note):
-    level = Level.WARN
-    category = Category.SUBSCRIBING
+class SELF_LINK_NAMESPACE_WRONG(Note, level=Level.WARN, category=Category.SUBSCRIBING):
     summary = "The self link is in an unknown namespace (%(namespace)s)."
     advice = f'Readers look for exactly `xmlns:atom="{ATOM}"`.'
     reference = "Universal Subscription Mechanism, Atom Link Construct; RFC 4287, section 1.2"
 
 
-class SELF_LINK_THERE(Note):
-    level = Level.GOOD
-    category = Category.SUBSCRIBING
+class SELF_LINK_THERE(Note, level=Level.GOOD, category=Category.SUBSCRIBING):
     summary = "The feed has a self link: %(href)s."
-    advice = "No action is needed."
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 
-class SELF_LINK_RIGHT(Note):
-    level = Level.GOOD
-    category = Category.SUBSCRIBING
+class SELF_LINK_RIGHT(Note, level=Level.GOOD, category=Category.SUBSCRIBING):
     summary = "The self link is the address of the feed."
-    advice = "No action is needed."
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 
-class SELF_LINK_PREFERS_ANOTHER(Note):
-    level = Level.INFO
-    category = Category.SUBSCRIBING
+class SELF_LINK_PREFERS_ANOTHER(Note, level=Level.INFO, category=Category.SUBSCRIBING):
     summary = "The self link names another address with the same feed: %(href)s."
     advice = """\
     If readers should use that address, redirect the requested address to it (301). Otherwise, correct the link."""
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 
-class SELF_LINK_NAMES_ANOTHER(Note):
-    level = Level.WARN
-    category = Category.SUBSCRIBING
+class SELF_LINK_NAMES_ANOTHER(Note, level=Level.WARN, category=Category.SUBSCRIBING):
     summary = "The self link names another address, which was not requested: %(href)s."
     advice = "A click on the feed's address subscribes to the other address. Check whether that is intended."
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 
-class SELF_LINK_OF_ANOTHER_FEED(Note):
-    level = Level.WARN
-    category = Category.SUBSCRIBING
+class SELF_LINK_OF_ANOTHER_FEED(Note, level=Level.WARN, category=Category.SUBSCRIBING):
     summary = "The self link is the address of another feed: %(href)s."
     advice = """\
     A click on the feed's address subscribes to the other feed. The cause is often a template copied from the main
@@ -239,9 +211,7 @@ class SELF_LINK_OF_ANOTHER_FEED(Note):
     reference = "Universal Subscription Mechanism, Atom Link Construct; RFC 4287, section 4.2.7.2"
 
 
-class PODCAST_ANNOUNCES_MOVE(Note):
-    level = Level.INFO
-    category = Category.SUBSCRIBING
+class PODCAST_ANNOUNCES_MOVE(Note, level=Level.INFO, category=Category.SUBSCRIBING):
     summary = "The podcast announces another address: %(href)s."
     advice = """\
     Podcast directories adopt the address in `itunes:new-feed-url`. Other readers, and feedproxy, ignore this element.
@@ -249,9 +219,7 @@ class PODCAST_ANNOUNCES_MOVE(Note):
     reference = "Apple Podcasts: moving a podcast; docs/explanation/moves-and-endings.md"
 
 
-class SELF_LINK_LEADS_TO_NO_FEED(Note):
-    level = Level.BAD
-    category = Category.SUBSCRIBING
+class SELF_LINK_LEADS_TO_NO_FEED(Note, level=Level.BAD, category=Category.SUBSCRIBING):
     summary = "The self link, %(href)s, does not lead to a feed (%(reason)s)."
     advice = "A click on the feed's address cannot subscribe. Write the address of this feed."
     reference = "Universal Subscription Mechanism, Atom Link Construct"
@@ -275,17 +243,12 @@ def _check_page(observations: FeedObservations, page: ProbeExchange) -> Iterator
         yield PAGE_NAMES_NO_FEED(page.target)
 
 
-class PAGE_NAMES_THE_FEED(Note):
-    level = Level.GOOD
-    category = Category.SUBSCRIBING
+class PAGE_NAMES_THE_FEED(Note, level=Level.GOOD, category=Category.SUBSCRIBING):
     summary = "The feed and its page link to each other."
-    advice = "No action is needed."
     reference = "Universal Subscription Mechanism; RSS Autodiscovery"
 
 
-class PAGE_NAMES_NO_FEED(Note):
-    level = Level.WARN
-    category = Category.SUBSCRIBING
+class PAGE_NAMES_NO_FEED(Note, level=Level.WARN, category=Category.SUBSCRIBING):
     summary = "The feed's page does not link to a feed."
     advice = """\
     Readers search the page for feeds when a user enters the address of the site. Put `<link rel="alternate"
@@ -293,9 +256,7 @@ class PAGE_NAMES_NO_FEED(Note):
     reference = "RSS Autodiscovery; HTML, link type alternate"
 
 
-class PAGE_NAMES_OTHER_FEEDS(Note):
-    level = Level.WARN
-    category = Category.SUBSCRIBING
+class PAGE_NAMES_OTHER_FEEDS(Note, level=Level.WARN, category=Category.SUBSCRIBING):
     summary = "The feed's page does not link to this feed. Other feeds that it links to: %(count)s."
     advice = """\
     Readers cannot find the feed from the page or verify that it belongs to the page. Add a link to the feed, or put
@@ -303,33 +264,24 @@ class PAGE_NAMES_OTHER_FEEDS(Note):
     reference = "Universal Subscription Mechanism; RSS Autodiscovery"
 
 
-class PAGE_SILENT(Note):
-    level = Level.WARN
-    category = Category.SUBSCRIBING
+class PAGE_SILENT(Note, level=Level.WARN, category=Category.SUBSCRIBING):
     summary = "The page that the channel links to is not available: %(reason)s."
     advice = "Feed readers link the feed's title to this page. Correct the address in the channel's link."
     reference = "RSS 2.0, link; RFC 4287, section 4.1.1"
 
 
-class HUB_ANSWERS(Note):
-    level = Level.GOOD
-    category = Category.NOTIFICATION
+class HUB_ANSWERS(Note, level=Level.GOOD, category=Category.NOTIFICATION):
     summary = "The feed's WebSub hub responds."
-    advice = "No action is needed."
     reference = "WebSub, section 4"
 
 
-class HUB_SILENT(Note):
-    level = Level.WARN
-    category = Category.NOTIFICATION
+class HUB_SILENT(Note, level=Level.WARN, category=Category.NOTIFICATION):
     summary = "The feed's WebSub hub does not respond: %(reason)s."
     advice = "Subscription requests to the hub fail. Use another hub, or remove the link."
     reference = "WebSub, section 4"
 
 
-class HUB_WITHOUT_SELF_LINK(Note):
-    level = Level.WARN
-    category = Category.NOTIFICATION
+class HUB_WITHOUT_SELF_LINK(Note, level=Level.WARN, category=Category.NOTIFICATION):
     summary = "The feed has a hub link, but no self link."
     advice = """\
     A subscriber sends the self link to the hub as the topic and cannot subscribe without it. Add a self link."""
@@ -348,9 +300,7 @@ def _check_cloud(cloud: Cloud | None, subject: str) -> Iterator[Note]:
         yield CLOUD_PROTOCOL_UNKNOWN(subject, protocol=cloud.protocol[:40])
 
 
-class CLOUD_INCOMPLETE(Note):
-    level = Level.WARN
-    category = Category.NOTIFICATION
+class CLOUD_INCOMPLETE(Note, level=Level.WARN, category=Category.NOTIFICATION):
     summary = "The cloud element is incomplete: %(names)s missing."
     advice = """\
     Readers cannot register at this cloud, because all five attributes are required. For http-post, write an empty
@@ -358,25 +308,18 @@ class CLOUD_INCOMPLETE(Note):
     reference = "RSS 2.0, cloud; rssCloud"
 
 
-class CLOUD_PROTOCOL_UNKNOWN(Note):
-    level = Level.WARN
-    category = Category.NOTIFICATION
+class CLOUD_PROTOCOL_UNKNOWN(Note, level=Level.WARN, category=Category.NOTIFICATION):
     summary = "The cloud's protocol is `%(protocol)s`, which RSS 2.0 does not define."
     advice = "Write `xml-rpc`, `soap` or `http-post`, in lower case."
     reference = "RSS 2.0, cloud; rssCloud"
 
 
-class CLOUD_ANSWERS(Note):
-    level = Level.GOOD
-    category = Category.NOTIFICATION
+class CLOUD_ANSWERS(Note, level=Level.GOOD, category=Category.NOTIFICATION):
     summary = "The feed's rssCloud responds."
-    advice = "No action is needed."
     reference = "RSS 2.0, cloud"
 
 
-class CLOUD_SILENT(Note):
-    level = Level.WARN
-    category = Category.NOTIFICATION
+class CLOUD_SILENT(Note, level=Level.WARN, category=Category.NOTIFICATION):
     summary = "The feed's rssCloud does not respond: %(reason)s."
     advice = "Readers cannot register, so they continue to poll. Repair the rssCloud, or remove the cloud element."
     reference = "RSS 2.0, cloud"

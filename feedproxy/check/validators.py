@@ -35,17 +35,13 @@ def check(observations: FeedObservations, now: Instant) -> Iterator[Note]:
         yield from _check_codings(observations, tag, observations.plain)
 
 
-class NO_VALIDATOR(Note):
-    level = Level.WARN
-    category = Category.CONDITIONS
+class NO_VALIDATOR(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "The feed has neither ETag nor Last-Modified."
     advice = "Every reader gets all %(size)s bytes again in each poll. Send an ETag or Last-Modified, or better both."
     reference = "RFC 9110, section 8.8"
 
 
-class TAG_ILL_FORMED(Note):
-    level = Level.WARN
-    category = Category.CONDITIONS
+class TAG_ILL_FORMED(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "The ETag is invalid: `%(tag)s`."
     advice = """\
     The value must be in quotation marks: `"abc"`, or `W/"abc"` if it is weak. Many clients do not return an invalid
@@ -61,17 +57,13 @@ def _check_date(subject: str, modified: str, now: Instant) -> Iterator[Note]:
         yield LAST_MODIFIED_IN_FUTURE(subject, value=modified)
 
 
-class LAST_MODIFIED_UNREADABLE(Note):
-    level = Level.WARN
-    category = Category.CONDITIONS
+class LAST_MODIFIED_UNREADABLE(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "Last-Modified is not a valid HTTP-date: `%(value)s`."
     advice = "Write Last-Modified as `Sat, 21 Nov 2026 08:00:00 GMT`: in GMT, in English, with two digits for the day."
     reference = "RFC 9110, sections 8.8.2 and 5.6.7"
 
 
-class LAST_MODIFIED_IN_FUTURE(Note):
-    level = Level.WARN
-    category = Category.CONDITIONS
+class LAST_MODIFIED_IN_FUTURE(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "Last-Modified is in the future: %(value)s."
     advice = """\
     Readers return this date, and a server that compares dates answers 304 until that time, even if the feed has
@@ -92,17 +84,12 @@ def _check_tag(observations: FeedObservations, tag: EntityTag, answer: ProbeExch
         yield CONDITION_BREAKS(observations.target, field="If-None-Match", status=answer.status or answer.error)
 
 
-class TAG_WORKS(Note):
-    level = Level.GOOD
-    category = Category.CONDITIONS
+class TAG_WORKS(Note, level=Level.GOOD, category=Category.CONDITIONS):
     summary = "Conditional requests by ETag work (304)."
-    advice = "No action is needed."
     reference = "RFC 9110, section 13.1.2"
 
 
-class TAG_IGNORED(Note):
-    level = Level.WARN
-    category = Category.CONDITIONS
+class TAG_IGNORED(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "The ETag is ignored in If-None-Match: clients that return it get the whole feed, not 304."
     advice = """\
     The response to `If-None-Match: %(tag)s` was 200 with the same tag. A program that creates the feed must compare
@@ -110,9 +97,7 @@ class TAG_IGNORED(Note):
     reference = "RFC 9110, section 13.1.2"
 
 
-class TAG_WITH_CODING_IGNORED(Note):
-    level = Level.WARN
-    category = Category.CONDITIONS
+class TAG_WITH_CODING_IGNORED(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "The ETag of the compressed feed is not recognised in If-None-Match (`%(tag)s`)."
     advice = """\
     The module that compresses the feed adds the coding to the tag, but does not remove it in requests. Readers that
@@ -121,9 +106,7 @@ class TAG_WITH_CODING_IGNORED(Note):
     reference = "RFC 9110, section 8.8.3.3; Apache, mod_deflate, DeflateAlterETag"
 
 
-class CONDITION_BREAKS(Note):
-    level = Level.BAD
-    category = Category.CONDITIONS
+class CONDITION_BREAKS(Note, level=Level.BAD, category=Category.CONDITIONS):
     summary = "A request with %(field)s fails: %(status)s."
     advice = "Nearly every reader sends conditional requests and gets an error instead of the feed. Answer 304 or 200."
     reference = "RFC 9110, section 13.2.2"
@@ -138,9 +121,7 @@ def _check_not_modified(observations: FeedObservations, answer: ProbeExchange) -
         yield NOT_MODIFIED_LOSES_FIELDS(observations.target, names=", ".join(missing_names))
 
 
-class NOT_MODIFIED_LOSES_FIELDS(Note):
-    level = Level.INFO
-    category = Category.CONDITIONS
+class NOT_MODIFIED_LOSES_FIELDS(Note, level=Level.INFO, category=Category.CONDITIONS):
     summary = "The 304 lacks fields that the 200 has: %(names)s."
     advice = "A cache updates its copy with the fields of the 304. Send the same fields with 200 and 304."
     reference = "RFC 9110, section 15.4.5"
@@ -156,17 +137,12 @@ def _check_last_modified(observations: FeedObservations, answer: ProbeExchange) 
         yield CONDITION_BREAKS(observations.target, field="If-Modified-Since", status=answer.status or answer.error)
 
 
-class LAST_MODIFIED_WORKS(Note):
-    level = Level.GOOD
-    category = Category.CONDITIONS
+class LAST_MODIFIED_WORKS(Note, level=Level.GOOD, category=Category.CONDITIONS):
     summary = "Conditional requests by Last-Modified work (304)."
-    advice = "No action is needed."
     reference = "RFC 9110, section 13.1.3"
 
 
-class LAST_MODIFIED_IGNORED(Note):
-    level = Level.WARN
-    category = Category.CONDITIONS
+class LAST_MODIFIED_IGNORED(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "Last-Modified is ignored in If-Modified-Since: clients that return it get the whole feed, not 304."
     advice = "Compare Last-Modified with `If-Modified-Since`, and answer 304. Simple readers send no other condition."
     reference = "RFC 9110, section 13.1.3"
@@ -189,9 +165,7 @@ def _check_repeat(observations: FeedObservations, repeat: ProbeExchange) -> Iter
         yield TAG_FROZEN(observations.target, tag=tags[0].text)
 
 
-class TAG_ALWAYS_NEW(Note):
-    level = Level.WARN
-    category = Category.CONDITIONS
+class TAG_ALWAYS_NEW(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "The same content has a different ETag in each response."
     advice = """\
     The ETag was `%(first)s` first and `%(second)s` later, so no request is ever answered with 304. Compute the tag
@@ -199,9 +173,7 @@ class TAG_ALWAYS_NEW(Note):
     reference = "RFC 9110, section 8.8.1"
 
 
-class LAST_MODIFIED_ALWAYS_NEW(Note):
-    level = Level.WARN
-    category = Category.CONDITIONS
+class LAST_MODIFIED_ALWAYS_NEW(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "The same content has a different Last-Modified in each response."
     advice = """\
     The date was %(first)s first and %(second)s later. Send the date of the newest entry instead of the time of the
@@ -209,9 +181,7 @@ class LAST_MODIFIED_ALWAYS_NEW(Note):
     reference = "RFC 9110, section 8.8.2.1"
 
 
-class CONTENT_STAMPED(Note):
-    level = Level.WARN
-    category = Category.CONDITIONS
+class CONTENT_STAMPED(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "The content differs in each response, although the entries are the same."
     advice = """\
     The time of the request, a comment with a time, or a changing order makes each response a new version, so that
@@ -219,9 +189,7 @@ class CONTENT_STAMPED(Note):
     reference = "RSS 2.0, lastBuildDate; RFC 4287, section 4.2.15"
 
 
-class TAG_FROZEN(Note):
-    level = Level.BAD
-    category = Category.CONDITIONS
+class TAG_FROZEN(Note, level=Level.BAD, category=Category.CONDITIONS):
     summary = "Different content has the same ETag, `%(tag)s`."
     advice = "Clients with the old content get 304 and miss the new entries. The tag must change with the content."
     reference = "RFC 9110, section 8.8.1"
@@ -233,9 +201,7 @@ def _check_codings(observations: FeedObservations, tag: EntityTag, plain: ProbeE
         yield ONE_TAG_FOR_ALL_CODINGS(observations.target, tag=tag.text, coding=observations.last.coding)
 
 
-class ONE_TAG_FOR_ALL_CODINGS(Note):
-    level = Level.WARN
-    category = Category.CONDITIONS
+class ONE_TAG_FOR_ALL_CODINGS(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "The plain and the compressed feed have the same strong ETag, `%(tag)s`."
     advice = """\
     A strong tag promises identical bytes, but the plain feed and the feed in %(coding)s differ. With range requests, a

@@ -177,9 +177,7 @@ def _is_request_time(text: str, at: Instant) -> bool:
     return abs(int(text) / (1000 if len(text) == 13 else 1) - at) < 86_400
 
 
-class NO_COMPRESSION(Note):
-    level = Level.WARN
-    category = Category.CODING
+class NO_COMPRESSION(Note, level=Level.WARN, category=Category.CODING):
     summary = "%(times)s did not accept a compressed answer."
     advice = """\
     Compression reduces feeds to a quarter of their size or less. Send `Accept-Encoding: gzip`, or the codings that
@@ -187,25 +185,19 @@ class NO_COMPRESSION(Note):
     reference = "RFC 9110, section 12.5.3"
 
 
-class TAKES_COMPRESSION(Note):
-    level = Level.GOOD
-    category = Category.CODING
+class TAKES_COMPRESSION(Note, level=Level.GOOD, category=Category.CODING):
     summary = "The reader accepts compressed answers."
     advice = "%(times)s had Accept-Encoding."
     reference = "RFC 9110, section 12.5.3"
 
 
-class OLD_HTTP(Note):
-    level = Level.WARN
-    category = Category.CONNECTION
+class OLD_HTTP(Note, level=Level.WARN, category=Category.CONNECTION):
     summary = "%(times)s used HTTP/1.0."
     advice = "HTTP/1.0 has no persistent connections by default, and some servers refuse it. Use HTTP/1.1 or later."
     reference = "RFC 9112, section 2.3"
 
 
-class READ_WITHOUT_LIMIT(Note):
-    level = Level.WARN
-    category = Category.CONNECTION
+class READ_WITHOUT_LIMIT(Note, level=Level.WARN, category=Category.CONNECTION):
     summary = "%(times)s read an answer of many megabytes that did not end."
     advice = """\
     A server that fails or attacks can send without end, until the reader has no memory left. Stop reading above some
@@ -213,9 +205,7 @@ class READ_WITHOUT_LIMIT(Note):
     reference = "RFC 9110, section 17.5"
 
 
-class NO_USER_AGENT(Note):
-    level = Level.BAD
-    category = Category.IDENTITY
+class NO_USER_AGENT(Note, level=Level.BAD, category=Category.IDENTITY):
     summary = "%(times)s had no User-Agent."
     advice = """\
     Name the reader and its version: `Name/1.2 (+https://example.com/about-the-reader)`. Many servers block
@@ -223,9 +213,7 @@ class NO_USER_AGENT(Note):
     reference = "RFC 9110, section 10.1.5"
 
 
-class LIBRARY_USER_AGENT(Note):
-    level = Level.WARN
-    category = Category.IDENTITY
+class LIBRARY_USER_AGENT(Note, level=Level.WARN, category=Category.IDENTITY):
     summary = "%(times)s named only the library that the reader uses."
     advice = """\
     `%(agent)s` stands for every program that uses the library. Send the reader's own name. The library's name may
@@ -233,9 +221,7 @@ class LIBRARY_USER_AGENT(Note):
     reference = "RFC 9110, section 10.1.5"
 
 
-class BROWSER_USER_AGENT(Note):
-    level = Level.WARN
-    category = Category.IDENTITY
+class BROWSER_USER_AGENT(Note, level=Level.WARN, category=Category.IDENTITY):
     summary = "%(times)s had a browser's User-Agent."
     advice = """\
     With `%(agent)s`, servers take the reader for a browser, and may send a page for people. Their operators cannot see
@@ -243,17 +229,13 @@ class BROWSER_USER_AGENT(Note):
     reference = "RFC 9110, section 10.1.5"
 
 
-class NAMES_ITSELF(Note):
-    level = Level.GOOD
-    category = Category.IDENTITY
+class NAMES_ITSELF(Note, level=Level.GOOD, category=Category.IDENTITY):
     summary = "The User-Agent names the reader."
     advice = "%(times)s had the reader's name in the User-Agent."
     reference = "RFC 9110, section 10.1.5"
 
 
-class CHANGING_USER_AGENT(Note):
-    level = Level.WARN
-    category = Category.IDENTITY
+class CHANGING_USER_AGENT(Note, level=Level.WARN, category=Category.IDENTITY):
     summary = "%(times)s had a different User-Agent than the previous request."
     advice = """\
     Servers count each User-Agent as a separate reader, and may take the requests for an attack. Send the same
@@ -261,9 +243,7 @@ class CHANGING_USER_AGENT(Note):
     reference = "RFC 9110, section 10.1.5"
 
 
-class NO_CONTACT(Note):
-    level = Level.WARN
-    category = Category.IDENTITY
+class NO_CONTACT(Note, level=Level.WARN, category=Category.IDENTITY):
     summary = "%(times)s had no contact address for the reader's developer or operator."
     advice = """\
     Put an address into the User-Agent, such as `(+https://example.com/reader)`. Operators of servers can then report
@@ -271,17 +251,13 @@ class NO_CONTACT(Note):
     reference = "RFC 9110, section 10.1.5; docs/how-to/ask-readers-who-they-are.md"
 
 
-class TELLS_CONTACT(Note):
-    level = Level.GOOD
-    category = Category.IDENTITY
+class TELLS_CONTACT(Note, level=Level.GOOD, category=Category.IDENTITY):
     summary = "The User-Agent contains a contact address."
     advice = "%(times)s had a contact address in the User-Agent."
     reference = "RFC 9110, section 10.1.5"
 
 
-class TELLS_SUBSCRIBERS(Note):
-    level = Level.GOOD
-    category = Category.IDENTITY
+class TELLS_SUBSCRIBERS(Note, level=Level.GOOD, category=Category.IDENTITY):
     summary = "The User-Agent tells the number of subscribers: %(subscribers)s."
     advice = """\
     Publishers want to know how many people read their feeds. For a shared reader, only the reader itself knows the
@@ -289,9 +265,7 @@ class TELLS_SUBSCRIBERS(Note):
     reference = "docs/explanation/subscribers.md"
 
 
-class SUBSCRIBERS_UNTOLD(Note):
-    level = Level.INFO
-    category = Category.IDENTITY
+class SUBSCRIBERS_UNTOLD(Note, level=Level.INFO, category=Category.IDENTITY):
     summary = "%(times)s came from a shared proxy or service and did not state the number of subscribers."
     advice = """\
     A service that fetches a feed once for many people can tell their number in the User-Agent: `Name/1.2
@@ -299,9 +273,7 @@ class SUBSCRIBERS_UNTOLD(Note):
     reference = "docs/explanation/subscribers.md"
 
 
-class COOKIES_SENT(Note):
-    level = Level.WARN
-    category = Category.PRIVACY
+class COOKIES_SENT(Note, level=Level.WARN, category=Category.PRIVACY):
     summary = "%(times)s had a Cookie."
     advice = """\
     Feeds do not need cookies. A Cookie keeps shared caches from answering and lets servers track people. Disable
@@ -309,9 +281,7 @@ class COOKIES_SENT(Note):
     reference = "RFC 6265, section 7; RFC 9111, section 7.3"
 
 
-class REFERRER_SENT(Note):
-    level = Level.WARN
-    category = Category.PRIVACY
+class REFERRER_SENT(Note, level=Level.WARN, category=Category.PRIVACY):
     summary = "%(times)s had a Referer."
     advice = """\
     A feed reader does not follow a link when it polls, so the value is either invented or reveals another page that
@@ -319,9 +289,7 @@ class REFERRER_SENT(Note):
     reference = "RFC 9110, section 10.1.3"
 
 
-class QUERY_ADDED(Note):
-    level = Level.BAD
-    category = Category.PRIVACY
+class QUERY_ADDED(Note, level=Level.BAD, category=Category.PRIVACY):
     summary = "%(times)s had query parameters that only prevent caching."
     advice = """\
     Every value of a parameter such as `?_=1700000000` is another address for caches, so each poll goes to the
@@ -330,26 +298,20 @@ class QUERY_ADDED(Note):
     reference = "RFC 9111, section 5.2.1.4"
 
 
-class HEAD_BEFORE_GET(Note):
-    level = Level.WARN
-    category = Category.CONDITIONS
+class HEAD_BEFORE_GET(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "%(times)s came after a HEAD that only asked whether the feed had changed."
     advice = """\
     A conditional GET needs one request: the answer is 304 without content, or the new content. Send no HEAD."""
     reference = "RFC 9110, sections 9.3.2 and 13.1"
 
 
-class NOTHING_NEEDLESS(Note):
-    level = Level.GOOD
-    category = Category.PRIVACY
+class NOTHING_NEEDLESS(Note, level=Level.GOOD, category=Category.PRIVACY):
     summary = "The reader sends no cookies, no Referer and no query parameters of its own."
     advice = "%(times)s had only fields and parameters that the feed needs."
     reference = "RFC 9110, section 17"
 
 
-class CONNECTIONS_UNUSED(Note):
-    level = Level.WARN
-    category = Category.CONNECTION
+class CONNECTIONS_UNUSED(Note, level=Level.WARN, category=Category.CONNECTION):
     summary = "%(times)s opened a new connection within seconds of the previous connection to the same host."
     advice = """\
     A connection can serve further requests: the target of a redirect on the same host, and other feeds of the same
@@ -357,17 +319,13 @@ class CONNECTIONS_UNUSED(Note):
     reference = "RFC 9112, section 9.3"
 
 
-class REUSES_CONNECTIONS(Note):
-    level = Level.GOOD
-    category = Category.CONNECTION
+class REUSES_CONNECTIONS(Note, level=Level.GOOD, category=Category.CONNECTION):
     summary = "The reader reuses connections."
     advice = "%(times)s used a connection that was already open."
     reference = "RFC 9112, section 9.3"
 
 
-class FEW_REQUESTS(Note):
-    level = Level.INFO
-    category = Category.SCHEDULE
+class FEW_REQUESTS(Note, level=Level.INFO, category=Category.SCHEDULE):
     summary = "The grade is based on %(times)s only."
     advice = "Many violations show only after several days of polling. Take this grade as provisional."
     reference = "docs/explanation/grades.md"

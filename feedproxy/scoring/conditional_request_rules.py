@@ -215,9 +215,7 @@ def _issued_names(state: ReaderState) -> str:
     return f"ETag: {state.stored.tag}" if state.stored.tag else f"Last-Modified: {state.stored.modified}"
 
 
-class UNCONDITIONAL_REPEAT(Note):
-    level = Level.BAD
-    category = Category.CONDITIONS
+class UNCONDITIONAL_REPEAT(Note, level=Level.BAD, category=Category.CONDITIONS):
     summary = "%(times)s had no conditions and fetched the whole feed again."
     advice = """\
     The server had sent ETag or Last-Modified, but the reader did not return them, so the server could not answer
@@ -226,9 +224,7 @@ class UNCONDITIONAL_REPEAT(Note):
     reference = "RFC 9110, sections 13.1.2 and 13.1.3; RFC 9111, section 4.3.1"
 
 
-class TAG_NOT_RETURNED(Note):
-    level = Level.WARN
-    category = Category.CONDITIONS
+class TAG_NOT_RETURNED(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "%(times)s had If-Modified-Since alone, although the server had sent an ETag, too."
     advice = """\
     Last-Modified counts in seconds and is often wrong. The ETag is exact. A conditional request must send
@@ -236,9 +232,7 @@ class TAG_NOT_RETURNED(Note):
     reference = "RFC 9111, section 4.3.1"
 
 
-class ALTERED_TAG(Note):
-    level = Level.BAD
-    category = Category.CONDITIONS
+class ALTERED_TAG(Note, level=Level.BAD, category=Category.CONDITIONS):
     summary = "%(times)s returned the ETag in an altered form."
     advice = """\
     Quotation marks, `W/` and suffixes such as `-gzip` are part of the tag. Store the field's value unparsed and
@@ -246,17 +240,13 @@ class ALTERED_TAG(Note):
     reference = "RFC 9110, sections 8.8.3 and 13.1.2"
 
 
-class ALTERED_DATE(Note):
-    level = Level.WARN
-    category = Category.CONDITIONS
+class ALTERED_DATE(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "%(times)s returned the date of Last-Modified in an altered form."
     advice = "Many servers compare the text of the date. Store the field's value unparsed and return it unchanged."
     reference = "RFC 9110, section 13.1.3"
 
 
-class STALE_TAG(Note):
-    level = Level.BAD
-    category = Category.CONDITIONS
+class STALE_TAG(Note, level=Level.BAD, category=Category.CONDITIONS):
     summary = "%(times)s had the ETag of an older version, although the reader had received a newer version."
     advice = """\
     The server answers such a request with the whole feed until the reader replaces the tag. Store the validators of
@@ -264,9 +254,7 @@ class STALE_TAG(Note):
     reference = "RFC 9111, section 4.3.4"
 
 
-class STALE_DATE(Note):
-    level = Level.BAD
-    category = Category.CONDITIONS
+class STALE_DATE(Note, level=Level.BAD, category=Category.CONDITIONS):
     summary = "%(times)s had the Last-Modified of an older version, although the reader had received a newer version."
     advice = """\
     The server answers such a request with the whole feed until the reader replaces the date. Store the validators of
@@ -274,9 +262,7 @@ class STALE_DATE(Note):
     reference = "RFC 9111, section 4.3.4"
 
 
-class STEPPED_BACK(Note):
-    level = Level.WARN
-    category = Category.CONDITIONS
+class STEPPED_BACK(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "%(times)s had an older validator, although an earlier request had already used a newer validator."
     advice = """\
     Several processes or machines of the reader seem to store separate copies and to take turns. Let them share the
@@ -284,9 +270,7 @@ class STEPPED_BACK(Note):
     reference = "RFC 9111, section 4.3.1"
 
 
-class MIXED_VALIDATORS(Note):
-    level = Level.WARN
-    category = Category.CONDITIONS
+class MIXED_VALIDATORS(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "%(times)s had the ETag of one answer and the Last-Modified of another."
     advice = """\
     Store ETag and Last-Modified together, and replace both with each answer. If an answer lacks one of the two
@@ -294,9 +278,7 @@ class MIXED_VALIDATORS(Note):
     reference = "RFC 9110, section 13.2.2"
 
 
-class INVENTED_TAG(Note):
-    level = Level.BAD
-    category = Category.CONDITIONS
+class INVENTED_TAG(Note, level=Level.BAD, category=Category.CONDITIONS):
     summary = "%(times)s had an ETag that the server had never sent."
     advice = """\
     Only the server knows what its tags mean. A tag that the reader makes, such as a hash of the content, never
@@ -304,9 +286,7 @@ class INVENTED_TAG(Note):
     reference = "RFC 9110, section 8.8.3"
 
 
-class INVENTED_DATE(Note):
-    level = Level.BAD
-    category = Category.CONDITIONS
+class INVENTED_DATE(Note, level=Level.BAD, category=Category.CONDITIONS):
     summary = "%(times)s had an If-Modified-Since that the server had never sent as Last-Modified."
     advice = """\
     The time of the last poll by the reader's clock is not a validator. The reader misses entries that are published
@@ -316,9 +296,7 @@ class INVENTED_DATE(Note):
     reference = "RFC 9110, section 13.1.3"
 
 
-class TAG_OF_FAILURE(Note):
-    level = Level.BAD
-    category = Category.CONDITIONS
+class TAG_OF_FAILURE(Note, level=Level.BAD, category=Category.CONDITIONS):
     summary = "%(times)s had a validator of an answer that was not a complete feed."
     advice = """\
     The answer was truncated, could not be decoded, or was an error. A reader that stores the validators of such an
@@ -327,9 +305,7 @@ class TAG_OF_FAILURE(Note):
     reference = "RFC 9111, section 3.3"
 
 
-class TAG_OF_226_UNUSED(Note):
-    level = Level.BAD
-    category = Category.CONDITIONS
+class TAG_OF_226_UNUSED(Note, level=Level.BAD, category=Category.CONDITIONS):
     summary = "%(times)s did not send the ETag of the previous 226."
     advice = """\
     The ETag of a 226 stands for the whole current feed, including the entries that the 226 left out. Send it in the
@@ -337,17 +313,13 @@ class TAG_OF_226_UNUSED(Note):
     reference = "RFC 3229, sections 10.4.1 and 5.2"
 
 
-class ASKS_WELL(Note):
-    level = Level.GOOD
-    category = Category.CONDITIONS
+class ASKS_WELL(Note, level=Level.GOOD, category=Category.CONDITIONS):
     summary = "Every repeated request was conditional and returned the validators unchanged."
     advice = "%(times)s could be answered with 304 whenever the feed had not changed."
     reference = "RFC 9110, section 13.1"
 
 
-class USES_DELTAS(Note):
-    level = Level.GOOD
-    category = Category.CONDITIONS
+class USES_DELTAS(Note, level=Level.GOOD, category=Category.CONDITIONS):
     summary = "The reader accepts deltas (226) and returns their ETags."
     advice = "The server sent only the new entries, and %(times)s returned the ETag of a 226."
     reference = "RFC 3229; docs/explanation/deltas.md"

@@ -145,9 +145,7 @@ def is_on_the_hour(poll: Poll) -> bool:
     return (poll.at + 1) % 3600 < HOUR_EDGE + 1
 
 
-class POLLED_WITHIN_MAX_AGE(Note):
-    level = Level.WARN
-    category = Category.SCHEDULE
+class POLLED_WITHIN_MAX_AGE(Note, level=Level.WARN, category=Category.SCHEDULE):
     summary = "%(times)s came while the stored copy was still fresh according to Cache-Control or Expires."
     advice = """\
     The publisher promises no new content for %(wait)s, and a cache would answer from its copy. Store the expiry time
@@ -155,18 +153,14 @@ class POLLED_WITHIN_MAX_AGE(Note):
     reference = "RFC 9111, section 4.2"
 
 
-class POLLED_WITHIN_TTL(Note):
-    level = Level.WARN
-    category = Category.SCHEDULE
+class POLLED_WITHIN_TTL(Note, level=Level.WARN, category=Category.SCHEDULE):
     summary = "%(times)s came before the channel's `ttl` had passed."
     advice = """\
     `ttl` is the number of minutes for which a feed may be cached: here %(wait)s. Poll again after this time."""
     reference = "RSS 2.0, ttl; RSS Feed State, TTL"
 
 
-class POLLED_WITHIN_SY(Note):
-    level = Level.WARN
-    category = Category.SCHEDULE
+class POLLED_WITHIN_SY(Note, level=Level.WARN, category=Category.SCHEDULE):
     summary = "%(times)s came more often than the feed is updated."
     advice = """\
     `sy:updatePeriod` and `sy:updateFrequency` (in CDF: SCHEDULE) say how often the feed is updated: every %(wait)s.
@@ -174,9 +168,7 @@ class POLLED_WITHIN_SY(Note):
     reference = "RSS 1.0 syndication module"
 
 
-class POLLED_OFTEN(Note):
-    level = Level.WARN
-    category = Category.SCHEDULE
+class POLLED_OFTEN(Note, level=Level.WARN, category=Category.SCHEDULE):
     summary = "%(times)s came less than 15 minutes after the last success."
     advice = """\
     The feed specifies no interval, or nothing of the interval remained because a cache sent an old answer (Age). Poll
@@ -184,9 +176,7 @@ class POLLED_OFTEN(Note):
     reference = "docs/explanation/grades.md"
 
 
-class DUPLICATE_REQUEST(Note):
-    level = Level.WARN
-    category = Category.SCHEDULE
+class DUPLICATE_REQUEST(Note, level=Level.WARN, category=Category.SCHEDULE):
     summary = "%(times)s repeated the previous request within a second."
     advice = """\
     The second answer cannot differ from the first. Start no second fetch of a feed while a fetch of this feed is in
@@ -194,41 +184,31 @@ class DUPLICATE_REQUEST(Note):
     reference = "docs/explanation/grades.md"
 
 
-class KEEPS_PACE(Note):
-    level = Level.GOOD
-    category = Category.SCHEDULE
+class KEEPS_PACE(Note, level=Level.GOOD, category=Category.SCHEDULE):
     summary = "Every poll waited until the feed was due."
     advice = "%(times)s kept the interval that the feed specifies, or 15 minutes where it specifies none."
     reference = "RFC 9111, section 4.2; RSS 2.0, ttl"
 
 
-class POLLED_IN_SKIP_HOUR(Note):
-    level = Level.WARN
-    category = Category.SCHEDULE
+class POLLED_IN_SKIP_HOUR(Note, level=Level.WARN, category=Category.SCHEDULE):
     summary = "%(times)s came in an hour that the feed's skipHours list."
     advice = "The hours are GMT, from 0 to 23. Delay the poll until the first hour that is not listed."
     reference = "RSS 2.0, skipHours"
 
 
-class POLLED_ON_SKIP_DAY(Note):
-    level = Level.WARN
-    category = Category.SCHEDULE
+class POLLED_ON_SKIP_DAY(Note, level=Level.WARN, category=Category.SCHEDULE):
     summary = "%(times)s came on a day that the feed's skipDays list."
     advice = "Days begin and end in GMT. Delay the poll until the first day that is not listed."
     reference = "RSS 2.0, skipDays"
 
 
-class HEEDS_SKIPPED(Note):
-    level = Level.GOOD
-    category = Category.SCHEDULE
+class HEEDS_SKIPPED(Note, level=Level.GOOD, category=Category.SCHEDULE):
     summary = "No request came in skipHours or on skipDays."
     advice = "%(times)s came at hours and on days that the feed does not skip."
     reference = "RSS 2.0, skipHours and skipDays"
 
 
-class ON_THE_HOUR(Note):
-    level = Level.WARN
-    category = Category.SCHEDULE
+class ON_THE_HOUR(Note, level=Level.WARN, category=Category.SCHEDULE):
     summary = "%(times)s came within seconds of the full hour."
     advice = """\
     Many readers start by cron or a timer at the full hour, so that servers get the requests of all these readers at
@@ -236,9 +216,7 @@ class ON_THE_HOUR(Note):
     reference = "docs/explanation/grades.md"
 
 
-class RETRY_AFTER_IGNORED(Note):
-    level = Level.BAD
-    category = Category.FAILURES
+class RETRY_AFTER_IGNORED(Note, level=Level.BAD, category=Category.FAILURES):
     summary = "%(times)s came before the time in Retry-After had passed."
     advice = """\
     Store the time with the feed, or better for the whole site. Send no request before that time, whether from a
@@ -247,9 +225,7 @@ class RETRY_AFTER_IGNORED(Note):
     reference = "RFC 9110, section 10.2.3; RFC 6585, section 4"
 
 
-class HURRIED_AFTER_REFUSAL(Note):
-    level = Level.BAD
-    category = Category.FAILURES
+class HURRIED_AFTER_REFUSAL(Note, level=Level.BAD, category=Category.FAILURES):
     summary = "%(times)s came too soon after the server had refused a request (429, 503)."
     advice = """\
     A refusal without Retry-After also asks the reader to slow down. Wait an hour after 429 and 15 minutes after 503.
@@ -257,9 +233,7 @@ class HURRIED_AFTER_REFUSAL(Note):
     reference = "RFC 6585, section 4; RFC 9110, section 15.6.4"
 
 
-class HAMMERED(Note):
-    level = Level.WARN
-    category = Category.FAILURES
+class HAMMERED(Note, level=Level.WARN, category=Category.FAILURES):
     summary = "%(times)s came within minutes of a failure."
     advice = """\
     A request that failed usually fails again if it is repeated at once. Keep the stored copy, and poll at the usual
@@ -267,9 +241,7 @@ class HAMMERED(Note):
     reference = "RFC 9110, section 15.6"
 
 
-class LEAVES_IN_PEACE(Note):
-    level = Level.GOOD
-    category = Category.FAILURES
+class LEAVES_IN_PEACE(Note, level=Level.GOOD, category=Category.FAILURES):
     summary = "The reader waited after refusals and failures."
     advice = "%(times)s waited long enough after a 429, a 503 or a failure."
     reference = "RFC 9110, section 10.2.3"

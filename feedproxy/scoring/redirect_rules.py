@@ -128,9 +128,7 @@ def _may_be_revoked(poll: Poll, state: ReaderState) -> bool:
     return state.partial and poll.is_success
 
 
-class REDIRECT_NOT_FOLLOWED(Note):
-    level = Level.BAD
-    category = Category.MOVES
+class REDIRECT_NOT_FOLLOWED(Note, level=Level.BAD, category=Category.MOVES):
     summary = "%(times)s came after a redirect that the reader had not followed."
     advice = """\
     Follow 301, 302, 303, 307 and 308, at least five in a row, with the same conditional fields. The target of the
@@ -138,9 +136,7 @@ class REDIRECT_NOT_FOLLOWED(Note):
     reference = "RFC 9110, section 15.4"
 
 
-class REDIRECT_LOOP_FOLLOWED(Note):
-    level = Level.BAD
-    category = Category.MOVES
+class REDIRECT_LOOP_FOLLOWED(Note, level=Level.BAD, category=Category.MOVES):
     summary = "%(times)s followed a redirect loop beyond twenty redirects."
     advice = """\
     Remember the addresses of a poll, and stop at the first that comes again. Treat the loop as a failure: keep the
@@ -148,9 +144,7 @@ class REDIRECT_LOOP_FOLLOWED(Note):
     reference = "RFC 9110, section 15.4; Fetch, section 4.4"
 
 
-class PERMANENT_MOVE_IGNORED(Note):
-    level = Level.WARN
-    category = Category.MOVES
+class PERMANENT_MOVE_IGNORED(Note, level=Level.WARN, category=Category.MOVES):
     summary = "%(times)s went to the old address after three or more answers had announced a permanent move."
     advice = """\
     301 and 308 ask the reader to change the subscription. Adopt the new address at once or after a few such answers.
@@ -158,9 +152,7 @@ class PERMANENT_MOVE_IGNORED(Note):
     reference = "RFC 9110, sections 15.4.2 and 15.4.9"
 
 
-class XML_REDIRECT_IGNORED(Note):
-    level = Level.WARN
-    category = Category.MOVES
+class XML_REDIRECT_IGNORED(Note, level=Level.WARN, category=Category.MOVES):
     summary = "%(times)s went to an address that had answered three times or more with a redirect document."
     advice = """\
     Publishers that cannot set a status write `<redirect><newLocation>`. The document means the same as a 301: change
@@ -168,34 +160,26 @@ class XML_REDIRECT_IGNORED(Note):
     reference = "RSS Feed State, redirects"
 
 
-class ADOPTS_MOVES(Note):
-    level = Level.GOOD
-    category = Category.MOVES
+class ADOPTS_MOVES(Note, level=Level.GOOD, category=Category.MOVES):
     summary = "The reader follows redirects and adopts permanent ones."
     advice = "%(times)s followed a redirect or went to the adopted address. %(example)s"
     reference = "RFC 9110, section 15.4"
 
 
-class TEMPORARY_MOVE_ADOPTED(Note):
-    level = Level.BAD
-    category = Category.MOVES
+class TEMPORARY_MOVE_ADOPTED(Note, level=Level.BAD, category=Category.MOVES):
     summary = "%(times)s went directly to the target of a temporary redirect."
     advice = """\
     302, 303 and 307 do not change the subscription. Follow them, and request the old address in the next poll."""
     reference = "RFC 9110, sections 15.4.3 and 15.4.8"
 
 
-class KEEPS_ADDRESS(Note):
-    level = Level.GOOD
-    category = Category.MOVES
+class KEEPS_ADDRESS(Note, level=Level.GOOD, category=Category.MOVES):
     summary = "Temporary redirects did not change the subscription."
     advice = "%(times)s went to the old address again."
     reference = "RFC 9110, section 15.4.3"
 
 
-class GONE_IGNORED(Note):
-    level = Level.BAD
-    category = Category.MOVES
+class GONE_IGNORED(Note, level=Level.BAD, category=Category.MOVES):
     summary = "%(times)s came for a feed that three or more answers had declared gone (410)."
     advice = """\
     Tell the user that the feed has ended, and stop polling it. A check once a week or month is fine, in case the 410
@@ -203,9 +187,7 @@ class GONE_IGNORED(Note):
     reference = "RFC 9110, section 15.5.11"
 
 
-class XML_GONE_IGNORED(Note):
-    level = Level.BAD
-    category = Category.MOVES
+class XML_GONE_IGNORED(Note, level=Level.BAD, category=Category.MOVES):
     summary = "%(times)s came for a feed that three or more documents had declared gone."
     advice = """\
     In RSS Feed State, a redirect document without a new address means the same as status 410. Tell the user, and
@@ -213,9 +195,7 @@ class XML_GONE_IGNORED(Note):
     reference = "RSS Feed State, redirects"
 
 
-class HEEDS_ENDINGS(Note):
-    level = Level.GOOD
-    category = Category.MOVES
+class HEEDS_ENDINGS(Note, level=Level.GOOD, category=Category.MOVES):
     summary = "The reader stopped polling a feed that is gone."
     advice = "After the end was announced, no request came, or at most one a week."
     reference = "RFC 9110, section 15.5.11"
