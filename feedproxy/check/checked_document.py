@@ -221,7 +221,7 @@ def _find_channel(root: xml_parser.Element, kind: Kind) -> xml_parser.Element:
     """Return the element that contains the channel's own data."""
     if kind not in (Kind.RSS, Kind.RDF):
         return root
-    return next((child for _, local, child in xml_parser.children(root) if local.lower() == "channel"), root)
+    return next(iter(xml_parser.named_children(root, "channel")), root)
 
 
 def _channel_texts(channel_element: xml_parser.Element) -> tuple[dict[str, list[str]], tuple[WrittenDate, ...]]:

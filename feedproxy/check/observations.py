@@ -1,6 +1,6 @@
 """Observations of a feed: the requests of a check and the responses to them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from urllib.parse import urlsplit
 
 from feedproxy.clock import Instant, Seconds
@@ -87,17 +87,8 @@ class FeedObservations:
     @property
     def requests(self) -> int:
         """Return the number of requests that were sent."""
-        optional = (
-            self.plain,
-            self.head,
-            self.by_tag,
-            self.by_date,
-            self.repeat,
-            self.by_https,
-            self.self_link,
-            self.page,
-        )
-        return len(self.hops) + len(self.hubs) + sum(exchange is not None for exchange in (*optional, self.cloud))
+        single = sum(isinstance(getattr(self, field.name), ProbeExchange) for field in fields(self))
+        return len(self.hops) + len(self.hubs) + single
 
 
 def scheme_of(address: str) -> str:

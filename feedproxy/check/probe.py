@@ -83,37 +83,27 @@ async def probe_feed(
     context = trust() if trust else upstream_context(None, insecure=False)
     trust = trust or ssl.create_default_context
     async with Fetcher(policy, limits, clock=clock or SystemClock(), ssl_context=context, parent_of=proxy) as fetcher:
-        return await _Probe(fetcher, policy, settings, clock or SystemClock(), pause, report_progress, trust).run(
-            target
-        )
+        probe = _Probe(fetcher, policy, settings, clock or SystemClock(), pause, report_progress, trust)
+        return await probe.run(target)
 
 
+@dataclasses.dataclass(slots=True)
 class _Probe:
     """The requests of one check, with the number of requests and of seconds that remain."""
 
-    def __init__(
-        self,
-        fetcher: Fetcher,
-        policy: AddressPolicy,
-        settings: Settings,
-        clock: Clock,
-        pause: Seconds,
-        report_progress: ReportProgress,
-        trust: Trust,
-    ) -> None:
-        self._fetcher = fetcher
-        self._policy = policy
-        self._settings = settings
-        self._clock = clock
-        self._pause = pause
-        self._report_progress = report_progress
-        self._trust = trust
-        self._request_count = 0
-        self._origin_time: Seconds = 0.0
+    fetcher: Fetcher
+    policy: AddressPolicy
+    settings: Settings
+    clock: Clock
+    pause: Seconds
+    report_progress: ReportProgress
+    trust: Trust
+    request_count: int = 0
+    origin_time: Seconds = 0.0
 
     async def run(self, target: str) -> FeedObservations:
-        self._report_progress("the feed")
-        hops, redirect_error = await self._follow_redirects(target, _CODINGS)
+        self.report_progress("the feed")
+        hops, redirect_error = await self._follow_redirects(target)
         observations = FeedObservations(target, tuple(hops), redirect_error)
         last = observations.last
         if last.detail in (BadTarget.detail, Forbidden.detail) and len(hops) == 1:
@@ -153,13 +143,9 @@ class _Probe:
         Return the observations with these exchanges.
         """
         page, self_link = page_address(channel, observations.target), self_address(channel, observations.target)
-        feed_addresses = {uri.without_fragment(target) for target in (observations.address, observations.target)}
-        page_response = await self._fetch_linked("its page", page) if page and page not in feed_addresses else None
-        self_link_response = (
-            await self._fetch_linked("its self link", self_link)
-            if self_link and self_link not in feed_addresses
-            else None
-        )
+        known = {"", uri.without_fragment(observations.address), uri.without_fragment(observations.target)}
+        page_response = await self._fetch_linked("its page", page) if page not in known else None
+        self_link_response = await self._fetch_linked("its self link", self_link) if self_link not in known else None
         head = await self._request("HEAD", "HEAD", observations.target, _CODINGS)
         hubs = [
             await self._request("its hub", "GET", hub, _PLAIN) for hub in _hub_targets(channel, observations.target)
@@ -183,24 +169,24 @@ class _Probe:
             by_https=by_https,
         )
 
-    async def _follow_redirects(self, target: str, codings: tuple[str, str]) -> tuple[list[ProbeExchange], str]:
-        """Request an address and follow its redirects. `codings` is the line of Accept-Encoding.
+    async def _follow_redirects(self, target: str) -> tuple[list[ProbeExchange], str]:
+        """Request an address and follow its redirects.
 
         Return the exchanges, and the reason why the last redirect was not followed, or "".
         """
-        hops = [await self._fetch("GET", target, codings)]
+        hops = [await self._fetch("GET", target, _CODINGS)]
         chain = [target]
         while hops[-1].status in REDIRECTS and (location := hops[-1].fields.get("location")):
             if self._is_exhausted():
                 return hops, "the check has reached its limit of requests or time"
-            to_target = functools.partial(redirect_target, start=target, settings=self._settings)
-            match next_hop(chain, location, limit=self._settings.redirects_max, to_target=to_target):
+            to_target = functools.partial(redirect_target, start=target, settings=self.settings)
+            match next_hop(chain, location, limit=self.settings.redirects_max, to_target=to_target):
                 case StopFollowing(reason=reason):
                     return hops, reason
                 case FollowRedirect(next_target):
                     chain.append(next_target)
-                    await asyncio.sleep(self._pause)
-                    hops.append(await self._fetch("GET", next_target, codings))
+                    await asyncio.sleep(self.pause)
+                    hops.append(await self._fetch("GET", next_target, _CODINGS))
         return hops, ""
 
     async def _fetch_linked(self, description: str, target: str) -> ProbeExchange | None:
@@ -211,7 +197,7 @@ class _Probe:
         return await self._fetch_within_limits(description, lambda: self._fetch_final(target))
 
     async def _fetch_final(self, target: str) -> ProbeExchange:
-        hops, redirect_error = await self._follow_redirects(target, _CODINGS)
+        hops, redirect_error = await self._follow_redirects(target)
         return dataclasses.replace(hops[-1], error=redirect_error) if redirect_error else hops[-1]
 
     async def _request(
@@ -225,28 +211,28 @@ class _Probe:
     ) -> ProbeExchange | None:
         if self._is_exhausted():
             return None
-        self._report_progress(description)
-        await asyncio.sleep(self._pause)
+        self.report_progress(description)
+        await asyncio.sleep(self.pause)
         exchange = await ask()
         # Addresses in internal networks are not checked. A link to an internal address is not a fault of the feed.
         return None if exchange.detail == Forbidden.detail else exchange
 
     def _is_exhausted(self) -> bool:
-        return self._request_count >= REQUESTS_MAX or self._origin_time > TIME_MAX
+        return self.request_count >= REQUESTS_MAX or self.origin_time > TIME_MAX
 
     async def _fetch(self, method: str, target: str, *lines: tuple[str, str]) -> ProbeExchange:
-        fields = (("User-Agent", own_user_agent(self._settings)), ("Accept", ACCEPT))
+        fields = (("User-Agent", own_user_agent(self.settings)), ("Accept", ACCEPT))
         request = Request(method, target, Fields((*fields, *lines)))
-        self._request_count += 1
-        started_at = self._clock.now()
+        self.request_count += 1
+        started_at = self.clock.now()
         try:
-            answer = await self._fetcher.fetch(request)
+            answer = await self.fetcher.fetch(request)
         except FeedproxyError as error:
-            return ProbeExchange(request, error=str(error), detail=error.detail, at=self._clock.now())
+            return ProbeExchange(request, error=str(error), detail=error.detail, at=self.clock.now())
         finally:
-            self._origin_time += max(0.0, self._clock.now() - started_at)
+            self.origin_time += max(0.0, self.clock.now() - started_at)
         if not isinstance(answer, Fetched):
-            error_text = f"more than {self._settings.buffer_max} bytes"
+            error_text = f"more than {self.settings.buffer_max} bytes"
             return ProbeExchange(
                 request, answer.status, answer.fields, error=error_text, detail=TooLarge.detail, at=started_at
             )
@@ -261,7 +247,7 @@ class _Probe:
         ]
         content: bytes | None = response.body
         try:
-            limit = bounded_decompression.decoding_limit(len(response.body), self._settings.decoded_max)
+            limit = bounded_decompression.decoding_limit(len(response.body), self.settings.decoded_max)
             if request.method != "HEAD":
                 encoding = response.fields.combined("content-encoding")
                 content = bounded_decompression.decode(response.body, encoding, limit=limit)
@@ -286,10 +272,10 @@ class _Probe:
             return await tls_probe.probe_certificate(
                 host,
                 port,
-                self._policy,
+                self.policy,
                 timeout=_LIMITS.connect,
-                context=self._trust,
-                parent=parent_of(self._settings.upstream_proxy, target),
+                context=self.trust,
+                parent=parent_of(self.settings.upstream_proxy, target),
             )
         except (FetchError, Forbidden, BadTarget, Overload):
             return None  # the feed was received by https before, so this failure reveals nothing about the feed

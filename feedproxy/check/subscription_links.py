@@ -19,12 +19,6 @@ from feedproxy.notes import Category, Level, Note
 PROTOCOLS = ("xml-rpc", "soap", "http-post")
 """Values that RSS 2.0 allows for the attribute `protocol` of the element `cloud`. The values are case-sensitive."""
 
-_RELATIONS = {(Kind.ATOM, False): frozenset({"self"})}
-"""Link relations that a self link may have, for formats that do not allow all of SELF_RELATIONS.
-
-The keys are pairs: the kind of the feed, and True for Atom 0.3 or False for all other versions and formats.
-"""
-
 
 def check(
     document: CheckedDocument, channel: Channel, observations: FeedObservations | None, subject: str
@@ -65,9 +59,9 @@ def _check_self_link(
     notes = [*_check_type(channel, self_link, subject)]
     if is_old and self_link.rel != proper:
         notes.append(SELF_LINK_RELATION_WRONG(subject))
-    self_links = [
-        link for link in channel.self_links if link.rel in _RELATIONS.get((channel.kind, is_old), SELF_RELATIONS)
-    ]
+    # In Atom 1.0, `start` is the first page of a feed in several documents.
+    relations = {"self"} if channel.kind is Kind.ATOM and not is_old else SELF_RELATIONS
+    self_links = [link for link in channel.self_links if link.rel in relations]
     if len({link.href for link in self_links}) > 1:
         notes.append(SELF_LINKS_SEVERAL(subject, count=len(self_links)))
     yield from notes

@@ -1,6 +1,6 @@
 """The channel: the metadata of a feed of any format."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import StrEnum
 
 from feedproxy.clock import Instant, Seconds
@@ -83,6 +83,10 @@ class SelfLink:
     namespace: str
 
 
+CLOUD_ATTRIBUTES = ("domain", "port", "path", "registerProcedure", "protocol")
+"""Attributes of the element `cloud` of RSS, in the order of the fields of Cloud."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cloud:
     domain: str
@@ -90,6 +94,11 @@ class Cloud:
     path: str
     register_procedure: str
     protocol: str
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """Return the values by attribute of the element `cloud`."""
+        return dict(zip(CLOUD_ATTRIBUTES, astuple(self), strict=True))
 
 
 @dataclass(frozen=True, slots=True)

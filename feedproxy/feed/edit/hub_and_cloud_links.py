@@ -93,14 +93,7 @@ def _edit_xml(document: EncodedDocument, channel: Channel, hub: str, cloud: Clou
             return []  # Atom 0.3 has no such relation
         elements += _element(document, prefix, "link", {"rel": "hub", "href": hub}, declaration)
     if cloud is not None:
-        attributes = {
-            "domain": cloud.domain,
-            "port": cloud.port,
-            "path": cloud.path,
-            "registerProcedure": cloud.register_procedure,
-            "protocol": cloud.protocol,
-        }
-        elements += _element(document, offsets.prefix, "cloud", attributes)
+        elements += _element(document, offsets.prefix, "cloud", cloud.attributes)
     return [Edit(position, position, elements)]
 
 

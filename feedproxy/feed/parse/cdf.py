@@ -41,7 +41,7 @@ def read(document: XmlTree, items: Items) -> Channel | None:
         well_formed=document.well_formed,
         title=next((text_of(child) for child in named_children(root, "title")), ""),
         link=_attribute(root, "href") or next((_attribute(child, "href") for child in named_children(root, "a")), ""),
-        schedule=schedule_elements.schedule(interval=_interval(root)),
+        schedule=schedule_elements.schedule({}, interval=_interval(root)),
     )
 
 

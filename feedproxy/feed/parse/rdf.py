@@ -4,7 +4,7 @@ from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.feed_structure import CHANNEL, Items, has_feed_structure
 from feedproxy.feed.parse.rss import first, page
-from feedproxy.feed.xml_parser import RSS11, Element, XmlTree, children, qualified_name
+from feedproxy.feed.xml_parser import RSS11, Element, XmlTree, named_children, qualified_name
 
 _VERSIONS = {"http://purl.org/rss/1.0/": "1.0", RSS11: "1.1"}
 
@@ -15,7 +15,7 @@ def read(document: XmlTree, items: Items) -> Channel | None:
     if is_rss11(root):
         channel: Element | None = root
     else:
-        channel = next((child for _, local, child in children(root) if local.lower() == "channel"), None)
+        channel = next(iter(named_children(root, "channel")), None)
     if channel is None:
         return None
     core = qualified_name(channel)[0]

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
-from feedproxy.feed.channel import Channel, Cloud, Kind
+from feedproxy.feed.channel import CLOUD_ATTRIBUTES, Channel, Cloud, Kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.feed_structure import CHANNEL, Items, has_feed_structure, is_version
-from feedproxy.feed.xml_parser import Child, Element, XmlTree, attribute_of, children, qualified_name, text_of
+from feedproxy.feed.xml_parser import Child, Element, XmlTree, attribute_of, named_children, qualified_name, text_of
 
 
 def read(document: XmlTree, items: Items) -> Channel | None:
@@ -14,7 +14,7 @@ def read(document: XmlTree, items: Items) -> Channel | None:
     The version and the element `channel` may be missing.
     """
     root = document.root
-    channel = next((child for _, local, child in children(root) if local.lower() == "channel"), root)
+    channel = next(iter(named_children(root, "channel")), root)
     # Some feeds put RSS itself into a namespace: the elements of RSS are those in the namespace of `channel`.
     core = qualified_name(channel)[0]
     version = attribute_of(root, "version").strip()
@@ -67,11 +67,5 @@ def _new_feed_url(elements: Iterable[Child]) -> str:
 def _cloud(elements: Iterable[Child], core: str) -> Cloud | None:
     for namespace, local, element in elements:
         if namespace == core and local.lower() == "cloud":
-            return Cloud(
-                domain=attribute_of(element, "domain"),
-                port=attribute_of(element, "port"),
-                path=attribute_of(element, "path"),
-                register_procedure=attribute_of(element, "registerProcedure"),
-                protocol=attribute_of(element, "protocol"),
-            )
+            return Cloud(*(attribute_of(element, name) for name in CLOUD_ATTRIBUTES))
     return None

@@ -6,7 +6,7 @@ delay updates.
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed import feed_dates
@@ -21,22 +21,19 @@ _QUOTED_MAX = 40
 
 
 def schedule(
-    *,
-    ttl: Sequence[str] = (),
-    hours: Sequence[str] = (),
-    days: Sequence[str] = (),
-    period: Sequence[str] = (),
-    frequency: Sequence[str] = (),
-    base: Sequence[str] = (),
-    interval: Seconds | None = None,
-    finished: bool = False,
+    texts: Mapping[str, Sequence[str]], *, interval: Seconds | None = None, finished: bool = False
 ) -> Schedule:
     """Return the schedule that hint elements describe (RSS 2.0; RSS 1.0 syndication module).
 
-    Each argument has the texts of all elements of one name, in document order. `interval` is CDF's, in seconds.
-    `finished` is True if the feed states its end.
+    `texts` has the texts of all elements of one name, in document order, by name in lower case. For skipHours and
+    skipDays, the texts are those of the elements within. `interval` is CDF's, in seconds. `finished` is True if the
+    feed states its end.
     """
     notes: list[str] = []
+    ttl, hours, days, period, frequency, base = (
+        texts.get(name, ())
+        for name in ("ttl", "skiphours", "skipdays", "updateperiod", "updatefrequency", "updatebase")
+    )
     update_period, update_frequency = _update(period, frequency, notes)
     return Schedule(
         ttl=_ttl(ttl, notes),

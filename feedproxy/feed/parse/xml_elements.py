@@ -33,9 +33,9 @@ HINTS_MAX = 64
 """Maximum number of values of one hint. A week has seven days, and a day 24 hours."""
 
 
-_READ = frozenset(("title", "link", "ttl", "skiphours", "skipdays", "cloud", "new-feed-url", "complete")) | frozenset(
-    ("updatefrequency", "updateperiod", "updatebase")
-)
+_UPDATES = frozenset(("updatefrequency", "updateperiod", "updatebase"))
+_SKIPS = {"skiphours": "hour", "skipdays": "day"}
+_READ = frozenset(("title", "link", "ttl", "cloud", "new-feed-url", "complete", *_UPDATES, *_SKIPS))
 """Names, in lower case, of the elements that the parsers read in a channel."""
 
 
@@ -106,40 +106,19 @@ def schedule(elements: Iterable[Child], core: str) -> Schedule:
 
     The elements are those of RSS, in the namespace `core`, of the syndication module, of iTunes and of Podcasting 2.0.
     """
-    own: dict[str, list[str]] = {}
-    update: dict[str, list[str]] = {}
-    hours: list[str] = []
-    days: list[str] = []
+    texts: dict[str, list[str]] = {}
     finished = False
     for namespace, local, element in elements:
         key = local.lower()
-        if namespace == SY:
-            _add(update, key, element)
+        if (namespace == SY and key in _UPDATES) or (namespace == core and key == "ttl"):
+            values = texts.setdefault(key, [])
+            if len(values) < HINTS_MAX:
+                values.append(_value(element))
         elif states_end(element):
             finished = True
-        elif namespace != core:
-            continue
-        elif key == "ttl":
-            _add(own, key, element)
-        elif key == "skiphours" and not hours:
-            hours = _child_values(element, "hour")
-        elif key == "skipdays" and not days:
-            days = _child_values(element, "day")
-    return schedule_elements.schedule(
-        ttl=own.get("ttl", ()),
-        hours=hours,
-        days=days,
-        period=update.get("updateperiod", ()),
-        frequency=update.get("updatefrequency", ()),
-        base=update.get("updatebase", ()),
-        finished=finished,
-    )
-
-
-def _add(values_by_name: dict[str, list[str]], key: str, element: Element) -> None:
-    values = values_by_name.setdefault(key, [])
-    if len(values) < HINTS_MAX:
-        values.append(_value(element))
+        elif namespace == core and key in _SKIPS and not texts.get(key):
+            texts[key] = _child_values(element, _SKIPS[key])
+    return schedule_elements.schedule(texts, finished=finished)
 
 
 def _child_values(element: Element, name: str) -> list[str]:

@@ -148,7 +148,7 @@ class _ModelReader:
 
 
 def _channel_in(root: xml_parser.Element) -> xml_parser.Element:
-    return next((child for _, local, child in xml_parser.children(root) if local.lower() == "channel"), root)
+    return next(iter(xml_parser.named_children(root, "channel")), root)
 
 
 def _inherited_language(element: xml_parser.Element) -> str:

@@ -8,8 +8,8 @@ from base64 import b64decode
 from dataclasses import dataclass, field
 
 from feedproxy.feed import feed_dates
-from feedproxy.feed.channel import Cloud
-from feedproxy.feed.convert import markup
+from feedproxy.feed.channel import CLOUD_ATTRIBUTES, Cloud
+from feedproxy.feed.convert import markup, namespaces
 from feedproxy.feed.convert import persons as people
 from feedproxy.feed.convert.model import (
     Category,
@@ -22,28 +22,13 @@ from feedproxy.feed.convert.model import (
     Text,
     TextInput,
 )
-from feedproxy.feed.convert.namespaces import (
-    ADMIN,
-    ATOM,
-    ATOM03,
-    CONTENT,
-    DC,
-    DCTERMS,
-    ENC,
-    ITS,
-    ITUNES,
-    MEDIA,
-    RDF,
-    RSS1,
-    RSS2,
-    SY,
-    XHTML,
-    XML,
-)
 from feedproxy.feed.convert.xml_nodes import canonical_namespace, make_node
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import Element, attribute_of, qualified_name, text_of
+
+_ABOUT, _RESOURCE = f"{{{namespaces.RDF}}}about", f"{{{namespaces.RDF}}}resource"
+_LANGUAGE = f"{{{namespaces.XML}}}lang"
 
 UNKNOWN_TYPE = "application/octet-stream"
 """Media type of an enclosure without a stated type. RSS requires a type."""
@@ -90,16 +75,16 @@ def extract(container: Element, *, core: str, is_atom: bool, base: str, is_item:
     `core` is the namespace of the format's own elements.
     """
     statements = Extract(element_base(container, base), is_item)
-    statements.language = valid_text(container.get(f"{{{XML}}}lang") or container.get("xml:lang") or "").strip()
-    direction = (container.get("dir") or container.get(f"{{{ITS}}}dir") or "").strip().lower()
+    statements.language = valid_text(container.get(_LANGUAGE) or container.get("xml:lang") or "").strip()
+    direction = (container.get("dir") or container.get(f"{{{namespaces.ITS}}}dir") or "").strip().lower()
     statements.direction = direction if direction in ("ltr", "rtl") else ""
-    statements.about = valid_text(container.get(f"{{{RDF}}}about") or container.get("rdf:about") or "").strip()
+    statements.about = valid_text(container.get(_ABOUT) or container.get("rdf:about") or "").strip()
     for child in container.iterchildren("*"):
         namespace, local = qualified_name(child)
         namespace = canonical_namespace(namespace)
-        if namespace in (RSS1, RSS2) or (namespace == core and not is_atom):
+        if namespace in (namespaces.RSS1, namespaces.RSS2) or (namespace == core and not is_atom):
             is_known = _rss(statements, local, child)
-        elif namespace in (ATOM, ATOM03) or (namespace == core and is_atom):
+        elif namespace in (namespaces.ATOM, namespaces.ATOM03) or (namespace == core and is_atom):
             is_known = _atom(statements, local, child)
         else:
             is_known = _module(statements, namespace, local, child)
@@ -111,7 +96,7 @@ def extract(container: Element, *, core: str, is_atom: bool, base: str, is_item:
 def element_base(element: Element, base: str) -> str:
     """Return the base URI of an element: its xml:base, resolved against `base`, the base URI of its parent (XML Base,
     section 4)."""
-    own = element.get(f"{{{XML}}}base") or element.get("xml:base")
+    own = element.get(f"{{{namespaces.XML}}}base") or element.get("xml:base")
     return markup.resolve(base, own) if own else base
 
 
@@ -122,14 +107,8 @@ def _rss(statements: Extract, local: str, element: Element) -> bool:
             name = {"description": "summary", "copyright": "rights"}.get(key, key)
             _text(statements, name, _ambiguous(statements, element))
         case "link":
-            _link(
-                statements,
-                Link(
-                    markup.resolve(
-                        element_base(element, statements.base), _value(element) or attribute_of(element, "href")
-                    )
-                ),
-            )
+            address = _value(element) or attribute_of(element, "href")
+            _link(statements, Link(markup.resolve(element_base(element, statements.base), address)))
         case "language" | "rating" if not statements.is_item:
             statements.strings.setdefault(key, _value(element))
         case "comments" if statements.is_item:
@@ -147,8 +126,8 @@ def _rss(statements: Extract, local: str, element: Element) -> bool:
         case "generator" if not statements.is_item:
             statements.generator = statements.generator or Generator(_value(element))
         case "cloud" if not statements.is_item:
-            names = ("domain", "port", "path", "registerProcedure", "protocol")
-            statements.cloud = statements.cloud or Cloud(*(valid_text(attribute_of(element, name)) for name in names))
+            values = (valid_text(attribute_of(element, name)) for name in CLOUD_ATTRIBUTES)
+            statements.cloud = statements.cloud or Cloud(*values)
         case "image" if not statements.is_item:
             statements.image = _image(statements, element) or statements.image
         case "textinput" if not statements.is_item:
@@ -215,43 +194,39 @@ def _atom(statements: Extract, local: str, element: Element) -> bool:
 
 def _module(statements: Extract, namespace: str, local: str, element: Element) -> bool:
     match namespace, local:
-        case (d, "creator") if d == DC:
+        case namespaces.DC, "creator":
             _person(statements, "author", people.parse(_value(element)))
-        case (d, "contributor") if d == DC:
+        case namespaces.DC, "contributor":
             _person(statements, "contributor", people.parse(_value(element)))
-        case (d, "subject") if d == DC:
+        case namespaces.DC, "subject":
             _category(statements, Category(_value(element)))
-        case (d, "title" | "description" | "rights" | "language" | "date") if d == DC:
+        case namespaces.DC, ("title" | "description" | "rights" | "language" | "date"):
             if (node := make_node(element)) is not None:
                 statements.fallbacks.append((local, node))
-        case (d, "issued" | "created" | "modified") if d == DCTERMS:
+        case namespaces.DCTERMS, ("issued" | "created" | "modified"):
             _date(statements, f"dcterms:{local}", _value(element))
-        case (c, "encoded") if c == CONTENT and statements.is_item:
-            html = markup.resolve_html(element_base(element, statements.base), markup.inner_html(element))
-            _text(statements, "content", markup.make_text(html, is_html=True))
-        case (x, "body") if x == XHTML and statements.is_item:
-            html = markup.resolve_html(element_base(element, statements.base), markup.inner_html(element))
-            _text(statements, "content", markup.make_text(html, is_html=True))
-        case (a, "generatorAgent") if a == ADMIN and not statements.is_item:
-            uri = valid_text(element.get(f"{{{RDF}}}resource") or "").strip()
+        case (namespaces.CONTENT, "encoded") | (namespaces.XHTML, "body") if statements.is_item:
+            _text(statements, "content", _ambiguous(statements, element))
+        case namespaces.ADMIN, "generatorAgent" if not statements.is_item:
+            uri = valid_text(element.get(_RESOURCE) or "").strip()
             if statements.generator is not None or not uri:
                 return False
             statements.generator = Generator(uri=uri)
-        case (e, "enclosure") if e == ENC and statements.is_item:
-            values = (element.get(f"{{{RDF}}}resource"), element.get(f"{{{ENC}}}type"), element.get(f"{{{ENC}}}length"))
-            _enclosure(statements, *values)
-        case (i, "duration") if i == ITUNES and statements.is_item:
+        case namespaces.ENC, "enclosure" if statements.is_item:
+            kind, length = (element.get(f"{{{namespaces.ENC}}}{name}") for name in ("type", "length"))
+            _enclosure(statements, element.get(_RESOURCE), kind, length)
+        case namespaces.ITUNES, "duration" if statements.is_item:
             seconds = _seconds(_value(element))
             if seconds is None or statements.duration is not None:
                 return False
             statements.duration = seconds
-        case (i, "complete") if i == ITUNES and not statements.is_item:
+        case namespaces.ITUNES, "complete" if not statements.is_item:
             return xml_elements.states_end(element)  # it is part of the schedule
-        case (m, "thumbnail") if m == MEDIA and statements.is_item:
+        case namespaces.MEDIA, "thumbnail" if statements.is_item:
             if statements.thumbnail or len(element.attrib) != 1 or "url" not in element.attrib or len(element):
                 return False
             statements.thumbnail = markup.resolve(statements.base, element.get("url") or "")
-        case (s, _) if s == SY and not statements.is_item:
+        case namespaces.SY, _ if not statements.is_item:
             pass
         case _:
             return False
@@ -281,9 +256,8 @@ def _construct(element: Element, base: str) -> Text | None:
     if mode == "base64" and (decoded := _decode_base64(element, kind)) is not None:
         return markup.make_text(markup.resolve_html(base, decoded), is_html=kind not in ("text", "text/plain"))
     has_elements = any(isinstance(child.tag, str) for child in element)
-    if kind == "xhtml" or (mode != "escaped" and has_elements and kind in ("text", "html", "text/html", "text/plain")):
-        return markup.make_text(markup.resolve_html(base, markup.inner_html(element)), is_html=True)
-    if kind in ("html", "text/html", "application/xhtml+xml"):
+    is_markup = mode != "escaped" and has_elements and kind in ("text", "text/plain")
+    if is_markup or kind in ("xhtml", "html", "text/html", "application/xhtml+xml"):
         return markup.make_text(markup.resolve_html(base, markup.inner_html(element)), is_html=True)
     if kind in ("text", "text/plain") or "/" not in kind:
         return markup.make_text(text_of(element), is_html=False)
@@ -367,7 +341,7 @@ def _enclosure(
 
 
 def _atom_person(element: Element, base: str) -> Person:
-    own = (canonical_namespace(qualified_name(element)[0]), ATOM, ATOM03)
+    own = (canonical_namespace(qualified_name(element)[0]), namespaces.ATOM, namespaces.ATOM03)
     values: dict[str, str] = {}
     avatar = ""
     extensions: list[Node] = []
@@ -375,7 +349,7 @@ def _atom_person(element: Element, base: str) -> Person:
         namespace, local = canonical_namespace(qualified_name(child)[0]), qualified_name(child)[1]
         if namespace in own:
             values.setdefault(local, _value(child))
-        elif not avatar and (namespace, local) == (MEDIA, "thumbnail") and child.attrib.keys() == ["url"]:
+        elif not avatar and (namespace, local) == (namespaces.MEDIA, "thumbnail") and child.attrib.keys() == ["url"]:
             avatar = markup.resolve(base, valid_text(child.get("url") or "").strip())
         elif len(extensions) < STATEMENTS_MAX and (node := make_node(child)) is not None:
             extensions.append(node)
@@ -391,7 +365,7 @@ def _picture(url: str) -> Image | None:
 
 def _image(statements: Extract, element: Element) -> Image | None:
     values = {qualified_name(child)[1].lower(): _value(child) for child in element.iterchildren("*")}
-    url = values.get("url") or element.get(f"{{{RDF}}}resource") or ""
+    url = values.get("url") or element.get(_RESOURCE) or ""
     if not url:
         return None
     return Image(

@@ -8,6 +8,7 @@ interpolation.
 import json
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from feedproxy.feed.convert.model import Feed
 from feedproxy.feed.convert.model_as_dict import Data, to_data
@@ -77,59 +78,38 @@ def _serialize(value: Data, pieces: list[bytes]) -> None:
             pieces.append(b"}")
 
 
+@dataclass(frozen=True, slots=True)
 class _Language:
     """The syntax of a language's literals."""
 
-    def __init__(
-        self,
-        *,
-        quote: Callable[[str], str],
-        constants: tuple[str, str, str],
-        arrow: str,
-        after: str = "",
-    ) -> None:
-        self.quote = quote
-        self.none, self.true, self.false = constants
-        self.arrow = arrow
-        self.after = after
-
-
-class _Table(dict[int, str]):
-    """A table for `str.translate` that is filled on demand, only with characters of the BMP."""
-
-    def __init__(self, special: str, escape: Callable[[int], str]) -> None:
-        super().__init__({ord(sign): f"\\{sign}" for sign in f'\\"{special}'})
-        self._beyond = escape
-
-    def __missing__(self, number: int) -> str:
-        text = chr(number) if 0x20 <= number <= 0x7E else self._beyond(number)
-        if number < 0x10000:
-            self[number] = text
-        return text
+    quote: Callable[[str], str]
+    none: str
+    true: str
+    false: str
+    arrow: str
+    after: str = ""
 
 
 def _make_quoter(special: str, escape: Callable[[int], str]) -> Callable[[str], str]:
-    table = _Table(special, escape)
-    return lambda text: f'"{text.translate(table)}"'
+    """Return a function that quotes a text. A backslash precedes the signs in `special`.
+
+    `escape` returns the form of a character, given by its number, that is not in ASCII.
+    """
+    escapes = {"\n": "\\n", "\t": "\\t", **{sign: f"\\{sign}" for sign in f'\\"{special}'}}
+    pattern = re.compile(rf"[^ -~]|[{re.escape(''.join(escapes))}]")
+    return lambda text: f'"{pattern.sub(lambda sign: escapes.get(sign[0]) or escape(ord(sign[0])), text)}"'
 
 
-def _python_escape(number: int) -> str:
-    return {10: "\\n", 9: "\\t"}.get(number) or (f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}")
-
-
-_PYTHON = _Language(quote=_make_quoter("", _python_escape), constants=("None", "True", "False"), arrow=": ")
-_RUBY = _Language(
-    # "#" begins an interpolation.
-    quote=_make_quoter("#", lambda number: {10: "\\n", 9: "\\t"}.get(number) or f"\\u{{{number:x}}}"),
-    constants=("nil", "true", "false"),
-    arrow=" => ",
+_PYTHON = _Language(
+    _make_quoter("", lambda number: f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"),
+    "None",
+    "True",
+    "False",
+    ": ",
 )
-_PERL = _Language(
-    quote=_make_quoter("$@", lambda number: {10: "\\n", 9: "\\t"}.get(number) or f"\\x{{{number:x}}}"),
-    constants=("undef", "1", "0"),
-    arrow=" => ",
-    after=";",
-)
+# In Ruby, "#" begins an interpolation.
+_RUBY = _Language(_make_quoter("#", lambda number: f"\\u{{{number:x}}}"), "nil", "true", "false", " => ")
+_PERL = _Language(_make_quoter("$@", lambda number: f"\\x{{{number:x}}}"), "undef", "1", "0", " => ", after=";")
 
 
 def _literal(value: Data, language: _Language) -> str:

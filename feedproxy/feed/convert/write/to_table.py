@@ -18,25 +18,6 @@ from feedproxy.feed.convert.model import Feed, Item, Person
 from feedproxy.feed.convert.write import item_media
 from feedproxy.http.date import format_rfc3339
 
-COLUMNS = (
-    "feed_title",
-    "feed_link",
-    "id",
-    "link",
-    "title",
-    "published",
-    "updated",
-    "authors",
-    "categories",
-    "summary",
-    "content",
-    "image",
-    "enclosures",
-    "comments",
-    "language",
-    "rights",
-)
-
 FORMULA_SIGNS = (
     "=+-@\u2212\u207a\u207b\u207c\u208a\u208b\u208c\u2a75\u2a76\ufb29\ufe62\ufe63\ufe66\ufe6b\uff0b\uff0d\uff1d\uff20"
 )
@@ -66,40 +47,45 @@ def csv_of(feed: Feed) -> bytes:
     output = io.StringIO(newline="")
     writer = csv.writer(output, quoting=csv.QUOTE_ALL)
     writer.writerow(COLUMNS)
-    writer.writerows([_harmless(cell, _CSV_BEGINNINGS) for cell in row] for row in _rows(feed))
+    writer.writerows([_harmless(cell, _CSV_BEGINNINGS) for cell in row.values()] for row in _rows(feed))
     return output.getvalue().encode()
 
 
 def tsv_of(feed: Feed) -> bytes:
     """Return the table in UTF-8, with tabs between cells, and lines that end in LF."""
     rows = [list(COLUMNS)]
-    rows += [[_in_a_line(_harmless(cell, _TSV_BEGINNINGS)) for cell in row] for row in _rows(feed)]
+    rows += [[_in_a_line(_harmless(cell, _TSV_BEGINNINGS)) for cell in row.values()] for row in _rows(feed)]
     return "".join("\t".join(row) + "\n" for row in rows).encode()
 
 
-def _rows(feed: Feed) -> Iterator[list[str]]:
+def _rows(feed: Feed) -> Iterator[dict[str, str]]:
     title = markup.to_line(feed.title)
     for item in feed.items:
-        yield [title, feed.link, *_cells(item)]
+        yield _row(title, feed.link, item)
 
 
-def _cells(item: Item) -> list[str]:
-    return [
-        item.id,
-        item.link,
-        markup.to_line(item.title),
-        "" if item.published is None else format_rfc3339(item.published),
-        "" if item.updated is None else format_rfc3339(item.updated),
-        "\n".join(_person(person) for person in item.authors),
-        "\n".join(category.label or category.term for category in item.categories),
-        item.summary.value if item.summary else "",
-        item.content.value or item.content.src if item.content else "",
-        item_media.picture(item),
-        "\n".join(file.url for file in item_media.files(item)),
-        item.comments,
-        item.language,
-        markup.to_plain(item.rights),
-    ]
+def _row(feed_title: str, feed_link: str, item: Item) -> dict[str, str]:
+    return {
+        "feed_title": feed_title,
+        "feed_link": feed_link,
+        "id": item.id,
+        "link": item.link,
+        "title": markup.to_line(item.title),
+        "published": "" if item.published is None else format_rfc3339(item.published),
+        "updated": "" if item.updated is None else format_rfc3339(item.updated),
+        "authors": "\n".join(_person(person) for person in item.authors),
+        "categories": "\n".join(category.label or category.term for category in item.categories),
+        "summary": item.summary.value if item.summary else "",
+        "content": item.content.value or item.content.src if item.content else "",
+        "image": item_media.picture(item),
+        "enclosures": "\n".join(file.url for file in item_media.files(item)),
+        "comments": item.comments,
+        "language": item.language,
+        "rights": markup.to_plain(item.rights),
+    }
+
+
+COLUMNS = tuple(_row("", "", Item()))
 
 
 def _person(person: Person) -> str:

@@ -170,11 +170,8 @@ def cloud(parent: Element, values: Cloud | None, core: str) -> None:
     """Write the element `cloud` (rssCloud), in the namespace `core`, with its five attributes."""
     if values is not None:
         element = put(parent, core, "cloud")
-        element.set("domain", values.domain)
-        element.set("port", values.port)
-        element.set("path", values.path)
-        element.set("registerProcedure", values.register_procedure)
-        element.set("protocol", values.protocol)
+        for name, value in values.attributes.items():
+            element.set(name, value)
 
 
 def text_input(parent: Element, values: TextInput | None, core: str) -> None:
