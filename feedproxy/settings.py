@@ -888,18 +888,16 @@ class Loader(Protocol):
 
 def declare(loader: Loader, *names: str) -> None:
     """Declare these options to mitmproxy. Raises LookupError for an unknown name."""
-    undeclared = set(names)
-    for option_field in fields(Settings):
-        if option_field.name in undeclared:
-            default = option_field.default
-            kind: Any = type(default)
-            if isinstance(default, tuple):
-                kind, default = Sequence[str], list(default)
-            metadata = option_field.metadata
-            loader.add_option(option_field.name, kind, default, metadata["text"], metadata["choices"] or None)
-            undeclared.discard(option_field.name)
-    if undeclared:
-        raise LookupError(f"no such option: {', '.join(sorted(undeclared))}")
+    if unknown := set(names) - Settings.__dataclass_fields__.keys():
+        raise LookupError(f"no such option: {', '.join(sorted(unknown))}")
+    for name in names:
+        option_field = Settings.__dataclass_fields__[name]
+        default = option_field.default
+        kind: Any = type(default)
+        if isinstance(default, tuple):
+            kind, default = Sequence[str], list(default)
+        metadata = option_field.metadata
+        loader.add_option(name, kind, default, metadata["text"], metadata["choices"] or None)
 
 
 def require(options: Any, **values: Any) -> None:
