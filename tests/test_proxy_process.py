@@ -14,13 +14,17 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
-from mitmproxy import certs, master
+from mitmproxy import certs, exceptions, hooks, master
+from mitmproxy.addonmanager import Loader
 from mitmproxy.certs import Cert, CertStore
+from mitmproxy.options import Options
 
 from feedproxy import cli, option_files
 from feedproxy.admin.admin_authorization import admin_token
@@ -34,7 +38,7 @@ from feedproxy.process.option_sources import ServePlan
 from feedproxy.refresh.refresh_events import RefreshEnded
 from feedproxy.refresh.refresh_result import RefreshRecord
 from feedproxy.server.mitm.flow_handler import get_flow_handler
-from feedproxy.settings import Settings, per_feed_names, restart_names
+from feedproxy.settings import Settings, declare, per_feed_names, restart_names
 from feedproxy.telemetry import log_setup
 from tests.fleet.machines import until
 from tests.waiting import PATIENCE
@@ -427,6 +431,49 @@ async def test_error_found_by_the_check_names_the_line_of_the_file(tmp_path: Pat
 async def test_upstream_at_the_port_of_another_address_is_no_error(tmp_path: Path) -> None:
     made, _ = configured(tmp_path, "listen: 192.0.2.1:80\nupstream: http://127.0.0.1:80/\n")
     assert made.options.mode[0].endswith("reverse:http://127.0.0.1:80")
+
+
+@dataclass
+class Updated:
+    """An addon that records that it was called, and then raises the error."""
+
+    name: str
+    called: list[str]
+    error: Exception | None = None
+
+    async def update(self, flows: object) -> None:
+        self.called.append(self.name)
+        if self.error is not None:
+            raise self.error
+
+
+async def test_event_reaches_every_addon_that_handles_it_also_after_an_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made, _ = configured(tmp_path, "")
+    assert not any(hasattr(addon, "addons") for addon in made.addons.chain), "an addon with children has no handlers"
+    called: list[str] = []
+    made.addons.add(Updated("first", called, ValueError("broken")), Updated("second", called))
+
+    await made.addons.trigger_event(hooks.UpdateHook([]))
+
+    assert called == ["first", "second"]
+    assert "Addon error: broken" in caplog.text
+
+
+async def test_event_reaches_no_addon_after_one_that_halts_it(tmp_path: Path) -> None:
+    made, _ = configured(tmp_path, "")
+    called: list[str] = []
+    made.addons.add(Updated("first", called, exceptions.AddonHalt()), Updated("second", called))
+
+    await made.addons.trigger_event(hooks.UpdateHook([]))
+
+    assert called == ["first"]
+
+
+def test_unknown_option_cannot_be_declared() -> None:
+    with pytest.raises(LookupError, match=r"^no such option: another, no_option$"):
+        declare(Loader(SimpleNamespace(options=Options())), "no_option", "feed_hints", "another")
 
 
 async def test_error_on_the_command_line_does_not_name_the_file(tmp_path: Path) -> None:

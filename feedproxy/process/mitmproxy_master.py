@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from mitmproxy import master, options
+from mitmproxy import addonmanager, exceptions, hooks, master, options
 from mitmproxy.addons import core, disable_h2c, next_layer, proxyserver
 from mitmproxy.log import LegacyLogEvents
 
@@ -41,8 +41,28 @@ MITMPROXY_DEFAULTS: dict[str, Any] = {
 }
 
 
+class AddonManager(addonmanager.AddonManager):
+    """mitmproxy's addon manager. It triggers an event only on the addons that handle it.
+
+    A request has eight events, and at most 6 of the 26 addons handle one. For each other addon, mitmproxy would also
+    enter a context and await a coroutine, which would take 0.4 ms of each request.
+    """
+
+    async def trigger_event(self, event: hooks.Hook) -> None:
+        for addon in [addon for addon in self.chain if hasattr(addon, event.name)]:
+            try:
+                with addonmanager.safecall():
+                    await self.invoke_addon(addon, event)
+            except exceptions.AddonHalt:
+                return
+
+
 class Master(master.Master):
     """mitmproxy's master. It logs the exhaustion of local resources in one line."""
+
+    def __init__(self, declared: options.Options) -> None:
+        super().__init__(declared)
+        self.addons = AddonManager(self)  # type: ignore[no-untyped-call]  # mitmproxy has no types for it
 
     def _asyncio_exception_handler(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
