@@ -32,7 +32,7 @@ from feedproxy.request.feed_id import surrogate_key
 from feedproxy.request.upstream_and_public_urls import is_upstream_target, to_public
 from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.settings import Settings
-from feedproxy.upstream.callback_client import AddressTrust
+from feedproxy.upstream.address_policy import AddressTrust
 
 
 class PurgeMethod(StrEnum):

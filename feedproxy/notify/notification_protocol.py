@@ -8,7 +8,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import NO_FIELDS, Fields, Response
 from feedproxy.notify.subscription_table import Subscription
-from feedproxy.upstream.callback_client import AddressTrust
+from feedproxy.upstream.address_policy import AddressTrust
 
 DAY: Seconds = 86_400
 

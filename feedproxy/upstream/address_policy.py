@@ -10,11 +10,14 @@ import ipaddress
 import logging
 import re
 from collections.abc import Sequence
+from enum import Enum
+from functools import partial
 
-from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, LoopDetected, UsageError
+from feedproxy.errors import BadTarget, Forbidden, LoopDetected, UsageError
 from feedproxy.http.target_uri.registrable_domain import is_below_public_suffix
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.own_listeners import OwnListeners
+from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.resolver import LOOKUP_TIMEOUT, Lookup, system_lookup
 from feedproxy.upstream.special_networks import Address, Network, embedded_ipv4, special_network_of
 from feedproxy.upstream.upstream_errors import NoNetwork, Unreachable
@@ -26,6 +29,17 @@ DEFAULT_PORTS = ("80", "443", "8080", "8443")
 # "Ends in a number", as the URL standard tests it: an IPv4 address in some spelling, never a name.
 _NUMERIC_END = re.compile(r"(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)$")
 _DOTTED_QUAD = re.compile(r"(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})")
+
+
+class AddressTrust(Enum):
+    """The source of an address, which determines the checks that the address must pass."""
+
+    UNTRUSTED = "anybody"
+    """An address that a client or an origin sent. Port and addresses are checked."""
+    CONFIGURED_NAME = "configuration"
+    """A service that the operator configured by name or address. Only the addresses of a name are checked."""
+    OPERATOR_HOST = "own"
+    """A machine of the operator, such as the upstream. Neither port nor address is checked."""
 
 
 class AddressPolicy:
@@ -114,6 +128,18 @@ class AddressPolicy:
         if self._listeners.reaches_listener(ip, port):
             raise Forbidden(f"{host}:{port} is a listener of this proxy")
 
+    def resolver(self, trust: AddressTrust, parent: Parent | None) -> Lookup:
+        """Return the function that resolves a host and makes the checks of this trust.
+
+        `parent` is the parent proxy through which the request is sent, or None for a direct connection.
+        """
+        if trust is AddressTrust.OPERATOR_HOST:
+            return self.addresses if parent is None or not parent.resolves_names else _no_addresses
+        configured = trust is AddressTrust.CONFIGURED_NAME
+        if parent is not None:
+            return partial(self.resolve_for_parent, may_be_unknown=parent.resolves_names, configured=configured)
+        return self.resolve_configured if configured else self.resolve
+
     async def resolve(self, host: str, port: int) -> list[str]:
         """Return the permitted addresses of this host, at least one.
 
@@ -175,11 +201,11 @@ class AddressPolicy:
         elif _is_literal(host):
             return [host.strip("[]")]
         try:
-            addresses = await self._resolve_name(host, port)
-        except _UnknownSite as unknown:
+            addresses = await self.addresses(host, port)
+        except (Unreachable, NoNetwork):  # this machine cannot resolve the name; the parent proxy may have a network
             if may_be_unknown and is_below_public_suffix(_normalise_host(host)):
                 return []
-            raise unknown.error from unknown.__cause__
+            raise
         for address in addresses:
             try:
                 self.check_address(address.partition("%")[0])
@@ -188,10 +214,6 @@ class AddressPolicy:
                 raise _unresolved_error(host) from None
             self._check_listeners(host, address, port)
         return addresses
-
-    async def no_addresses(self, host: str, port: int) -> list[str]:
-        """Return an empty list for a host that the operator configured, so that the parent proxy resolves the host."""
-        return []
 
     async def resolve_parent(self, host: str, port: int) -> list[str]:
         """Return the addresses of the parent proxy without checking them. Raises LoopDetected if the parent is this
@@ -207,45 +229,25 @@ class AddressPolicy:
         Raises Unreachable for an unknown host, BadTarget for an invalid host, and Overload if this machine cannot look
         names up.
         """
-        try:
-            return await self._resolve_name(host, port)
-        except _UnknownSite as unknown:
-            raise unknown.error from unknown.__cause__
-
-    async def _resolve_name(self, host: str, port: int) -> list[str]:
-        """Return all addresses of a host without checking them.
-
-        Raises _UnknownSite if the host has no address, BadTarget if it is invalid, and Overload if this machine cannot
-        look names up.
-        """
         name = _normalise_host(host)
         try:
             async with asyncio.timeout(LOOKUP_TIMEOUT):
                 addresses = list(await self._lookup(name, port))
         except TimeoutError as error:
-            raise _UnknownSite(Unreachable(f"{host} cannot be resolved: no response in time")) from error
+            raise Unreachable(f"{host} cannot be resolved: no response in time") from error
         except (OSError, UnicodeError, MemoryError) as error:
-            overload = local_failure.overload_of(error, f"{host} cannot be resolved")
-            if isinstance(overload, NoNetwork):
-                raise _UnknownSite(overload) from error  # the parent proxy may have a network
-            if overload is not None:
+            if (overload := local_failure.overload_of(error, f"{host} cannot be resolved")) is not None:
                 raise overload from error
             logger.info("%s: %s", host, getattr(error, "strerror", None) or error)
-            raise _UnknownSite(_unresolved_error(host)) from error
+            raise _unresolved_error(host) from error
         if not addresses:
-            raise _UnknownSite(_unresolved_error(host))
+            raise _unresolved_error(host)
         return addresses
 
 
-class _UnknownSite(Exception):
-    """Error for a name that this machine cannot resolve.
-
-    `error` is the error for the client, unless a parent proxy may resolve the name.
-    """
-
-    def __init__(self, error: FeedproxyError) -> None:
-        super().__init__(str(error))
-        self.error = error
+async def _no_addresses(host: str, port: int) -> list[str]:
+    """Return an empty list for a machine of the operator, so that the parent proxy resolves the host."""
+    return []
 
 
 def _unresolved_error(host: str) -> Unreachable:

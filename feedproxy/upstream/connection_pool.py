@@ -26,9 +26,9 @@ from aiohttp.client_proto import ResponseHandler
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import Overload
-from feedproxy.http import uri
 from feedproxy.upstream.parent_proxy import Parent
-from feedproxy.upstream.parent_proxy_tunnel import Resolve, connect_to_parent, open_tunnel
+from feedproxy.upstream.parent_proxy_tunnel import checked_tunnel, connect_to_parent
+from feedproxy.upstream.resolver import Lookup
 from feedproxy.upstream.response_parser import ResponseParser
 from feedproxy.upstream.upstream_errors import FetchError, MalformedResponse
 
@@ -216,7 +216,7 @@ def _always() -> bool:
 class CheckedResolver(AbstractResolver):
     """Resolver for aiohttp that returns checked addresses only."""
 
-    def __init__(self, resolve: Resolve) -> None:
+    def __init__(self, resolve: Lookup) -> None:
         self._resolve = resolve
 
     async def resolve(
@@ -272,34 +272,27 @@ class ParentConnector(BaseConnector):
         self,
         parent: Parent,
         *,
-        check: Resolve,
-        resolve_parent: Resolve,
+        check: Lookup,
+        resolve_parent: Lookup,
         ssl_context: ssl.SSLContext | None,
-        open_connections: set[object] | None = None,
-        limit: int = 0,
+        open_connections: set[object],
     ) -> None:
-        super().__init__(limit=limit, keepalive_timeout=POOL_KEEPALIVE)
+        super().__init__(
+            limit=0,  # origin_connection_limits.py limits the number of exchanges
+            keepalive_timeout=POOL_KEEPALIVE,
+        )
         self._parent = parent
         self._check = check
         self._resolve_parent = resolve_parent
         self._tls = ssl_context or ssl.create_default_context()
-        loop = asyncio.get_running_loop()
-        self._factory: Any = (
-            functools.partial(ResponseHandler, loop)
-            if open_connections is None
-            else functools.partial(OriginProtocol, loop, open_connections)
-        )
+        self._factory: Any = functools.partial(OriginProtocol, asyncio.get_running_loop(), open_connections)
 
     async def _create_connection(self, req: ClientRequest, traces: Any, timeout: Any) -> ResponseHandler:
         host, port = req.url.raw_host or "", req.url.port or 0
         if self._parent.is_http and not req.is_ssl():
             sock = await connect_to_parent(self._parent, self._resolve_parent)
         else:
-            permitted = await self._check(host, port)
-            through = host if self._parent.resolves_names or not permitted else permitted[0]
-            sock = await open_tunnel(
-                self._parent, self._resolve_parent, through, port, authority=uri.join_host_port(host, port)
-            )
+            sock = await checked_tunnel(self._parent, self._check, self._resolve_parent, host, port)
         tls: dict[str, Any] = {"ssl": self._tls, "server_hostname": host.rstrip(".")} if req.is_ssl() else {}
         try:
             _, protocol = await asyncio.get_running_loop().create_connection(self._factory, sock=sock, **tls)

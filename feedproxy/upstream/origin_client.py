@@ -1,4 +1,4 @@
-"""HTTP client for origins. Each request gives one complete response, or an error with the reason.
+"""HTTP client for origins and callbacks. Each request gives one complete response, or an error with the reason.
 
 Callers handle redirects, cookies, content codings and caching.
 """
@@ -25,7 +25,7 @@ from feedproxy.http.target_uri.registrable_domain import site_or_self
 from feedproxy.http.www_authenticate import authenticates_connection
 from feedproxy.settings import Settings
 from feedproxy.upstream import local_failure
-from feedproxy.upstream.address_policy import AddressPolicy
+from feedproxy.upstream.address_policy import AddressPolicy, AddressTrust
 from feedproxy.upstream.connection_pool import (
     CheckedResolver,
     OriginConnector,
@@ -48,12 +48,16 @@ from feedproxy.upstream.origin_connection_limits import (
 )
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import parent_name, unauthorized_error
+from feedproxy.upstream.resolver import Lookup
 from feedproxy.upstream.response_parser import ReadLimits, ResponseParser
 from feedproxy.upstream.upstream_errors import FetchTimeout, MalformedResponse, Unreachable
 
 _SENDABLE = re.compile(r"[\t -~\x80-\xff]*+")
 _TARGET = re.compile(r"(https?://[!\"$-.0->@-~]+)([!\"$-~]*)(?:#.*)?")
 """Pattern of a target, with groups for scheme and authority, and for path and query."""
+
+_WITHOUT_CONTENT = frozenset({"GET", "HEAD"})
+"""Methods of requests without content. Such a request may be repeated (RFC 9110, section 9.2.2)."""
 
 CACHED_HOSTS_MAX = 1024
 """At most this many `_Host` objects are cached."""
@@ -142,7 +146,7 @@ class Fetcher:
         self._ssl_context = ssl_context
         self._read_limits = ReadLimits(self._limits.header_max, self._limits.buffer_max)
         self._timeout = aiohttp.ClientTimeout(connect=min(self._limits.connect, self._limits.total))
-        self._pools: dict[tuple[bool, Parent | None], OriginConnector | ParentConnector] = {}
+        self._pools: dict[tuple[AddressTrust, Parent | None], OriginConnector | ParentConnector] = {}
         bounds = self._limits
         self._shares = {
             False: FairLimits(bounds.connections, site=bounds.per_site, host=bounds.per_host, client=bounds.per_client),
@@ -180,13 +184,25 @@ class Fetcher:
         `skip_address_check` is true for targets that the operator configured: port and address are not checked. Raises
         Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, MalformedResponse, ParentFailed, Overload.
         """
-        if request.method not in {"GET", "HEAD"}:
+        if request.method not in _WITHOUT_CONTENT:
             raise BadTarget(f"invalid method {request.method}: expected GET or HEAD")
+        return await self.send(
+            request, trust=AddressTrust.OPERATOR_HOST if skip_address_check else AddressTrust.UNTRUSTED
+        )
+
+    async def send(
+        self, request: Request, content: bytes = b"", *, trust: AddressTrust, virtual_host: str = ""
+    ) -> Fetched | Oversized:
+        """Send a request and return the response.
+
+        `virtual_host` is the value of the field Host, if it is not the authority of the target. Raises the errors of
+        `fetch`.
+        """
         host, path = self._host(request.target)
         if self._resources.is_nearly_exhausted():
             local_failure.complaints.warn(local_failure.shortage() or "file descriptors or memory")
             raise Overload("file descriptors or memory are nearly exhausted")
-        if not skip_address_check:
+        if trust is AddressTrust.UNTRUSTED:
             self._policy.check_port(host.port)
             # aiohttp calls its resolver only for names; literal addresses are checked here.
             self._policy.literal_address(host.name, host.port)
@@ -197,9 +213,12 @@ class Fetcher:
             path = host.root + path
             if parent.authorization:
                 lines += f"Proxy-Authorization: {parent.authorization}\r\n".encode("ascii")
-        message = b"%b %b HTTP/1.1\r\n%b%b\r\n" % (request.method.encode(), path, host.line, lines)
+        if request.method not in _WITHOUT_CONTENT:
+            lines += b"Content-Length: %d\r\n" % len(content)
+        host_line = b"Host: %b\r\n" % virtual_host.encode("ascii") if virtual_host else host.line
+        message = b"%b %b HTTP/1.1\r\n%b%b\r\n%b" % (request.method.encode(), path, host_line, lines, content)
         self._exchanges += 1
-        shares = self._shares[skip_address_check]
+        shares = self._shares[trust is AddressTrust.OPERATOR_HOST]
         try:
             slot = await shares.acquire(timeout=self._limits.connect, site=host.site, host=host.authority)
             try:
@@ -209,7 +228,7 @@ class Fetcher:
                     host,
                     message,
                     parent,
-                    skip_address_check=skip_address_check,
+                    trust,
                     reuse=not any(map(authenticates_connection, request.fields.get_all("authorization"))),
                 )
             finally:
@@ -239,22 +258,20 @@ class Fetcher:
         host: _Host,
         message: bytes,
         parent: Parent | None,
+        trust: AddressTrust,
         *,
-        skip_address_check: bool,
         reuse: bool,
     ) -> Fetched | Oversized:
         """Make one exchange in this slot and return its response. The connection is closed afterwards unless `reuse` is
         true.
 
-        The exchange is repeated if the origin closed a pooled connection before it responded.
+        The exchange of a request without content is repeated if the origin closed a pooled connection before it
+        responded.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.total
         exchange = functools.partial(
-            self._exchange,
-            *(slot, method, host, message, parent, deadline),
-            skip_address_check=skip_address_check,
-            reuse=reuse,
+            self._exchange, *(slot, method, host, message, parent, trust, deadline), reuse=reuse
         )
         try:
             async with asyncio.timeout(None) as timeout:
@@ -262,6 +279,8 @@ class Fetcher:
                 try:
                     return await exchange()
                 except StaleConnection:
+                    if method not in _WITHOUT_CONTENT:
+                        raise
                     return await exchange()
                 finally:
                     slot.end = None
@@ -277,13 +296,13 @@ class Fetcher:
         host: _Host,
         message: bytes,
         parent: Parent | None,
+        trust: AddressTrust,
         deadline: Seconds,
         *,
-        skip_address_check: bool,
         reuse: bool,
     ) -> Fetched | Oversized:
         request_time = self._clock.now()
-        connection = await self._connect(host, parent, skip_address_check)
+        connection = await self._connect(host, parent, trust)
         protocol = connection.protocol
         assert isinstance(protocol, OriginProtocol)
         local_failure.network.record_success()
@@ -316,50 +335,45 @@ class Fetcher:
         response = Response(head.status, fields, parser.content, head.reason.decode("latin-1"))
         return Fetched(response, request_time, parser.at, interim, head.minor, head.lines, head.framing_anomaly)
 
-    async def _connect(self, host: _Host, parent: Parent | None, skip_address_check: bool) -> Connection:
+    async def _connect(self, host: _Host, parent: Parent | None, trust: AddressTrust) -> Connection:
         """Return a pooled or new connection to this host and port."""
         request = host.request
         try:
             if parent is not None and parent.is_http and not host.is_tls:
                 # The parent's connections serve all origins, so each request is checked.
-                if not skip_address_check:
+                if trust is not AddressTrust.OPERATOR_HOST:
                     async with asyncio.timeout(self._timeout.connect):
-                        await self._policy.resolve_for_parent(
-                            host.name, host.port, may_be_unknown=parent.resolves_names
-                        )
+                        await self._policy.resolver(trust, parent)(host.name, host.port)
                 request = self._host(str(parent))[0].request
-            return await self._pool(skip_address_check, parent).connect(request, [], self._timeout)
+            return await self._pool(trust, parent).connect(request, [], self._timeout)
         except TimeoutError as error:
             through = f" through {parent_name(parent)}" if parent is not None else ""
             message = f"no connection to {host.authority}{through} in {self._timeout.connect:g} s"
             raise FetchTimeout(message) from error
 
-    def _pool(self, skip_address_check: bool, parent: Parent | None) -> OriginConnector | ParentConnector:
-        """Return the connection pool for this parent.
+    def _pool(self, trust: AddressTrust, parent: Parent | None) -> OriginConnector | ParentConnector:
+        """Return the connection pool for addresses of this trust and for this parent.
 
-        Requests with the check of addresses never share a connection with requests without the check.
+        Requests with different checks of addresses never share a connection.
         """
         if self._closed:
             raise Unreachable("the client is closed")
-        pool = self._pools.get((skip_address_check, parent))
+        pool = self._pools.get((trust, parent))
         if pool is None:
-            pool = self._pools[skip_address_check, parent] = self._new_pool(skip_address_check, parent)
+            pool = self._pools[trust, parent] = self._new_pool(self._policy.resolver(trust, parent), parent)
         return pool
 
-    def _new_pool(self, skip_address_check: bool, parent: Parent | None) -> OriginConnector | ParentConnector:
-        policy = self._policy
+    def _new_pool(self, check: Lookup, parent: Parent | None) -> OriginConnector | ParentConnector:
         if parent is None:
             return OriginConnector(
-                CheckedResolver(policy.addresses if skip_address_check else policy.resolve),
+                CheckedResolver(check),
                 ssl_context=self._ssl_context,
                 open_connections=self._open,
             )
-        checked = functools.partial(policy.resolve_for_parent, may_be_unknown=parent.resolves_names)
-        unchecked = policy.addresses if not parent.resolves_names else policy.no_addresses
         return ParentConnector(
             parent,
-            check=unchecked if skip_address_check else checked,
-            resolve_parent=policy.resolve_parent,
+            check=check,
+            resolve_parent=self._policy.resolve_parent,
             ssl_context=self._ssl_context,
             open_connections=self._open,
         )

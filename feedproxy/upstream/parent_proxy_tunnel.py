@@ -6,19 +6,17 @@ The TLS of a target begins in this proxy and ends at the origin (docs/decisions/
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import Overload
 from feedproxy.http import uri
 from feedproxy.upstream import local_failure
-from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.parent_proxy import Parent
+from feedproxy.upstream.resolver import Lookup
 from feedproxy.upstream.response_head_parser import find_end, parse_head
 from feedproxy.upstream.upstream_errors import MalformedResponse, ParentFailed, ParentRefused, Unreachable
-
-type Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 CONNECT_TIMEOUT: Seconds = 5
 """A parent proxy must accept a connection and answer the greeting within this many seconds.
@@ -54,7 +52,7 @@ def unauthorized_error(parent: Parent, authority: str) -> ParentFailed:
     )
 
 
-async def connect_to_parent(parent: Parent, resolve: Resolve) -> socket.socket:
+async def connect_to_parent(parent: Parent, resolve: Lookup) -> socket.socket:
     """Connect to the parent and return the socket. Raises ParentFailed if the parent cannot be reached, LoopDetected if
     it is this proxy, and Overload if this machine lacks resources."""
 
@@ -64,7 +62,7 @@ async def connect_to_parent(parent: Parent, resolve: Resolve) -> socket.socket:
     return await _connect_first(parent, resolve, open_socket)
 
 
-async def open_tunnel(parent: Parent, resolve: Resolve, host: str, port: int, *, authority: str) -> socket.socket:
+async def open_tunnel(parent: Parent, resolve: Lookup, host: str, port: int, *, authority: str) -> socket.socket:
     """Connect to host and port through the parent and return the socket.
 
     `authority` is the target in error messages. Raises ParentRefused if the parent does not connect to the origin, and
@@ -85,18 +83,18 @@ async def open_tunnel(parent: Parent, resolve: Resolve, host: str, port: int, *,
     return await _connect_first(parent, resolve, open_socket)
 
 
-async def checked_tunnel(parent: Parent, policy: AddressPolicy, host: str, port: int) -> socket.socket:
-    """Connect to host and port through the parent, if the policy permits the host, and return the socket.
+async def checked_tunnel(parent: Parent, check: Lookup, resolve: Lookup, host: str, port: int) -> socket.socket:
+    """Connect to host and port through the parent, if `check` permits the host, and return the socket.
 
-    Raises Forbidden and Unreachable, and the errors of `open_tunnel`.
+    Raises the errors of `check` and of `open_tunnel`.
     """
-    addresses = await policy.resolve_for_parent(host, port, may_be_unknown=parent.resolves_names)
+    addresses = await check(host, port)
     through = host if parent.resolves_names or not addresses else addresses[0]
-    return await open_tunnel(parent, policy.resolve_parent, through, port, authority=uri.join_host_port(host, port))
+    return await open_tunnel(parent, resolve, through, port, authority=uri.join_host_port(host, port))
 
 
 async def _connect_first(
-    parent: Parent, resolve: Resolve, open_socket: Callable[[str], Awaitable[socket.socket]]
+    parent: Parent, resolve: Lookup, open_socket: Callable[[str], Awaitable[socket.socket]]
 ) -> socket.socket:
     """Return the result of `open_socket` for the first of the parent's addresses that accepts a connection."""
     reason: object = "it has no address"

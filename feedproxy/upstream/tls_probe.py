@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.upstream.address_policy import AddressPolicy
+from feedproxy.upstream.address_policy import AddressPolicy, AddressTrust
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import checked_tunnel
 from feedproxy.upstream.upstream_errors import FetchTimeout, Unreachable
@@ -44,7 +44,8 @@ async def probe_certificate(
                 ip = (await policy.resolve(host, port))[0]
                 _, writer = await asyncio.open_connection(ip, port, ssl=offering, server_hostname=name)
             else:
-                sock = await checked_tunnel(parent, policy, name, port)
+                check = policy.resolver(AddressTrust.UNTRUSTED, parent)
+                sock = await checked_tunnel(parent, check, policy.resolve_parent, name, port)
                 _, writer = await asyncio.open_connection(sock=sock, ssl=offering, server_hostname=name)
     except TimeoutError as error:
         raise FetchTimeout(f"no TLS with {host} in {timeout:g} s") from error

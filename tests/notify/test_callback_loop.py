@@ -13,8 +13,8 @@ from feedproxy.notify.cnws.cnws_messages import write_subscribe
 from feedproxy.notify.cnws.publisher import Publisher
 from feedproxy.notify.websub import signatures_and_tokens
 from feedproxy.settings import Settings
-from feedproxy.upstream.address_policy import AddressPolicy
-from feedproxy.upstream.callback_client import AddressTrust, CallbackClient
+from feedproxy.upstream.address_policy import AddressPolicy, AddressTrust
+from feedproxy.upstream.callback_client import CallbackClient
 from feedproxy.upstream.upstream_errors import Unreachable
 from tests.stages.clouds import call, clouds_on
 from tests.stages.notify import TARGET, Stand

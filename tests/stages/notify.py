@@ -18,8 +18,8 @@ from feedproxy.notify.notification_protocol import DAY, Delivered, Delivery, Mes
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import Role, State, Subscription
 from feedproxy.subscribers.pseudonyms import Pseudonym
-from feedproxy.upstream.address_policy import AddressPolicy
-from feedproxy.upstream.callback_client import AddressTrust, CallbackClient
+from feedproxy.upstream.address_policy import AddressPolicy, AddressTrust
+from feedproxy.upstream.callback_client import CallbackClient
 from tests.stages.origin import Origin, OriginFetcher
 
 NOON = 1_780_056_000.0

@@ -10,7 +10,8 @@ import pytest
 from feedproxy.errors import FeedproxyError, Forbidden, LoopDetected, Overload
 from feedproxy.http.message import Fields
 from feedproxy.upstream import parent_proxy_tunnel
-from feedproxy.upstream.callback_client import AddressTrust, CallbackClient
+from feedproxy.upstream.address_policy import AddressTrust
+from feedproxy.upstream.callback_client import CallbackClient
 from feedproxy.upstream.fetch_result import Fetched
 from feedproxy.upstream.origin_client import Fetcher, FetchLimits
 from feedproxy.upstream.own_listeners import OwnListeners

@@ -24,7 +24,7 @@ from feedproxy.notify.subscription_table import Subscription
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.store.resource import Resource
-from feedproxy.upstream.callback_client import AddressTrust
+from feedproxy.upstream.address_policy import AddressTrust
 
 CONFIRM_AFTER: Seconds = 30 * DAY
 """feedproxy confirms a subscription when this many seconds have passed since the last push."""

@@ -33,7 +33,7 @@ from feedproxy.request.upstream_and_public_urls import displayed_url, is_upstrea
 from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
-from feedproxy.upstream.callback_client import AddressTrust
+from feedproxy.upstream.address_policy import AddressTrust
 
 
 class SinkKind(StrEnum):

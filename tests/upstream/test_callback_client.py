@@ -1,0 +1,56 @@
+"""Calls of callbacks, hubs and sinks: what is sent, and what of the response is read."""
+
+import pytest
+
+from feedproxy.http.message import Fields
+from feedproxy.upstream.callback_client import RESPONSE_MAX, CallbackClient
+from feedproxy.upstream.upstream_errors import FetchError
+from tests.upstream.raw import OK, a_policy, origin, play
+
+
+async def test_call_sends_content_with_its_length() -> None:
+    async with origin(OK) as raw:
+        caller = CallbackClient(a_policy())
+        answer = await caller.call("POST", raw.url("/callback?a=%41"), Fields([("X-Hub-Signature", "sha1=1")]), b"body")
+        await caller.close()
+        assert (answer.status, answer.body) == (200, b"ok")
+        assert raw.heads[0].startswith(b"POST /callback?a=%41 HTTP/1.1\r\n")
+        assert b"\r\nX-Hub-Signature: sha1=1\r\n" in raw.heads[0]
+        assert b"\r\nContent-Length: 4\r\n" in raw.heads[0]
+
+
+async def test_field_host_replaces_host_of_url() -> None:
+    async with origin(OK) as raw:
+        caller = CallbackClient(a_policy())
+        await caller.call("PURGE", raw.url("/feed"), Fields([("Host", "feeds.example")]))
+        await caller.close()
+        assert raw.heads[0].count(b"Host: ") == 1
+        assert b"\r\nHost: feeds.example\r\n" in raw.heads[0]
+
+
+async def test_large_content_of_response_is_not_read() -> None:
+    size = RESPONSE_MAX + 1
+    async with origin(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (size, b"x" * size)) as raw:
+        caller = CallbackClient(a_policy())
+        answer = await caller.call("GET", raw.url())
+        await caller.close()
+        assert (answer.status, answer.body) == (200, b"")
+
+
+async def test_redirect_is_not_followed() -> None:
+    async with origin(b"HTTP/1.1 302 Found\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n") as raw:
+        caller = CallbackClient(a_policy())
+        assert (await caller.call("GET", raw.url())).status == 302
+        await caller.close()
+        assert len(raw.heads) == 1
+
+
+async def test_request_with_content_is_not_repeated_after_close_of_pooled_connection() -> None:
+    """The server may have acted on the request before it closed the connection."""
+    async with origin(OK, play(then="close")) as raw:
+        caller = CallbackClient(a_policy())
+        await caller.call("POST", raw.url(), body=b"")
+        with pytest.raises(FetchError):
+            await caller.call("POST", raw.url(), body=b"")
+        await caller.close()
+        assert len(raw.heads) == 2
