@@ -125,6 +125,15 @@ class NotificationDatabase:
             self._on_failure(error)
             raise
 
+    async def fetch(self, query: str, *parameters: object) -> list[sqlite3.Row]:
+        """Return all rows of a query. Raises StoreError if the database fails."""
+        return await self.run(lambda db: db.execute(query, parameters).fetchall())
+
+    async def execute(self, statement: str, *parameters: object) -> int:
+        """Execute a statement as one transaction, and return the number of changed rows. Raises StoreError if the
+        database fails."""
+        return await self.run(lambda db: db.execute(statement, parameters).rowcount)
+
     def acquire_delivery_lock(self) -> bool:
         """Acquire the lock for sending deliveries, until the process exits. Return False if another process holds the
         lock."""

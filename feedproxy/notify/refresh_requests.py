@@ -165,9 +165,7 @@ class RefreshRequests:
 
     async def unknown_sites(self, limit: int = 100) -> list[UnknownSite]:
         """Return at most `limit` unknown sites, the last pinged first."""
-        rows = await self._database.run(
-            lambda db: db.execute("SELECT * FROM strangers ORDER BY last DESC LIMIT ?", (limit,)).fetchall()
-        )
+        rows = await self._database.fetch("SELECT * FROM strangers ORDER BY last DESC LIMIT ?", limit)
         return [UnknownSite(**{name: row[name] for name in row.keys()}) for row in rows]  # noqa: SIM118
 
     @property
@@ -181,12 +179,8 @@ class RefreshRequests:
         if capacity <= 0:
             return
         marks = ",".join("?" * len(self._running))
-        rows = await self._database.run(
-            lambda db: db.execute(
-                f"SELECT * FROM errands WHERE due <= ? AND target NOT IN ({marks}) ORDER BY due LIMIT ?",  # noqa: S608
-                (now, *self._running, capacity),
-            ).fetchall()
-        )
+        query = f"SELECT * FROM errands WHERE due <= ? AND target NOT IN ({marks}) ORDER BY due LIMIT ?"  # noqa: S608
+        rows = await self._database.fetch(query, now, *self._running, capacity)
         for row in rows:
             target = row["target"]
             if (next_allowed := self._cache_admin.next_allowed_fetch(target)) is not None:
@@ -198,7 +192,7 @@ class RefreshRequests:
     async def trim(self, now: Instant) -> None:
         """Delete the recorded instants of refreshes that no longer delay a request."""
         before = now - max(86_400, self._settings().ping_interval)
-        await self._database.run(lambda db: db.execute("DELETE FROM rung WHERE at < ?", (before,)))
+        await self._database.execute("DELETE FROM rung WHERE at < ?", before)
 
     def next_due_in(self, db: sqlite3.Connection) -> Instant | None:
         """Return the earliest due time of the waiting requests, or None without a waiting request."""
@@ -246,9 +240,7 @@ class RefreshRequests:
                 await self.enqueue_unknown(feed)
 
     async def _postpone(self, target: str, until: Instant, tries: int) -> None:
-        await self._database.run(
-            lambda db: db.execute("UPDATE errands SET due = ?, tries = ? WHERE target = ?", (until, tries, target))
-        )
+        await self._database.execute("UPDATE errands SET due = ?, tries = ? WHERE target = ?", until, tries, target)
 
 
 def _finish(

@@ -1,6 +1,7 @@
 """Subscriptions to feeds: of subscribers at feedproxy, and of feedproxy at other servers."""
 
 import json
+import math
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,10 @@ from feedproxy.notify.notification_database import NotificationDatabase
 
 RENEWALS_MAX = 100
 """At most this many subscriptions are renewed at a time."""
+
+CLOCK_TOLERANCE: Seconds = 60
+"""A recorded instant may lie at most this many seconds in the future. A later instant was recorded with a wrong
+clock."""
 
 RENEWAL_RETRY_DELAY: Seconds = 900
 """A failed renewal of a subscription is repeated after this many seconds, unless its protocol has set another
@@ -145,35 +150,26 @@ class Subscriptions:
 
         `success` is false if the push was refused, for example for a wrong signature. `reason` says why.
         """
-        await self._database.run(
-            lambda db: db.execute(
-                "UPDATE subscriptions SET last_try = ?, note = ?, failures = CASE WHEN ? THEN 0 ELSE failures + 1 END,"
-                " last_success = CASE WHEN ? THEN ? ELSE last_success END WHERE id = ?",
-                (now, reason[:300], success, success, now, number),
-            )
-        )
+        await self._database.run(lambda db: record_attempt(db, number, now, reason[:300], success=success))
 
     async def get(self, number: int) -> Subscription | None:
-        row = await self._database.run(
-            lambda db: db.execute("SELECT * FROM subscriptions WHERE id = ?", (number,)).fetchone()
-        )
-        return _read(row) if row is not None else None
+        rows = await self._database.fetch("SELECT * FROM subscriptions WHERE id = ?", number)
+        return _read(rows[0]) if rows else None
 
     async def find(self, role: Role, protocol: str, topic: str, callback: str) -> Subscription | None:
         """Return the subscription with these values, or None."""
         return await self._database.run(lambda db: _find(db, role, protocol, topic, callback))
 
     async def find_current_or_moved(self, role: Role, protocol: str, target: str, callback: str) -> Subscription | None:
-        def work(db: sqlite3.Connection) -> Subscription | None:
-            if (current := _find(db, role, protocol, target, callback)) is not None:
-                return current
-            row = db.execute(
-                "SELECT * FROM subscriptions WHERE role = ? AND protocol = ? AND moved_from = ? AND callback = ?",
-                (role, protocol, target, callback),
-            ).fetchone()
-            return _read(row) if row is not None else None
-
-        return await self._database.run(work)
+        """Return the subscription to `target`, or else to the feed that has moved from `target`, or None."""
+        if (current := await self.find(role, protocol, target, callback)) is not None:
+            return current
+        query = (
+            "SELECT * FROM subscriptions WHERE role = ? AND protocol = ? AND moved_from = ? AND moved_from <> ''"
+            " AND callback = ?"
+        )
+        rows = await self._database.fetch(query, role, protocol, target, callback)
+        return _read(rows[0]) if rows else None
 
     async def all(
         self, *, role: Role | None = None, protocol: str = "", topic: str = "", after: int = 0, limit: int = 1000
@@ -183,23 +179,19 @@ class Subscriptions:
         query: dict[str, Any] = {"role": role, "protocol": protocol, "topic": topic}
         conditions = {name: value for name, value in query.items() if value}
         condition = " AND ".join(["id > ?", *(f"{name} = ?" for name in conditions)])
-        rows = await self._database.run(
-            lambda db: db.execute(
-                f"SELECT * FROM subscriptions WHERE {condition} ORDER BY id LIMIT ?",  # noqa: S608 -- fixed column names
-                (after, *conditions.values(), limit),
-            ).fetchall()
-        )
+        statement = f"SELECT * FROM subscriptions WHERE {condition} ORDER BY id LIMIT ?"  # noqa: S608 -- fixed names
+        rows = await self._database.fetch(statement, after, *conditions.values(), limit)
         return [_read(row) for row in rows]
 
     async def topics(self, role: Role, protocol: str) -> list[str]:
         query = "SELECT DISTINCT topic FROM subscriptions WHERE role = ? AND protocol = ?"
-        rows = await self._database.run(lambda db: db.execute(query, (role, protocol)).fetchall())
+        rows = await self._database.fetch(query, role, protocol)
         return [row["topic"] for row in rows]
 
     async def moved_topics(self, protocol: str) -> list[str]:
         """Return the former topics of moved feeds, each once."""
         query = "SELECT DISTINCT moved_from FROM subscriptions WHERE moved_from <> '' AND protocol = ?"
-        rows = await self._database.run(lambda db: db.execute(query, (protocol,)).fetchall())
+        rows = await self._database.fetch(query, protocol)
         return [row["moved_from"] for row in rows]
 
     async def subscribed_topics(self, *, role: Role, protocol: str, among: Sequence[str]) -> set[str]:
@@ -231,17 +223,12 @@ class Subscriptions:
         await self._database.run(work)
 
     async def count(self) -> dict[tuple[str, str, str], int]:
-        rows = await self._database.run(
-            lambda db: db.execute(
-                "SELECT role, protocol, state, count(*) FROM subscriptions GROUP BY role, protocol, state"
-            ).fetchall()
-        )
+        query = "SELECT role, protocol, state, count(*) FROM subscriptions GROUP BY role, protocol, state"
+        rows = await self._database.fetch(query)
         return {(row[0], row[1], row[2]): row[3] for row in rows}
 
     async def set_state(self, number: int, state: State) -> bool:
-        return await self._database.run(
-            lambda db: db.execute("UPDATE subscriptions SET state = ? WHERE id = ?", (state, number)).rowcount > 0
-        )
+        return await self._database.execute("UPDATE subscriptions SET state = ? WHERE id = ?", state, number) > 0
 
     async def remove(self, *numbers: int) -> bool:
         return await self._database.run(lambda db: sum(remove_in(db, number) for number in numbers) > 0)
@@ -269,32 +256,24 @@ class Subscriptions:
 
         Paused subscriptions are left out.
         """
-        rows = await self._database.run(
-            lambda db: db.execute(
-                "SELECT * FROM subscriptions WHERE renew_at <= ? AND state <> 'paused' ORDER BY renew_at LIMIT ?",
-                (now, RENEWALS_MAX),
-            ).fetchall()
-        )
+        query = "SELECT * FROM subscriptions WHERE renew_at <= ? AND state <> 'paused' ORDER BY renew_at LIMIT ?"
+        rows = await self._database.fetch(query, now, RENEWALS_MAX)
         return [_read(row) for row in rows]
 
     async def extend(
         self, number: int, *, expires: Instant, renew_at: Instant | None = None, state: State | None = None
     ) -> None:
         """Set expiry, renewal and state. A paused subscription keeps its state."""
-        await self._database.run(
-            lambda db: db.execute(
-                "UPDATE subscriptions SET expires = ?, renew_at = ?,"
-                " state = CASE WHEN state = 'paused' THEN state ELSE coalesce(?, state) END WHERE id = ?",
-                (expires, renew_at, state, number),
-            )
+        statement = (
+            "UPDATE subscriptions SET expires = ?, renew_at = ?,"
+            " state = CASE WHEN state = 'paused' THEN state ELSE coalesce(?, state) END WHERE id = ?"
         )
+        await self._database.execute(statement, expires, renew_at, state, number)
 
     async def postpone_renewal(self, number: int, now: Instant) -> None:
         """Set the renewal that follows if the renewal at `now` fails."""
         renew_at = now + RENEWAL_RETRY_DELAY
-        await self._database.run(
-            lambda db: db.execute("UPDATE subscriptions SET renew_at = ? WHERE id = ?", (renew_at, number))
-        )
+        await self._database.execute("UPDATE subscriptions SET renew_at = ? WHERE id = ?", renew_at, number)
 
 
 def callback_site(url: str) -> str:
@@ -312,6 +291,22 @@ def callback_site(url: str) -> str:
         return site_of(target)
     network = client_network(host)
     return f"[{network}]:{port}" if ":" in network else f"{network}:{port}"
+
+
+def record_attempt(
+    db: sqlite3.Connection, number: int, at: Instant, reason: str, *, success: bool, started: Instant = math.inf
+) -> None:
+    """Record the outcome of a delivery for a subscription, or of a push, within a transaction.
+
+    If another outcome was recorded since the instant `started`, its reason is kept.
+    """
+    db.execute(
+        "UPDATE subscriptions SET last_try = ?1,"
+        " note = CASE WHEN last_try > ?2 AND last_try < ?3 THEN note ELSE ?4 END,"
+        " failures = CASE WHEN ?5 THEN 0 ELSE failures + 1 END,"
+        " last_success = CASE WHEN ?5 THEN ?1 ELSE last_success END WHERE id = ?6",
+        (at, started, at + CLOCK_TOLERANCE, reason, success, number),
+    )
 
 
 def remove_in(db: sqlite3.Connection, number: int) -> bool:

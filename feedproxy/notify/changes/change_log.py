@@ -109,14 +109,11 @@ class ChangeLog:
         """
 
         def work(db: sqlite3.Connection) -> list[FeedSnapshot]:
-            recorded = {}
-            for snapshot in snapshots:
-                row = db.execute("SELECT digest, at FROM known WHERE target = ?", (snapshot.target,)).fetchone()
-                recorded[snapshot.target] = row
+            query = "SELECT at FROM known WHERE target = ?"
             return [
                 snapshot
                 for snapshot in snapshots
-                if (row := recorded[snapshot.target]) is None or row["at"] < snapshot.at
+                if (row := db.execute(query, (snapshot.target,)).fetchone()) is None or row["at"] < snapshot.at
             ]
 
         unrecorded = await self._database.run(work)
@@ -127,19 +124,14 @@ class ChangeLog:
     async def between(self, begin: Instant, end: Instant, limit: int) -> list[Change]:
         """Return at most `limit` changes from `begin` until before `end`, newest first, of feeds that public lists may
         name."""
-        rows = await self._database.run(
-            lambda db: db.execute(
-                "SELECT * FROM changes WHERE at >= ? AND at < ? AND listed ORDER BY at DESC, id DESC LIMIT ?",
-                (begin, end, limit),
-            ).fetchall()
-        )
+        query = "SELECT * FROM changes WHERE at >= ? AND at < ? AND listed ORDER BY at DESC, id DESC LIMIT ?"
+        rows = await self._database.fetch(query, begin, end, limit)
         return [_read(row) for row in rows]
 
     async def last_number(self) -> int:
         """Return the serial number of the last change, or 0 without a change. Only feeds in the public list count."""
-        query = "SELECT id FROM changes WHERE listed ORDER BY id DESC LIMIT 1"
-        row = await self._database.run(lambda db: db.execute(query).fetchone())
-        return row[0] if row is not None else 0
+        rows = await self._database.fetch("SELECT id FROM changes WHERE listed ORDER BY id DESC LIMIT 1")
+        return rows[0]["id"] if rows else 0
 
     async def feeds_of_site(self, url: str) -> list[str]:
         """Return at most SITE_FEEDS_MAX known feeds of the site at `url` (normalised), the last changed first.
@@ -149,15 +141,9 @@ class ChangeLog:
         site = host_and_path(url)
         folder = site if site.endswith("/") else site + "/"
         folder_end = folder[:-1] + "0"  # the first text that sorts after all paths below the folder: "0" follows "/"
-
-        def work(db: sqlite3.Connection) -> list[str]:
-            rows = db.execute(
-                "SELECT target FROM known WHERE link = ? OR (place >= ? AND place < ?) ORDER BY at DESC LIMIT ?",
-                (site.rstrip("/"), folder, folder_end, SITE_FEEDS_MAX),
-            ).fetchall()
-            return [row["target"] for row in rows]
-
-        return await self._database.run(work)
+        query = "SELECT target FROM known WHERE link = ? OR (place >= ? AND place < ?) ORDER BY at DESC LIMIT ?"
+        rows = await self._database.fetch(query, site.rstrip("/"), folder, folder_end, SITE_FEEDS_MAX)
+        return [row["target"] for row in rows]
 
     async def forget(self, targets: Iterable[str]) -> None:
         """Delete these targets from the table `known`, because the store no longer has them."""
@@ -167,11 +153,8 @@ class ChangeLog:
 
     async def known_targets(self, after: str, limit: int) -> list[str]:
         """Return at most `limit` known targets that sort after `after`, in order."""
-        rows = await self._database.run(
-            lambda db: db.execute(
-                "SELECT target FROM known WHERE target > ? ORDER BY target LIMIT ?", (after, limit)
-            ).fetchall()
-        )
+        query = "SELECT target FROM known WHERE target > ? ORDER BY target LIMIT ?"
+        rows = await self._database.fetch(query, after, limit)
         return [row["target"] for row in rows]
 
     async def trim(self, now: Instant) -> None:

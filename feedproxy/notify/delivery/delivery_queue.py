@@ -6,7 +6,7 @@ holds the database's lock sends deliveries.
 
 import math
 import sqlite3
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from feedproxy.clock import Instant, Seconds
@@ -21,7 +21,7 @@ from feedproxy.notify.notification_protocol import (
     Retry,
     Verdict,
 )
-from feedproxy.notify.subscription_table import callback_site, remove_in
+from feedproxy.notify.subscription_table import callback_site, record_attempt, remove_in
 
 RETRY_DELAY_MIN: Seconds = 10
 """Delay before the first retry, in seconds. Each failure doubles the delay, up to RETRY_DELAY_MAX.
@@ -52,11 +52,6 @@ def next_try(tries: int, since: Instant, now: Instant, *, jitter: float) -> Inst
     pause = min(RETRY_DELAY_MAX, RETRY_DELAY_MIN * 2.0 ** min(tries - 1, 16))
     # The jitter of up to a half separates deliveries that failed at the same time.
     return min(end, now + pause / 2 * (1 + jitter))
-
-
-CLOCK_TOLERANCE: Seconds = 60
-"""A recorded instant may lie at most this many seconds in the future. A later instant was recorded with a wrong
-clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +90,12 @@ class DeliveryQueue:
         """Return at most `limit` due deliveries, the longest due first, without the excluded ids, sites and kinds."""
         ids, hosts, kinds = (",".join("?" * len(values)) for values in (exclude_ids, exclude_hosts, exclude_what))
         excluded = f"id NOT IN ({ids}) AND host NOT IN ({hosts}) AND what NOT IN ({kinds})"
-        rows = await self._database.run(
-            lambda db: db.execute(
-                f"SELECT * FROM deliveries WHERE due <= ? AND {excluded} ORDER BY due, id LIMIT ?",  # noqa: S608
-                (now, *exclude_ids, *exclude_hosts, *exclude_what, limit),
-            ).fetchall()
-        )
+        query = f"SELECT * FROM deliveries WHERE due <= ? AND {excluded} ORDER BY due, id LIMIT ?"  # noqa: S608
+        rows = await self._database.fetch(query, now, *exclude_ids, *exclude_hosts, *exclude_what, limit)
         return [_read(row) for row in rows]
 
-    async def record_outcomes(self, outcomes: Iterable[DeliveryOutcome]) -> None:
+    async def record_outcomes(self, outcomes: Sequence[DeliveryOutcome]) -> None:
         """Record these outcomes in one transaction."""
-        outcomes = list(outcomes)
 
         def work(db: sqlite3.Connection) -> None:
             for outcome in outcomes:
@@ -120,26 +110,19 @@ class DeliveryQueue:
 
     async def count_waiting(self) -> dict[str, int]:
         """Return the number of waiting deliveries by protocol."""
-        rows = await self._database.run(
-            lambda db: db.execute("SELECT protocol, count(*) FROM deliveries GROUP BY protocol").fetchall()
-        )
+        rows = await self._database.fetch("SELECT protocol, count(*) FROM deliveries GROUP BY protocol")
         return {row[0]: row[1] for row in rows}
 
     async def failing_deliveries(self, limit: int = 50) -> list[tuple[Delivery, Instant, str]]:
         """Return at most `limit` deliveries with failed attempts, most attempts first. Each delivery has the instant of
         its next attempt, and the reason of its last failure."""
-        rows = await self._database.run(
-            lambda db: db.execute(
-                "SELECT * FROM deliveries WHERE tries > 0 ORDER BY tries DESC, id LIMIT ?", (limit,)
-            ).fetchall()
-        )
+        query = "SELECT * FROM deliveries WHERE tries > 0 ORDER BY tries DESC, id LIMIT ?"
+        rows = await self._database.fetch(query, limit)
         return [(_read(row), row["due"], row["note"]) for row in rows]
 
     async def drop(self, number: int) -> bool:
         """Delete the delivery with this id. Return False if no delivery has this id."""
-        return await self._database.run(
-            lambda db: db.execute("DELETE FROM deliveries WHERE id = ?", (number,)).rowcount > 0
-        )
+        return await self._database.execute("DELETE FROM deliveries WHERE id = ?", number) > 0
 
 
 _INSERT = (
@@ -187,23 +170,8 @@ def _record_outcome(db: sqlite3.Connection, outcome: DeliveryOutcome) -> None:
     delivery, request = outcome.delivery, outcome.delivery.request
     reason = outcome.verdict.reason[:300]
     if request.subscription is not None:
-        is_delivered = isinstance(outcome.verdict, Delivered)
-        db.execute(
-            "UPDATE subscriptions SET last_try = ?,"
-            " note = CASE WHEN last_try > ? AND last_try < ? THEN note ELSE ? END,"
-            " failures = CASE WHEN ? THEN 0 ELSE failures + 1 END,"
-            " last_success = CASE WHEN ? THEN ? ELSE last_success END WHERE id = ?",
-            (
-                outcome.at,
-                outcome.started,
-                outcome.at + CLOCK_TOLERANCE,
-                reason,
-                is_delivered,
-                is_delivered,
-                outcome.at,
-                request.subscription,
-            ),
-        )
+        success = isinstance(outcome.verdict, Delivered)
+        record_attempt(db, request.subscription, outcome.at, reason, success=success, started=outcome.started)
     match outcome.verdict:
         case Retry() if outcome.next_try is not None:
             db.execute(
