@@ -7,7 +7,6 @@ from mitmproxy import exceptions
 from feedproxy.errors import UsageError
 from feedproxy.notify.downstream_purge import DownstreamPurge, read_purge_fields, read_purge_sink
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.refresh.refresh_events import CopiesInvalidated
 from feedproxy.server.addon import NotificationAddon
 
 logger = logging.getLogger("feedproxy.purges")
@@ -40,8 +39,8 @@ class Purges(NotificationAddon[DownstreamPurge]):
         protocol = DownstreamPurge(notifications.settings)
         notifications.add(protocol)
 
-        def on_copies_invalidated(event: CopiesInvalidated) -> None:
-            requests = [request for target in event.targets for request in protocol.purge_requests(target)]
+        def on_copies_invalidated(targets: tuple[str, ...]) -> None:
+            requests = [request for target in targets for request in protocol.purge_requests(target)]
             if requests:
                 notifications.defer(lambda: notifications.enqueue(*requests))
 

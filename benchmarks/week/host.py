@@ -19,7 +19,6 @@ from feedproxy.app import App
 from feedproxy.clock import Instant, Seconds
 from feedproxy.process.mitmproxy_master import make_master
 from feedproxy.process.option_sources import ServePlan
-from feedproxy.refresh.refresh_events import ScheduledRefreshStarted
 
 PATIENCE = 240.0
 """Seconds of real time within which the process must answer."""
@@ -90,8 +89,8 @@ class ScheduledRefreshCount:
         self._feeds, self._clock, self._start = feeds, clock, start
         self.asked = Asked()
 
-    def on_scheduled_refresh_started(self, event: ScheduledRefreshStarted) -> None:
-        feed = self._feeds[int(event.target.rsplit("/", 1)[1].removesuffix(".xml"))]
+    def on_scheduled_refresh_started(self, target: str) -> None:
+        feed = self._feeds[int(target.rsplit("/", 1)[1].removesuffix(".xml"))]
         self.asked.ahead += 1
         self.asked.by_feed[feed.number] = self.asked.by_feed.get(feed.number, 0) + 1
         self.asked.in_skipped_hours += is_skipped(feed, self._clock.now() - self._start)

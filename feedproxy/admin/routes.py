@@ -82,7 +82,7 @@ class AdminServer:
         pages = FeedPages(self._app, feed_table)
         probes = Probes(self._app, pages, feed_table, self._is_listening)
         self._app.events.refresh_ended.subscribe(lambda event: feed_table.touch(event.target))
-        self._app.events.updated_by_peer.subscribe(lambda event: feed_table.touch(event.target))
+        self._app.events.updated_by_peer.subscribe(feed_table.touch)
         reader_scores = ReaderScores(self._app)
         dashboard = Dashboard(self._app, pages, self._is_listening, reader_scores)
         actions = AdminActions(self._app, feed_table, pages)

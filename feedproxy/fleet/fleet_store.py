@@ -11,7 +11,7 @@ from feedproxy.fleet.machine_coordination import MachineCoordination
 from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
 from feedproxy.fleet.redis_operations import TRANSFER_TIMEOUT_FACTOR, RedisOperations, StoredCopy, decompress
 from feedproxy.fleet.redis_queue import RedisQueue
-from feedproxy.refresh.refresh_events import Events, UpdatedByPeer
+from feedproxy.refresh.refresh_events import Events
 from feedproxy.single_flight import SingleFlight
 from feedproxy.store import resource_codec
 from feedproxy.store.coordination.coordination_interface import COUNTERS, counter_of
@@ -162,7 +162,7 @@ class FleetStore:
         state = self._invalidation_epochs(target)
         await self.local.put(resource, lambda: self._invalidation_epochs(target) == state)
         self.received_count += 1
-        self._events.updated_by_peer.emit(UpdatedByPeer(target))
+        self._events.updated_by_peer.emit(target)
         return True
 
     async def drop(self, target: str) -> None:
@@ -170,7 +170,7 @@ class FleetStore:
         self._advance_epoch(target)
         self.coordination.local.invalidate(target)
         await self.local.delete(target)
-        self._events.updated_by_peer.emit(UpdatedByPeer(target))
+        self._events.updated_by_peer.emit(target)
 
     async def all_targets(self) -> AsyncIterator[str]:
         """Yield each target in Redis, or no target while Redis is unavailable."""

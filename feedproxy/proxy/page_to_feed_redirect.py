@@ -19,7 +19,7 @@ from feedproxy.lru_map import LRU
 from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.decoded_bodies import decode_or_none
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.refresh.refresh_events import Events, PageRedirectedToFeed
+from feedproxy.refresh.refresh_events import Events
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.single_flight import SingleFlight
@@ -65,7 +65,7 @@ class Autodiscovery:
         feeds = await self.find(answer.stored, settings)
         if not feeds:
             return answer
-        self._events.page_redirected_to_feed.emit(PageRedirectedToFeed(request.target))
+        self._events.page_redirected_to_feed.emit(request.target)
         response = _redirect(answer.response.fields, client, feeds)
         return replace(answer, response=response, reason="the page names a feed, which the reader prefers", stored=None)
 

@@ -14,7 +14,7 @@ from feedproxy.proxy.service_collaborators import Demand, FeedOwnership, PeerCop
 from feedproxy.refresh.policy import polling_price, refresh_ahead
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
-from feedproxy.refresh.refresh_events import Events, RefreshEnded, ScheduledRefreshStarted
+from feedproxy.refresh.refresh_events import Events, RefreshEnded
 from feedproxy.refresh.refresh_scheduler import RefreshScheduler
 from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.settings import Settings
@@ -90,7 +90,7 @@ class ScheduledRefreshes:
             surprises=counts.rhythms.take_surprises,
         )
         events.refresh_ended.subscribe(self._on_refresh_ended)
-        events.updated_by_peer.subscribe(lambda event: self.reschedule(event.target))
+        events.updated_by_peer.subscribe(self.reschedule)
 
     def owns(self, target: str) -> bool:
         """Return True if this process makes the scheduled refreshes of a target."""
@@ -181,5 +181,5 @@ class ScheduledRefreshes:
             self.scheduler.reschedule(target)  # the feed changes rarely, or was fetched while its history was read
             return
         await asyncio.sleep(0)  # the start of a refresh takes as long as the plan: hits are served in between
-        self._events.scheduled_refresh_started.emit(ScheduledRefreshStarted(target))
+        self._events.scheduled_refresh_started.emit(target)
         await asyncio.shield(self._coordinator.refresh(target))

@@ -28,7 +28,7 @@ from feedproxy.refresh.policy.origin_rate_limits import LimitRecordingClient, Si
 from feedproxy.refresh.policy.pushed_content import PushedContent
 from feedproxy.refresh.publication_backfill import PublicationBackfill
 from feedproxy.refresh.redirect_following import NonFeedRedirects, OriginClient
-from feedproxy.refresh.refresh_events import CopiesInvalidated, Events, FeedChanged, RefreshEnded
+from feedproxy.refresh.refresh_events import Events, FeedChanged, RefreshEnded
 from feedproxy.refresh.refresh_job import RefreshJob, background_job, push_job
 from feedproxy.refresh.refresh_result import RefreshRecord, RefreshResult
 from feedproxy.refresh.request_collapsing import RunningRefreshes, collapse_keys, may_share
@@ -415,8 +415,8 @@ class RefreshCoordinator:
                     self.refresh(sighting.location)
 
     def announce_invalidation(self, targets: list[str]) -> None:
-        """Emit the event CopiesInvalidated for these targets."""
-        self._events.copies_invalidated.emit(CopiesInvalidated(tuple(targets)))
+        """Report that the copies of these targets in other caches are invalid."""
+        self._events.copies_invalidated.emit(tuple(targets))
 
 
 def _availability_changed(stored: Resource | None, now: Resource) -> bool:

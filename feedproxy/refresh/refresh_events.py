@@ -19,20 +19,6 @@ class FeedChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class CopiesInvalidated:
-    """The event that copies in other caches are invalid, because their targets moved, ended or were purged."""
-
-    targets: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduledRefreshStarted:
-    """The event that the refresh schedule starts a refresh of a target."""
-
-    target: str
-
-
-@dataclass(frozen=True, slots=True)
 class RefreshEnded:
     """The event that a refresh of a target has succeeded, failed or been cancelled.
 
@@ -44,35 +30,23 @@ class RefreshEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class UpdatedByPeer:
-    """The event that another worker, or another machine of the fleet, has updated or purged the copies of a target."""
-
-    target: str
-
-
-@dataclass(frozen=True, slots=True)
-class PageRedirectedToFeed:
-    """The event that a client was redirected from a page to a feed that the page names."""
-
-    target: str
-
-
-@dataclass(frozen=True, slots=True)
 class Events:
     """The signals of one feedproxy process."""
 
     feed_changed: Signal[FeedChanged] = field(default_factory=Signal)
     """Signal for the notification service, which records the change and notifies subscribers."""
-    copies_invalidated: Signal[CopiesInvalidated] = field(default_factory=Signal)
-    """Signal for the addon `purges`, which purges the caches in front of feedproxy."""
-    scheduled_refresh_started: Signal[ScheduledRefreshStarted] = field(default_factory=Signal)
-    """Signal for the metrics."""
+    copies_invalidated: Signal[tuple[str, ...]] = field(default_factory=Signal)
+    """Signal with the targets that moved, ended or were purged, so that copies in other caches are invalid. It is for
+    the addon `purges`, which purges the caches in front of feedproxy."""
+    scheduled_refresh_started: Signal[str] = field(default_factory=Signal)
+    """Signal for the metrics, with the target of which the refresh schedule starts a refresh."""
     refresh_ended: Signal[RefreshEnded] = field(default_factory=Signal)
     """Signal with three kinds of receivers. The metrics and the recent activity record the refresh. The refresh
     schedule and the notification service plan the next refresh of the target. The admin pages show the new state of
     the feed."""
-    updated_by_peer: Signal[UpdatedByPeer] = field(default_factory=Signal)
-    """Signal for the refresh schedule, and for the admin pages, which show the new state of the feed."""
-    page_redirected_to_feed: Signal[PageRedirectedToFeed] = field(default_factory=Signal)
-    """Signal that a web page was redirected to its feed. The recent activity then no longer lists the page as an
-    address without a feed."""
+    updated_by_peer: Signal[str] = field(default_factory=Signal)
+    """Signal with a target of which another worker, or another machine of the fleet, has updated or purged the copies.
+    It is for the refresh schedule, and for the admin pages, which show the new state of the feed."""
+    page_redirected_to_feed: Signal[str] = field(default_factory=Signal)
+    """Signal with the target of a web page from which a client was redirected to its feed. The recent activity then no
+    longer lists the page as an address without a feed."""

@@ -24,7 +24,7 @@ from feedproxy import __version__
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
 from feedproxy.clock import Seconds
 from feedproxy.event_signal import Signal
-from feedproxy.refresh.refresh_events import RefreshEnded, ScheduledRefreshStarted
+from feedproxy.refresh.refresh_events import RefreshEnded
 from feedproxy.repeated_log_messages import RepeatedMessages
 from feedproxy.telemetry.histogram import DURATION_BOUNDS, LabelledHistogram
 from feedproxy.telemetry.log_format import dropped_line_count
@@ -225,7 +225,7 @@ class Metrics:
                 self._received.inc(received)
             self._origin_seconds.observe(max(0.0, seconds))
 
-    def on_scheduled_refresh_started(self, event: ScheduledRefreshStarted) -> None:
+    def on_scheduled_refresh_started(self, target: str) -> None:
         self._scheduled.inc()
 
     def observe_process(self, *, under_way: int, connections: int) -> None:

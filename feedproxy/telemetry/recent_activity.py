@@ -15,7 +15,7 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.fast_init import fast_init
 from feedproxy.http import uri
 from feedproxy.lru_map import LRU
-from feedproxy.refresh.refresh_events import PageRedirectedToFeed, RefreshEnded
+from feedproxy.refresh.refresh_events import RefreshEnded
 from feedproxy.settings import Settings
 from feedproxy.telemetry.log_format import LineBatch, printable
 from feedproxy.telemetry.page_redaction import View, redact_text
@@ -117,9 +117,9 @@ class RecentActivity:
         if record.occasion != "reader" and form != "off":
             log_fetch(self._name_in_log(uri.without_fragment(event.target)), fetch, form, self.log_lines)
 
-    def on_page_redirected_to_feed(self, event: PageRedirectedToFeed) -> None:
+    def on_page_redirected_to_feed(self, target: str) -> None:
         """Remove a page that names a feed from the addresses that never returned a feed."""
-        self._failed.drop(event.target)
+        self._failed.drop(target)
 
     def record_request(self, request: RequestActivity) -> None:
         self._requests.append(request)

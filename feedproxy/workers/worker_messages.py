@@ -31,7 +31,6 @@ from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.errors import StoreError
 from feedproxy.fleet.machine_coordination import MachineCoordination
 from feedproxy.proxy.service import Service
-from feedproxy.refresh.refresh_events import UpdatedByPeer
 from feedproxy.scoring import account_serialization
 from feedproxy.scoring.live_scores import LiveScores
 from feedproxy.scoring.reader_accounts import ReaderAccount
@@ -249,7 +248,7 @@ class WorkerPeers:
             self._snapshots[self._worker.index].write(json.dumps(metrics_aggregation.plain_families(merged)).encode())
 
     def _process_changes(self) -> None:
-        """Emit UpdatedByPeer for each target that another worker changed."""
+        """Emit `updated_by_peer` for each target that another worker changed."""
         if self._shared is None or self._shared.generation == self._generation:
             return
         self._generation, changed = self._shared.changes_since(self._generation)
@@ -264,7 +263,7 @@ class WorkerPeers:
             self._report_change(target)
 
     def _report_change(self, target: str) -> None:
-        self._service.events.updated_by_peer.emit(UpdatedByPeer(target))
+        self._service.events.updated_by_peer.emit(target)
 
     async def _request(self, session: aiohttp.ClientSession, path: str, message: bytes | None = None) -> bytes | None:
         """Return another worker's answer, or None if it does not answer."""

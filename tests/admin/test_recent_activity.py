@@ -11,7 +11,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.lru_map import ENTRY_OVERHEAD
 from feedproxy.memory_max_shares import DIVISORS
-from feedproxy.refresh.refresh_events import PageRedirectedToFeed, RefreshEnded
+from feedproxy.refresh.refresh_events import RefreshEnded
 from feedproxy.refresh.refresh_result import RefreshRecord
 from feedproxy.request.feed_id import feed_id
 from feedproxy.settings import Settings
@@ -68,7 +68,7 @@ async def test_status_shows_address_that_never_worked_with_its_reason(proxy: Pro
 async def test_page_that_names_a_feed_is_not_an_address_that_never_worked(proxy: Proxy) -> None:
     proxy.app.recent_activity.on_refresh_ended(RefreshEnded(SECRET_TARGET, FAILED))
 
-    proxy.app.recent_activity.on_page_redirected_to_feed(PageRedirectedToFeed(SECRET_TARGET))
+    proxy.app.recent_activity.on_page_redirected_to_feed(SECRET_TARGET)
 
     assert (await proxy.json("/status"))["never_worked"] == []
 

@@ -14,7 +14,7 @@ from aiohttp import web
 from feedproxy.cache.cache_status import CacheStatus, Fwd
 from feedproxy.clock import ManualClock
 from feedproxy.errors import CannotListen, UsageError
-from feedproxy.refresh.refresh_events import RefreshEnded, UpdatedByPeer
+from feedproxy.refresh.refresh_events import RefreshEnded
 from feedproxy.request.feed_id import feed_id
 from feedproxy.store.resource import Failures, Relocation, RelocationKind
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
@@ -143,7 +143,7 @@ async def test_page_shows_changes_since_the_last_request(proxy: Proxy, *, by_pee
 
     await proxy.keep(a_resource(title="After"))
     if by_peer:
-        proxy.app.events.updated_by_peer.emit(UpdatedByPeer(TARGET))
+        proxy.app.events.updated_by_peer.emit(TARGET)
     else:
         proxy.app.events.refresh_ended.emit(RefreshEnded(TARGET, None))
     await proxy.post(f"/purge?url={TARGET}x")
