@@ -11,7 +11,6 @@ from feedproxy.notify.cnws.cnws_messages import NAME
 from feedproxy.notify.cnws.publisher import Publisher
 from feedproxy.notify.cnws.subscriber import Subscriber
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.publisher_and_subscriber import DuplexProtocol
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.server.addon import NotificationAddon
 
@@ -20,7 +19,7 @@ SHARED = ("subscriptions_max", "source_limit", "push_interval")
 logger = logging.getLogger("feedproxy.cnws")
 
 
-class ChangeNotification(NotificationAddon[DuplexProtocol[Publisher, Subscriber]]):
+class ChangeNotification(NotificationAddon[tuple[Publisher, Subscriber]]):
     """Addon with the endpoints of CNWS."""
 
     options = ("cnws_publisher", "cnws_subscribe", *SHARED)
@@ -41,16 +40,18 @@ class ChangeNotification(NotificationAddon[DuplexProtocol[Publisher, Subscriber]
         if not app.settings.public_url and app.settings.cnws_subscribe:
             logger.warning("cnws_subscribe has no effect: publishers cannot call this proxy (public_url is not set)")
 
-    def make_part(self, notifications: NotificationService) -> DuplexProtocol[Publisher, Subscriber]:
-        protocol = DuplexProtocol(NAME, Publisher(notifications), Subscriber(notifications))
-        notifications.add(protocol)
-        return protocol
+    def make_part(self, notifications: NotificationService) -> tuple[Publisher, Subscriber]:
+        publisher, subscriber = Publisher(notifications), Subscriber(notifications)
+        notifications.senders[NAME], notifications.subscribers[NAME] = publisher, subscriber
+        return publisher, subscriber
 
     async def _subscribe(self, call: Call) -> Response:
-        return await self.part().publisher.endpoint(call)
+        publisher, _ = self.part()
+        return await publisher.endpoint(call)
 
     async def _push(self, call: Call) -> Response:
-        return await self.part().subscriber.endpoint(call)
+        _, subscriber = self.part()
+        return await subscriber.endpoint(call)
 
 
 addons = [ChangeNotification()]

@@ -4,13 +4,16 @@ import functools
 
 from feedproxy.http.message import Response
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.websub.hub_and_subscriber import WebSub
+from feedproxy.notify.websub import hub
+from feedproxy.notify.websub.subscriber import Subscriber
+from feedproxy.notify.websub.subscriber_callback import SubscriberCallback
+from feedproxy.notify.websub.websub_messages import NAME
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import HUB
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.server.addon import NotificationAddon
 
 
-class Hub(NotificationAddon[WebSub]):
+class Hub(NotificationAddon[tuple[hub.Hub, SubscriberCallback]]):
     """Addon with the endpoints of the hub, and of feedproxy's subscriptions at other hubs."""
 
     options = (
@@ -30,20 +33,24 @@ class Hub(NotificationAddon[WebSub]):
         app.endpoints.add(HUB, self._hub, methods=("POST",))
         app.endpoints.add("push/websub/", self._push, methods=("GET", "POST"), content_max=self._push_max)
 
-    def make_part(self, notifications: NotificationService) -> WebSub:
+    def make_part(self, notifications: NotificationService) -> tuple[hub.Hub, SubscriberCallback]:
         app = self.app()
-        websub = WebSub(notifications, functools.cache(lambda: app.stored_secret("push-key")))
-        notifications.add(websub)
-        return websub
+        key = functools.cache(lambda: app.stored_secret("push-key"))
+        own_hub, subscriber = hub.Hub(notifications), Subscriber(notifications, key)
+        notifications.senders[NAME], notifications.subscribers[NAME] = own_hub, subscriber
+        return own_hub, SubscriberCallback(notifications, subscriber, key)
 
     def _push_max(self, path: str) -> int:
-        return self.part().subscriber_callback.content_max(path)
+        _, callback = self.part()
+        return callback.content_max(path)
 
     async def _hub(self, call: Call) -> Response:
-        return await self.part().hub.answer(call)
+        own_hub, _ = self.part()
+        return await own_hub.answer(call)
 
     async def _push(self, call: Call) -> Response:
-        return await self.part().subscriber_callback.answer(call)
+        _, callback = self.part()
+        return await callback.answer(call)
 
 
 addons = [Hub()]

@@ -42,7 +42,7 @@ class Pings(NotificationAddon[PingReceiver]):
         receiver = PingReceiver(notifications)
         notifications.xmlrpc.add("weblogUpdates.ping", receiver.simple)
         notifications.xmlrpc.add("weblogUpdates.extendedPing", receiver.extended)
-        notifications.add(PingSinks(notifications.settings, notifications.proxy.store.get))
+        notifications.add_sinks(PingSinks(notifications.settings, notifications.proxy.store.get))
         return receiver
 
     async def _page(self, call: Call) -> Response:

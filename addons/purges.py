@@ -37,7 +37,7 @@ class Purges(NotificationAddon[DownstreamPurge]):
 
     def make_part(self, notifications: NotificationService) -> DownstreamPurge:
         protocol = DownstreamPurge(notifications.settings)
-        notifications.add(protocol)
+        notifications.add_sinks(protocol)
 
         def on_copies_invalidated(targets: tuple[str, ...]) -> None:
             requests = [request for target in targets for request in protocol.purge_requests(target)]

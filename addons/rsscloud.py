@@ -2,7 +2,6 @@
 
 from feedproxy.http.message import Response
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.publisher_and_subscriber import DuplexProtocol
 from feedproxy.notify.rpc.xmlrpc import CONTENT_MAX
 from feedproxy.notify.rsscloud.aggregator import RssCloudAggregator
 from feedproxy.notify.rsscloud.cloud import RssCloudServer
@@ -13,7 +12,7 @@ from feedproxy.server.addon import NotificationAddon
 SHARED = ("subscriptions_max", "source_limit", "push_interval")
 
 
-class RssClouds(NotificationAddon[DuplexProtocol[RssCloudServer, RssCloudAggregator]]):
+class RssClouds(NotificationAddon[tuple[RssCloudServer, RssCloudAggregator]]):
     """Addon with the endpoints of the cloud, and of feedproxy's registrations at other clouds."""
 
     options = ("rsscloud_hub", "push_subscribe", "announce", *SHARED)
@@ -27,27 +26,30 @@ class RssClouds(NotificationAddon[DuplexProtocol[RssCloudServer, RssCloudAggrega
         app.endpoints.add("ping", self._ping, methods=("POST",))
         app.endpoints.add("push/rsscloud/", self._push, methods=("GET", "POST"))
 
-    def make_part(self, notifications: NotificationService) -> DuplexProtocol[RssCloudServer, RssCloudAggregator]:
-        hub = RssCloudServer(notifications)
-        protocol = DuplexProtocol(NAME, hub, RssCloudAggregator(notifications))
-        notifications.add(protocol)
+    def make_part(self, notifications: NotificationService) -> tuple[RssCloudServer, RssCloudAggregator]:
+        cloud, aggregator = RssCloudServer(notifications), RssCloudAggregator(notifications)
+        notifications.senders[NAME], notifications.subscribers[NAME] = cloud, aggregator
         for name in ("rssCloud.pleaseNotify", "xmlStorageSystem.rssPleaseNotify"):
-            notifications.xmlrpc.add(name, hub.by_rpc)
-        notifications.xmlrpc.add("rssCloud.ping", hub.ping)
-        notifications.xmlrpc.add("rssCloud.hello", hub.hello)
-        return protocol
+            notifications.xmlrpc.add(name, cloud.by_rpc)
+        notifications.xmlrpc.add("rssCloud.ping", cloud.ping)
+        notifications.xmlrpc.add("rssCloud.hello", cloud.hello)
+        return cloud, aggregator
 
     async def _soap(self, call: Call) -> Response:
-        return await self.part().publisher.by_soap(call)
+        cloud, _ = self.part()
+        return await cloud.by_soap(call)
 
     async def _please_notify(self, call: Call) -> Response:
-        return await self.part().publisher.by_form(call)
+        cloud, _ = self.part()
+        return await cloud.by_form(call)
 
     async def _ping(self, call: Call) -> Response:
-        return await self.part().publisher.ping_by_form(call)
+        cloud, _ = self.part()
+        return await cloud.ping_by_form(call)
 
     async def _push(self, call: Call) -> Response:
-        return await self.part().subscriber.endpoint(call)
+        _, aggregator = self.part()
+        return await aggregator.endpoint(call)
 
 
 addons = [RssClouds()]

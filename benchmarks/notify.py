@@ -42,7 +42,7 @@ async def tell(store: str, port: int, subscribers: int, *, again: bool) -> None:
     )  # all callbacks are on one host here, which is unusual
     origin, plain = Origin(SystemClock()), Plain()
     app = App(SystemClock(), make_client=lambda _: OriginFetcher(origin))
-    app.notification_plugins["plain"] = lambda notifications: notifications.add(plain)
+    app.notification_plugins["plain"] = plain.join
     app.configure({"store": store, "site_interval": 0, "feed_min_interval": 0, "allow_private": True})
     notifications = app.notifications
     if not again:

@@ -7,7 +7,7 @@ from typing import Any
 
 from feedproxy.feed.convert.read.from_document import read
 from feedproxy.http.message import Fields, Response
-from feedproxy.notify.notification_protocol import Change, Delivered, Delivery, Protocol, Refused, Retry
+from feedproxy.notify.notification_protocol import Change, Delivered, Delivery, Refused, Retry, SinkSender
 from feedproxy.settings import option
 from feedproxy.upstream.upstream_errors import Unreachable
 
@@ -34,7 +34,7 @@ def test_example_of_a_format_renders_a_feed() -> None:
 
 
 async def test_example_of_a_protocol_sends_a_change_and_interprets_the_answer() -> None:
-    protocol: Protocol = example("protocol")["Webhook"]("https://example.com/hook")
+    protocol: SinkSender = example("protocol")["Webhook"]("https://example.com/hook")
     change = Change(7, "https://example.com/feed.xml", "Feed", "https://example.com/", 1_795_000_000)
 
     (request,) = protocol.extra_deliveries(change)

@@ -138,6 +138,3 @@ class DownstreamPurge:
         if 200 <= answer.status < 300 or answer.status in (404, 410):
             return Delivered(f"{answer.status}")
         return Retry(f"status {answer.status}")
-
-    async def renew(self, subscription: Subscription) -> None:
-        """Do nothing: this protocol has no subscriptions."""

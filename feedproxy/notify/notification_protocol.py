@@ -12,6 +12,9 @@ from feedproxy.upstream.address_policy import AddressTrust
 
 DAY: Seconds = 86_400
 
+SUBSCRIBER_REQUESTS = frozenset({"subscribe", "unsubscribe"})
+"""Kinds of deliveries (`DeliveryRequest.what`) that feedproxy sends as a subscriber at another server."""
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -88,19 +91,12 @@ class Refused:
 type Verdict = Delivered | Retry | Refused
 
 
-class Protocol(typing.Protocol):
-    """A notification protocol: `ping`, `purge`, `rsscloud`, `websub` or `cnws`."""
-
-    @property
-    def name(self) -> str: ...
+class Sender(typing.Protocol):
+    """The sender of a protocol's deliveries: it makes messages and interprets responses."""
 
     @property
     def remove_on_failure(self) -> bool:
         """Return whether the subscription is removed after the last failed attempt."""
-        ...
-
-    def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
-        """Return the deliveries for a change to receivers without a subscription, such as ping sinks."""
         ...
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
@@ -113,6 +109,23 @@ class Protocol(typing.Protocol):
         """Return the verdict on a response, or on an error without a response (refused address, no connection,
         timeout)."""
         ...
+
+
+class SinkSender(Sender, typing.Protocol):
+    """The sender of messages to receivers that the operator configured, and that have no subscription."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the protocol."""
+        ...
+
+    def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
+        """Return the deliveries for a change."""
+        ...
+
+
+class SubscriberSender(Sender, typing.Protocol):
+    """The sender of feedproxy's own subscription requests at other servers."""
 
     async def renew(self, subscription: Subscription) -> None:
         """Enqueue the request that renews a subscription at another server, and set its next `renew_at`.

@@ -15,13 +15,20 @@ from feedproxy.cooperative_iteration import iterate_in_background
 from feedproxy.errors import FeedproxyError, StoreError
 from feedproxy.feed.content_digest import pending_hash
 from feedproxy.feed.parse.channel_parser import read
-from feedproxy.notify.changes.change_log import ChangeLog, FeedSnapshot, snapshot_of
+from feedproxy.notify.changes.change_log import ChangeLog, ExtraDeliveries, FeedSnapshot, snapshot_of
 from feedproxy.notify.delivery.delivery_queue import DeliveryQueue
 from feedproxy.notify.delivery.delivery_worker import DeliveryWorker
 from feedproxy.notify.notification_database import NotificationDatabase, shift_deadlines
 from feedproxy.notify.notification_events import NotificationEvents
 from feedproxy.notify.notification_peers import NotificationPeers, SingleMachine
-from feedproxy.notify.notification_protocol import Change, DeliveryRequest, Protocol
+from feedproxy.notify.notification_protocol import (
+    SUBSCRIBER_REQUESTS,
+    Change,
+    DeliveryRequest,
+    Sender,
+    SinkSender,
+    SubscriberSender,
+)
 from feedproxy.notify.refresh_requests import RefreshRequests
 from feedproxy.notify.resubscribe_after_outage import Outages
 from feedproxy.notify.rpc.xmlrpc import XmlRpcDispatcher
@@ -111,7 +118,12 @@ class NotificationService:
         self.changes = ChangeLog(self.database, self._compute_digest)
         self.subscriptions = Subscriptions(self.database, settings().subscriptions_max)
         self.queue = DeliveryQueue(self.database)
-        self.protocols: dict[str, Protocol] = {}
+        self.senders: dict[str, Sender] = {}
+        """The sender of each protocol to feedproxy's subscribers and sinks."""
+        self.subscribers: dict[str, SubscriberSender] = {}
+        """The sender of each protocol to servers at which feedproxy subscribes."""
+        self.extra_deliveries: list[ExtraDeliveries] = []
+        """Functions that return the deliveries for a change to receivers without a subscription."""
         self.xmlrpc = XmlRpcDispatcher()
         self.refresh_requests = RefreshRequests(
             self.database,
@@ -123,7 +135,7 @@ class NotificationService:
             wake=self.wake,
         )
         self.delivery_worker = DeliveryWorker(
-            self.queue, self.subscriptions, caller, self.protocols, clock, wake=self.wake
+            self.queue, self.subscriptions, caller, self._sender, clock, wake=self.wake
         )
         self.events = NotificationEvents()
         self._peers: NotificationPeers = peers or SingleMachine()
@@ -138,9 +150,14 @@ class NotificationService:
         self._last_trim = 0.0
         self._idle = False
 
-    def add(self, protocol: Protocol) -> None:
-        """Add a protocol. The service sends the deliveries of the protocol."""
-        self.protocols[protocol.name] = protocol
+    def add_sinks(self, sinks: SinkSender) -> None:
+        """Add a protocol without subscriptions. The service sends its deliveries for each change."""
+        self.senders[sinks.name] = sinks
+        self.extra_deliveries.append(sinks.extra_deliveries)
+
+    def _sender(self, request: DeliveryRequest) -> Sender | None:
+        senders = self.subscribers if request.what in SUBSCRIBER_REQUESTS else self.senders
+        return senders.get(request.protocol)
 
     @property
     def can_receive_calls(self) -> bool:
@@ -258,7 +275,7 @@ class NotificationService:
         return self._extra_deliveries(change) if change.target in claimed else ()
 
     def _extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
-        return [request for protocol in self.protocols.values() for request in protocol.extra_deliveries(change)]
+        return [request for extra_deliveries in self.extra_deliveries for request in extra_deliveries(change)]
 
     async def _loop(self) -> None:
         loop, started = asyncio.get_running_loop(), -LOOP_INTERVAL
@@ -378,9 +395,9 @@ class NotificationService:
         await self.subscriptions.expire(now)
         for subscription in await self.subscriptions.due_for_renewal(now):
             await self.subscriptions.postpone_renewal(subscription.id, now)
-            protocol = self.protocols.get(subscription.protocol)
-            if protocol is not None:
-                await protocol.renew(subscription)
+            subscriber = self.subscribers.get(subscription.protocol)
+            if subscriber is not None:
+                await subscriber.renew(subscription)
 
     async def _reconcile(self) -> None:
         """Record the changes that the previous process has left unrecorded."""

@@ -14,8 +14,6 @@ NOW = "max-age=0"
 class RecordingPlugin:
     """A protocol with deliveries that any machine would send (`standing`), and the list of those sent."""
 
-    name = "test"
-
     def __init__(self) -> None:
         self.standing_for: list[Change] = []
 
@@ -26,7 +24,7 @@ class RecordingPlugin:
 
 async def listening(machine: Machine) -> RecordingPlugin:
     subscriber = RecordingPlugin()
-    machine.app.notifications.add(subscriber)  # type: ignore[arg-type]
+    machine.app.notifications.extra_deliveries.append(subscriber.extra_deliveries)
     machine.app.notifications.start()
     return subscriber
 

@@ -143,7 +143,7 @@ def test_sealed_token_is_recognised_without_look_up() -> None:
 
 async def test_push_content_limit_is_that_of_fetch_at_known_callback(stand_at: Callable[..., Any]) -> None:
     made: WebSubStand = await websub_at(stand_at, buffer_max=7_000_000)
-    pushes, token = made.websub.subscriber_callback, signatures_and_tokens.sealed_token(b"a key")
+    pushes, token = made.subscriber_callback, signatures_and_tokens.sealed_token(b"a key")
 
     assert pushes.content_max(f"push/websub/1.{token}") == 7_000_000
     assert pushes.content_max("push/websub/1.guess") == 65_536

@@ -57,7 +57,7 @@ async def stand_with(stand_at: StandAt, *sinks: str, **more: Any) -> Any:
         upstream="http://origin.example", public_url="https://feeds.example/", purge_sinks=sinks, **more
     )
     protocol = DownstreamPurge(stand.notifications.settings)
-    stand.notifications.add(protocol)
+    stand.notifications.add_sinks(protocol)
     return stand
 
 
@@ -140,7 +140,7 @@ async def test_purge_of_removed_sink_is_dropped(stand_at: StandAt) -> None:
     stand.others.answer = lambda _: Unreachable("down")
     await changed_once(stand)
     protocol = DownstreamPurge(lambda: stand.notifications.settings().__class__())
-    stand.notifications.add(protocol)
+    stand.notifications.add_sinks(protocol)
 
     await stand.pass_time(RETRY_DELAY_MIN)
 

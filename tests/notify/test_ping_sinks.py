@@ -87,7 +87,7 @@ async def test_ping_sinks_get_changes_of_upstream_only(stand_at: Callable[..., A
     stand = await stand_at(
         upstream="http://origin.example", public_url="https://feeds.example/", ping_sinks=[f"extended:{RPC}"]
     )
-    stand.notifications.add(PingSinks(stand.notifications.settings, stand.app.service.store.get))
+    stand.notifications.add_sinks(PingSinks(stand.notifications.settings, stand.app.service.store.get))
     for title in ("one", "two"):
         stand.origin.publish("/feed.xml", a_feed(title))
         await stand.read()
@@ -111,7 +111,7 @@ async def test_ping_and_change_list_name_same_public_url(stand_at: Callable[...,
     stand = await stand_at(
         upstream="http://origin.example/app", public_url="https://feeds.example/", ping_sinks=[f"extended:{RPC}"]
     )
-    stand.notifications.add(PingSinks(stand.notifications.settings, stand.app.service.store.get))
+    stand.notifications.add_sinks(PingSinks(stand.notifications.settings, stand.app.service.store.get))
     for title in ("one", "two"):
         stand.origin.publish("/app/feed.xml", a_feed(title).replace(b"http://example.com/", link.encode()))
         await stand.read("http://origin.example/app/feed.xml")

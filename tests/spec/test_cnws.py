@@ -17,7 +17,6 @@ from feedproxy.notify.cnws.cnws_messages import NAME, NAMESPACE
 from feedproxy.notify.cnws.publisher import Publisher
 from feedproxy.notify.cnws.subscriber import Subscriber
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.publisher_and_subscriber import DuplexProtocol
 from feedproxy.notify.subscription_table import Role, State, Subscription
 from feedproxy.upstream.upstream_errors import FetchTimeout, Unreachable
 from tests.stages.clouds import PUBLIC, WORKSTATION, call
@@ -49,17 +48,18 @@ class Service:
     """The publisher's and the subscriber's role of CNWS, and their stand."""
 
     stand: Stand
-    both: DuplexProtocol[Publisher, Subscriber]
+    publisher: Publisher
+    subscriber: Subscriber
 
     async def subscribe(
         self, resource: str = TARGET, url: str = ME, *, content: bytes | None = None, **more: Any
     ) -> Response:
         content = content if content is not None else SUBSCRIBE.format(resource=resource, url=url).encode()
-        return await self.both.publisher.endpoint(call("cnws", content, **more))
+        return await self.publisher.endpoint(call("cnws", content, **more))
 
     async def push(self, path: str, resource: str = TARGET, *, content: bytes | None = None) -> str | None:
         content = content if content is not None else CHANGE.format(resource=resource).encode()
-        answer = await self.both.subscriber.endpoint(call(path, content))
+        answer = await self.subscriber.endpoint(call(path, content))
         await self.stand.settled()
         return status(answer)
 
@@ -78,15 +78,15 @@ class Service:
 
 
 async def service_on(stand_at: Callable[..., Any], **options: Any) -> Service:
-    made: list[DuplexProtocol[Publisher, Subscriber]] = []
+    made: list[tuple[Publisher, Subscriber]] = []
 
     def join(here: NotificationService) -> None:
-        made.append(DuplexProtocol(NAME, Publisher(here), Subscriber(here)))
-        here.add(made[0])
+        made.append((Publisher(here), Subscriber(here)))
+        here.senders[NAME], here.subscribers[NAME] = made[0]
 
     stand = await stand_at(join=join, **{"ping_interval": 0, "source_limit": 0, **options})
     stand.others.answer = lambda _: Response(200, body=TRUE)
-    return Service(stand, made[0])
+    return Service(stand, *made[0])
 
 
 @pytest.fixture
@@ -399,7 +399,7 @@ async def test_notification_for_unsubscribed_resource_is_answered_false(stand_at
     assert await service.push(path) == "false"  # the rule is gone
     assert service.stand.origin.requests == requests
 
-    answer = await service.both.subscriber.endpoint(call(path, b"<!DOCTYPE a><a/>"))
+    answer = await service.subscriber.endpoint(call(path, b"<!DOCTYPE a><a/>"))
     assert (answer.status, status(answer)) == (400, "false")
 
 

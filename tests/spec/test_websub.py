@@ -537,7 +537,7 @@ async def test_subscriber_follows_a_redirect_of_the_hub(reader: WebSubStand, sta
     )
     (known,) = await reader.held(Role.PUBLISHER)
 
-    await reader.websub.subscriber.renew(known)
+    await reader.subscriber.renew(known)
     await reader.stand.settled()
     await reader.stand.pass_time(60)
 

@@ -8,7 +8,6 @@ from urllib.parse import parse_qs, urlsplit
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.publisher_and_subscriber import DuplexProtocol
 from feedproxy.notify.rsscloud.aggregator import RssCloudAggregator
 from feedproxy.notify.rsscloud.cloud import RssCloudServer
 from feedproxy.notify.rsscloud.rsscloud_messages import NAME
@@ -25,15 +24,12 @@ class Clouds:
     """Both roles of rssCloud and the stand."""
 
     stand: Stand
-    both: DuplexProtocol[RssCloudServer, RssCloudAggregator]
-
-    @property
-    def hub(self) -> RssCloudServer:
-        return self.both.publisher
+    hub: RssCloudServer
+    aggregator: RssCloudAggregator
 
     async def push(self, path: str, content: bytes = b"", *, query: str = "") -> Response:
         """Call one of the proxy's addresses from outside."""
-        return await self.both.subscriber.endpoint(call(path, content, query=query, method="GET" if query else "POST"))
+        return await self.aggregator.endpoint(call(path, content, query=query, method="GET" if query else "POST"))
 
 
 def call(
@@ -47,19 +43,20 @@ def call(
 
 async def clouds_on(stand_at: Callable[..., Any], **options: Any) -> Clouds:
     """Return a stand with rssCloud."""
-    made: list[DuplexProtocol[RssCloudServer, RssCloudAggregator]] = []
+    made: list[tuple[RssCloudServer, RssCloudAggregator]] = []
 
     def join(notifications: NotificationService) -> None:
         hub = RssCloudServer(notifications)
-        made.append(DuplexProtocol(NAME, hub, RssCloudAggregator(notifications)))
-        notifications.add(made[0])
+        aggregator = RssCloudAggregator(notifications)
+        notifications.senders[NAME], notifications.subscribers[NAME] = hub, aggregator
+        made.append((hub, aggregator))
         for name in ("rssCloud.pleaseNotify", "xmlStorageSystem.rssPleaseNotify"):
             notifications.xmlrpc.add(name, hub.by_rpc)
         notifications.xmlrpc.add("rssCloud.ping", hub.ping)
         notifications.xmlrpc.add("rssCloud.hello", hub.hello)
 
     stand = await stand_at(join=join, **{"ping_interval": 0, "source_limit": 0, **options})
-    return Clouds(stand, made[0])
+    return Clouds(stand, *made[0])
 
 
 def answering(true: bytes = b"") -> Callable[[str], Response | FeedproxyError]:

@@ -77,14 +77,13 @@ class Others:
 class Plain:
     """The simplest protocol: a GET of the callback. 410 ends the subscription; other failures are retried."""
 
-    name = "plain"
     remove_on_failure = True
 
     def __init__(self) -> None:
         self.renewed: list[str] = []
 
-    def extra_deliveries(self, change: Any) -> tuple[()]:
-        return ()
+    def join(self, notifications: NotificationService) -> None:
+        notifications.senders["plain"] = notifications.subscribers["plain"] = self
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
         return Message("GET", delivery.request.callback)
@@ -161,7 +160,7 @@ async def stand_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         origin = origin or Origin(clock)
         others, plain = Others(), Plain()
         app = App(clock, make_client=lambda _: OriginFetcher(origin))
-        app.notification_plugins["plain"] = lambda notifications: notifications.add(plain)
+        app.notification_plugins["plain"] = plain.join
         if join is not None:
             app.notification_plugins["joining"] = join
         store = str(tmp_path / folder) if folder else "memory:"

@@ -8,8 +8,11 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import Role, Subscription
-from feedproxy.notify.websub.hub_and_subscriber import WebSub
+from feedproxy.notify.websub.hub import Hub
+from feedproxy.notify.websub.subscriber import Subscriber
+from feedproxy.notify.websub.subscriber_callback import SubscriberCallback
 from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.request.endpoint_registry import Call
 from tests.stages.notify import TARGET, Stand
@@ -28,7 +31,9 @@ class WebSubStand:
     request."""
 
     stand: Stand
-    websub: WebSub
+    own_hub: Hub
+    subscriber: Subscriber
+    subscriber_callback: SubscriberCallback
     callback: Callable[[str], Response | FeedproxyError] = lambda _: Response(200)
     """Returns a callback's response to a call without a challenge."""
     hub: Callable[[], Response | FeedproxyError] = lambda: Response(202)
@@ -59,7 +64,7 @@ class WebSubStand:
         visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", address)
         request = Request("POST", "/-/hub", Fields([("Content-Type", media_type)]))
         body = urlencode(pairs).encode() if content is None else content
-        answer = await self.websub.hub.answer(Call(request, visit, "hub", "", body))
+        answer = await self.own_hub.answer(Call(request, visit, "hub", "", body))
         await self.stand.settled()
         return answer
 
@@ -107,7 +112,7 @@ class WebSubStand:
         named = Fields((name.replace("_", "-"), value) for name, value in fields.items())
         visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", "192.0.2.2")
         call = Call(Request(method, f"/-/{path}", named), visit, path, query, content)
-        answer = await self.websub.subscriber_callback.answer(call)
+        answer = await self.subscriber_callback.answer(call)
         await self.stand.settled()
         return answer
 
@@ -121,13 +126,15 @@ class WebSubStand:
 
 async def websub_at(stand_at: Callable[..., Any], **options: Any) -> WebSubStand:
     """Return a stand with WebSub."""
-    stand: Stand = await stand_at(
-        join=lambda notifications: notifications.add(WebSub(notifications, lambda: b"a key")),
-        **{"public_url": PUBLIC, "websub_hub": "known", **options},
-    )
-    websub = stand.notifications.protocols["websub"]
-    assert isinstance(websub, WebSub)
-    return WebSubStand(stand, websub)
+    made: list[tuple[Hub, Subscriber, SubscriberCallback]] = []
+
+    def join(notifications: NotificationService) -> None:
+        hub, subscriber = Hub(notifications), Subscriber(notifications, lambda: b"a key")
+        notifications.senders["websub"], notifications.subscribers["websub"] = hub, subscriber
+        made.append((hub, subscriber, SubscriberCallback(notifications, subscriber, lambda: b"a key")))
+
+    stand: Stand = await stand_at(join=join, **{"public_url": PUBLIC, "websub_hub": "known", **options})
+    return WebSubStand(stand, *made[0])
 
 
 def links_of(fields: Fields) -> dict[str, str]:

@@ -77,7 +77,7 @@ class NotificationsPage:
             )
         except FeedproxyError as error:
             raise request_parameters.InvalidForm(f"{error}.") from error
-        sinks = notifications.settings().ping_sinks if PingSinks.name in notifications.protocols else ()
+        sinks = notifications.settings().ping_sinks if PingSinks.name in notifications.senders else ()
         requests = [site_ping_request(sink, ping) for sink in sinks]
         if not requests:
             raise request_parameters.InvalidForm("No ping sinks are configured (ping_sinks).")

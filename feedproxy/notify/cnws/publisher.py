@@ -47,6 +47,8 @@ logger = logging.getLogger(__name__)
 class Publisher:
     """The CNWS publisher: it accepts subscriptions, and makes and interprets notifications."""
 
+    remove_on_failure = True
+
     def __init__(self, service: NotificationService) -> None:
         self._service = service
         self._rate_limiter = RateLimiter()
@@ -120,17 +122,19 @@ class Publisher:
 
     # -- notifications
 
-    async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
+    async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
         """Return the notification of a change, with the title and text of the newest item.
 
         Return None if notifications may not name the feed.
         """
         topic = delivery.request.topic
-        if not may_notify(self._service, topic):
+        if subscription is None or not may_notify(self._service, topic):
             return None
         return await self._change_message(subscription.callback, topic, subscription.data.get("resource", topic))
 
-    async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
+    async def interpret(
+        self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
+    ) -> Verdict:
         """Return the verdict on a subscriber's response.
 
         "If the response is false then remove this server from the list. If a HTTP error occurs then the server is
@@ -148,6 +152,7 @@ class Publisher:
             return Delivered(f"status {answer.status} without a result")
         if not is_wanted:
             return Refused("the subscriber is no longer interested", remove=True)
+        assert subscription is not None
         now = self._service.clock.now()
         await self._service.subscriptions.extend(subscription.id, expires=now + SUBSCRIPTION_LIFETIME)
         return Delivered("confirmed")

@@ -35,6 +35,8 @@ SUBSCRIPTION_LIFETIME: Seconds = CONFIRM_AFTER + 2 * DAY
 class Subscriber:
     """The CNWS subscriber: it subscribes at publishers, and answers their notifications."""
 
+    remove_on_failure = True
+
     def __init__(self, service: NotificationService) -> None:
         self._service = service
         self.subscriptions = OutboundSubscriptions(
@@ -45,6 +47,7 @@ class Subscriber:
             lifetime=SUBSCRIPTION_LIFETIME,
             renewed_by_pushes=True,
         )
+        self.renew = self.subscriptions.renew
 
     def find_target(self, resource: Resource) -> SubscriptionTarget | None:
         """Return the publisher that the operator named for the feed, or None without a valid publisher."""
@@ -54,19 +57,22 @@ class Subscriber:
         except BadTarget:
             return None
 
-    async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
+    async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
         settings = self._service.settings()
-        if not settings.public_url:
+        if subscription is None or not settings.public_url:
             return None
         fields = Fields([("User-Agent", own_user_agent(settings)), ("Content-Type", XML)])
         body = cnws_messages.write_subscribe(subscription.topic, callback_of(settings, NAME, subscription))
         return Message("POST", subscription.callback, fields, body, address_trust=AddressTrust.CONFIGURED_NAME)
 
-    async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
+    async def interpret(
+        self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
+    ) -> Verdict:
         """Return the verdict on a publisher's response to a subscription request.
 
         "If the response is an error (HTTP, or FALSE) then the subscription is refused" (CNWS).
         """
+        assert subscription is not None
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer))
         if not 200 <= answer.status < 300:

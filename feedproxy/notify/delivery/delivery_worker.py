@@ -8,7 +8,7 @@ import contextlib
 import logging
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from feedproxy.client_network import parse_address
@@ -16,7 +16,16 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError, StoreError
 from feedproxy.http.message import Response
 from feedproxy.notify.delivery.delivery_queue import DeliveryOutcome, DeliveryQueue, next_try
-from feedproxy.notify.notification_protocol import Delivery, Message, Protocol, Refused, Retry, Verdict
+from feedproxy.notify.notification_protocol import (
+    SUBSCRIBER_REQUESTS,
+    Delivery,
+    DeliveryRequest,
+    Message,
+    Refused,
+    Retry,
+    Sender,
+    Verdict,
+)
 from feedproxy.notify.subscription_table import State, Subscription, Subscriptions, callback_site
 from feedproxy.task_cancellation import finish
 from feedproxy.upstream.callback_client import CallbackClient
@@ -59,7 +68,7 @@ outcome of the request."""
 
 FAILED_REQUESTS_MAX = 50
 """Maximum number of failed subscription requests in memory. The oldest is removed first."""
-SUBSCRIPTION_REQUESTS = frozenset({"verify", "subscribe", "unsubscribe"})
+SUBSCRIPTION_REQUESTS = SUBSCRIBER_REQUESTS | {"verify"}
 """Kinds of deliveries (`DeliveryRequest.what`) that create or end a subscription. `failed_requests` records their
 failures."""
 
@@ -100,7 +109,7 @@ class DeliveryWorker:
         queue: DeliveryQueue,
         subscriptions: Subscriptions,
         caller: CallbackClient,
-        protocols: Mapping[str, Protocol],
+        find_sender: Callable[[DeliveryRequest], Sender | None],
         clock: Clock,
         *,
         wake: Callable[[], None],
@@ -109,7 +118,7 @@ class DeliveryWorker:
         self._queue = queue
         self._subscriptions = subscriptions
         self._caller = caller
-        self._protocols = protocols
+        self._find_sender = find_sender
         self._clock = clock
         self._wake = wake
         self._jitter = jitter
@@ -275,26 +284,26 @@ class DeliveryWorker:
         self._wake()
 
     async def _attempt(self, delivery: Delivery) -> DeliveryOutcome:
-        protocol = self._protocols.get(delivery.request.protocol)
-        if protocol is None:
+        sender = self._find_sender(delivery.request)
+        if sender is None:
             return self._outcome(delivery, None, Retry("the protocol is switched off"))
         number = delivery.request.subscription
         subscription = await self._subscriptions.get(number) if number is not None else None
         if number is not None and subscription is None:
-            return self._outcome(delivery, protocol, Refused("the subscription has ended"))
+            return self._outcome(delivery, sender, Refused("the subscription has ended"))
         if subscription is not None and subscription.state is State.PAUSED:
-            return self._outcome(delivery, protocol, Refused("paused by the operator"))
+            return self._outcome(delivery, sender, Refused("paused by the operator"))
         try:
-            verdict = await self._send(delivery, protocol, subscription)
+            verdict = await self._send(delivery, sender, subscription)
         except StoreError:
             raise
         except Exception:
-            logger.exception("notify: delivery by %s failed", protocol.name)
+            logger.exception("notify: delivery by %s failed", delivery.request.protocol)
             verdict = Retry("internal error; see feedproxy's log")
-        return self._outcome(delivery, protocol, verdict)
+        return self._outcome(delivery, sender, verdict)
 
-    async def _send(self, delivery: Delivery, protocol: Protocol, subscription: Subscription | None) -> Verdict:
-        message = await protocol.message(delivery, subscription)
+    async def _send(self, delivery: Delivery, sender: Sender, subscription: Subscription | None) -> Verdict:
+        message = await sender.message(delivery, subscription)
         if message is None:
             return Refused("the notification is obsolete")
         answer: Response | FeedproxyError
@@ -302,15 +311,15 @@ class DeliveryWorker:
             answer = await self._call(delivery.host, message)
         except FeedproxyError as error:
             answer = error
-        return await protocol.interpret(delivery, subscription, answer)
+        return await sender.interpret(delivery, subscription, answer)
 
-    def _outcome(self, delivery: Delivery, protocol: Protocol | None, verdict: Verdict) -> DeliveryOutcome:
+    def _outcome(self, delivery: Delivery, sender: Sender | None, verdict: Verdict) -> DeliveryOutcome:
         now = self._clock.now()
         match verdict:
             case Retry():
                 self.counts.retried += 1
                 next_attempt = next_try(delivery.tries + 1, delivery.since, now, jitter=self._jitter())
-                is_last = next_attempt is None and protocol is not None and protocol.remove_on_failure
+                is_last = next_attempt is None and sender is not None and sender.remove_on_failure
                 if next_attempt is None:
                     self._record_if_subscription_request(delivery, verdict.reason)
                 return DeliveryOutcome(delivery, verdict, now, next_attempt, remove=is_last)

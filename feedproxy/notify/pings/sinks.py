@@ -167,6 +167,3 @@ class PingSinks:
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
         return interpret_response(read_ping_sink(delivery.request.callback), answer)
-
-    async def renew(self, subscription: Subscription) -> None:
-        """Do nothing: this protocol has no subscriptions."""

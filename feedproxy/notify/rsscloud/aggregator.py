@@ -67,11 +67,14 @@ RENEW_AFTER: Seconds = 24 * 3600
 class RssCloudAggregator:
     """The aggregator: it registers at clouds and answers their calls."""
 
+    remove_on_failure = True
+
     def __init__(self, service: NotificationService) -> None:
         self._service = service
         self.subscriptions = OutboundSubscriptions(
             service, NAME, self.find_target, renew_after=RENEW_AFTER, lifetime=REGISTRATION_LIFETIME
         )
+        self.renew = self.subscriptions.renew
 
     def find_target(self, resource: Resource) -> SubscriptionTarget | None:
         """Return the cloud to register at, or None if feedproxy must not register.
@@ -87,19 +90,22 @@ class RssCloudAggregator:
         public = settings.public_url.rstrip("/") + settings.endpoint_prefix
         return None if cloud.callback.startswith(public) else cloud
 
-    async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
+    async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
         settings = self._service.settings()
-        if not settings.public_url:
+        if subscription is None or not settings.public_url:
             return None
         return registration(subscription, settings)
 
-    async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
+    async def interpret(
+        self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
+    ) -> Verdict:
         """Return the verdict on a cloud's response, which is "true if it was able to do the registration, false
         otherwise"."""
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer))
         if answer.status == 429 or answer.status >= 500:
             return Retry(f"status {answer.status}")
+        assert subscription is not None
         # The cloud may repeat the secret callback, and the reason is logged. It is redacted before it is cut.
         content = answer.body.replace(subscription.secret.encode(), b"redacted")
         try:

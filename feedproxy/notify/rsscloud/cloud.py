@@ -49,6 +49,8 @@ METHODS = ("pleaseNotify", "rssPleaseNotify")
 class RssCloudServer:
     """The rssCloud server: it answers registrations and pings, and makes and interprets notifications."""
 
+    remove_on_failure = True
+
     def __init__(self, service: NotificationService) -> None:
         self._service = service
         self._ping_receiver = PingReceiver(service)
@@ -182,12 +184,12 @@ class RssCloudServer:
 
     # -- notifications
 
-    async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
+    async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
         """Return the notification of a change, in the protocol of the registration.
 
         Return None if notifications may not name the feed.
         """
-        if not may_notify(self._service, delivery.request.topic):
+        if subscription is None or not may_notify(self._service, delivery.request.topic):
             return None
         data = subscription.data
         agent = own_user_agent(self._service.settings())
@@ -195,7 +197,9 @@ class RssCloudServer:
             NotificationMethod(data["way"]), subscription.callback, data["procedure"], data["url"], agent
         )
 
-    async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
+    async def interpret(
+        self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
+    ) -> Verdict:
         """Return the verdict on a response. Failures are retried for a day, and then the subscription is removed.
 
         A 410, or a callback that must not be called, ends the subscription at once.
@@ -206,6 +210,7 @@ class RssCloudServer:
             return Retry(str(answer))
         if answer.status == 410:
             return Refused("status 410", remove=True)
+        assert subscription is not None
         reason = rsscloud_messages.failure_reason(NotificationMethod(subscription.data["way"]), answer)
         return Retry(reason) if reason else Delivered(f"status {answer.status}")
 

@@ -63,6 +63,8 @@ _URI_REFERENCE = re.compile(r"[!#$%&'()*+,\-./0-9:;=?@A-Z_a-z~\[\]]+")
 class Hub:
     """The hub: it answers requests, and makes and interprets deliveries."""
 
+    remove_on_failure = False
+
     def __init__(self, service: NotificationService) -> None:
         self._service = service
         self._rate_limiter = RateLimiter()

@@ -72,6 +72,8 @@ REDIRECTS_MAX = 3
 class Subscriber:
     """The subscriber: it decides which feeds to subscribe to, and sends the requests to hubs."""
 
+    remove_on_failure = False
+
     def __init__(self, service: NotificationService, key: Callable[[], bytes]) -> None:
         self._service = service
         self._key = key
