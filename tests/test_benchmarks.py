@@ -28,6 +28,7 @@ from feedproxy.refresh.policy.refresh_ahead import Later, Plan, Refresh
 from feedproxy.refresh.refresh_scheduler import RefreshScheduler
 from feedproxy.settings import option_names
 from feedproxy.store.store_location import open_store
+from tests.refresh.schedules import a_scheduler
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -355,7 +356,7 @@ async def test_lateness_of_each_scheduled_refresh_is_written(monkeypatch: pytest
         refreshed.set()
 
     planned: list[str] = []
-    scheduler = RefreshScheduler(clock, plan_for, refresh)
+    scheduler = a_scheduler(clock, plan_for, refresh)
     scheduler.reschedule("feed")
     planned.append("feed")
     async with asyncio.timeout(PATIENCE):

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
-from feedproxy.clock import Clock, Instant
+from feedproxy.clock import Clock
 from feedproxy.http import user_agent
 from feedproxy.refresh.policy.polling_price import HORIZON
 from feedproxy.request.context import ClientContext
 from feedproxy.request.feed_id import feed_id
 from feedproxy.settings import Settings
-from feedproxy.subscribers.pseudonyms import Identifier, Pseudonym
+from feedproxy.subscribers.pseudonyms import Identifier
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 
@@ -26,7 +26,7 @@ class ReaderTracker:
         version: str,
     ) -> None:
         self.counts = counts
-        self._identifier = identifier
+        self.identifier = identifier
         self._clock = clock
         self._settings_for = settings_for
         self._installation = installation
@@ -35,7 +35,7 @@ class ReaderTracker:
     def record_read(self, target: str, client: ClientContext, agent: str) -> None:
         """Count the client as a reader of the target."""
         now = self._clock.now()
-        pseudonym = self._identifier.pseudonym(client.address, agent, client.user, now)
+        pseudonym = self.identifier.pseudonym(client.address, agent, client.user, now)
         self.counts.record_read(target, pseudonym, agent, now)
 
     def has_expected_readers(self, target: str) -> bool:
@@ -55,14 +55,6 @@ class ReaderTracker:
         contact = self._settings_for(target).contact_url
         return user_agent.format_user_agent(self._version, contact, subscribers, feed_id(target, self._installation))
 
-    def pseudonym(self, address: str, agent: str, now: Instant) -> Pseudonym:
-        """Return the pseudonym of a reader that has not signed in."""
-        return self._identifier.pseudonym(address, agent, "", now)
-
-    def pseudonym_valid_until(self, now: Instant) -> Instant:
-        """Return the instant until which pseudonyms stay the same."""
-        return self._identifier.same_until(now)
-
     def log_name(self, client: ClientContext, agent: str) -> str:
         """Return the pseudonym of a reader as the access log shows it."""
-        return f"{self._identifier.pseudonym(client.address, agent, client.user, self._clock.now()).current:015x}"
+        return f"{self.identifier.pseudonym(client.address, agent, client.user, self._clock.now()).current:015x}"

@@ -49,23 +49,11 @@ SLEEP_MAX: Seconds = 60
 most this time."""
 
 
-def _no_targets() -> list[str]:
-    return []
-
-
-def _unknown(_: str) -> Instant | None:
-    return None
-
-
-def _reads_nothing(_: str) -> bool:
-    return False
-
-
 class RefreshScheduler:
     """The schedule of refreshes ahead of readers.
 
     * `plan_for` returns the plan for one feed.
-    * `plan_due` returns the plan just before a refresh of the feed would start, by default `plan_for`.
+    * `plan_due` returns the plan just before a refresh of the feed would start.
     * `refresh` fetches a feed.
     * `read_due` reads the feed for `plan_due`. It returns False if nothing had to be read.
     * `lane_of` returns the lane of a feed, usually its site.
@@ -78,14 +66,14 @@ class RefreshScheduler:
         plan_for: Callable[[str], Plan],
         refresh: Callable[[str], Awaitable[object]],
         *,
-        plan_due: Callable[[str], Plan] | None = None,
-        read_due: Callable[[str], bool] = _reads_nothing,
-        lane_of: Callable[[str], str] | None = None,
-        surprises: Callable[[], list[str]] = _no_targets,
+        plan_due: Callable[[str], Plan],
+        read_due: Callable[[str], bool],
+        lane_of: Callable[[str], str],
+        surprises: Callable[[], list[str]],
     ) -> None:
         self._clock = clock
         self._plan_for = plan_for
-        self._plan_due = plan_due or plan_for
+        self._plan_due = plan_due
         self._read_due = read_due
         self._refresh = refresh
         self._lane_of = lane_of
@@ -139,7 +127,7 @@ class RefreshScheduler:
         is_due = self.next_at is not None and self.next_at <= self._clock.now()
         return is_due or bool(self._waiting or self._in_progress)
 
-    def start(self, targets: Iterable[str], earliest: Callable[[str], Instant | None] = _unknown) -> None:
+    def start(self, targets: Iterable[str], earliest: Callable[[str], Instant | None]) -> None:
         """Plan these feeds in their order, a few at a time.
 
         `earliest` returns an instant before which a feed is certainly not due, or None if the instant is unknown. A
@@ -238,7 +226,7 @@ class RefreshScheduler:
                 heapq.heappush(self._heap, (due, target))
             elif due is not None:
                 del self._due[target]
-                lane = self._lane(target)
+                lane = self._lane_of(target)
                 self._lanes.setdefault(lane, deque()).append((target, at))
                 self._waiting.add(target)
                 if len(self._lanes[lane]) == 1 and self._has_room(lane):
@@ -260,9 +248,6 @@ class RefreshScheduler:
             del self._lanes[lane]
         elif self._has_room(lane):
             self._free.append(lane)
-
-    def _lane(self, target: str) -> str:
-        return target if self._lane_of is None else self._lane_of(target)
 
     def _has_room(self, lane: str) -> bool:
         return self._busy.get(lane, 0) < LANE_WIDTH

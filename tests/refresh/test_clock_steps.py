@@ -8,7 +8,6 @@ import pytest
 from feedproxy.clock import ManualClock
 from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.refresh.policy.refresh_ahead import Later, Plan, Refresh
-from feedproxy.refresh.refresh_scheduler import RefreshScheduler
 from feedproxy.store.coordination.site_interval import SiteThrottle
 from feedproxy.store.coordination.worker_coordination import SharedMemoryCoordination
 from feedproxy.store.resource import (
@@ -21,6 +20,7 @@ from feedproxy.store.resource import (
 )
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
+from tests.refresh.schedules import a_scheduler
 from tests.stages.admin import a_resource
 from tests.waiting import PATIENCE
 
@@ -113,7 +113,7 @@ async def test_schedule_made_ahead_is_recomputed_after_the_clock_is_set_back() -
     async def refresh(_: str) -> None:
         refreshed.set()
 
-    scheduler = RefreshScheduler(clock, plan_for, refresh)
+    scheduler = a_scheduler(clock, plan_for, refresh)
     scheduler.reschedule("feed")
     await asyncio.sleep(0)
     clock.advance(-86_400)

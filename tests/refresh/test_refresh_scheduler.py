@@ -18,6 +18,7 @@ from feedproxy.refresh.refresh_scheduler import (
     SLOW_AFTER,
     RefreshScheduler,
 )
+from tests.refresh.schedules import a_scheduler
 from tests.waiting import PATIENCE
 
 NOON = 1_800_000_000.0
@@ -32,7 +33,7 @@ class World:
         self.refreshed: list[str] = []
         self.gate = asyncio.Event()
         self.gate.set()
-        self.scheduler = RefreshScheduler(self.clock, self.plan_for, self.refresh)
+        self.scheduler = a_scheduler(self.clock, self.plan_for, self.refresh)
 
     def plan_for(self, target: str) -> Plan:
         if target not in self.due:
@@ -122,7 +123,7 @@ async def test_due_feed_is_planned_as_one_that_is_refreshed_next(world: World) -
         planned.append(target)
         return world.plan_for(target)
 
-    world.scheduler = RefreshScheduler(world.clock, world.plan_for, world.refresh, plan_due=plan_due)
+    world.scheduler = a_scheduler(world.clock, world.plan_for, world.refresh, plan_due=plan_due)
     world.due = {"a": NOON + 100}
     world.scheduler.reschedule("a")
     assert not planned
@@ -145,7 +146,7 @@ async def test_other_tasks_run_between_reading_and_planning_a_due_feed(world: Wo
         seen.append("plan")
         return world.plan_for(target)
 
-    world.scheduler = RefreshScheduler(world.clock, world.plan_for, world.refresh, plan_due=plan_due, read_due=read_due)
+    world.scheduler = a_scheduler(world.clock, world.plan_for, world.refresh, plan_due=plan_due, read_due=read_due)
     world.due = {"a": NOON + 100}
     world.scheduler.reschedule("a")
 
@@ -194,7 +195,7 @@ async def test_number_of_concurrent_refreshes_is_limited(world: World) -> None:
 
 async def test_start_plans_all_feeds_that_are_read(world: World) -> None:
     world.due = {str(number): NOON + 10 + number for number in range(30)}
-    world.scheduler.start(list(world.due))
+    world.scheduler.start(list(world.due), lambda _: None)
     await _until(lambda: len(world.scheduler) == 30)
 
     await world.pass_time(60)
@@ -230,7 +231,7 @@ async def test_start_plans_a_feed_at_its_earliest_possible_instant(world: World)
 
     await world.scheduler.close()
     world.due = {"soon": NOON + 50, "later": NOON + 5000, "unknown": NOON + 5000}
-    world.scheduler = RefreshScheduler(world.clock, plan_for, world.refresh)
+    world.scheduler = a_scheduler(world.clock, plan_for, world.refresh)
     world.scheduler.start(list(world.due), {"soon": NOON + 40, "later": NOON + 4000}.get)
     await _until(lambda: len(world.scheduler) == 3)
     assert looked == ["unknown"]
@@ -271,8 +272,8 @@ async def test_start_with_many_feeds_leaves_most_of_the_time_to_others(world: Wo
             pass
         return plan_for(target)
 
-    scheduler = RefreshScheduler(world.clock, slow, world.refresh)
-    scheduler.start(names)
+    scheduler = a_scheduler(world.clock, slow, world.refresh)
+    scheduler.start(names, lambda _: None)
     turns = 0
     while len(scheduler) < len(names):
         await asyncio.sleep(0)
@@ -286,7 +287,7 @@ async def test_start_with_many_feeds_leaves_most_of_the_time_to_others(world: Wo
 
 def laned(world: World) -> RefreshScheduler:
     """Return a scheduler whose lanes are the feeds' first letters."""
-    world.scheduler = RefreshScheduler(world.clock, world.plan_for, world.refresh, lane_of=lambda target: target[0])
+    world.scheduler = a_scheduler(world.clock, world.plan_for, world.refresh, lane_of=lambda target: target[0])
     return world.scheduler
 
 
@@ -398,8 +399,8 @@ async def test_feed_with_an_unexpected_poll_is_replanned_within_a_minute(world: 
         surprises.clear()
         return taken
 
-    world.scheduler = RefreshScheduler(world.clock, world.plan_for, world.refresh, surprises=take)
-    world.scheduler.start([])
+    world.scheduler = a_scheduler(world.clock, world.plan_for, world.refresh, surprises=take)
+    world.scheduler.start([], lambda _: None)
     await world.pass_time(1)
     world.due = {"a": NOON + 200}
     surprises.append("a")
@@ -417,7 +418,7 @@ async def test_failed_refresh_frees_its_lane(world: World) -> None:
         del world.due[target]
         raise RuntimeError("a test's own")
 
-    world.scheduler = RefreshScheduler(world.clock, world.plan_for, fail, lane_of=lambda _: "one")
+    world.scheduler = a_scheduler(world.clock, world.plan_for, fail, lane_of=lambda _: "one")
     world.due = {str(number): NOON + 10 for number in range(10)}
     for target in world.due:
         world.scheduler.reschedule(target)

@@ -101,7 +101,7 @@ class AccessLogger:
     def _identify(self, address: str, user_agent_line: bytes, now: Instant) -> ClientIdentity:
         if not self._since <= now < self._until or len(self._clients) >= CLIENTS_MAX:
             self._clients.clear()
-            self._since, self._until = now, self._app.service.audience.pseudonym_valid_until(now)
+            self._since, self._until = now, self._app.service.audience.identifier.same_until(now)
         client = self._clients.get((address, user_agent_line))
         if client is None:
             client = self._make_identity(address, user_agent_line, now)
@@ -110,7 +110,7 @@ class AccessLogger:
 
     def _make_identity(self, address: str, user_agent_line: bytes, now: Instant) -> ClientIdentity:
         user_agent = user_agent_line.partition(b":")[2].strip(b" \t").decode("latin-1")
-        pseudonym = self._app.service.audience.pseudonym(address, user_agent, now)
+        pseudonym = self._app.service.audience.identifier.pseudonym(address, user_agent, "", now)
         return ClientIdentity(
             user_agent, quote_agent(user_agent), pseudonym, f"{pseudonym.current:015x}", (address, user_agent_line)
         )
