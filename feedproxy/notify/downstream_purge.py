@@ -26,7 +26,7 @@ from feedproxy.notify.notification_protocol import (
     Retry,
     Verdict,
 )
-from feedproxy.notify.sink_address import SinkAddress, read_sink_address
+from feedproxy.notify.sink_address import SinkAddress, check_sink_url, split_prefix
 from feedproxy.notify.subscription_table import Subscription
 from feedproxy.request.feed_id import surrogate_key
 from feedproxy.request.upstream_and_public_urls import is_upstream_target, to_public
@@ -50,16 +50,11 @@ type PurgeSink = SinkAddress[PurgeMethod]
 
 def read_purge_sink(text: str) -> PurgeSink:
     """Parse one value of the option `purge_sinks`. Raises UsageError if the value is invalid."""
-    sink = read_sink_address(
-        text,
-        prefixes=(PurgeMethod.URL,),
-        default_kind=lambda url: PurgeMethod.TEMPLATE if "{key}" in url else PurgeMethod.KEY,
-        example_url=lambda _, url: url.replace("{key}", "feed-0"),
-        expected="a URL such as http://127.0.0.1:6081/",
-    )
-    if sink.kind is PurgeMethod.URL and urlsplit(sink.url).path not in ("", "/"):
+    prefix, url = split_prefix(text, (PurgeMethod.URL,))
+    check_sink_url(text, url.replace("{key}", "feed-0"), "a URL such as http://127.0.0.1:6081/")
+    if prefix is not None and urlsplit(url).path not in ("", "/"):
         raise UsageError(f"invalid purge sink {text!r}: expected a URL without a path")
-    return sink
+    return SinkAddress(prefix or (PurgeMethod.TEMPLATE if "{key}" in url else PurgeMethod.KEY), url)
 
 
 def read_purge_fields(lines: Iterable[str]) -> Fields:

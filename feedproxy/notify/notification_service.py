@@ -6,9 +6,10 @@ import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Container, Iterable
-from dataclasses import astuple, dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.cooperative_iteration import iterate_in_background
@@ -78,8 +79,7 @@ and half an hour for a million.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _NextDue:
+class _NextDue(NamedTuple):
     """For each kind of work: the next instant at which it is due, or infinity."""
 
     subscriptions: Instant
@@ -310,7 +310,7 @@ class NotificationService:
         next."""
         now, next_due = self.clock.now(), await self._next_due()
         are_outcomes_unrecorded = self.delivery_worker.has_outcomes
-        if not are_outcomes_unrecorded and min(astuple(next_due)) > now:
+        if not are_outcomes_unrecorded and min(next_due) > now:
             return next_due
         if next_due.subscriptions <= now:
             await self._renew_and_expire()

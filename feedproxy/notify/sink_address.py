@@ -1,6 +1,6 @@
 """The address of a ping sink or purge sink in an option: a URL, perhaps with a prefix."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,25 +16,16 @@ class SinkAddress[Kind: StrEnum]:
     url: str
 
 
-def read_sink_address[Kind: StrEnum](
-    text: str,
-    *,
-    prefixes: Iterable[Kind],
-    default_kind: Callable[[str], Kind],
-    example_url: Callable[[Kind, str], str],
-    expected: str,
-) -> SinkAddress[Kind]:
-    """Return the sink that `text` names. Raises UsageError, with `expected` in its message, if `text` is invalid.
+def split_prefix[Kind: StrEnum](text: str, kinds: Iterable[Kind]) -> tuple[Kind | None, str]:
+    """Return the kind that precedes the URL, followed by a colon, or None, and the rest of the text."""
+    prefix, _, url = text.strip().partition(":")
+    kind = next((kind for kind in kinds if kind == prefix), None)
+    return kind, url if kind is not None else text.strip()
 
-    `prefixes` are the kinds that may precede the URL, followed by a colon. `default_kind` returns the kind of a URL
-    without a prefix. `example_url` returns an example of the URLs of requests to the sink, which must be valid.
-    """
-    prefix, _, url_after_prefix = text.strip().partition(":")
-    kind = next((kind for kind in prefixes if kind == prefix), None)
-    url = url_after_prefix if kind is not None else text.strip()
-    kind = kind or default_kind(url)
+
+def check_sink_url(text: str, url: str, expected: str) -> None:
+    """Check a URL to which the sink `text` would get requests. Raises UsageError if the URL is invalid."""
     try:
-        uri.normalise(example_url(kind, url))
+        uri.normalise(url)
     except BadTarget as error:
         raise UsageError(f"invalid sink {text!r}: expected {expected}: {error}") from error
-    return SinkAddress(kind, url)

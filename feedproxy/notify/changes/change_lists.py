@@ -1,13 +1,16 @@
 """Endpoints that list recent changes of public feeds. Caches may store the lists."""
 
+import hashlib
+from functools import partial
+
 from feedproxy.clock import Instant
 from feedproxy.errors import BadTarget, NotFound
 from feedproxy.http import generated_document, uri
-from feedproxy.http.etag import parse_tag
+from feedproxy.http.etag import EntityTag
 from feedproxy.http.message import Response
 from feedproxy.notify.changes import changes_xml
 from feedproxy.notify.changes.change_log import RETENTION
-from feedproxy.notify.changes.changes_xml import ENTRIES_MAX, HOUR, LONG_LIST, SHORT_LIST, WeblogEntry
+from feedproxy.notify.changes.changes_xml import ENTRIES_MAX, HOUR, LONG_LIST, SHORT_LIST
 from feedproxy.notify.notification_protocol import Change
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.topics import is_no_longer_public
@@ -65,24 +68,14 @@ class ChangeLists:
         self, call: Call, changes: list[Change], *, updated: Instant, modified: Instant, caching: str
     ) -> Response:
         settings = self._service.settings()
-        base = call.client.base
-        entries = [
-            WeblogEntry(
-                change.name,
-                displayed_url(change.url, settings, base),
-                displayed_url(change.target, settings, base),
-                change.at,
-            )
-            for change in changes
-        ]
+        displayed = partial(displayed_url, settings=settings, base=call.client.base)
         count = await self._service.changes.last_number()
         unit = uri.query_value(call.query, "when")
         if unit not in ("", "minutes", "seconds"):
             raise BadTarget(f"when={unit[:40]}: expected minutes or seconds")
         minutes = (unit or settings.changes_when) == "minutes"
-        body = changes_xml.write_document(entries, updated=updated, count=count, minutes=minutes)
-        tag = parse_tag(changes_xml.entity_tag(body))
-        assert tag is not None
+        body = changes_xml.write_document(changes, displayed=displayed, updated=updated, count=count, minutes=minutes)
+        tag = EntityTag(hashlib.blake2b(body, digest_size=12).hexdigest())
         # Caches may store the list and must validate it before each use, so that a change is visible at once.
         return generated_document.respond(
             call.request, body, "application/xml; charset=utf-8", tag=tag, modified=modified, cache_control=caching

@@ -5,11 +5,9 @@ equal for up to a minute, so that conditional requests get a 304.
 """
 
 import calendar
-import hashlib
 import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from xml.sax.saxutils import quoteattr
 
 from feedproxy.clock import Instant, Seconds
@@ -26,16 +24,6 @@ ENTRIES_MAX = 5_000
 """One document contains at most this many entries, the newest first. 5,000 entries take about 800 KB."""
 
 _ARCHIVE = re.compile(r"(\d{4})/(\d{2})/(\d{2})/(\d{2})\.xml", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class WeblogEntry:
-    """One `weblog` element. Its URLs are public addresses of feedproxy."""
-
-    name: str
-    url: str
-    rss_url: str
-    at: Instant
 
 
 def reference_time(now: Instant, changes: Iterable[Change]) -> Instant:
@@ -59,8 +47,10 @@ def parse_archive_hour(path: str) -> Instant | None:
     return float(calendar.timegm((year, month, day, hour - 1, 0, 0)))
 
 
-def write_document(entries: Iterable[WeblogEntry], *, updated: Instant, count: int, minutes: bool) -> bytes:
-    """Return the document. `count` is the value of its attribute `count`.
+def write_document(
+    changes: Iterable[Change], *, displayed: Callable[[str], str], updated: Instant, count: int, minutes: bool
+) -> bytes:
+    """Return the document. `displayed` returns the public address of a URL. `count` is the attribute `count`.
 
     An entry's attribute `when` is its age at `updated`, in minutes, or in seconds if `minutes` is False.
     """
@@ -68,15 +58,10 @@ def write_document(entries: Iterable[WeblogEntry], *, updated: Instant, count: i
         '<?xml version="1.0" encoding="utf-8"?>',
         f'<weblogUpdates version="2" updated="{format_http_date(updated)}" count="{count}">',
     ]
-    for entry in entries:
-        seconds_ago = max(0, math.floor(updated - entry.at))
+    for change in changes:
+        seconds_ago = max(0, math.floor(updated - change.at))
         when = seconds_ago // 60 if minutes else seconds_ago
-        values = (("name", entry.name), ("url", entry.url), ("rssUrl", entry.rss_url))
+        values = (("name", change.name), ("url", displayed(change.url)), ("rssUrl", displayed(change.target)))
         attributes = " ".join(f"{name}={quoteattr(valid_text(value))}" for name, value in values)
         lines.append(f' <weblog {attributes} when="{when}"/>')
     return "\n".join([*lines, "</weblogUpdates>", ""]).encode()
-
-
-def entity_tag(body: bytes) -> str:
-    """Return a strong entity tag for this content."""
-    return f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'

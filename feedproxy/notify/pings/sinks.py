@@ -27,7 +27,7 @@ from feedproxy.notify.notification_protocol import (
 )
 from feedproxy.notify.pings.ping_messages import InvalidCall, Ping
 from feedproxy.notify.rpc.xmlrpc import read_answer, write_call
-from feedproxy.notify.sink_address import SinkAddress, read_sink_address
+from feedproxy.notify.sink_address import SinkAddress, check_sink_url, split_prefix
 from feedproxy.notify.subscription_table import Subscription
 from feedproxy.request.upstream_and_public_urls import displayed_url, is_upstream_target
 from feedproxy.request.upstream_request import own_user_agent
@@ -49,22 +49,14 @@ type PingSink = SinkAddress[SinkKind]
 
 
 def read_ping_sink(text: str) -> PingSink:
-    sink = read_sink_address(
-        text,
-        prefixes=SinkKind,
-        default_kind=lambda url: SinkKind.GET if "{" in url else SinkKind.SIMPLE,
-        example_url=_example_url,
-        expected="a URL such as https://rpc.example/RPC2",
-    )
-    if sink.kind is SinkKind.GET and _example_url(sink.kind, sink.url) == sink.url:
+    prefix, url = split_prefix(text, SinkKind)
+    kind = prefix or (SinkKind.GET if "{" in url else SinkKind.SIMPLE)
+    is_template = kind is SinkKind.GET
+    example = expand_template(url, "name", "http://site.invalid/", "http://site.invalid/feed") if is_template else url
+    check_sink_url(text, example, "a URL such as https://rpc.example/RPC2")
+    if is_template and example == url:
         raise UsageError(f"invalid ping sink {text!r}: expected {{url}} in the template")
-    return sink
-
-
-def _example_url(kind: SinkKind, url: str) -> str:
-    if kind is not SinkKind.GET:
-        return url
-    return expand_template(url, "name", "http://site.invalid/", "http://site.invalid/feed")
+    return SinkAddress(kind, url)
 
 
 def expand_template(template: str, name: str, url: str, feed: str) -> str:
