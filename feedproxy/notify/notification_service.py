@@ -14,7 +14,6 @@ from typing import NamedTuple
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.cooperative_iteration import iterate_in_background
 from feedproxy.errors import FeedproxyError, StoreError
-from feedproxy.feed.content_digest import pending_hash
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.notify.changes.change_log import ChangeLog, ExtraDeliveries, FeedSnapshot, snapshot_of
 from feedproxy.notify.delivery.delivery_queue import DeliveryQueue
@@ -36,6 +35,7 @@ from feedproxy.notify.rpc.xmlrpc import XmlRpcDispatcher
 from feedproxy.notify.subscription_table import Subscriptions
 from feedproxy.proxy.public_feeds import may_be_listed
 from feedproxy.proxy.service import Service
+from feedproxy.refresh.ingest.ingest import document_without_digest
 from feedproxy.refresh.refresh_events import FeedChanged, RefreshEnded
 from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.settings import Settings
@@ -256,17 +256,12 @@ class NotificationService:
         return snapshot_of(resource, is_new=first, listed=may_be_listed(resource.target, settings, resource))
 
     async def _compute_digest(self, snapshot: FeedSnapshot) -> FeedSnapshot | None:
-        resource, content_hash = self.proxy.store.peek(snapshot.target), pending_hash(snapshot.digest)
-        variants = (
-            [variant for variant in resource.variants if variant.content.tag == content_hash]
-            if resource is not None
-            else []
-        )
-        if not variants or (body := variants[0].content.bodies.get("identity")) is None:
+        resource = self.proxy.store.peek(snapshot.target)
+        document = document_without_digest(snapshot.digest, resource.variants) if resource is not None else None
+        if document is None:
             return None
-        declared = variants[0].fields.get("content-type")
         try:
-            channel = await self.proxy.helper_pool.submit(partial(read, body, declared))
+            channel = await self.proxy.helper_pool.submit(partial(read, *document))
         except FeedproxyError:
             return None
         return replace(snapshot, digest=channel.content_digest) if channel is not None else None

@@ -9,11 +9,11 @@ from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import parse_http_date
-from feedproxy.http.message import Fields, Response
+from feedproxy.http.message import Fields
 from feedproxy.http.negotiation import vary_names
 from feedproxy.refresh import redirect_following
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import with_links
-from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings
+from feedproxy.refresh.ingest.ingest import IngestedContent
 from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.refresh.policy.dictionary_privacy import is_shared
 from feedproxy.refresh.policy.stale_max_after_failure import FetchOutcome
@@ -38,11 +38,6 @@ VARYING_NAMES_MAX = 8
 
 VARYING_NAME_LENGTH_MAX = 64
 """A field name of more than this many characters is not remembered."""
-
-
-def unmodified_content(response: Response) -> Content:
-    """Return the content of the response as received."""
-    return Content({response.fields.combined("content-encoding") or "identity": response.body})
 
 
 def received_response(job: RefreshJob, fetched: Fetched, ingested: IngestedContent, at: str = "") -> StoredResponse:
@@ -72,14 +67,6 @@ def final_target(job: RefreshJob, at: str) -> str | None:
     if job.pushed is not None and job.validate is not None:
         return job.validate.final_target  # a push is content for the stored response
     return "" if at == job.request.target else at
-
-
-def requested_codings(job: RefreshJob) -> RequestedCodings:
-    """Return the codings to make during ingestion: those of the stored version, and the coding that the waiting client
-    prefers."""
-    stored = job.validate
-    codings = tuple(stored.content.bodies) if stored is not None and stored.content.feed else ()
-    return RequestedCodings(codings, job.accept_encoding)
 
 
 def update_relocation(

@@ -17,7 +17,7 @@ from feedproxy.http.retry_after_and_rate_limit import retry_after
 from feedproxy.refresh import client_keyed_responses, missing_ranges, redirect_following
 from feedproxy.refresh.ingest.edit_settings import is_outdated
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import with_links
-from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent
+from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent, unmodified_content
 from feedproxy.refresh.policy import content_guard, moved_and_gone, polling_with_push
 from feedproxy.refresh.policy.content_guard import KeepStored, PassThroughOnly, Replace
 from feedproxy.refresh.policy.min_interval_and_back_off import record_failure
@@ -31,7 +31,6 @@ from feedproxy.refresh.resource_after_refresh import (
     final_target,
     is_further_variant,
     received_response,
-    unmodified_content,
     update_relocation,
     with_history,
     with_last_modified,

@@ -1,7 +1,7 @@
 """Codings are made once, on request. A coded body from the origin is kept unchanged if possible."""
 
 import gzip
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -13,7 +13,7 @@ from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.proxy.representations.coding_variants import CodingVariants
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.refresh.ingest.ingest import NO_CODINGS, IngestedContent, RequestedCodings, ingest
+from feedproxy.refresh.ingest.ingest import IngestedContent, ingest
 from feedproxy.request.context import ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.store.lru_memory_store import MemoryStore
@@ -32,11 +32,16 @@ TYPE = Fields([("Content-Type", "application/rss+xml")])
 
 
 def prepared(
-    body: bytes = FEED, label: str = "", wanted: RequestedCodings = NO_CODINGS, **settings: Any
+    body: bytes = FEED, label: str = "", wanted: Sequence[str] = (), accept: str | None = None, **settings: Any
 ) -> IngestedContent:
     fields = TYPE.with_field("Content-Encoding", label) if label else TYPE
     return ingest(
-        Response(200, fields, body), Settings(**settings), self_href=TARGET, now=NOW, requested_codings=wanted
+        Response(200, fields, body),
+        Settings(**settings),
+        self_href=TARGET,
+        now=NOW,
+        codings=wanted,
+        accept_encoding=accept,
     )
 
 
@@ -66,11 +71,10 @@ def test_disabled_coding_is_not_kept() -> None:
 
 
 def test_requested_coding_and_those_of_the_last_version_are_made_at_once() -> None:
-    assert list(prepared(wanted=RequestedCodings(accept_encoding="gzip")).content.bodies) == ["identity", "gzip"]
-    assert list(prepared(wanted=RequestedCodings(("identity", "br"))).content.bodies) == ["identity", "br"]
+    assert list(prepared(accept="gzip").content.bodies) == ["identity", "gzip"]
+    assert list(prepared(wanted=("identity", "br")).content.bodies) == ["identity", "br"]
     # The reader accepts the coding of the origin.
-    wanted = RequestedCodings(accept_encoding="br, gzip")
-    assert list(prepared(gzip.compress(FEED), "gzip", wanted).content.bodies) == ["identity", "gzip"]
+    assert list(prepared(gzip.compress(FEED), "gzip", accept="br, gzip").content.bodies) == ["identity", "gzip"]
 
 
 class Counting(ThreadPoolExecutor):

@@ -13,7 +13,7 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.delta_responses import Deltas
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings, ingest, make_delta_base
+from feedproxy.refresh.ingest.ingest import IngestedContent, ingest, make_delta_base
 from feedproxy.refresh.policy.versions_for_deltas import VERSIONS_BYTES, VERSIONS_MAX, with_versions
 from feedproxy.settings import Settings
 from feedproxy.store.resource import DeltaBase, Resource
@@ -22,7 +22,7 @@ from tests.proxy.busy import refuse_first_job
 NOW = 1_800_000_000.0
 TARGET = "http://example.com/feed"
 TYPE = Fields([("Content-Type", "application/rss+xml")])
-ALL = RequestedCodings(("br", "zstd", "gzip"))
+ALL = ("br", "zstd", "gzip")
 
 
 def feed(first: int, last: int = 40) -> bytes:
@@ -31,7 +31,7 @@ def feed(first: int, last: int = 40) -> bytes:
 
 
 def version(first: int) -> IngestedContent:
-    prepared = ingest(Response(200, TYPE, feed(first)), Settings(), self_href=TARGET, now=NOW, requested_codings=ALL)
+    prepared = ingest(Response(200, TYPE, feed(first)), Settings(), self_href=TARGET, now=NOW, codings=ALL)
     assert prepared.channel is not None
     return prepared
 

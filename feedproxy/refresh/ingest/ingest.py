@@ -4,7 +4,7 @@ Content that is not a feed, or that has `no-transform`, is stored as received.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
@@ -39,20 +39,6 @@ PAGE_BYTES = 8192
 
 CLOCK_SLACK = 300
 """A Last-Modified is ignored if it lies more than this many seconds in the future."""
-
-
-@dataclass(frozen=True, slots=True)
-class RequestedCodings:
-    """The codings in which ingestion encodes a feed: `codings`, and the preferred coding of the waiting client.
-
-    `accept_encoding` is the Accept-Encoding of the waiting client.
-    """
-
-    codings: tuple[str, ...] = ()
-    accept_encoding: str | None = None
-
-
-NO_CODINGS = RequestedCodings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +98,11 @@ NOT_INGESTED = IngestedContent(Content({}))
 """The ingested content of a response without content, such as a 304, or with content above `buffer_max`."""
 
 
+def unmodified_content(response: Response) -> Content:
+    """Return the content of the response as received."""
+    return Content({(response.fields.combined("content-encoding") or "").strip() or "identity": response.body})
+
+
 def ingest(
     response: Response,
     settings: Settings,
@@ -120,7 +111,8 @@ def ingest(
     now: Instant,
     stored: Content | None = None,
     known_channel: Channel | None = None,
-    requested_codings: RequestedCodings = NO_CODINGS,
+    codings: Collection[str] = (),
+    accept_encoding: str | None = None,
     superseded: Sequence[StoredResponse] = (),
     first_seen: Instant | None = None,
     previous_contents: PreviousContents | None = None,
@@ -130,6 +122,8 @@ def ingest(
     * `self_href` is the address for the self link.
     * `stored` is the stored content, and `known_channel` its channel. New content that is equivalent to `stored` does
       not replace `stored`.
+    * `codings` are the codings to make, in addition to the coding that the waiting client prefers by its
+      `accept_encoding`.
     * `superseded` contains the stored feeds that new content replaces.
     * `first_seen` is the instant of the first fetch. If it is given, the publication dates of older items are read.
     * `previous_contents` contains the predecessors of `stored`, or is None if the feed must not have dictionaries.
@@ -138,7 +132,7 @@ def ingest(
     """
     label = response.fields.combined("content-encoding")
     layers = content_coding.layers(label)
-    raw = Content({_coding_label(label): response.body})
+    raw = unmodified_content(response)
     limit = bounded_decompression.decoding_limit(len(response.body), settings.decoded_max)
     is_offered = "use-as-dictionary" in response.fields
     try:
@@ -191,7 +185,7 @@ def ingest(
     else:
         channel, previous_channel = (
             _with_digest(channel, identity, declared),
-            _resolve_previous(known_channel, superseded),
+            _resolve_previous(known_channel, superseded) if known_channel is not None else None,
         )
     ingested = IngestedContent(
         raw,
@@ -217,7 +211,7 @@ def ingest(
     # The received coding is stored if the content is unchanged.
     received_coding = (layers[0], response.body) if len(layers) == 1 and edited.body is identity else None
     content = Content(
-        _encode_bodies(edited.body, received_coding, requested_codings, settings),
+        _encode_bodies(edited.body, received_coding, settings, codings, accept_encoding),
         tag=content_hash,
         media_type=media_type,
         last_modified=last_modified,
@@ -263,22 +257,22 @@ def _defers_digest(channel: Channel | None, content_hash: str) -> bool:
     return channel is None or pending_hash(channel.content_digest) == content_hash
 
 
-def _resolve_previous(channel: Channel | None, superseded: Sequence[StoredResponse]) -> Channel | None:
-    """Return the previous channel with the content digest that was deferred when the channel was stored.
+def document_without_digest(digest: str, variants: Iterable[StoredResponse]) -> tuple[bytes, str | None] | None:
+    """Return the stored document whose content digest was deferred (`digest`), and its declared media type.
 
-    Return None if no digest was deferred, or if the content of the channel is not stored any more.
+    Return None if no digest was deferred, or if the document is not stored any more.
     """
-    if channel is None or (content_hash := pending_hash(channel.content_digest)) is None:
-        return None
-    stored = next(
-        (
-            response
-            for response in superseded
-            if response.content.tag == content_hash and "identity" in response.content.bodies
-        ),
-        None,
-    )
-    return channel_parser.read(stored.content.bodies["identity"], stored.fields.get("content-type")) if stored else None
+    content_hash = pending_hash(digest)
+    for stored in variants if content_hash is not None else ():
+        if stored.content.tag == content_hash and (body := stored.content.bodies.get("identity")) is not None:
+            return body, stored.fields.get("content-type")
+    return None
+
+
+def _resolve_previous(channel: Channel, superseded: Sequence[StoredResponse]) -> Channel | None:
+    """Return the previous channel with the content digest that was deferred when the channel was stored, or None."""
+    document = document_without_digest(channel.content_digest, superseded)
+    return channel_parser.read(*document) if document is not None else None
 
 
 def read_stored_channel(channel: Channel | None, variants: Sequence[StoredResponse]) -> Channel | None:
@@ -287,14 +281,10 @@ def read_stored_channel(channel: Channel | None, variants: Sequence[StoredRespon
     `ingest_fast_path` reads only the elements outside of items. For a channel that it returned, the stored content is
     parsed again. Without stored content, `channel` is returned unchanged.
     """
-    content_hash = pending_hash(channel.content_digest) if channel is not None else None
-    stored = next(
-        (variant for variant in variants if content_hash is not None and variant.content.tag == content_hash), None
-    )
-    body = stored.content.bodies.get("identity") if stored is not None else None
-    if stored is None or body is None or len(body) > FAST_PATH_DECODED_MAX:
+    document = document_without_digest(channel.content_digest, variants) if channel is not None else None
+    if document is None or len(document[0]) > FAST_PATH_DECODED_MAX:
         return channel
-    return channel_parser.read(body, stored.fields.get("content-type"), digest=False) or channel
+    return channel_parser.read(*document, digest=False) or channel
 
 
 def _publication_dates(document: bytes, first_seen: Instant | None) -> tuple[Instant, ...] | None:
@@ -334,7 +324,7 @@ def ingest_fast_path(
     if (identity is response.body) == bool(layers) or announcement(settings):
         return None
     received_coding = (layers[0], response.body) if layers else None
-    bodies = _encode_bodies(identity, received_coding, NO_CODINGS, settings)
+    bodies = _encode_bodies(identity, received_coding, settings)
     if not satisfies(accept_encoding, bodies) and preferred_coding(accept_encoding, settings):
         return None
     mode, declared = self_link_mode(settings), response.fields.get("content-type")
@@ -374,7 +364,11 @@ def make_delta_base(stored: StoredResponse) -> DeltaBase | None:
 
 
 def _encode_bodies(
-    identity: bytes, received_coding: tuple[str, bytes] | None, requested_codings: RequestedCodings, settings: Settings
+    identity: bytes,
+    received_coding: tuple[str, bytes] | None,
+    settings: Settings,
+    codings: Iterable[str] = (),
+    accept_encoding: str | None = None,
 ) -> dict[str, bytes]:
     """Return the content in all codings to store, by coding."""
     bodies = {"identity": identity}
@@ -386,10 +380,8 @@ def _encode_bodies(
             and content_coding.is_exact(body, name, identity)
         ):
             bodies[name] = body
-    names = [*requested_codings.codings]
-    if not satisfies(requested_codings.accept_encoding, bodies) and (
-        name_or_none := preferred_coding(requested_codings.accept_encoding, settings)
-    ):
+    names = [*codings]
+    if not satisfies(accept_encoding, bodies) and (name_or_none := preferred_coding(accept_encoding, settings)):
         names.append(name_or_none)
     for name in names:
         level = compression_level(name, settings)
@@ -430,10 +422,6 @@ def _media_type(channel: Channel, declared: str | None, identity: bytes, setting
 
 def _media_type_change(declared: str | None, media_type: str | None) -> tuple[str, ...]:
     return (f"media type {declared or '(none)'} → {media_type}",) if media_type != declared else ()
-
-
-def _coding_label(content_encoding: str | None) -> str:
-    return content_encoding.strip() if content_encoding and content_encoding.strip() else "identity"
 
 
 def _content_hash(body: bytes) -> str:

@@ -11,15 +11,11 @@ from functools import partial
 from feedproxy.clock import Instant
 from feedproxy.feed import publication_history
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent, ingest, ingest_fast_path
+from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent, ingest, ingest_fast_path, unmodified_content
 from feedproxy.refresh.policy.dictionary_privacy import is_shared
 from feedproxy.refresh.policy.versions_for_deltas import superseded_feeds
 from feedproxy.refresh.refresh_job import RefreshJob
-from feedproxy.refresh.resource_after_refresh import (
-    requested_codings,
-    stored_document,
-    unmodified_content,
-)
+from feedproxy.refresh.resource_after_refresh import stored_document
 from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import Resource
 from feedproxy.upstream.fetch_result import Fetched
@@ -46,15 +42,17 @@ async def ingest_in_helper(
         if ingested is not None:
             await asyncio.sleep(0)  # the next steps take as long as ingestion: other tasks run first
             return ingested
+    validated = job.validate.content if job.validate is not None else None
     work = partial(
         ingest,
         response,
         settings,
         self_href=job.self_href,
         now=now,
-        stored=job.validate.content if job.validate is not None else None,
+        stored=validated,
         known_channel=stored.channel if stored is not None else None,
-        requested_codings=requested_codings(job),
+        codings=tuple(validated.bodies) if validated is not None and validated.feed else (),
+        accept_encoding=job.accept_encoding,
         superseded=superseded_feeds(stored) if stored is not None else (),
         first_seen=first_seen,
         previous_contents=_previous_contents(job, stored),

@@ -13,7 +13,7 @@ from feedproxy.clock import Instant
 from feedproxy.feed.delta.entry_identities import unpack_identities
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Response
-from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings, ingest, make_delta_base
+from feedproxy.refresh.ingest.ingest import IngestedContent, ingest, make_delta_base
 from feedproxy.refresh.policy import content_guard
 from feedproxy.refresh.policy.content_guard import Replace
 from feedproxy.refresh.policy.dictionary_privacy import is_shared
@@ -77,7 +77,7 @@ def ingest_push(
         now=now,
         stored=copy.content,
         known_channel=resource.channel,
-        requested_codings=RequestedCodings(tuple(copy.content.bodies)),
+        codings=tuple(copy.content.bodies),
         superseded=superseded,
         previous_contents=resource.previous if is_shared(copy, settings) else None,
     )

@@ -39,8 +39,8 @@ class FetchOutcome:
     """The outcome of a fetch: a response (`status`), or no response (`error`).
 
     With a `status`, `error` means that the content is undecodable or too large. `channel` is the parsed feed. For other
-    content, `page` contains the first decoded bytes. `truncated` is true if the end of the content is known to be
-    missing. `redirect_error` is the reason why a redirect could not be followed.
+    content, `page` contains the first decoded bytes. `redirect_error` is the reason why a redirect could not be
+    followed.
     """
 
     status: int | None = None
@@ -49,7 +49,6 @@ class FetchOutcome:
     channel: Channel | None = None
     empty: bool = False
     html: bool = False
-    truncated: bool = False
     page: bytes = b""
     redirect_error: Detail | None = None
 
@@ -131,8 +130,6 @@ def _classify_content(outcome: FetchOutcome) -> ContentFault | None:
         return _failure_fault(outcome.error)
     if outcome.empty:
         return ContentFault(Detail.EMPTY, "the response has no content")
-    if outcome.truncated:
-        return ContentFault(Detail.TRUNCATED, "the end of the content is missing")
     if outcome.channel is not None:
         return None
     if outcome.html:
