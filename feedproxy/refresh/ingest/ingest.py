@@ -258,7 +258,7 @@ def _defers_digest(channel: Channel | None, content_hash: str) -> bool:
 
 
 def document_without_digest(digest: str, variants: Iterable[StoredResponse]) -> tuple[bytes, str | None] | None:
-    """Return the stored document whose content digest was deferred (`digest`), and its declared media type.
+    """Return the stored document to which the deferred content digest `digest` belongs, and its declared media type.
 
     Return None if no digest was deferred, or if the document is not stored any more.
     """
