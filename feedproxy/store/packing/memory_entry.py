@@ -80,15 +80,11 @@ class MemoryEntry:
         """
         self._resource: Resource | ref[Resource] | None = resource
         self._target = resource.target
-        self._header = compress_header(header) if header else b""
+        self._header = b""
         self._bodies: Bodies | tuple[Bodies, ...] = ()
-        self._known_header = b""
+        self._known_header = header
         self._previous = resource.previous.data
-        self._estimated_size = 0
-        if header:
-            self._bodies = _bodies_of(resource)
-        else:
-            self._estimated_size = memory_size(resource) if size is None else size
+        self._estimated_size = memory_size(resource) if size is None else size
 
     @property
     def size(self) -> int:
