@@ -68,13 +68,7 @@ class DiskStore:
 
     # -- reading
 
-    def read(self, target: str) -> Resource | None:
-        """Return the resource stored for this target, or None if no resource is stored. Raises StoreError if the disk
-        fails."""
-        resource_and_header = self.read_with_header(target)
-        return resource_and_header[0] if resource_and_header is not None else None
-
-    def read_with_header(self, target: str) -> tuple[Resource, bytes] | None:
+    def read(self, target: str) -> tuple[Resource, bytes] | None:
         """Return the resource and its encoded header (resource_codec.py), or None if no resource is stored. Raises
         StoreError if the disk fails."""
         data = self._shard(target).get(target)
@@ -147,16 +141,10 @@ class DiskStore:
 
         Return True if a value was removed. Raises StoreError if the disk fails.
         """
-        culled = 0
-
-        def cull(shard: Shard) -> None:
-            nonlocal culled
-            culled += shard.cull_slice(CULL_SLICE)
-
-        _for_each(self._shards, cull)
-        if not culled:
+        is_culled = any(_for_each(self._shards, lambda shard: shard.cull_slice(CULL_SLICE)))
+        if not is_culled:
             _for_each(self._shards, Shard.checkpoint)
-        return culled > 0
+        return is_culled
 
     def repair(self) -> None:
         """Rename corrupt shards, and open the shards that could not be opened before. Raises StoreError if the disk
@@ -183,15 +171,18 @@ class DiskStore:
         return zlib.crc32(target.encode("utf-8", "surrogatepass")) % SHARDS
 
 
-def _for_each(shards: Iterable[Shard], operation: Callable[[Shard], object]) -> None:
-    failure: StoreError | None = None
+def _for_each[Result](shards: Iterable[Shard], operation: Callable[[Shard], Result]) -> list[Result]:
+    """Return the results of an operation on each shard. Raises the last StoreError after the operation on all
+    shards."""
+    results, failure = list[Result](), None
     for shard in shards:
         try:
-            operation(shard)
+            results.append(operation(shard))
         except StoreError as error:
             failure = error
     if failure is not None:
         raise failure
+    return results
 
 
 def _prepare_folder(folder: Path) -> Path:

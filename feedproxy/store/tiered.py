@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from enum import Enum, auto
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError
@@ -25,6 +26,15 @@ from feedproxy.store.write_behind import WriteQueue
 from feedproxy.store.write_retries import WriteRetries
 
 type Key = tuple[EnvelopeKind, str]
+
+
+class OnDisk(Enum):
+    """The sign that the value on disk is the latest."""
+
+    ON_DISK = auto()
+
+
+ON_DISK = OnDisk.ON_DISK
 
 HOT_MAX = 65_536
 """Memory holds at most this many resources, of any size. The number is limited, because clients wait while the garbage
@@ -86,7 +96,7 @@ class TieredStore:
         self._needs_cull = True
         self._bytes_written = 0
         self._absent: set[str] = set()
-        self._peeked: dict[str, tuple[Resource, int | None, bytes]] = {}
+        self._peeked: dict[str, tuple[Resource, bytes]] = {}
         """The last resources that `peek` has read from the disk, for a `get` soon afterwards."""
         self._queue = WriteQueue[Key, Resource | bytes](
             self._write,
@@ -123,9 +133,11 @@ class TieredStore:
         if resource is not None:
             return resource
         below_memory = self._peeked.pop(target, None) or self._read_below_memory(target)
-        if below_memory is not None:
-            self._memory.put_now(*below_memory)
-        return below_memory[0] if below_memory is not None else None
+        if below_memory is None:
+            return None
+        resource, header = below_memory
+        self._memory.put_now(resource, header=header)
+        return resource
 
     def version(self, target: str, *, used: bool = False) -> object | None:
         if self._shared is not None and self._shared.generation != self._generation:
@@ -155,47 +167,28 @@ class TieredStore:
     def holds(self, target: str) -> bool:
         if self._memory.holds(target):
             return True
-        key = (EnvelopeKind.RESOURCE, target)
-        entry = self._queue.pending_write(key) if self._shared is None else None
-        if entry is not None:
-            return entry.value is not None
-        if self._shared is not None:
-            unwritten = self._shared.overflow.get(_name(key))
-            if unwritten is not None:
-                return unwritten != DELETED
-        elif key in self._queue.failed_keys:
-            return False
-        if target in self._absent:
-            return False
         try:
-            return self._disk.holds(target)
+            unwritten = self._unwritten((EnvelopeKind.RESOURCE, target))
+            if unwritten is not ON_DISK:
+                return unwritten is not None
+            return target not in self._absent and self._disk.holds(target)
         except StoreError as error:
             self._on_read_failure(error)
             return False
 
-    def _read_below_memory(self, target: str) -> tuple[Resource, int | None, bytes] | None:
-        """Return the resource from the write queue or the disk, with the size and header for `MemoryStore.put_now`.
+    def _read_below_memory(self, target: str) -> tuple[Resource, bytes] | None:
+        """Return the resource from the write queue, the shared memory or the disk, and its encoded header, or b"" if
+        unknown.
 
         Return None if no resource is stored.
         """
-        if self._shared is None and target in self._absent:
-            return None  # `put` removes the target from `_absent` before the write queue has the value
-        key = (EnvelopeKind.RESOURCE, target)
-        entry = self._queue.pending_write(key) if self._shared is None else None
-        if entry is not None:
-            return (entry.value, None, b"") if isinstance(entry.value, Resource) else None
-        if self._shared is None and key in self._queue.failed_keys:
-            return None
         try:
-            unwritten = self._shared.overflow.get(_name(key)) if self._shared is not None else None
-            if unwritten is not None:
-                if unwritten == DELETED:
-                    return None
-                resource, header = resource_codec.load_with_header(unwritten, target)
-                return resource, None, header
+            unwritten = self._unwritten((EnvelopeKind.RESOURCE, target))
+            if unwritten is not ON_DISK:
+                return (unwritten, b"") if isinstance(unwritten, Resource) else None
             if target in self._absent:
                 return None
-            found = self._disk.read_with_header(target)
+            found = self._disk.read(target)
         except StoreError as error:
             self._on_read_failure(error)
             return None
@@ -203,9 +196,19 @@ class TieredStore:
             if len(self._absent) >= ABSENT_MAX:
                 self._absent.clear()
             self._absent.add(target)
-            return None
-        resource, header = found
-        return resource, None, header
+        return found
+
+    def _unwritten(self, key: Key) -> Resource | bytes | OnDisk | None:
+        """Return the value that the disk does not have yet, or None if that value is a delete or was lost.
+
+        Return ON_DISK if the value on disk is the latest. Raises StoreError if the value is damaged.
+        """
+        if self._shared is not None:
+            data = self._shared.overflow.get(_name(key))
+            return ON_DISK if data is None else _deserialize(key[0], data)
+        if (entry := self._queue.pending_write(key)) is not None:
+            return entry.value
+        return None if key in self._queue.failed_keys else ON_DISK
 
     async def put(self, resource: Resource, precondition: Precondition | None = None) -> None:
         self._absent.discard(resource.target)
@@ -298,25 +301,20 @@ class TieredStore:
         yield from listed
         try:
             for target in self._disk.targets():
-                if target not in listed and pending_names.get(target, True) and not self._is_unwritten(target):
+                key = (EnvelopeKind.RESOURCE, target)
+                is_lost = key in self._queue.failed_keys and self._shared is None
+                if target not in listed and pending_names.get(target, True) and not is_lost:
                     yield target
         except StoreError as error:
             self._on_read_failure(error)
 
-    def _is_unwritten(self, target: str) -> bool:
-        return self._shared is None and (EnvelopeKind.RESOURCE, target) in self._queue.failed_keys
-
     def get_state(self, name: str) -> bytes | None:
         key = (EnvelopeKind.STATE, name)
         entry = self._queue.pending_write(key)
-        if entry is not None:
-            return entry.value if isinstance(entry.value, bytes) else None
-        if self._shared is None and key in self._queue.failed_keys:
-            return None
         try:
-            unwritten = self._shared.overflow.get(_name(key)) if self._shared is not None else None
-            if unwritten is not None:
-                return envelope.unseal(unwritten) if unwritten != DELETED else None
+            unwritten = entry.value if entry is not None else self._unwritten(key)
+            if unwritten is not ON_DISK:
+                return unwritten if isinstance(unwritten, bytes) else None
             return self._disk.read_state(name)
         except StoreError as error:
             self._on_read_failure(error)

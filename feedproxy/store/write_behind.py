@@ -187,10 +187,7 @@ class WriteQueue[Key, Value]:
                 try:
                     self._run = self._writer.submit(self._work)
                 except RuntimeError:  # the executor is shut down
-                    unwritten = list(self._pending.values())
-                    self._pending.clear()
-                    self._size = 0
-                    _complete(unwritten)
+                    self._discard_pending()
                     self._report_failure(StoreError("store: closed, a value was not written"))
 
     async def flush(self) -> None:
@@ -210,13 +207,8 @@ class WriteQueue[Key, Value]:
         except TimeoutError:
             stop_waiting()
             with self._lock:
-                unwritten = list(self._pending.values())
-                self._pending.clear()
-                self._size = 0
-            _complete(unwritten)
-            self._report_failure(
-                StoreError(f"store: the disk is too slow, {len(unwritten)} values were not written at the end")
-            )
+                lost = self._discard_pending()
+            self._report_failure(StoreError(f"store: the disk is too slow, {lost} values were not written at the end"))
         if lost := self.unwritten_count:
             self._report_failure(StoreError(f"store: {lost} values could not be written before the end"))
             with self._lock:
@@ -226,6 +218,14 @@ class WriteQueue[Key, Value]:
         except RuntimeError:
             return
         self._writer.shutdown()
+
+    def _discard_pending(self) -> int:
+        """Remove all queued values, and return their number. The caller holds the lock."""
+        pending = list(self._pending.values())
+        self._pending.clear()
+        self._size = 0
+        _complete(pending)
+        return len(pending)
 
     async def _writer_done(self, timeout: Seconds | None) -> bool:
         run = self._run

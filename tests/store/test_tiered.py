@@ -714,13 +714,13 @@ async def test_tiered_store_may_be_closed_twice(tmp_path: Path, location: str, a
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the targets of the feeds that are read from the disk from now on."""
     targets = list[str]()
-    read = DiskStore.read_with_header
+    read = DiskStore.read
 
     def record(disk: DiskStore, target: str) -> object:
         targets.append(target)
         return read(disk, target)
 
-    monkeypatch.setattr(DiskStore, "read_with_header", record)
+    monkeypatch.setattr(DiskStore, "read", record)
     return targets
 
 
@@ -748,7 +748,8 @@ def test_disk_store_keeps_stored_length_of_freshened_feed(folder: Path, a_feed: 
             disk.write_all([feed], lambda *_: None)
         else:
             disk.write(feed)
-        assert disk.read(FEED) == feed
+        assert (found := disk.read(FEED)) is not None
+        assert found[0] == feed
         lengths.add(len(disk._shard(FEED).get(FEED) or b""))
     disk.close()
     assert len(lengths) == 1
