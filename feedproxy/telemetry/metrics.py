@@ -6,7 +6,7 @@ Each App has its own registry. Gauges are set at each scrape (`observe`).
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from http import HTTPStatus
 
 from prometheus_client import (
@@ -72,14 +72,14 @@ class Metrics:
         self._flush_hooks: list[Callable[[], None]] = []
         # Memory, processor time and open files of this process, under Prometheus's standard names.
         ProcessCollector(registry=self.registry)
-        info = Gauge("feedproxy_info", "Always 1; the label is the version.", ("version",), registry=self.registry)
+        counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
+        info = gauge("feedproxy_info", "Always 1; the label is the version.", ("version",))
         info.labels(__version__).set(1)
-        self._requests = Counter(
+        self._requests = counter(
             "feedproxy_requests",
             "Responses, by entrance, outcome, detail and status. Outcomes are those of RFC 9211. For CONNECT "
             "they are tunnel, intercept or refused. A status that is not registered is counted as other.",
             ("entrance", "outcome", "detail", "status"),
-            registry=self.registry,
         )
         self._seconds = LabelledHistogram(
             "feedproxy_request_seconds",
@@ -88,32 +88,27 @@ class Metrics:
             DURATION_BOUNDS,
             registry=self.registry,
         )
-        self._bytes = Counter(
+        self._bytes = counter(
             "feedproxy_response_bytes",
             "Bytes of content sent to readers, by entrance and source: store, origin, stream, or own (made by feedproxy"
             " itself).",
             ("entrance", "source"),
-            registry=self.registry,
         )
-        self._origin = Counter(
+        self._origin = counter(
             "feedproxy_origin_requests",
             "Requests to origins, by status (0: no response; other: an unregistered code) and detail.",
             ("status", "detail"),
-            registry=self.registry,
         )
         # The library looks a counter up by its labels under a lock in 2 µs, which is longer than counting takes.
         self._request_of = lru_cache(COUNTERS_MAX)(self._requests.labels)
         self._bytes_of = lru_cache(COUNTERS_MAX)(self._bytes.labels)
         self._origin_of = lru_cache(COUNTERS_MAX)(self._origin.labels)
-        self._origin_bytes = Counter(
+        self._origin_bytes = counter(
             "feedproxy_origin_stored_bytes",
             "Bytes of the contents that feedproxy made from the responses of origins and stored.",
-            registry=self.registry,
         )
-        self._received = Counter(
-            "feedproxy_origin_received_bytes",
-            "Bytes of content received from origins, without streams.",
-            registry=self.registry,
+        self._received = counter(
+            "feedproxy_origin_received_bytes", "Bytes of content received from origins, without streams."
         )
         self._origin_seconds = Histogram(
             "feedproxy_origin_seconds",
@@ -121,57 +116,40 @@ class Metrics:
             buckets=DURATION_BOUNDS,
             registry=self.registry,
         )
-        self._scheduled = Counter(
-            "feedproxy_scheduled_refreshes",
-            "Refreshes started by the schedule.",
-            registry=self.registry,
-        )
-        self._store_failures = Counter(
+        self._scheduled = counter("feedproxy_scheduled_refreshes", "Refreshes started by the schedule.")
+        self._store_failures = counter(
             "feedproxy_store_failures",
             "Failed reads and writes of the store, and failed transactions of the notification database.",
-            registry=self.registry,
         )
-        self.unwritten = Gauge(
+        self.unwritten = gauge(
             "feedproxy_store_unwritten",
             "Values that could not be written to the disk yet. They are in memory, and feedproxy tries again.",
-            registry=self.registry,
         )
-        self._dropped_log_lines = Counter(
-            "feedproxy_log_lines_dropped",
-            "Log lines that were dropped because the log was not read.",
-            registry=self.registry,
+        self._dropped_log_lines = counter(
+            "feedproxy_log_lines_dropped", "Log lines that were dropped because the log was not read."
         )
         self._dropped_before = dropped_line_count()
-        self.stored = Gauge("feedproxy_stored_resources", "Targets in the store.", registry=self.registry)
-        self.under_way = Gauge("feedproxy_updates_under_way", "Refreshes in progress.", registry=self.registry)
-        self.connections = Gauge("feedproxy_connections", "Open connections of clients.", registry=self.registry)
-        self.subscribers = Gauge(
-            "feedproxy_subscribers",
-            "Subscribers of all feeds, including the numbers that feed services state.",
-            registry=self.registry,
+        self.stored = gauge("feedproxy_stored_resources", "Targets in the store.")
+        self.under_way = gauge("feedproxy_updates_under_way", "Refreshes in progress.")
+        self.connections = gauge("feedproxy_connections", "Open connections of clients.")
+        self.subscribers = gauge(
+            "feedproxy_subscribers", "Subscribers of all feeds, including the numbers that feed services state."
         )
-        self.feeds_read = Gauge(
-            "feedproxy_feeds_read", "Feeds that were requested within subscriber_window.", registry=self.registry
+        self.feeds_read = gauge("feedproxy_feeds_read", "Feeds that were requested within subscriber_window.")
+        self._fleet_up = gauge(
+            "feedproxy_fleet_up", "1 while the fleet's Redis answers, else 0. No value without a fleet."
         )
-        self._fleet_up = Gauge(
-            "feedproxy_fleet_up",
-            "1 while the fleet's Redis answers, else 0. No value without a fleet.",
-            registry=self.registry,
-        )
-        self._fleet_waiting = Gauge(
-            "feedproxy_fleet_waiting", "Changes that wait to be sent to the fleet's Redis.", registry=self.registry
-        )
-        self._fleet_events = Counter(
+        self._fleet_waiting = gauge("feedproxy_fleet_waiting", "Changes that wait to be sent to the fleet's Redis.")
+        self._fleet_events = counter(
             "feedproxy_fleet_events",
             "Events of the fleet: sent (this machine sent a copy to Redis), taken-in (it received a copy of another "
             "machine), refused (Redis refused a command, or has a newer copy), lease-lost (another machine acquired a "
             "lease before the fetch ended), gap (messages of Redis were missed), compared (all copies were compared "
             "with Redis), away (Redis did not answer).",
             ("event",),
-            registry=self.registry,
         )
         self._fleet_seen: dict[str, int] = {}
-        self.draining = Gauge("feedproxy_draining", "1 while the proxy is shutting down.", registry=self.registry)
+        self.draining = gauge("feedproxy_draining", "1 while the proxy is shutting down.")
 
     def count_response(self, entrance: str, status: int, cache: CacheStatus, size: int, seconds: Seconds) -> None:
         """Count a response to a client."""
