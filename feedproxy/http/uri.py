@@ -7,6 +7,8 @@ form is percent-encoded UTF-8.
 
 import ipaddress
 import re
+from collections.abc import Callable
+from functools import wraps
 from urllib.parse import parse_qs
 
 import idna
@@ -108,14 +110,31 @@ def without_fragment(uri: str) -> str:
     return uri.partition("#")[0]
 
 
+def _of_origin[Result](function: Callable[[str], Result]) -> Callable[[str], Result]:
+    """Return a function of a target's scheme and authority as a function of targets, with a cache."""
+    cached = memoize_short()(function)
+
+    @wraps(function)
+    def call(uri: str) -> Result:
+        end = uri.find("/", len("https://"))
+        return cached(uri if end < 0 else uri[:end])
+
+    return call
+
+
+@_of_origin
 def origin_of(uri: str) -> str:
     """Return scheme, host and port of a normalised target, such as `https://example.com`."""
-    return _origin_in(_before_path(uri))
+    scheme, authority, _, _ = _parts(uri)
+    return f"{scheme}://{authority}"
 
 
+@_of_origin
 def split_host_port(uri: str) -> tuple[str, int]:
     """Return host and port of a normalised target. An IPv6 host is returned without brackets."""
-    return _host_port_in(_before_path(uri))
+    scheme, authority, _, _ = _parts(uri)
+    host, port = _split_port(authority or "")
+    return host.strip("[]"), int(port) if port else _PORTS[scheme or ""]
 
 
 def is_local(uri: str) -> bool:
@@ -127,20 +146,17 @@ def is_local(uri: str) -> bool:
         return host == "localhost" or host.endswith((".localhost", ".test", ".internal", ".local"))
 
 
+@_of_origin
 def host_of(uri: str) -> str:
     """Return the host of a normalised target. An IPv6 address has its brackets."""
-    return _host_in(_before_path(uri))
+    return _split_port(_parts(uri)[1] or "")[0]
 
 
-def is_trustworthy(url: str) -> bool:
+@_of_origin
+def is_trustworthy(uri: str) -> bool:
     """Return True if a normalised URL is a secure context: TLS, or a loopback host (Secure Contexts, section 3.1)."""
-    return _is_trustworthy(_before_path(url))
-
-
-@memoize_short()
-def _is_trustworthy(url: str) -> bool:
-    scheme, _, _, _ = _parts(url)
-    return scheme == "https" or is_this_machine(host_of(url))
+    scheme, _, _, _ = _parts(uri)
+    return scheme == "https" or is_this_machine(host_of(uri))
 
 
 def is_this_machine(host: str) -> bool:
@@ -179,29 +195,6 @@ def _unicode(text: str) -> str:
         return text.encode("iso-8859-1").decode("utf-8")
     except UnicodeError:
         return text
-
-
-def _before_path(uri: str) -> str:
-    end = uri.find("/", len("https://"))
-    return uri if end < 0 else uri[:end]
-
-
-@memoize_short()
-def _origin_in(uri: str) -> str:
-    scheme, authority, _, _ = _parts(uri)
-    return f"{scheme}://{authority}"
-
-
-@memoize_short()
-def _host_in(uri: str) -> str:
-    return _split_port(_parts(uri)[1] or "")[0]
-
-
-@memoize_short()
-def _host_port_in(uri: str) -> tuple[str, int]:
-    scheme, authority, _, _ = _parts(uri)
-    host, port = _split_port(authority or "")
-    return host.strip("[]"), int(port) if port else _PORTS[scheme or ""]
 
 
 def _split_port(authority: str) -> tuple[str, str]:

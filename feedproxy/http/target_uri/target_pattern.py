@@ -102,8 +102,7 @@ def _wide_expression(text: str) -> str:
 def _wide_path(path: str | None) -> str:
     if path is None:
         return "/.*"
-    normal = uri.normalise(f"{_ANYWHERE}/{path}").removeprefix(_ANYWHERE)
-    forms = []
+    normal, forms = _normal_path(path), []
     decoded = fully_decoded(normal)
     path_alone, mark, query = decoded.partition("?")
     for form in dict.fromkeys((normal, decoded, path_alone + mark + as_php(query))):
@@ -134,21 +133,21 @@ def _parameter(text: str) -> str:
 
 
 def _expression(text: str) -> str:
-    match = _SCHEME.fullmatch(text)
-    scheme, remainder = (match[1].lower(), match[2]) if match else ("*", text)
-    if scheme not in _ANY_SCHEME and scheme not in {"http", "https"}:
+    scheme, authority, path = _split(text)
+    if scheme not in {"*", "http", "https"}:
         raise BadTarget(f"invalid pattern: expected the scheme http or https, not {scheme}")
-    authority, slash, path = remainder.partition("/")
     if not authority or "@" in authority or "?" in authority:
         raise BadTarget("invalid pattern: expected a host without a user name, and a slash before a query")
-    if scheme in _ANY_SCHEME:
+    if scheme == "*":
         origin_expression = "https?://" + _host_expression("http", authority) + r"(?::\d+)?"
     else:
         origin_expression = f"{scheme}://" + _host_expression(scheme, authority)
+    return origin_expression + ("/.*" if path is None else _glob_expression(_normal_path(path), ".*"))
+
+
+def _normal_path(path: str) -> str:
     # Asterisks are ordinary characters of a path, so normalisation keeps them.
-    return origin_expression + (
-        _glob_expression(uri.normalise(f"{_ANYWHERE}/{path}").removeprefix(_ANYWHERE), ".*") if slash else "/.*"
-    )
+    return uri.normalise(f"{_ANYWHERE}/{path}").removeprefix(_ANYWHERE)
 
 
 def _host_expression(scheme: str, authority: str) -> str:

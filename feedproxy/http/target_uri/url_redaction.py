@@ -5,7 +5,7 @@ The address of a private feed may itself be a secret.
 
 import re
 from collections.abc import Callable
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from feedproxy.http.memoize import memoize_short
 
@@ -166,12 +166,8 @@ def without_secrets(target: str, mask: Callable[[str], str] = lambda _: "…") -
     if _PLAIN.fullmatch(target) and not has_secret(target):
         return target
     split = urlsplit(target)
-    host = split.netloc.rpartition("@")[2]
     path, query = _without_parameters(split.path, split.query, mask)
-    redacted = _AUTHORITY.sub(
-        lambda match: match[1] + _USERINFO.sub("", match[2]), urlunsplit((split.scheme, host, path, query, ""))
-    )
-    return _without_tokens(redacted, mask)
+    return _without_name_and_tokens(split._replace(path=path, query=query), mask)
 
 
 def text_without_secrets(text: str) -> str:
@@ -260,18 +256,16 @@ def _has_secret(bare: str) -> bool:
         split = urlsplit(bare)
         if _without_parameters(split.path, split.query, lambda _: "") != (split.path, split.query):
             return True
-        return _without_name_and_tokens(bare) != urlunsplit((*split[:4], ""))
+        return _without_name_and_tokens(split, lambda _: "") != urlunsplit((*split[:4], ""))
     except ValueError:
         return True
 
 
-def _without_name_and_tokens(bare: str) -> str:
+def _without_name_and_tokens(split: SplitResult, mask: Callable[[str], str]) -> str:
     """Return an address without fragment and user information, and with tokens replaced."""
-    split = urlsplit(bare)
-    host = split.netloc.rpartition("@")[2]
-    redacted = urlunsplit((split.scheme, host, split.path, split.query, ""))
+    redacted = urlunsplit(split._replace(netloc=split.netloc.rpartition("@")[2], fragment=""))
     redacted = _AUTHORITY.sub(lambda match: match[1] + _USERINFO.sub("", match[2]), redacted)
-    return _without_tokens(redacted, lambda _: "")
+    return _without_tokens(redacted, mask)
 
 
 def host_alone(target: str) -> str:
