@@ -40,9 +40,10 @@ def fill(folder: Path, original: str, many: int, seconds: float = 60.0) -> tuple
     """
     disk = DiskStore(folder, size_max=2**33, on_failure=_fail)
     try:
-        first = disk.read(original)
-        if first is None:
+        found = disk.read(original)
+        if found is None:
             raise ValueError(f"{original} is not stored")
+        first, _ = found
         until = time.monotonic() + seconds
         number = 0
         while number < many and time.monotonic() < until:

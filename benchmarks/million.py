@@ -165,7 +165,7 @@ def fill(folder: Path, world: World, originals: dict[tuple[bool, bool], int], no
     # Nothing else runs meanwhile, so that the writes need no pauses.
     write_pacing.PAUSE_MIN = math.inf
     disk = DiskStore(folder / "store", size_max=STORE_MAX, on_failure=_fail)
-    likes = {kind: found for kind, number in originals.items() if (found := disk.read(world.target(number)))}
+    likes = {kind: found[0] for kind, number in originals.items() if (found := disk.read(world.target(number)))}
     for batch in batches(range(world.feeds), BATCH):
         disk.write_all(
             [resource_of(number, likes[hints(number)], world, now, price) for number in batch], lambda *_: None
