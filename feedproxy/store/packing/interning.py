@@ -6,8 +6,8 @@ from typing import Any
 from feedproxy.http.field_lines import is_field
 from feedproxy.http.message import SHARED_LENGTH_MAX
 
-LINES_MAX = 4096
-"""The cache holds at most this many texts and field lines, which take about 1 MB."""
+VALUES_MAX = 8192
+"""The cache holds at most this many texts, field lines and other values, which take about 1 MB."""
 
 
 class Interner:
@@ -18,30 +18,22 @@ class Interner:
     """
 
     def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
-        self._values: dict[str, Any] = {}
-        self._lines: dict[tuple[str, str], tuple[str, str]] = {}
+        self._values: dict[Any, Any] = {}
+        """The texts and field lines by themselves, and other values by a tuple with their text."""
 
     def text(self, text: str) -> str:
         """Return the cached text that equals `text`. A new text is added to the cache. Raises TypeError if `text` is
         not a str."""
         if type(text) is not str:
             raise TypeError(f"expected str, not {type(text).__name__}")
-        if len(text) > SHARED_LENGTH_MAX:
-            return text
-        if len(self._texts) >= LINES_MAX:
-            self._texts.clear()
-        return self._texts.setdefault(text, text)
+        return self._intern(text, text) if len(text) <= SHARED_LENGTH_MAX else text
 
     def value[Value](self, text: str, make: Callable[[], Value]) -> Value:
-        cached: Value | None = self._values.get(text)
-        if cached is None:
-            cached = make()
-            if len(text) <= SHARED_LENGTH_MAX:
-                if len(self._values) >= LINES_MAX:
-                    self._values.clear()
-                self._values[text] = cached
-        return cached
+        """Return the cached value for a text. A new value is made by `make`, and added to the cache."""
+        cached: Value | None = self._values.get((text,))
+        if cached is not None:
+            return cached
+        return self._intern((text,), make()) if len(text) <= SHARED_LENGTH_MAX else make()
 
     def line(self, name: str, value: str) -> tuple[str, str]:
         """Return the cached field line that equals this line. A new line is added to the cache.
@@ -49,7 +41,7 @@ class Interner:
         Raises TypeError if the name or the value is not a str, and ValueError for an invalid field: other programs may
         write to a shared store.
         """
-        cached = self._lines.get((name, value))
+        cached: tuple[str, str] | None = self._values.get((name, value))
         if cached is not None:
             return cached
         if type(value) is not str:
@@ -57,8 +49,10 @@ class Interner:
         line = (self.text(name), value)
         if not is_field(name, value):
             raise ValueError("invalid stored field: expected a valid name and value")
-        if len(value) <= SHARED_LENGTH_MAX:
-            if len(self._lines) >= LINES_MAX:
-                self._lines.clear()
-            self._lines[line] = line
-        return line
+        return self._intern(line, line) if len(value) <= SHARED_LENGTH_MAX else line
+
+    def _intern[Value](self, key: object, value: Value) -> Value:
+        if len(self._values) >= VALUES_MAX:
+            self._values.clear()
+        interned: Value = self._values.setdefault(key, value)
+        return interned
