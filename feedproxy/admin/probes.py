@@ -28,18 +28,14 @@ class Probes:
         peer_families = await self._app.peer_metrics.families()
         service = self._pages.service()
         subscribers = subscribers_of(await self._pages.table())
-        self._app.metrics.observe(
-            stored=await self._feed_table.count(service),
-            unwritten=service.store.unwritten_count,
-            under_way=service.admin.active_refreshes,
-            connections=self._app.connections,
-            subscribers=sum(subscribers),
-            feeds_read=len(subscribers),
-            draining=self._app.draining,
-        )
-        body = self._app.metrics.exposition(
-            metrics_aggregation.merge_families(self._app.metrics.families(), peer_families)
-        )
+        metrics = self._app.metrics
+        metrics.observe_process(under_way=service.admin.active_refreshes, connections=self._app.connections)
+        metrics.stored.set(await self._feed_table.count(service))
+        metrics.unwritten.set(service.store.unwritten_count)
+        metrics.subscribers.set(sum(subscribers))
+        metrics.feeds_read.set(len(subscribers))
+        metrics.draining.set(self._app.draining)
+        body = metrics.exposition(metrics_aggregation.merge_families(metrics.families(), peer_families))
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def healthz(self, _: web.Request) -> web.Response:

@@ -1,6 +1,6 @@
 """Prometheus metrics, with the terms of Cache-Status as labels. They contain no URLs and no readers.
 
-Each App has its own registry. Gauges are set at each scrape (`observe`).
+Each App has its own registry. Gauges are set at each scrape (admin/probes.py).
 """
 
 import logging
@@ -210,25 +210,6 @@ class Metrics:
         """Set the gauges that each worker has."""
         self.under_way.set(under_way)
         self.connections.set(connections)
-
-    def observe(
-        self,
-        *,
-        stored: int,
-        unwritten: int,
-        under_way: int,
-        connections: int,
-        subscribers: int,
-        feeds_read: int,
-        draining: bool,
-    ) -> None:
-        """Set all gauges to the current values."""
-        self.observe_process(under_way=under_way, connections=connections)
-        self.stored.set(stored)
-        self.unwritten.set(unwritten)
-        self.subscribers.set(subscribers)
-        self.feeds_read.set(feeds_read)
-        self.draining.set(draining)
 
     def observe_fleet(self, *, up: bool, waiting: int, events: Mapping[str, int]) -> None:
         """Set the metrics of the fleet. `events` contains counts since the start."""
