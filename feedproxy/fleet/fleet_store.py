@@ -5,23 +5,19 @@ import logging
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
-from feedproxy.clock import Clock, Instant
+from feedproxy.clock import Clock
 from feedproxy.errors import StoreError
 from feedproxy.fleet.machine_coordination import MachineCoordination
 from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
 from feedproxy.fleet.redis_operations import TRANSFER_TIMEOUT_FACTOR, RedisOperations, StoredCopy, decompress
-from feedproxy.fleet.redis_queue import RedisQueue
+from feedproxy.fleet.redis_queue import FLUSH_TIMEOUT, RedisQueue
 from feedproxy.refresh.refresh_events import Events
 from feedproxy.single_flight import SingleFlight
 from feedproxy.store import resource_codec
-from feedproxy.store.coordination.coordination_interface import COUNTERS, counter_of
 from feedproxy.store.interface import Precondition, Store
 from feedproxy.store.resource import Resource
 
 logger = logging.getLogger("feedproxy.fleet")
-
-FLUSH_TIMEOUT = 2.0
-"""Waiting until queued messages are sent to Redis, for example an operator's purge, takes at most this many seconds."""
 
 
 class FleetStore:
@@ -31,14 +27,12 @@ class FleetStore:
     def __init__(self, local: Store, redis_operations: RedisOperations, clock: Clock, events: Events) -> None:
         self.local = local
         self.redis_operations = redis_operations
-        self.coordination = MachineCoordination(local.coordination, redis_operations, effects=self)
         self.redis_queue = RedisQueue(redis_operations, local.get_latest, self.schedule_pull, clock)
+        self.coordination = MachineCoordination(local.coordination, redis_operations, self.redis_queue, copies=self)
         self.shared_state: dict[str, bytes] = {}
         """State that is the same on all machines, by name."""
         self._pulls: SingleFlight[str, bool] = SingleFlight()
         self._pull_slots = asyncio.Semaphore(8)
-        self._epochs = [0] * COUNTERS
-        self._global_epoch = 0
         self.received_count = 0
         self._events = events
 
@@ -78,8 +72,7 @@ class FleetStore:
 
     async def delete(self, target: str) -> None:
         """Delete the target's copy on all machines."""
-        self._advance_epoch(target)
-        self.redis_queue.enqueue_purge(target)
+        self.coordination.purge(target)
         await self.local.delete(target)
 
     def targets(self) -> Iterator[str]:
@@ -118,7 +111,7 @@ class FleetStore:
         The call returns within `timeout_factor` times the timeout of requests to Redis, and at once while Redis is
         unavailable. A later comparison of all copies finds a copy that the call has missed (copy_comparison.py).
         """
-        before = self._invalidation_epochs(target)
+        before = self.coordination.purge_state(target)
         try:
             stored_copy = await self.redis_operations.get_if_later(
                 target, self.stored_token(target), timeout_factor=timeout_factor
@@ -138,10 +131,10 @@ class FleetStore:
     async def store_copy(self, target: str, stored_copy: StoredCopy, before: object) -> bool:
         """Store another machine's copy here. Return True if it was later than this machine's copy.
 
-        A copy is ignored if the target was purged here since `wait_purge_sent` returned `before`, because Redis does
-        not have the purge yet.
+        A copy is ignored if the target was purged here since `purge_state` returned `before`, because Redis does not
+        have the purge yet.
         """
-        if before != self._invalidation_epochs(target) or self.redis_queue.is_purge_pending(target):
+        if before != self.coordination.purge_state(target) or self.redis_queue.is_purge_pending(target):
             return False
         stored = self.local.get_latest(target)
         if stored_copy.version <= (stored.fencing_token if stored is not None else 0):
@@ -159,15 +152,15 @@ class FleetStore:
         if resource.target != target:
             logger.warning("Redis: copy of %s ignored: it is of another target", target)
             return False
-        state = self._invalidation_epochs(target)
-        await self.local.put(resource, lambda: self._invalidation_epochs(target) == state)
+        state = self.coordination.purge_state(target)
+        await self.local.put(resource, lambda: self.coordination.purge_state(target) == state)
         self.received_count += 1
         self._events.updated_by_peer.emit(target)
         return True
 
     async def drop(self, target: str) -> None:
         """Delete a copy that another machine purged, without an event for other machines."""
-        self._advance_epoch(target)
+        self.coordination.ignore_earlier_copies(target)
         self.coordination.local.invalidate(target)
         await self.local.delete(target)
         self._events.updated_by_peer.emit(target)
@@ -179,40 +172,3 @@ class FleetStore:
                 yield target
         except (RedisUnavailable, RedisRefused):
             return
-
-    # -- effects of leases
-
-    def on_lease_released(self, target: str, token: int) -> None:
-        self.redis_queue.enqueue_release(target, token)
-
-    def on_site_occupied(self, event: tuple[str, Instant]) -> None:
-        site, until = event
-        if self.redis_operations.connection.up:
-            self.redis_queue.send_event(lambda: self.redis_operations.publish_unlogged("site", site, until))
-
-    def on_invalidated(self, target: str | None) -> None:
-        """Invalidate `target`, or all targets if it is None, on the other machines."""
-        if target is None:
-            self._global_epoch += 1
-            self.redis_queue.send_event(self.redis_operations.invalidate_all)
-        else:
-            self._advance_epoch(target)
-            self.redis_queue.enqueue_purge(target)
-
-    async def wait_purge_sent(self, target: str) -> object:
-        """Wait at most FLUSH_TIMEOUT seconds until no purge of `target` is queued.
-
-        Return the value to pass to `store_copy` as `before`.
-        """
-        # A purge gets its fencing token when it is sent. The next lease must have a higher token.
-        if self.redis_queue.is_purge_pending(target):
-            await self.redis_queue.flush(FLUSH_TIMEOUT)
-        return self._invalidation_epochs(target)
-
-    # -- internals
-
-    def _advance_epoch(self, target: str) -> None:
-        self._epochs[counter_of(target)] += 1
-
-    def _invalidation_epochs(self, target: str) -> tuple[int, int]:
-        return self._epochs[counter_of(target)], self._global_epoch

@@ -9,6 +9,7 @@ from typing import Protocol
 from feedproxy.clock import Instant, Seconds
 from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
 from feedproxy.fleet.redis_operations import RedisOperations, StoredCopy
+from feedproxy.fleet.redis_queue import FLUSH_TIMEOUT, RedisQueue
 from feedproxy.store.coordination.coordination_interface import COUNTERS, Coordination, counter_of
 
 WAIT_TIMEOUT: Seconds = 0.25
@@ -27,8 +28,8 @@ class _Lease:
     holders: int = 1
 
 
-class LeaseEffects(Protocol):
-    """Effects of leases, invalidations and request slots on this machine's store and on other machines."""
+class CopyStore(Protocol):
+    """The copies of this machine."""
 
     def stored_token(self, target: str) -> int:
         """Return the fencing token of this machine's copy of `target`, or 0 without a copy."""
@@ -37,22 +38,8 @@ class LeaseEffects(Protocol):
     async def store_copy(self, target: str, stored_copy: StoredCopy, before: object) -> bool:
         """Store another machine's copy here. Return True if it was later than this machine's copy.
 
-        A copy is ignored if `target` was purged here since `wait_purge_sent` returned `before`.
+        A copy is ignored if `target` was purged here since `MachineCoordination.purge_state` returned `before`.
         """
-        ...
-
-    async def wait_purge_sent(self, target: str) -> object:
-        """Wait until no purge of `target` is queued. Return the value to pass to `store_copy` as `before`."""
-        ...
-
-    def on_lease_released(self, target: str, token: int) -> None:
-        """Release the lease of `target` with this token in Redis."""
-        ...
-
-    def on_invalidated(self, target: str | None) -> None: ...
-
-    def on_site_occupied(self, event: tuple[str, Instant]) -> None:
-        """Announce a site to the other machines, with the instant until which it gets no request."""
         ...
 
 
@@ -63,15 +50,20 @@ class MachineCoordination:
     all machines holds it.
     """
 
-    def __init__(self, local: Coordination, redis_operations: RedisOperations, effects: LeaseEffects) -> None:
+    def __init__(
+        self, local: Coordination, redis_operations: RedisOperations, redis_queue: RedisQueue, copies: CopyStore
+    ) -> None:
         self.local = local
         self._redis_operations = redis_operations
-        self._effects = effects
+        self._redis_queue = redis_queue
+        self._copies = copies
+        self._epochs = [0] * COUNTERS
+        self._global_epoch = 0
         self._leases: dict[str, _Lease] = {}
         self._completion_counts = [0] * COUNTERS
         self._waiting: OrderedDict[str, asyncio.Event] = OrderedDict()
         self.sites = local.sites
-        self.sites.occupied.subscribe(effects.on_site_occupied)
+        self.sites.occupied.subscribe(self._announce_site)
         self.lost_count = 0
         """Number of leases that another machine acquired before this machine's fetch ended."""
 
@@ -86,7 +78,24 @@ class MachineCoordination:
     def invalidate(self, target: str | None) -> None:
         """Record on all machines that `target` was purged or invalidated. None stands for all targets."""
         self.local.invalidate(target)
-        self._effects.on_invalidated(target)
+        if target is None:
+            self._global_epoch += 1
+            self._redis_queue.send_event(self._redis_operations.invalidate_all)
+        else:
+            self.purge(target)
+
+    def purge(self, target: str) -> None:
+        """Purge the target's copies on the other machines."""
+        self.ignore_earlier_copies(target)
+        self._redis_queue.enqueue_purge(target)
+
+    def ignore_earlier_copies(self, target: str) -> None:
+        """Ignore copies of the target that were requested from Redis before this call."""
+        self._epochs[counter_of(target)] += 1
+
+    def purge_state(self, target: str) -> tuple[int, int]:
+        """Return a value that changes with each purge of the target here."""
+        return self._epochs[counter_of(target)], self._global_epoch
 
     def token(self, target: str) -> int:
         lease = self._leases.get(target)
@@ -104,10 +113,13 @@ class MachineCoordination:
         if local or not self._redis_operations.connection.up:
             return True
         try:
-            state = await self._effects.wait_purge_sent(target)
+            # A purge gets its fencing token when it is sent. The next lease must have a higher token.
+            if self._redis_queue.is_purge_pending(target):
+                await self._redis_queue.flush(FLUSH_TIMEOUT)
+            state = self.purge_state(target)
             lease = self._leases.get(target)
             acquired = await self._redis_operations.acquire_lease(
-                target, self._effects.stored_token(target), lease.token if lease is not None else 0
+                target, self._copies.stored_token(target), lease.token if lease is not None else 0
             )
         except (RedisUnavailable, RedisRefused):
             return True  # without Redis, two machines may fetch the target
@@ -123,7 +135,7 @@ class MachineCoordination:
             lease.token, lease.holders = acquired.token, lease.holders + 1
         else:
             self._leases[target] = _Lease(acquired.token)
-        if await self._effects.store_copy(target, acquired.found, state):
+        if await self._copies.store_copy(target, acquired.found, state):
             self._completion_counts[counter_of(target)] += 1
         return True
 
@@ -138,7 +150,7 @@ class MachineCoordination:
             lease.holders -= 1
             if not lease.holders:
                 del self._leases[target]
-                self._effects.on_lease_released(target, lease.token)
+                self._redis_queue.enqueue_release(target, lease.token)
 
     def abandon_lease(self, target: str) -> None:
         self.local.abandon_lease(target)
@@ -162,6 +174,10 @@ class MachineCoordination:
         leases = [(target, lease.token) for target, lease in self._leases.items()]
         if leases:
             self.lost_count += (await self._redis_operations.renew_leases(leases)).count(False)
+
+    def _announce_site(self, event: tuple[str, Instant]) -> None:
+        if self._redis_operations.connection.up:
+            self._redis_queue.send_event(lambda: self._redis_operations.publish_unlogged("site", *event))
 
     async def _wait(self, target: str) -> None:
         # The event stays set until the lease is acquired, so that a completion between two waits also counts.

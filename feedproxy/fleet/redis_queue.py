@@ -26,6 +26,9 @@ WAITING_MAX = 100_000
 EVENTS_MAX = 10_000
 """The queue holds at most this many events. Above the limit, the oldest is dropped."""
 
+FLUSH_TIMEOUT: Seconds = 2
+"""Waiting until queued messages are sent to Redis, for example an operator's purge, takes at most this many seconds."""
+
 type SendEvent = Callable[[], Awaitable[None]]
 
 
