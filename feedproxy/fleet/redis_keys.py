@@ -2,60 +2,31 @@
 
 import hashlib
 import re
-from dataclasses import dataclass
 
 VERSION = "1"
 
 
-@dataclass(frozen=True, slots=True)
 class RedisKeys:
     """The keys of one fleet. The prefix in braces keeps all keys on one shard if Redis has shards."""
 
-    prefix: str
-
-    @property
-    def _base(self) -> str:
-        return f"{{{self.prefix}}}:{VERSION}"
-
-    @property
-    def channel(self) -> str:
-        return f"{self._base}:news"
-
-    @property
-    def sequence(self) -> str:
-        return f"{self._base}:sequence"
-
-    @property
-    def log(self) -> str:
-        return f"{self._base}:log"
-
-    @property
-    def fencing_counter(self) -> str:
-        return f"{self._base}:fence"
-
-    @property
-    def barrier(self) -> str:
-        """Return the key of the token that a purge of all targets sets. Copies with a lower token are refused."""
-        return f"{self._base}:barrier"
-
-    @property
-    def identity(self) -> str:
-        """Return the key of the shared pseudonym and secret (via_pseudonym_and_secret.py)."""
-        return f"{self._base}:identity"
-
-    @property
-    def data_id(self) -> str:
-        """Return the key of the random identifier of the data in Redis. The identifier is lost with the data."""
-        return f"{self._base}:data-id"
+    def __init__(self, prefix: str) -> None:
+        self._base = base = f"{{{prefix}}}:{VERSION}"
+        self.channel = f"{base}:news"
+        self.sequence = f"{base}:sequence"
+        self.log = f"{base}:log"
+        self.fencing_counter = f"{base}:fence"
+        self.barrier = f"{base}:barrier"
+        """The token that a purge of all targets sets. Copies with a lower token are refused."""
+        self.identity = f"{base}:identity"
+        """The shared pseudonym and secret (via_pseudonym_and_secret.py)."""
+        self.data_id = f"{base}:data-id"
+        """The random identifier of the data in Redis. The identifier is lost with the data."""
+        self.copies = re.sub(r"([*?\[\]\\])", r"\\\1", f"{base}:copy:") + "*"
+        """A glob that matches the keys of all copies."""
 
     def copy(self, target: str) -> bytes:
         """Return the key of a target's copy and its token."""
         return f"{self._base}:copy:{target}".encode("utf-8", "surrogatepass")
-
-    @property
-    def copies(self) -> str:
-        """Return a glob that matches the keys of all copies."""
-        return re.sub(r"([*?\[\]\\])", r"\\\1", f"{self._base}:copy:") + "*"
 
     def target(self, name: bytes) -> str:
         """Return the target from the key of its copy."""
