@@ -119,38 +119,32 @@ def _gunzip_at_once(body: bytes, coding: str, limit: int) -> bytes:
 
 
 def _gunzip(body: bytes, limit: int) -> Generator[bytes]:
-    """Yield the content of consecutive gzip members (RFC 1952, section 2.2). Data after the last member is dropped."""
-    decoder, offset = zlib.decompressobj(wbits=31), 0
+    """Return the content of consecutive gzip members (RFC 1952, section 2.2). Data after the last member is dropped."""
+    return _deflated(body, "gzip", 31, next_member=GZIP_MAGIC)
+
+
+def _inflate(body: bytes, limit: int) -> Generator[bytes]:
+    """Return the content of zlib data, or of a bare deflate stream, which some servers send (RFC 9110, 8.4.1.2)."""
+    is_zlib = len(body) > 1 and body[0] & 0x0F == 8 and (body[0] << 8 | body[1]) % 31 == 0
+    return _deflated(body, "deflate", 15 if is_zlib else -15)
+
+
+def _deflated(body: bytes, coding: str, wbits: int, next_member: bytes | None = None) -> Generator[bytes]:
+    """Yield the content of a deflate stream, and of following streams that begin with `next_member`."""
+    decoder, offset = zlib.decompressobj(wbits), 0
     while offset < len(body):
         if decoder.eof:
-            if body[offset : offset + 2] != GZIP_MAGIC:
+            if body[offset : offset + 2] != next_member:
                 return
-            decoder = zlib.decompressobj(wbits=31)
+            decoder = zlib.decompressobj(wbits)
         data = body[offset : offset + _PIECE]
         yield decoder.decompress(data, _OUTPUT)
         # At the end, unconsumed_tail may repeat unused_data: only one of the two counts.
         offset += len(data) - len(decoder.unused_data if decoder.eof else decoder.unconsumed_tail)
-    yield from _remaining_output(decoder)
-    if not decoder.eof:
-        raise Undecodable("truncated gzip")
-
-
-def _inflate(body: bytes, limit: int) -> Generator[bytes]:
-    """Yield the content of zlib data, or of a bare deflate stream, which some servers send (RFC 9110, 8.4.1.2)."""
-    is_zlib = len(body) > 1 and body[0] & 0x0F == 8 and (body[0] << 8 | body[1]) % 31 == 0
-    decoder, offset = zlib.decompressobj(wbits=15 if is_zlib else -15), 0
-    while offset < len(body) and not decoder.eof:
-        data = body[offset : offset + _PIECE]
-        yield decoder.decompress(data, _OUTPUT)
-        offset += len(data) - len(decoder.unconsumed_tail)
-    yield from _remaining_output(decoder)
-    if not decoder.eof:
-        raise Undecodable("truncated deflate")
-
-
-def _remaining_output(decoder: "zlib._Decompress") -> Generator[bytes]:
     while not decoder.eof and (piece := decoder.decompress(b"", _OUTPUT)):
         yield piece
+    if not decoder.eof:
+        raise Undecodable(f"truncated {coding}")
 
 
 def _unbrotli(body: bytes, limit: int) -> Generator[bytes]:
