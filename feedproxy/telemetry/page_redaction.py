@@ -1,18 +1,15 @@
 """Removal of secrets from addresses and texts on the operator's pages. log_format.py removes them from the log."""
 
-import re
 from typing import Any
 
 from feedproxy.http.memoize import memoize_short
-from feedproxy.http.target_uri.url_redaction import redact_target
+from feedproxy.http.target_uri.url_redaction import redact_target, text_without_secrets
 from feedproxy.request.upstream_and_public_urls import to_public
 from feedproxy.settings import Settings
 from feedproxy.web.display_formats import plain_text
 
 type View = dict[str, Any]
 """Values that json.dumps can encode."""
-
-_URL = re.compile(r"https?://\S*[^\s.,:;]")
 
 
 def public_name(target: str, settings: Settings) -> View:
@@ -25,4 +22,4 @@ def public_name(target: str, settings: Settings) -> View:
 @memoize_short(entries=256)
 def redact_text(text: str) -> str:
     """Return the first 1000 characters of a text, without secrets in its addresses."""
-    return _URL.sub(lambda match: redact_target(match[0]), plain_text(text, 1000))
+    return text_without_secrets(plain_text(text, 1000))
