@@ -64,7 +64,7 @@ def set_aside(path: Path, reason: str) -> Path:
 def make_folder(path: Path) -> None:
     """Create the folder `path` unless it exists. If `path` is a file, rename the file first. Raises OSError if the
     folder cannot be created."""
-    reason = folder_fault(path)
+    reason = _fault(path, stat.S_ISDIR, "not a folder", os.R_OK | os.W_OK | os.X_OK)
     if reason:
         set_aside(path, reason)
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -76,11 +76,6 @@ def clear_file(path: Path) -> None:
     reason = file_fault(path)
     if reason:
         set_aside(path, reason)
-
-
-def folder_fault(path: Path) -> str:
-    """Return the reason why `path` cannot be used as a folder, or "" if it can be used or does not exist."""
-    return _fault(path, stat.S_ISDIR, "not a folder", os.R_OK | os.W_OK | os.X_OK)
 
 
 def file_fault(path: Path) -> str:
