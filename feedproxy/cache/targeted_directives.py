@@ -23,22 +23,13 @@ class Directives(NamedTuple):
     targeted: bool
 
 
+@memoize_by_identity()
 def governing_directives(fields: Fields, *, targeted: bool) -> Directives:
     """Return the directives that govern a response. `targeted` is True if targeted fields apply to this cache."""
-    return _with_targeted_field(fields) if targeted else _without_targeted_field(fields)
-
-
-@memoize_by_identity()
-def _with_targeted_field(fields: Fields) -> Directives:
     # "If the header field [...] is invalid [...] the cache MUST ignore it": parse_targeted returns None for an invalid
     # field.
-    directives = parse_targeted(fields, TARGETED_FIELD)
+    directives = parse_targeted(fields, TARGETED_FIELD) if targeted else None
     if directives is not None and directives.present:
         # RFC 9213, section 2.2: a cache that uses a targeted field ignores Cache-Control and Expires.
         return Directives(directives, targeted=True)
-    return Directives(CacheControl.from_fields(fields), targeted=False)
-
-
-@memoize_by_identity()
-def _without_targeted_field(fields: Fields) -> Directives:
     return Directives(CacheControl.from_fields(fields), targeted=False)

@@ -26,50 +26,30 @@ def memoize_short[T](*, entries: int = 4096, longest: int = 512) -> Callable[[Ca
     return decorate
 
 
-def memoize_by_identity[Value, Result](
+def memoize_by_identity[**Parameters, Result](
     *, entries: int = 64
-) -> Callable[[Callable[[Value], Result]], Callable[[Value], Result]]:
-    """Return a decorator that caches the results of a function of one immutable object.
+) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """Return a decorator that caches the results of a function of immutable objects.
 
-    The cache has the results for the last `entries` objects, and recognises an object by its identity.
+    The cache has the results of the last `entries` calls, and recognises objects by their identity.
     """
 
-    def decorate(function: Callable[[Value], Result]) -> Callable[[Value], Result]:
-        results: dict[int, tuple[Value, Result]] = {}
+    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        results: dict[tuple[int, ...], tuple[object, Result]] = {}
 
         @wraps(function)
-        def call(value: Value) -> Result:
-            cached = results.get(id(value))  # `results` references the value, so its id is not reused
+        def call(*values: Parameters.args, **names: Parameters.kwargs) -> Result:
+            arguments = (*values, *names.values())
+            key = tuple(map(id, arguments))
+            cached = results.get(key)  # `results` references the arguments, so their ids are not reused
             if cached is not None:
                 return cached[1]
-            result = function(value)
+            result = function(*values, **names)
             if len(results) >= entries:
                 results.clear()
-            results[id(value)] = value, result
+            results[key] = arguments, result
             return result
 
         return call
 
     return decorate
-
-
-def memoize_last[First, Second, Result](
-    function: Callable[[First, Second], Result],
-) -> Callable[[First, Second], Result]:
-    """Return a function of two immutable objects with a cache for its last result.
-
-    The cached result is returned if both objects are identical to the last ones.
-    """
-    last: tuple[First, Second, Result] | None = None
-
-    @wraps(function)
-    def call(first: First, second: Second) -> Result:
-        nonlocal last
-        cached = last  # one read: other threads replace it as a whole
-        if cached is not None and cached[0] is first and cached[1] is second:
-            return cached[2]
-        result = function(first, second)
-        last = first, second, result
-        return result
-
-    return call

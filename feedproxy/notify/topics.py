@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from feedproxy.errors import BadTarget, FeedproxyError, NotFound
 from feedproxy.http import uri
-from feedproxy.http.memoize import memoize_last
+from feedproxy.http.memoize import memoize_by_identity
 from feedproxy.http.target_uri.gateway_path import gateway_target
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.public_feeds import may_be_listed
@@ -99,7 +99,7 @@ def is_no_longer_public(service: NotificationService, target: str) -> bool:
     return is_private(resource, settings) if resource is not None else not may_be_listed(target, settings)
 
 
-@memoize_last
+@memoize_by_identity(entries=1)
 def is_private(resource: Resource, settings: Settings) -> bool:
     """Return True if public lists must not name a feed, or if its origin forbids shared caches to store the feed.
 

@@ -18,6 +18,19 @@ def test_memoize_by_identity_computes_once_for_each_object() -> None:
     assert asked[1:] == [other]
 
 
+def test_memoize_by_identity_distinguishes_all_arguments() -> None:
+    asked: list[bool] = []
+
+    @memoize_by_identity(entries=1)
+    def describe(fields: Fields, *, short: bool) -> str:
+        asked.append(short)
+        return str(len(fields)) if short else repr(fields)
+
+    fields = Fields()
+    assert [describe(fields, short=short) for short in (True, True, False, True)] == ["0", "0", "Fields([])", "0"]
+    assert asked == [True, False, True]
+
+
 def test_memoize_by_identity_is_bounded_and_distinguishes_objects() -> None:
     @memoize_by_identity(entries=2)
     def first(fields: Fields) -> str | None:

@@ -8,7 +8,7 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed import schedule_hints
 from feedproxy.feed.change_rate import age_for, changes_per_second
-from feedproxy.http.memoize import memoize_last
+from feedproxy.http.memoize import memoize_by_identity
 from feedproxy.refresh.policy import polling_price, polling_with_push
 from feedproxy.refresh.policy.early_refetch_of_ill_formed_copies import early_refetch
 from feedproxy.settings import Settings
@@ -79,7 +79,7 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
     return assessed if limit is None else freshness.limit_freshness(assessed, limit)
 
 
-@memoize_last
+@memoize_by_identity(entries=1)
 def rate_of(resource: Resource, at: Instant) -> float:
     """Return the rate at which the feed's content changes, per second, as known at the instant `at`."""
     return changes_per_second(resource.changes, at, since=resource.first_seen or None)
