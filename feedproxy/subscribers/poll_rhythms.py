@@ -355,7 +355,7 @@ class PollRhythms:
             return _pack(_Reader(key, now, 0, reader.since_begin, now - begin, reader.gaps)), True
         gaps = (gap, *reader.gaps)[:GAPS_MAX]
         record = _pack(_Reader(key, now, reader.since_begin + gap, reader.length, reader.cycle, gaps))
-        return record, len(gaps) < 2 or any(abs(gap - usual) > PUNCTUAL for gap in gaps)
+        return record, len(gaps) < 2 or max(gaps) > usual + PUNCTUAL or min(gaps) < usual - PUNCTUAL
 
 
 def _whole(body: BlockBuffer) -> bytes:
@@ -375,7 +375,7 @@ def _find(records: bytes, key: int) -> int:
 
 def _reader_at(records: bytes, at: int) -> _Reader:
     key, last, since_begin, length, cycle, *gaps = _RECORD.unpack_from(records, at)
-    return _Reader(key, last, since_begin, length, cycle, tuple(gap for gap in gaps if gap > 0))
+    return _Reader(key, last, since_begin, length, cycle, tuple(gaps[: GAPS_MAX - gaps.count(0.0)]))
 
 
 def _readers(records: bytes) -> Iterator[_Reader]:
