@@ -16,7 +16,7 @@ from feedproxy.http.message import Fields
 from feedproxy.scoring.grade import ReaderScore, rank, score_account
 from feedproxy.scoring.reader_accounts import EVIDENCE_MAX, ReaderAccount, create_account
 from feedproxy.scoring.reader_feeds import Reader
-from feedproxy.scoring.reader_names import ReaderName, reader_name, secret_hash
+from feedproxy.scoring.reader_names import ReaderName, reader_name
 from feedproxy.scoring.scored_request import Poll
 
 FEEDS_MAX = 50
@@ -97,14 +97,21 @@ class LiveScores:
 
         `make_poll` is called with the request number only if the request is scored.
         """
+        self.record_named(self.name_of(address, user_agent, target), target, now, make_poll)
+
+    def name_of(self, address: str, user_agent: str, target: str) -> ReaderName:
+        """Return the name of the reader that sent a request."""
+        return reader_name(self._pseudonym(address), user_agent[:512], target)
+
+    def record_named(self, name: ReaderName, target: str, now: Instant, make_poll: Callable[[int], Poll]) -> None:
+        """Do the same as `record` for the reader with this name (`name_of`)."""
         if self.size <= 0:
             return
-        if now - self._skipped_since < SWEEP_INTERVAL and hash((address, user_agent, target)) in self._skipped:
+        if now - self._skipped_since < SWEEP_INTERVAL and hash((name, target)) in self._skipped:
             return
-        key = hash((address, user_agent, secret_hash(target)))
+        key = hash(name)
         if key in self._unscored and now - self._swept_at < SWEEP_INTERVAL:
             return
-        name = reader_name(self._pseudonym(address), user_agent[:512], target)
         reader = self._readers.get(name)
         if reader is None:
             if len(self._readers) >= self._readers_max() and not self._make_room(now):
@@ -116,7 +123,7 @@ class LiveScores:
             )
         self._last_seen[name] = now
         if not self._is_scored(reader, target, now):
-            self._skip(hash((address, user_agent, target)), now)
+            self._skip(hash((name, target)), now)
             return
         self._number += self._step
         before = len(reader.feeds)

@@ -2,7 +2,9 @@
 
 import pytest
 
+from feedproxy.scoring.reader_names import secret_hash
 from tests.server.conftest import Opened
+from tests.stages.origin import a_feed
 
 
 @pytest.mark.parametrize("fast_path", [True, False], ids=["in front", "by mitmproxy"])
@@ -46,3 +48,19 @@ async def test_live_score_is_disabled_by_option(front: Opened) -> None:
     await line.ask(proxy.get())
 
     assert proxy.stage.app.live_scores.scores(proxy.clock.now()) == []
+
+
+async def test_live_score_of_fast_path_names_reader_by_secret_in_target(front: Opened) -> None:
+    proxy = await front()
+    path = "/feed.rss?token=3f9c1b7e5a2d8046"
+    proxy.origin.publish(path, a_feed("one", ttl=60))
+    line = await proxy.line()
+    for _ in range(5):
+        await line.ask(proxy.get(path))
+        proxy.clock.advance(minutes=10)
+    assert proxy.service_calls < 5
+
+    (score,) = proxy.stage.app.live_scores.scores(proxy.clock.now())
+
+    assert score.reader == secret_hash(proxy.origin.url(path))
+    assert score.cost.requests == 5

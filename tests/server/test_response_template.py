@@ -46,7 +46,7 @@ def a_response(hit: ReusableHit, state: HitState, *more: tuple[str, str]) -> Res
 
 def a_template(hit: ReusableHit, state: HitState, prepared: tuple[HeadForm, bytes]) -> ResponseTemplate:
     client = ClientContext(Entrance.REVERSE, "http://feeds.example", address="192.0.2.1")
-    shared = SharedProperties(hit.conditions, client, None, "GET", 200, False, 0, True, None, HitCounter())
+    shared = SharedProperties(hit.conditions, client, None, "GET", 200, False, 0, True, None, HitCounter(), "")
     return ResponseTemplate(hit.resource.target, shared, prepared, b"x", state)
 
 

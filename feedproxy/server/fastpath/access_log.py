@@ -8,7 +8,7 @@ Counts of hits are added to the metrics once a second, and when the metrics are 
 import asyncio
 import logging
 from collections import deque
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from feedproxy.app import App
@@ -17,6 +17,7 @@ from feedproxy.http.message import Fields
 from feedproxy.http.user_agent import LENGTH_MAX
 from feedproxy.request.context import Entrance
 from feedproxy.request.upstream_and_public_urls import to_public
+from feedproxy.scoring.reader_names import ReaderName
 from feedproxy.scoring.scored_request import Poll, cached_content
 from feedproxy.server.access_record import AccessRecord, record_access
 from feedproxy.server.fastpath.response_template import HitCounter, ResponseTemplate
@@ -53,6 +54,8 @@ class ClientIdentity(NamedTuple):
     pseudonym_text: str
     key: tuple[str, bytes]
     """Address and User-Agent line of the client, under which templates cache the client's log line."""
+    scored_name: ReaderName
+    """The client's name in the live scores, for targets without a secret."""
 
 
 class AccessLogger:
@@ -60,6 +63,7 @@ class AccessLogger:
 
     def __init__(self, app: App) -> None:
         self._app = app
+        self._live_scores = app.live_scores  # changed settings reach this object with the next template
         self.log_lines: list[str] = []
         """Buffered lines that are not written yet."""
         self.recent_hits: deque[tuple[Instant, ResponseTemplate, str, bytes]] = deque(maxlen=REQUESTS_MAX)
@@ -90,7 +94,7 @@ class AccessLogger:
                 template.reader, template.recorded_at = client.pseudonym, now
                 self._app.service.counts.record_read(template.target, client.pseudonym, client.user_agent, now)
             if template.request_lines:
-                self._score(template, address, client.user_agent, now)
+                self._score(template, client, now)
         line = self._format_line(template, client, now)
         template.store_log_line(client.key, line)
         self._cached_lines.append((template.valid_until, template))
@@ -112,7 +116,12 @@ class AccessLogger:
         user_agent = user_agent_line.partition(b":")[2].strip(b" \t").decode("latin-1")
         pseudonym = self._app.service.audience.identifier.pseudonym(address, user_agent, "", now)
         return ClientIdentity(
-            user_agent, quote_agent(user_agent), pseudonym, f"{pseudonym.current:015x}", (address, user_agent_line)
+            user_agent,
+            quote_agent(user_agent),
+            pseudonym,
+            f"{pseudonym.current:015x}",
+            (address, user_agent_line),
+            self._live_scores.name_of(address, user_agent, ""),
         )
 
     def _format_line(self, template: ResponseTemplate, client: ClientIdentity, now: Instant) -> str:
@@ -213,25 +222,30 @@ class AccessLogger:
                 count, size, counter.count, counter.size = counter.count, counter.size, 0, 0
                 self._app.metrics.count_hits(entrance, status, detail or "", size, count)
 
-    def _score(self, template: ResponseTemplate, address: str, agent: str, now: Instant) -> None:
+    def _score(self, template: ResponseTemplate, client: ClientIdentity, now: Instant) -> None:
         """Add a hit to the live scores, with the request fields of the template and the client's User-Agent."""
-        shared = template.shared
+        secret, name = template.shared.secret_hash, client.scored_name
+        self._live_scores.record_named(
+            name._replace(reader=secret) if secret else name,
+            template.target,
+            now,
+            partial(_make_poll, template, client.user_agent, now),
+        )
 
-        def make_poll(number: int) -> Poll:
-            fields = _fields(template.request_lines)
-            return Poll(
-                number,
-                now,
-                template.target,
-                fields.with_field("User-Agent", agent) if agent else fields.without("user-agent"),
-                shared.status,
-                _fields(tuple(template.head.split(b"\r\n")[1:])),
-                cached_content(shared.schedule, shared.status),
-                shared.method,
-                size=len(template.body),
-            )
 
-        self._app.live_scores.record(address, agent, template.target, now, make_poll)
+def _make_poll(template: ResponseTemplate, agent: str, now: Instant, number: int) -> Poll:
+    shared, fields = template.shared, _fields(template.request_lines)
+    return Poll(
+        number,
+        now,
+        template.target,
+        fields.with_field("User-Agent", agent) if agent else fields.without("user-agent"),
+        shared.status,
+        _fields(tuple(template.head.split(b"\r\n")[1:])),
+        cached_content(shared.schedule, shared.status),
+        shared.method,
+        size=len(template.body),
+    )
 
 
 @lru_cache(maxsize=256)

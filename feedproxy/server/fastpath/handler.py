@@ -21,6 +21,7 @@ from feedproxy.proxy.repeated_hit import HitState, recompute_hit, reusable_hit
 from feedproxy.request.context import Entrance, PassThrough, ProxyResponse
 from feedproxy.request.loops_and_max_forwards import is_loop
 from feedproxy.scoring.live_scores import FIELDS_LENGTH_MAX
+from feedproxy.scoring.reader_names import secret_hash
 from feedproxy.server.access_record import CLIENT_GONE, AccessRecord
 from feedproxy.server.fastpath.access_log import AccessLogger
 from feedproxy.server.fastpath.client_connection import ClientConnection
@@ -377,6 +378,7 @@ class FastPathHandler:
             hit.vary_names <= KEYED_FIELDS,
             self.app.rules,
             self.access_logger.counter_for(routed.client.entrance, hit.detail, response.status),
+            self._interner(secret_hash(hit.resource.target)),
         )
         template = ResponseTemplate(
             hit.resource.target,

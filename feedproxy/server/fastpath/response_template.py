@@ -100,6 +100,8 @@ class SharedProperties(NamedTuple):
     rules: object
     """Rules under which the target may be served (store/permitted_store.py)."""
     hit_counter: HitCounter
+    secret_hash: str
+    """Hash of the secrets in the target (scoring/reader_names.py). Most targets have none, and an empty hash."""
 
 
 class LogNames(NamedTuple):
