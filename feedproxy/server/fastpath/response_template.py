@@ -64,7 +64,7 @@ class HeadForm(NamedTuple):
     """
 
     text: bytes
-    select: Callable[[tuple[bytes, ...]], tuple[Any, ...]]
+    select: Callable[[list[bytes]], tuple[Any, ...]]
 
 
 @lru_cache(maxsize=1024)
@@ -240,8 +240,8 @@ def prepare_head(response: Response, hit_state: HitState, *, closes: bool) -> tu
 
 
 def _make_head(form: HeadForm, own_values: bytes, age: int, cache_status: str, cache_control: str) -> bytes:
-    volatile_values = b"%d" % age, cache_status.encode("ascii"), cache_control.encode("ascii")
-    return form.text % form.select((*volatile_values, *own_values.split(b"\n")))
+    volatile_values = f"{age}\n{cache_status}\n{cache_control}\n".encode("ascii")
+    return form.text % form.select((volatile_values + own_values).split(b"\n"))
 
 
 def _relative_to(target: str, name: str) -> tuple[str, int]:
