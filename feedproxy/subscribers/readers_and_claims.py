@@ -42,10 +42,11 @@ class FeedReaders:
         return self._readers
 
     def get(self, pseudonym: int) -> int | None:
-        if len(self.packed) == _READER.size:
-            known, value = _READER.unpack(self.packed)
+        readers = self._readers
+        if isinstance(readers, bytes) and len(readers) == _READER.size:
+            known, value = _READER.unpack(readers)
             return value if known == pseudonym else None
-        return self.readers.get(pseudonym) if self.size else None
+        return self.readers.get(pseudonym) if readers else None
 
     def pop(self, pseudonym: int) -> int | None:
         value = self.get(pseudonym)
@@ -57,10 +58,10 @@ class FeedReaders:
         return value
 
     def put(self, pseudonym: int, value: int) -> None:
-        self.pop(pseudonym)
-        if not self.size:
+        if self.size == (self.get(pseudonym) is not None):  # there is no other reader
             self._readers = _READER.pack(pseudonym, value)
         else:
+            self.readers.pop(pseudonym, None)
             self.readers[pseudonym] = value
 
     @property
