@@ -406,8 +406,8 @@ class _Services:
             key_for=self.access_control.key_for,
             keys_for=self.access_control.keys_for,
             peers=self.fleet,
-            ownership=app.worker.ownership if app.worker is not None else None,
-            demand=imports,
+            owns=app.worker.owns if app.worker is not None else None,
+            count_demand=imports.count_since,
             limits=settings.memory,
         )
         self.decisions = OperatorDecisions(self.store, app._set_decision_rules)

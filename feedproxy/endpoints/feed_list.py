@@ -91,7 +91,7 @@ class ImportOutcome:
 class ImportedFeeds:
     """The imports of all processes that share a store.
 
-    The refresh schedule counts the import of a feed as one request by a reader (proxy/service_collaborators.py).
+    The refresh schedule counts the import of a feed as one request by a reader (proxy/scheduled_refreshes.py).
     """
 
     def __init__(self, store: Store) -> None:

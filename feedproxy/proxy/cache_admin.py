@@ -19,9 +19,9 @@ from feedproxy.http.message import Request, Response
 from feedproxy.http.target_uri.target_pattern import compile_glob
 from feedproxy.proxy.equivalent_targets import EquivalentTargets, without_ignored_query
 from feedproxy.proxy.page_to_feed_redirect import Autodiscovery
+from feedproxy.proxy.peer_copies import PeerCopies
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.proxy.scheduled_refreshes import ScheduledRefreshes
-from feedproxy.proxy.service_collaborators import PeerCopies
 from feedproxy.refresh.policy import pushed_content
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.policy.min_interval_and_back_off import Deferred

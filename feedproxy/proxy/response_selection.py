@@ -16,7 +16,7 @@ from feedproxy.http.message import NO_FIELDS, Fields, Request, Response
 from feedproxy.proxy.context_builder import ContextBuilder
 from feedproxy.proxy.error_responses import ErrorResponses
 from feedproxy.proxy.moved_and_gone_responses import RelocationResponses
-from feedproxy.proxy.service_collaborators import PeerCopies
+from feedproxy.proxy.peer_copies import PeerCopies
 from feedproxy.proxy.vary_of_unstored_responses import UnstoredVary, unstored_varying_names
 from feedproxy.refresh import client_keyed_responses, missing_ranges
 from feedproxy.refresh.policy import stale_max_after_failure

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.http.target_uri.registrable_domain import site_of
+from feedproxy.proxy.peer_copies import PeerCopies
 from feedproxy.proxy.resource_lookup import ResourceLookup
-from feedproxy.proxy.service_collaborators import Demand, FeedOwnership, PeerCopies
 from feedproxy.refresh.policy import polling_price, refresh_ahead
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
@@ -23,6 +23,10 @@ from feedproxy.store.resource import Resource
 from feedproxy.subscribers.poll_rhythms import READERS_MAX, ExpectedPoll
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
+type CountDemand = Callable[[str, Instant], int]
+"""A function that returns the number of readers of a target that other sources than requests have added since an
+instant, such as the import of a list of feeds."""
+
 
 @dataclass(frozen=True, slots=True)
 class FeedAudience:
@@ -31,19 +35,20 @@ class FeedAudience:
     target: str
     now: Instant
     counts: SubscriberCounts
-    demand: Demand
+    count_demand: CountDemand
 
     def recent(self, window: Seconds) -> int:
         """Return the number of readers that requested the feed in the last `window` seconds and do not poll regularly.
 
-        Readers that `demand` reports count as well. If the sample of polling rhythms is full, only these readers count.
+        Readers that `count_demand` reports count as well. If the sample of polling rhythms is full, only these readers
+        count.
         """
         since, rhythms = self.now - window, self.counts.rhythms
         direct = 0
         if rhythms.count_sampled(self.target) < READERS_MAX:
             # A full sample already represents all readers, including readers without a rhythm.
             direct = max(0, self.counts.count_recent(self.target, since) - rhythms.count_regular(self.target, since))
-        return direct + self.demand.count_since(self.target, since)
+        return direct + self.count_demand(self.target, since)
 
     def expected_polls(self, until: Instant) -> Sequence[ExpectedPoll]:
         """Return the expected polls up to the instant `until`, earliest first."""
@@ -54,7 +59,7 @@ class FeedAudience:
 
 
 class ScheduledRefreshes:
-    """The refreshes that no request causes."""
+    """The refreshes that no request causes. `owns` returns True if this process makes those of a target."""
 
     def __init__(
         self,
@@ -67,8 +72,8 @@ class ScheduledRefreshes:
         counts: SubscriberCounts,
         events: Events,
         peers: PeerCopies,
-        ownership: FeedOwnership,
-        demand: Demand,
+        owns: Callable[[str], bool],
+        count_demand: CountDemand,
     ) -> None:
         self._settings_for = settings_for
         self._store = store
@@ -78,8 +83,8 @@ class ScheduledRefreshes:
         self._counts = counts
         self._events = events
         self._peers = peers
-        self._ownership = ownership
-        self._demand = demand
+        self.owns = owns
+        self._count_demand = count_demand
         self.scheduler = RefreshScheduler(
             clock,
             self._own_planned_refresh,
@@ -91,10 +96,6 @@ class ScheduledRefreshes:
         )
         events.refresh_ended.subscribe(self._on_refresh_ended)
         events.updated_by_peer.subscribe(self.reschedule)
-
-    def owns(self, target: str) -> bool:
-        """Return True if this process makes the scheduled refreshes of a target."""
-        return self._ownership.owns(target)
 
     def reschedule(self, target: str) -> None:
         """Recompute the next scheduled refresh of a target after a change by another process."""
@@ -116,7 +117,7 @@ class ScheduledRefreshes:
         A refresh is useful shortly before the expected poll of a reader (refresh/policy/polling_price.py).
         """
         now = self._clock.now()
-        if not self.owns(target) or self._demand.count_since(target, 0.0):
+        if not self.owns(target) or self._count_demand(target, 0.0):
             return None
         next_poll = self._counts.rhythms.next_poll(target, now)
         return None if next_poll is None else max(now, next_poll - polling_price.LEAD)
@@ -128,7 +129,7 @@ class ScheduledRefreshes:
         return refresh_ahead.plan(
             resource,
             assess(resource, resource.variants[-1], settings, now) if resource.variants else None,
-            FeedAudience(target, now, self._counts, self._demand),
+            FeedAudience(target, now, self._counts, self._count_demand),
             now,
             settings,
             permission=lambda: self._coordinator.permissions.check(resource, target, settings),

@@ -14,6 +14,7 @@ from feedproxy.proxy.equivalent_targets import EquivalentTargets, with_ignored_q
 from feedproxy.proxy.error_responses import ErrorResponses
 from feedproxy.proxy.moved_and_gone_responses import RelocationResponses
 from feedproxy.proxy.page_to_feed_redirect import Autodiscovery
+from feedproxy.proxy.peer_copies import NoPeers, PeerCopies
 from feedproxy.proxy.representations.coding_variants import CodingVariants
 from feedproxy.proxy.representations.conversion_cache import ConversionCache
 from feedproxy.proxy.representations.conversions import Conversions
@@ -23,8 +24,7 @@ from feedproxy.proxy.representations.delta_responses import Deltas
 from feedproxy.proxy.representations.representation_choice import OriginalFormat, Renderer, Representation
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.proxy.response_selection import ResponseSelector
-from feedproxy.proxy.scheduled_refreshes import ScheduledRefreshes
-from feedproxy.proxy.service_collaborators import Demand, FeedOwnership, NoDemand, NoPeers, OwnsAll, PeerCopies
+from feedproxy.proxy.scheduled_refreshes import CountDemand, ScheduledRefreshes
 from feedproxy.proxy.vary_of_unstored_responses import UnstoredVary
 from feedproxy.refresh.reader_tracking import ReaderTracker
 from feedproxy.refresh.redirect_following import OriginClient
@@ -57,8 +57,8 @@ class Service:
         key_for: Callable[[str, str], str] = lambda target, _: target,
         keys_for: Callable[[str], Sequence[str]] = lambda _: (),
         peers: PeerCopies | None = None,
-        ownership: FeedOwnership | None = None,
-        demand: Demand | None = None,
+        owns: Callable[[str], bool] | None = None,
+        count_demand: CountDemand = lambda *_: 0,
         limits: MemoryLimits | None = None,
     ) -> None:
         limits = limits or Settings().memory
@@ -132,8 +132,8 @@ class Service:
             counts=counts,
             events=events,
             peers=peers,
-            ownership=ownership or OwnsAll(),
-            demand=demand or NoDemand(),
+            owns=owns or (lambda _: True),
+            count_demand=count_demand,
         )
         self.admin = CacheAdmin(
             settings_for=settings_for,

@@ -5,10 +5,9 @@ import mmap
 import socket
 import struct
 import time
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
-
-from feedproxy.workers.feed_ownership import WorkerOwnership
 
 HEARTBEAT = struct.Struct("<d")
 """Binary form of the time of a worker's last heartbeat, on the monotonic clock that all processes share. The time is
@@ -68,10 +67,10 @@ class WorkerContext:
         """Return the path of the socket at which the worker with number `index` answers the other workers."""
         return self.folder / f"worker-{index}"
 
-    @property
-    def ownership(self) -> WorkerOwnership:
-        """Return the feeds that this worker refreshes."""
-        return WorkerOwnership(self.index, self.size)
+    def owns(self, target: str) -> bool:
+        """Return True if this worker makes the scheduled refreshes of `target`. The CRC-32 of a target determines its
+        worker."""
+        return zlib.crc32(target.encode("utf-8", "surrogatepass")) % self.size == self.index
 
     @property
     def supervisor_has_exited(self) -> bool:

@@ -10,7 +10,6 @@ import pytest
 
 from feedproxy.errors import StoreError
 from feedproxy.proxy.scheduled_refreshes import FeedAudience
-from feedproxy.proxy.service_collaborators import NoDemand
 from feedproxy.subscribers import block_buffer, subscriber_counts
 from feedproxy.subscribers.poll_rhythms import READERS_MAX
 from feedproxy.subscribers.product_codes import NAMES_MAX
@@ -497,7 +496,7 @@ def test_full_sample_represents_the_readers_of_all_machines() -> None:
         for number in range(READERS_MAX):
             counts.rhythms.record(FEED, reader(number), NOW - 3600)
             counts.record_read(FEED, reader(number), "Reader/1", NOW)
-        audience = FeedAudience(FEED, NOW, counts, NoDemand())
+        audience = FeedAudience(FEED, NOW, counts, lambda *_: 0)
         return sum(poll.weight for poll in audience.expected_polls(NOW + DAY))
 
     alone = weight(SubscriberCounts())
