@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 from feedproxy.cache import freshness, storing
 from feedproxy.cache.stored_response import Content, StoredResponse
-from feedproxy.cache.storing import DoNotStore, MayStore, Storing
 from feedproxy.http import conditional, ranges
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.etag import parse_tag
@@ -59,27 +58,6 @@ class Missing:
     condition: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Nothing:
-    """The result if no stored part helps to answer a request, with the reason."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Combined:
-    """Two parts combined into one response. The status is 200 if the parts are the whole representation, else 206."""
-
-    response: Response
-
-
-@dataclass(frozen=True, slots=True)
-class NotCombinable:
-    """The result if two parts cannot be combined, with the reason."""
-
-    reason: str
-
-
 def extent_of(fields: Fields, size: int) -> Extent | None:
     """Return the extent of a 206 with these fields, or None if the extent is unknown.
 
@@ -104,29 +82,28 @@ def extent_of(fields: Fields, size: int) -> Extent | None:
     return None
 
 
-def may_store_part(request: Request, stored: StoredResponse, *, targeted: bool = False) -> Storing:
-    """Decide whether a 206 may be stored as a part, and return the decision (RFC 9111, section 3.3).
+def reason_not_to_store_part(request: Request, stored: StoredResponse, *, targeted: bool = False) -> str | None:
+    """Return the reason why a 206 must not be stored as a part, or None if it may be stored (RFC 9111, section 3.3).
 
     A part must have explicit freshness. A part with a media type of XML or JSON is not stored: it may be part of a
     feed, and feeds are always fetched whole. `targeted` is true if targeted fields apply to this cache (RFC 9213).
     """
     if "range" not in request.fields:
-        return DoNotStore("a 206 to a request without Range")
+        return "a 206 to a request without Range"
     # Directives that forbid storing the whole response also forbid storing a part of the response.
     whole = Response(200, stored.fields)
-    verdict = storing.may_store(request, whole, targeted=targeted)
-    if isinstance(verdict, DoNotStore):
-        return verdict
+    if reason := storing.reason_not_to_store(request, whole, targeted=targeted):
+        return reason
     if "content-encoding" in stored.fields:
-        return DoNotStore("a part with a content coding cannot be served to clients of other codings")
+        return "a part with a content coding cannot be served to clients of other codings"
     if any(word in (stored.fields.get("content-type") or "").lower() for word in ("xml", "json")):
-        return DoNotStore("it may be a part of a feed")
+        return "it may be a part of a feed"
     if extent_of(stored.fields, len(_body(stored))) is None:
-        return DoNotStore("the Content-Range of the part is missing or invalid")
+        return "the Content-Range of the part is missing or invalid"
     explicit = freshness.explicit_lifetime(stored.fields, stored.response_time, targeted=targeted)
     if explicit is None or explicit[0] <= 0:
-        return DoNotStore("a part without explicit freshness")
-    return MayStore()
+        return "a part without explicit freshness"
+    return None
 
 
 def with_part(parts: tuple[StoredResponse, ...], new: StoredResponse) -> tuple[StoredResponse, ...]:
@@ -181,8 +158,8 @@ def _requested_extent(part: StoredResponse, extent: Extent, request: Fields) -> 
     return None
 
 
-def range_to_fetch(part: StoredResponse, request: Fields, *, fresh: bool, size_max: int) -> Missing | Nothing:
-    """Return the range that a request needs in addition to the stored part, or the reason why the part does not help.
+def range_to_fetch(part: StoredResponse, request: Fields, *, fresh: bool, size_max: int) -> Missing | None:
+    """Return the range that a request needs in addition to the stored part, or None if the part does not help.
 
     `size_max` limits the size of the part and the range together, in bytes. `fresh` is true if the part is fresh. A
     stale part must have a strong validator.
@@ -194,22 +171,22 @@ def range_to_fetch(part: StoredResponse, request: Fields, *, fresh: bool, size_m
         else Extent(0, stored_extent.length or _ENDLESS, stored_extent.length)
     )
     if requested is None:
-        return Nothing("the request has no single range that applies")
+        return None  # the request has no single range that applies
     first, end = min(requested.first, stored_extent.first), max(requested.end, stored_extent.end)
     if end - first > size_max:
-        return Nothing("the combined size is too large or unknown")
+        return None  # the combined size is too large or unknown
     if requested.first > stored_extent.end or requested.end < stored_extent.first:
-        return Nothing("the range is not adjacent to the stored part")
+        return None  # the range is not adjacent to the stored part
     if first < stored_extent.first and end > stored_extent.end:
-        return Nothing("both ends are missing")
+        return None  # both ends are missing
     if (first, end) == (stored_extent.first, stored_extent.end):
-        return Nothing("nothing is missing")
+        return None  # nothing is missing
     condition = strong_validator(part.fields)
     lacking = (end - first) - (stored_extent.end - stored_extent.first)
     if condition is None and (not fresh or lacking > stored_extent.end - stored_extent.first):
         # Without a strong validator, the response cannot be combined with the part. Only a complete response is then of
         # use, and it transfers the bytes of the part again.
-        return Nothing("there is no strong validator, and most of the bytes are missing or the part is stale")
+        return None  # there is no strong validator, and most of the bytes are missing or the part is stale
     if first < stored_extent.first:
         return Missing(part, f"bytes={first}-{stored_extent.first - 1}", condition)
     to_the_end = end == stored_extent.length
@@ -218,22 +195,25 @@ def range_to_fetch(part: StoredResponse, request: Fields, *, fresh: bool, size_m
     )
 
 
-def combine(part: StoredResponse, response: Response) -> Combined | NotCombinable:
-    """Return a stored part combined with the 206 that contains the missing bytes (RFC 9111, section 3.4)."""
+def combine(part: StoredResponse, response: Response) -> Response | None:
+    """Return a stored part combined with the 206 that contains the missing bytes (RFC 9111, section 3.4).
+
+    The status is 200 if the parts are the whole representation, else 206. Return None if they cannot be combined.
+    """
     stored_extent, new_extent = _extent(part), extent_of(response.fields, len(response.body))
     if new_extent is None or "content-encoding" in response.fields:
-        return NotCombinable("the Content-Range of the new part is missing or invalid, or it has a content coding")
+        return None  # the Content-Range of the new part is missing or invalid, or it has a content coding
     # "A cache can combine a partial response [...] if all of the responses share the same strong validator"
     validator = strong_validator(part.fields)
     if validator is None or validator != strong_validator(response.fields):
-        return NotCombinable("the parts do not share a strong validator")
+        return None  # the parts do not share a strong validator
     if stored_extent.length != new_extent.length:
-        return NotCombinable("the complete lengths differ")
+        return None  # the complete lengths differ
     if new_extent.first > stored_extent.end or new_extent.end < stored_extent.first:
-        return NotCombinable("there is a gap between the parts")
+        return None  # there is a gap between the parts
     body = _join_parts(_body(part), stored_extent.first, response.body, new_extent.first)
     if body is None:
-        return NotCombinable("the parts differ where they overlap")
+        return None  # the parts differ where they overlap
     # "the cache MUST use other header fields provided in the new response, aside from Content-Range, to replace all
     # instances of the corresponding header fields in the stored response"
     unchanged = part.fields.without("age", *_OF_ONE_MESSAGE, *{name for name, _ in response.fields})
@@ -242,8 +222,8 @@ def combine(part: StoredResponse, response: Response) -> Combined | NotCombinabl
         min(stored_extent.first, new_extent.first), max(stored_extent.end, new_extent.end), stored_extent.length
     )
     if extent.whole:
-        return Combined(Response(200, fields, body))
-    return Combined(Response(206, fields.with_added("Content-Range", extent.content_range), body))
+        return Response(200, fields, body)
+    return Response(206, fields.with_added("Content-Range", extent.content_range), body)
 
 
 def _join_parts(one: bytes, first: int, other: bytes, other_first: int) -> bytes | None:

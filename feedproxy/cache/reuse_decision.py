@@ -8,7 +8,7 @@ from feedproxy.cache.cache_status import Detail, Fwd
 from feedproxy.cache.freshness import Freshness
 from feedproxy.cache.serving_stale import Occasion
 from feedproxy.cache.stored_response import StoredResponse
-from feedproxy.cache.storing import reason_not_to_store
+from feedproxy.cache.storing import storing_prohibition
 from feedproxy.cache.validation import conditional_fields
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.cache_control import CacheControl
@@ -102,7 +102,7 @@ def decide(
             return Forward(Fwd.VARY_MISS, "the stored responses are for other request fields (Vary)")
         return Forward(Fwd.URI_MISS, "nothing is stored")
     control = freshness.control
-    if reason := reason_not_to_store(control, stored.status):
+    if reason := storing_prohibition(control, stored.status):
         return _forward(None, request, Fwd.STALE, f"must not be reused: {reason}")
     if stored.invalid:
         # 'or mark them as "invalid" and in need of a mandatory validation before they can be sent in response

@@ -5,7 +5,7 @@ from typing import assert_never
 
 from feedproxy.cache.freshness import Freshness, may_extend_lifetime
 from feedproxy.cache.stored_response import StoredResponse
-from feedproxy.cache.storing import reason_not_to_store
+from feedproxy.cache.storing import storing_prohibition
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.cache_control import CacheControl
 
@@ -37,7 +37,7 @@ def may_serve_stale(
     """
     if (
         stored.invalid
-        or reason_not_to_store(freshness.control, stored.status)
+        or storing_prohibition(freshness.control, stored.status)
         or prohibits_stale_use(freshness.control)
     ):
         return False

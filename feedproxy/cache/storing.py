@@ -4,8 +4,6 @@ The rules for cookies are stricter than the RFC. The response to a request with 
 or Expires explicitly allow storing. set_cookie.py decides about Set-Cookie.
 """
 
-from dataclasses import dataclass
-
 from feedproxy.cache.targeted_directives import governing_directives
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request, Response
@@ -30,23 +28,10 @@ OF_ONE_REQUEST = frozenset({401, 407, 408, 411, 412, 413, 416, 417, 421, 425, 42
 _INDISPENSABLE = frozenset({"age", "cache-control", "content-encoding", "content-type", "date", "expires", "vary"})
 
 
-@dataclass(frozen=True, slots=True)
-class MayStore:
-    """The decision that the response may be stored."""
-
-
-@dataclass(frozen=True, slots=True)
-class DoNotStore:
-    """The decision that the response must not be stored, with the reason."""
-
-    reason: str
-
-
-type Storing = MayStore | DoNotStore
-
-
-def may_store(request: Request, response: Response, *, targeted: bool = False, authorized: bool = False) -> Storing:
-    """Decide whether a response may be stored, and return the decision (RFC 9111, section 3).
+def reason_not_to_store(
+    request: Request, response: Response, *, targeted: bool = False, authorized: bool = False
+) -> str | None:
+    """Return the reason why a response must not be stored, or None if it may be stored (RFC 9111, section 3).
 
     `targeted` is true if CDN-Cache-Control applies to this cache (RFC 9213). `authorized` is true if the response is a
     stored response that an earlier request with credentials obtained. A response that is stale on receipt may be
@@ -54,25 +39,25 @@ def may_store(request: Request, response: Response, *, targeted: bool = False, a
     """
     # "A cache MUST NOT store a response to a request unless: the request method is understood by the cache;"
     if request.method != "GET":
-        return DoNotStore(f"responses to {request.method} are not stored")
+        return f"responses to {request.method} are not stored"
     if reason := _status_forbids(response.status):
-        return DoNotStore(reason)
+        return reason
     if CacheControl.from_request(request.fields).no_store:
-        return DoNotStore("the request has no-store")
+        return "the request has no-store"
     control, is_targeted = governing_directives(response.fields, targeted=targeted)
-    if reason := reason_not_to_store(control, response.status):
-        return DoNotStore(reason)
+    if reason := storing_prohibition(control, response.status):
+        return reason
     if excluded := (control.private_fields | control.no_cache_fields) & _INDISPENSABLE:
-        return DoNotStore(f"a directive excludes {', '.join(sorted(excluded))}, which a stored response requires")
+        return f"a directive excludes {', '.join(sorted(excluded))}, which a stored response requires"
     # "if the cache is shared: the Authorization header field is not present in the request [...] or a
     # response directive is present that explicitly allows shared caching"
     explicitly_shared = control.public or control.must_revalidate or control.s_maxage is not None
     if (authorized or "authorization" in request.fields) and not explicitly_shared:
-        return DoNotStore("the request carried Authorization, and the response does not allow sharing")
+        return "the request carried Authorization, and the response does not allow sharing"
     # A Vary with "*" always fails to match: the response could not even be validated.
     if vary_names(response.fields) == ("*",):
-        return DoNotStore("Vary: *")
-    return _permission(request, response, control, is_targeted=is_targeted)
+        return "Vary: *"
+    return _no_permission(request, response, control, is_targeted=is_targeted)
 
 
 def _status_forbids(status: int) -> str | None:
@@ -91,8 +76,8 @@ def _status_forbids(status: int) -> str | None:
     return None
 
 
-def reason_not_to_store(control: CacheControl, status: int) -> str | None:
-    """Return the reason why a response with these directives must not be stored, or None if it may be stored."""
+def storing_prohibition(control: CacheControl, status: int) -> str | None:
+    """Return the directive that prohibits storing a response with this status, with a reason, or None."""
     # "the no-store cache directive is not present in the response"; "caches that implement must-understand
     # SHOULD ignore the no-store directive in responses that contain both directives and a status code that
     # the cache understands" -- section 5.2.2.3
@@ -107,7 +92,7 @@ def reason_not_to_store(control: CacheControl, status: int) -> str | None:
     return None
 
 
-def _permission(request: Request, response: Response, control: CacheControl, *, is_targeted: bool) -> Storing:
+def _no_permission(request: Request, response: Response, control: CacheControl, *, is_targeted: bool) -> str | None:
     # "the response contains at least one of the following: a public response directive [...]; an Expires
     # header field; a max-age response directive; if the cache is shared: an s-maxage response directive;
     # [...] or a status code that is defined as heuristically cacheable"
@@ -118,10 +103,10 @@ def _permission(request: Request, response: Response, control: CacheControl, *, 
         or (not is_targeted and "expires" in response.fields)
     )
     if not explicit and response.status not in HEURISTICALLY_CACHEABLE:
-        return DoNotStore(f"{response.status} without public, max-age, s-maxage or Expires")
+        return f"{response.status} without public, max-age, s-maxage or Expires"
     if not explicit and "cookie" in request.fields:
-        return DoNotStore("the request carried Cookie, and the response does not explicitly allow storing")
-    return MayStore()
+        return "the request carried Cookie, and the response does not explicitly allow storing"
+    return None
 
 
 def storable_fields(fields: Fields, *, targeted: bool = False) -> Fields:

@@ -65,7 +65,7 @@ def freshen(
 
     Return None if the 304 has other validators. `request` contains the fields of the request that received the 304.
     Without `request`, the Vary of the 304 is ignored if it names other fields than the stored Vary. The caller must
-    call `may_store` again, because the 304 may contain no-store.
+    call `reason_not_to_store` again, because the 304 may contain no-store.
     """
     if not _has_same_validators(stored, response.fields):
         return None

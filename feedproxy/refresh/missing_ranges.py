@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from feedproxy.cache import partial_content, reuse_decision, vary
 from feedproxy.cache.freshness import Freshness
-from feedproxy.cache.partial_content import Combined, Missing
+from feedproxy.cache.partial_content import Missing
 from feedproxy.cache.reuse_decision import Reuse
 from feedproxy.cache.stored_response import Content, StoredResponse
-from feedproxy.cache.storing import MayStore
 from feedproxy.clock import Instant
 from feedproxy.http.message import NO_FIELDS, Response
 from feedproxy.refresh import client_keyed_responses, redirect_following
@@ -50,7 +49,7 @@ def missing_range(context: RequestContext, resource: Resource | None, now: Insta
     for part in _selected_parts(context, resource):
         fresh = _is_usable(context, part, assess(resource, part, context.settings, now), now)
         missing = partial_content.range_to_fetch(part, requested, fresh=fresh, size_max=context.settings.buffer_max)
-        if isinstance(missing, Missing):
+        if missing is not None:
             return missing
     return None
 
@@ -75,11 +74,11 @@ async def fetch_missing(
         return None
     if answer.response.status != 206:
         return redirect_following.RedirectChain(answer, answer)
-    match partial_content.combine(missing.part, answer.response):
-        case Combined(response) if _covers_range(response, missing.part, job):
-            answer = replace(answer, response=response)
-            return redirect_following.RedirectChain(answer, answer, from_partial=True)
-    return None
+    response = partial_content.combine(missing.part, answer.response)
+    if response is None or not _covers_range(response, missing.part, job):
+        return None
+    answer = replace(answer, response=response)
+    return redirect_following.RedirectChain(answer, answer, from_partial=True)
 
 
 def _covers_range(response: Response, part: StoredResponse, job: RefreshJob) -> bool:
@@ -101,9 +100,9 @@ def with_part(resource: Resource, response: StoredResponse, job: RefreshJob) -> 
     """Return the resource with this part, or None if the response is not a part or must not be stored."""
     if response.status != 206 or resource.channel is not None:
         return None
-    verdict = partial_content.may_store_part(job.request, response, targeted=job.settings.is_targeted)
+    reason = partial_content.reason_not_to_store_part(job.request, response, targeted=job.settings.is_targeted)
     request_fields, own = job.request.fields, job.own_agent
-    if not isinstance(verdict, MayStore) or vary.choose(resource.variants, request_fields, own_agent=own) is not None:
+    if reason is not None or vary.choose(resource.variants, request_fields, own_agent=own) is not None:
         return None
     others = [part for part in resource.parts if not vary.selects(part, request_fields, own_agent=own)]
     replaced = tuple(part for part in resource.parts if part not in others)

@@ -119,8 +119,7 @@ class RefreshPipeline:
         if response.status != 200 or chain.hops or chain.redirect_error or "content-language" in response.fields:
             return False
         is_targeted = job.settings.is_targeted
-        verdict = storing.may_store(job.request, response, targeted=is_targeted)
-        return isinstance(verdict, storing.MayStore)
+        return storing.reason_not_to_store(job.request, response, targeted=is_targeted) is None
 
     def _complete(
         self,

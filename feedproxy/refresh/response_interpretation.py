@@ -185,8 +185,8 @@ class ResponseInterpreter:
     def _storing_refusal(self, job: RefreshJob, response: StoredResponse) -> str:
         """Return the reason why HTTP forbids storing this response, or an empty string."""
         plain, targeted = Response(response.status, response.fields), job.settings.is_targeted
-        verdict = storing.may_store(job.request, plain, targeted=targeted, authorized=response.authorized)
-        return verdict.reason if isinstance(verdict, storing.DoNotStore) else ""
+        reason = storing.reason_not_to_store(job.request, plain, targeted=targeted, authorized=response.authorized)
+        return reason or ""
 
     def _apply_head(self, job: RefreshJob, before: Resource, fetched: Fetched) -> RefreshResult:
         """Return the result of a HEAD, with the stored response validated or invalidated (RFC 9111, section 4.3.5)."""

@@ -8,7 +8,7 @@ from feedproxy.cache import vary as variation
 from feedproxy.cache.freshness import Freshness, assess
 from feedproxy.cache.reuse_decision import Decision
 from feedproxy.cache.stored_response import Content, StoredResponse
-from feedproxy.cache.storing import Storing, may_store
+from feedproxy.cache.storing import reason_not_to_store
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
@@ -28,9 +28,9 @@ def fields(**lines: Any) -> Fields:
     return Fields((name.replace("_", "-"), value) for name, value in lines.items())
 
 
-def storing(status: int = 200, *, method: str = "GET", asked: Fields = NO_FIELDS, **lines: Any) -> Storing:
-    """Return the result of may_store for a response."""
-    return may_store(Request(method, TARGET, asked), Response(status, fields(**lines)))
+def storing(status: int = 200, *, method: str = "GET", asked: Fields = NO_FIELDS, **lines: Any) -> str | None:
+    """Return the result of reason_not_to_store for a response."""
+    return reason_not_to_store(Request(method, TARGET, asked), Response(status, fields(**lines)))
 
 
 def stored(status: int = 200, *, delay: float = 0, coding: str = "identity", **lines: Any) -> StoredResponse:

@@ -8,7 +8,7 @@ import pytest
 from feedproxy.cache import partial_content
 from feedproxy.cache.set_cookie import with_cookies
 from feedproxy.cache.stored_response import Content, StoredResponse
-from feedproxy.cache.storing import DoNotStore, MayStore, may_store, storable_fields
+from feedproxy.cache.storing import reason_not_to_store, storable_fields
 from feedproxy.http.message import Fields, Request, Response
 from tests.spec.caching import (
     NO_FIELDS,
@@ -26,51 +26,51 @@ from tests.spec.caching import (
 
 def test_method_must_be_understood_for_storing() -> None:
     """Section 3."""
-    assert isinstance(storing(method="GET"), MayStore)
-    assert storing(method="POST", cache_control="max-age=60") == DoNotStore("responses to POST are not stored")
+    assert storing(method="GET") is None
+    assert storing(method="POST", cache_control="max-age=60") == "responses to POST are not stored"
 
 
 def test_interim_response_is_not_stored() -> None:
     """Section 3: the response status code is final."""
-    assert isinstance(storing(103, cache_control="max-age=60"), DoNotStore)
+    assert storing(103, cache_control="max-age=60") is not None
 
 
 @pytest.mark.parametrize("status", [206, 304])
 def test_status_206_or_304_is_not_stored_as_a_response(status: int) -> None:
-    """Section 3.3: a part is kept apart, and by a decision of its own (partial.may_store_part); a 304 updates."""
-    assert isinstance(storing(status, cache_control="max-age=60"), DoNotStore)
+    """Section 3.3: a part is stored by a decision of its own (partial_content.py); a 304 updates."""
+    assert storing(status, cache_control="max-age=60") is not None
 
 
 @pytest.mark.parametrize("status", [226, 401, 407, 408, 411, 412, 413, 416, 417, 421, 425, 428, 431, 511])
 def test_status_that_answers_one_request_only_is_not_stored(status: int) -> None:
     """RFC 9110, section 15: its credentials, conditions, size or connection; RFC 3229, section 10.4.1, for 226."""
-    assert storing(status, cache_control="max-age=60") == DoNotStore(f"{status} answers one request only")
+    assert storing(status, cache_control="max-age=60") == f"{status} answers one request only"
 
 
 @pytest.mark.parametrize("control", ["no-store", "No-StOrE", "max-age=60, no-store", "no-store=x"])
 def test_no_store_forbids_storing(control: str) -> None:
     """Sections 3 and 5.2.2.5."""
-    assert storing(cache_control=control) == DoNotStore("no-store")
+    assert storing(cache_control=control) == "no-store"
 
 
 def test_private_forbids_storing() -> None:
     """Sections 3 and 5.2.2.7."""
-    assert storing(cache_control="private, max-age=3600") == DoNotStore("private")
+    assert storing(cache_control="private, max-age=3600") == "private"
 
 
 @pytest.mark.parametrize("status", [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501])
 def test_heuristically_cacheable_status_is_stored_without_explicit_directive(status: int) -> None:
     """Section 3; RFC 9110, section 15.1."""
-    assert isinstance(storing(status), MayStore)
+    assert storing(status) is None
 
 
 @pytest.mark.parametrize("status", [201, 202, 299, 302, 303, 307, 400, 403, 500, 502, 503, 504, 599])
 def test_other_status_is_stored_only_with_explicit_directive(status: int) -> None:
     """Section 3."""
-    assert isinstance(storing(status, last_modified=at(-86_400)), DoNotStore)
+    assert storing(status, last_modified=at(-86_400)) is not None
     for control in ("max-age=60", "s-maxage=60", "public"):
-        assert isinstance(storing(status, cache_control=control), MayStore)
-    assert isinstance(storing(status, expires=at(60)), MayStore)
+        assert storing(status, cache_control=control) is None
+    assert storing(status, expires=at(60)) is None
 
 
 # -- 3.1 Storing header and trailer fields
@@ -111,18 +111,18 @@ def test_fields_named_by_a_qualified_directive_are_not_stored(directive: str) ->
     control = f'{directive}="a, B", max-age=60'
     received = Fields([("Cache-Control", control), ("A", "1"), ("b", "2"), ("c", "3")])
 
-    assert may_store(Request("GET", TARGET), Response(200, received)) == MayStore()
+    assert reason_not_to_store(Request("GET", TARGET), Response(200, received)) is None
     assert storable_fields(received) == Fields([("Cache-Control", control), ("c", "3")])
 
 
 def test_private_vary_field_forbids_storing() -> None:
     """Section 5.2.2.7: without its Vary it would answer requests that it is not for."""
-    assert isinstance(storing(cache_control='private="vary", max-age=60', vary="cookie"), DoNotStore)
+    assert storing(cache_control='private="vary", max-age=60', vary="cookie") is not None
 
 
 def test_set_cookie_does_not_prevent_storing_and_is_no_stored_field() -> None:
     """Section 7.3."""
-    assert isinstance(storing(set_cookie="a=b", cache_control="max-age=60"), MayStore)
+    assert storing(set_cookie="a=b", cache_control="max-age=60") is None
     assert "set-cookie" not in storable_fields(fields(set_cookie="a=b"))
 
 
@@ -169,9 +169,9 @@ def test_request_with_cookie_is_stored_only_with_explicit_directive() -> None:
     """Our own caution; section 3 would allow more."""
     asked = fields(cookie="a=b")
 
-    assert isinstance(storing(asked=asked), DoNotStore)
-    assert isinstance(storing(asked=asked, cache_control="max-age=60"), MayStore)
-    assert isinstance(storing(asked=asked, cache_control="public"), MayStore)
+    assert storing(asked=asked) is not None
+    assert storing(asked=asked, cache_control="max-age=60") is None
+    assert storing(asked=asked, cache_control="public") is None
 
 
 # -- 3.2 Updating stored header fields
@@ -217,13 +217,13 @@ def test_update_adds_no_fields_that_may_not_be_stored() -> None:
 @pytest.mark.parametrize("control", ["must-revalidate, max-age=60", "public, max-age=60", "s-maxage=60"])
 def test_authorized_response_is_stored_where_it_permits_sharing(control: str) -> None:
     """Section 3.5."""
-    assert isinstance(storing(asked=fields(authorization="Basic eDp5"), cache_control=control), MayStore)
+    assert storing(asked=fields(authorization="Basic eDp5"), cache_control=control) is None
 
 
 @pytest.mark.parametrize("control", ["max-age=100000", "proxy-revalidate, max-age=60", 'no-cache="x"'])
 def test_authorized_response_is_not_stored_without_permission_to_share(control: str) -> None:
     """Section 3.5."""
-    assert isinstance(storing(asked=fields(authorization="Basic eDp5"), cache_control=control), DoNotStore)
+    assert storing(asked=fields(authorization="Basic eDp5"), cache_control=control) is not None
 
 
 # -- 3.3 and 3.4 Incomplete responses, and combining them
@@ -248,8 +248,8 @@ def test_partial_content_is_stored_only_as_a_part() -> None:
     """Section 3.3: a cache MUST NOT send a partial response using the 200 status code."""
     asked = Request("GET", TARGET, fields(range="bytes=0-4"))
 
-    assert partial_content.may_store_part(asked, part(0, 4, cache_control="max-age=60")) == MayStore()
-    assert isinstance(may_store(asked, Response(206, fields(cache_control="max-age=60"))), DoNotStore)
+    assert partial_content.reason_not_to_store_part(asked, part(0, 4, cache_control="max-age=60")) is None
+    assert reason_not_to_store(asked, Response(206, fields(cache_control="max-age=60"))) is not None
 
 
 def test_partial_content_is_combined_only_under_the_same_strong_validator() -> None:
@@ -257,11 +257,11 @@ def test_partial_content_is_combined_only_under_the_same_strong_validator() -> N
     rest = Response(206, fields(content_range="bytes 5-9/10", etag='"x"'), b"56789")
 
     combined = partial_content.combine(part(0, 4, etag='"x"', a="1"), rest)
-    assert isinstance(combined, partial_content.Combined)
-    assert (combined.response.status, combined.response.body) == (200, b"0123456789")
-    assert combined.response.fields.get("a") == "1"
+    assert combined is not None
+    assert (combined.status, combined.body) == (200, b"0123456789")
+    assert combined.fields.get("a") == "1"
     for lines in ({}, {"etag": '"y"'}, {"etag": 'W/"x"'}):
-        assert isinstance(partial_content.combine(part(0, 4, **lines), rest), partial_content.NotCombinable)
+        assert partial_content.combine(part(0, 4, **lines), rest) is None
 
 
 def test_partial_content_combined_takes_new_fields_except_content_range() -> None:
@@ -270,6 +270,6 @@ def test_partial_content_combined_takes_new_fields_except_content_range() -> Non
 
     combined = partial_content.combine(part(0, 4, etag='"x"', a="1"), rest)
 
-    assert isinstance(combined, partial_content.Combined)
-    assert combined.response.fields.get_all("a") == ["2"]
-    assert combined.response.fields.get_all("content-range") == ["bytes 0-8/10"]
+    assert combined is not None
+    assert combined.fields.get_all("a") == ["2"]
+    assert combined.fields.get_all("content-range") == ["bytes 0-8/10"]
