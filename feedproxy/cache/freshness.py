@@ -100,11 +100,7 @@ class Freshness:
     @property
     def description(self) -> str:
         """Return a sentence for the operator about this freshness."""
-        return self.description_at(self.age)
-
-    def description_at(self, age: Seconds) -> str:
-        """Return a sentence for the operator about the freshness that the response has at an age of `age` seconds."""
-        return describe(self.source, self.lifetime, self.expires, self.allowance, self.reason, age)
+        return describe(self.source, self.lifetime, self.expires, self.allowance, self.reason, self.age)
 
 
 def describe(
@@ -292,18 +288,15 @@ def limit_freshness(freshness: Freshness, limit: Allowance) -> Freshness:
 
 def may_extend_lifetime(stored: StoredResponse, control: CacheControl) -> bool:
     """Return True if a feed's schedule or an option may extend the use of this response beyond its lifetime."""
+    return not (stored.authorized or control.no_store or control.private or prohibits_stale_use(control))
+
+
+def prohibits_stale_use(control: CacheControl) -> bool:
+    """Return True if HTTP forbids every stale use of a response with these directives."""
     # "A cache MUST NOT generate a stale response if it is prohibited by an explicit in-protocol directive
     # (e.g., by a no-cache response directive, a must-revalidate response directive, or an applicable s-maxage
-    # or proxy-revalidate response directive)" -- section 4.2.4
-    return not (
-        stored.authorized
-        or control.no_store
-        or control.private
-        or control.no_cache
-        or control.must_revalidate
-        or control.proxy_revalidate
-        or control.s_maxage is not None
-    )
+    # or proxy-revalidate response directive; see Section 5.2.2)." -- section 4.2.4
+    return control.no_cache or control.must_revalidate or control.proxy_revalidate or control.s_maxage is not None
 
 
 @lru_cache(maxsize=1024)

@@ -26,10 +26,6 @@ class Reuse:
     freshness: Freshness
     detail: str | None = None
 
-    @property
-    def reason(self) -> str:
-        return self.freshness.description
-
 
 @dataclass(frozen=True, slots=True)
 class ReuseAndRevalidate:
@@ -38,11 +34,6 @@ class ReuseAndRevalidate:
 
     stored: StoredResponse
     freshness: Freshness
-    detail: str = Detail.STALE_WHILE_REVALIDATE
-
-    @property
-    def reason(self) -> str:
-        return f"{self.freshness.description}; served while it is refreshed (stale-while-revalidate)"
 
 
 @dataclass(frozen=True, slots=True)

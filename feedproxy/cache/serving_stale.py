@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import assert_never
 
-from feedproxy.cache.freshness import Freshness, may_extend_lifetime
+from feedproxy.cache.freshness import Freshness, may_extend_lifetime, prohibits_stale_use
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.cache.storing import storing_prohibition
 from feedproxy.clock import Instant, Seconds
@@ -76,14 +76,6 @@ def may_serve_stale(
                 and _accepts_stale(request)
             )
     assert_never(occasion)
-
-
-def prohibits_stale_use(control: CacheControl) -> bool:
-    """Return True if HTTP forbids every stale use of a response with these directives."""
-    # "A cache MUST NOT generate a stale response if it is prohibited by an explicit in-protocol directive
-    # (e.g., by a no-cache response directive, a must-revalidate response directive, or an applicable s-maxage
-    # or proxy-revalidate response directive; see Section 5.2.2)."
-    return control.no_cache or control.must_revalidate or control.proxy_revalidate or control.s_maxage is not None
 
 
 def _configured_limit(stored: StoredResponse, limit: Seconds) -> Seconds | None:

@@ -13,7 +13,6 @@ from feedproxy.clock import Instant
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.etag import parse_tag, tag_base
 from feedproxy.http.message import NO_FIELDS, Fields, Response
-from feedproxy.http.negotiation import vary_names
 
 # Fields that an update does not change (section 3.2): Content-Length, and fields that describe the stored content. The
 # section permits caches to omit "fields necessary to ensure integrity of the stored response".
@@ -58,14 +57,13 @@ def freshen(
     request_time: Instant,
     response_time: Instant,
     *,
-    request: Fields | None = None,
+    request: Fields,
     targeted: bool = False,
 ) -> StoredResponse | None:
     """Return the stored response updated by a 304 (RFC 9111, sections 4.3.4 and 3.2).
 
-    Return None if the 304 has other validators. `request` contains the fields of the request that received the 304.
-    Without `request`, the Vary of the 304 is ignored if it names other fields than the stored Vary. The caller must
-    call `reason_not_to_store` again, because the 304 may contain no-store.
+    Return None if the 304 has other validators. `request` contains the fields of the request that received the 304. The
+    caller must call `reason_not_to_store` again, because the 304 may contain no-store.
     """
     if not _has_same_validators(stored, response.fields):
         return None
@@ -107,7 +105,7 @@ def apply_head(
     request_time: Instant,
     response_time: Instant,
     *,
-    request: Fields | None = None,
+    request: Fields,
     targeted: bool = False,
 ) -> StoredResponse | None:
     """Return the stored response updated by the response to a HEAD (RFC 9111, section 4.3.5).
@@ -152,18 +150,16 @@ def _with_received_fields(
     request_time: Instant,
     response_time: Instant,
     *,
-    request: Fields | None,
+    request: Fields,
     targeted: bool,
 ) -> StoredResponse:
     """Return the stored response updated with the fields of a new response (RFC 9111, section 3.2).
 
-    `request` contains the fields of the request that received the new response, or is None if unknown.
+    `request` contains the fields of the request that received the new response.
     """
     # The stored response may have a targeted field, which governs the updated response in place of this Cache-Control.
     received_fields = without_withheld_fields(received_fields, targeted=targeted)
     provided = received_fields.end_to_end().without(*(_NOT_UPDATED_IN_A_FEED if stored.content.feed else _NOT_UPDATED))
-    if request is None and vary_names(provided) != vary_names(stored.fields):
-        provided = provided.without("vary")
     if (tag := provided.get("etag")) and tag != (_single(stored.fields, "etag") or tag):
         # The ETag is the same tag with another mark, which belongs only to the new message.
         provided = provided.without("etag")
@@ -175,12 +171,11 @@ def _with_received_fields(
     # counts from this validation, so the stored Age is dropped in any case.
     updated = stored.fields.without("age").updated(provided)
     fields = without_withheld_fields(updated, targeted=targeted)
-    vary_request = stored.vary_request if request is None else request_fields_for(fields, request)
     return replace(
         stored,
         fields=fields,
         request_time=request_time,
         response_time=response_time,
-        vary_request=vary_request,
+        vary_request=request_fields_for(fields, request),
         invalid=False,
     )

@@ -122,8 +122,8 @@ class ResponseSelector:
             case ReuseAndRevalidate(stored) if stored.authorized or (context.has_credentials and len(stored.key)):
                 # Only a request of the client itself can refresh this response.
                 return await self._validate_or_fetch(context, stored, freshness, Fwd.STALE, is_retry=is_retry)
-            case ReuseAndRevalidate(stored, stored_freshness, detail):
-                return self._hit_and_refresh(context, stored, stored_freshness, detail, now)
+            case ReuseAndRevalidate(stored, stored_freshness):
+                return self._hit_and_refresh(context, stored, stored_freshness, now)
             case NotInCache(reason):
                 return self._unsatisfiable(context, reason)
             case Validate(stored, fwd) | Forward(fwd, _, stored):
@@ -172,7 +172,7 @@ class ResponseSelector:
         return SelectedResponse(context, stored, freshness, status, reason or freshness.description, context.resource)
 
     def _hit_and_refresh(
-        self, context: RequestContext, stored: StoredResponse, freshness: Freshness, detail: str | None, now: Instant
+        self, context: RequestContext, stored: StoredResponse, freshness: Freshness, now: Instant
     ) -> SelectedResponse:
         resource, target = context.resource, context.request.target
         permission = self._coordinator.permissions.check(resource, target, context.settings)
@@ -184,7 +184,7 @@ class ResponseSelector:
                 self._coordinator.refresh_variant(_with_get(context), stored)
             else:
                 self._coordinator.refresh_stale(target, is_resting)
-        return self._hit(context, stored, freshness, detail)
+        return self._hit(context, stored, freshness, Detail.STALE_WHILE_REVALIDATE)
 
     def _is_resting(
         self, target: str, stored: StoredResponse, freshness: Freshness, settings: Settings, now: Instant

@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass, replace
 from functools import partial
 
-from feedproxy.cache import serving_stale
+from feedproxy.cache.freshness import prohibits_stale_use
 from feedproxy.clock import Clock
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.http.coding import bounded_decompression, compression_dictionary, content_coding
@@ -88,7 +88,7 @@ def find_dictionary(job: RefreshJob, store: Store, clock: Clock) -> StoredDictio
     # "the dictionary resource MUST be either fresh … or allowed to be served stale" -- section 2.2.1
     now = clock.now()
     freshness = assess(resource, stored, settings, now)
-    if stored.invalid or not (freshness.is_fresh(now) or not serving_stale.prohibits_stale_use(freshness.control)):
+    if stored.invalid or not (freshness.is_fresh(now) or not prohibits_stale_use(freshness.control)):
         return None
     try:
         return StoredDictionary(stored.content.bodies["identity"], offer.id)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from feedproxy.cache import freshness, serving_stale, set_cookie, storing, validation, vary
+from feedproxy.cache import freshness, set_cookie, storing, validation, vary
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.cache.targeted_directives import governing_directives
@@ -504,5 +504,5 @@ class ResponseInterpreter:
             response.content.feed
             or bool(validation.conditional_fields(response))
             or (explicit is not None and explicit[0] > 0)
-            or (may_be_stale and not serving_stale.prohibits_stale_use(control))
+            or (may_be_stale and not freshness.prohibits_stale_use(control))
         )

@@ -203,9 +203,8 @@ def test_update_keeps_the_content_and_resets_the_age(
 ) -> None:
     sent, received = sorted(times)
     for updated in (
-        freshen(stored, Response(304, news), sent, received),
         freshen(stored, Response(304, news), sent, received, request=request),
-        apply_head(stored, Response(200, news), sent, received),
+        apply_head(stored, Response(200, news), sent, received, request=request),
     ):
         if updated is not None:
             assert updated.content is stored.content

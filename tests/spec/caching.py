@@ -52,7 +52,7 @@ def deciding(response: StoredResponse | None, after: float = 0, **asked: Any) ->
 
 def freshen(response: StoredResponse, **lines: Any) -> StoredResponse | None:
     """Return the stored response after a 304 that was received 100 seconds later."""
-    return validation.freshen(response, Response(304, fields(**lines)), NOW + 99, NOW + 100)
+    return validation.freshen(response, Response(304, fields(**lines)), NOW + 99, NOW + 100, request=NO_FIELDS)
 
 
 def varying(vary: str, asked: Fields, **lines: Any) -> StoredResponse:
