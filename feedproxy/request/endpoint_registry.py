@@ -8,7 +8,10 @@ from feedproxy.http.message import Request, Response
 from feedproxy.request.context import ClientContext
 
 CONTENT_MAX = 65_536
-"""A request to an endpoint may have content of at most this many bytes, unless the endpoint has another limit."""
+"""A request to an endpoint may have content of at most this many bytes, unless the endpoint has another limit.
+
+The same number limits the content of a refused request, and the bytes after the head of a pipelined request.
+"""
 
 
 @dataclass(frozen=True, slots=True)

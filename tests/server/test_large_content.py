@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from feedproxy.server.fastpath import tls_relay_to_mitmproxy
-from feedproxy.server.mitm import http_layer
+from feedproxy.server.mitm import http1_limits_and_corrections
 from tests.server.conftest import Front, Line, Opened, until
 from tests.server.test_client_tls_connection import line_to, secured
 from tests.waiting import PATIENCE
@@ -127,7 +127,7 @@ async def test_refused_content_is_logged_and_counted(front: Opened, caplog: pyte
 async def test_client_that_never_stops_sending_is_disconnected(
     front: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, secure: bool
 ) -> None:
-    monkeypatch.setattr(http_layer, "LINGERING_TIME", 0.05)
+    monkeypatch.setattr(http1_limits_and_corrections, "LINGERING_TIME", 0.05)
     for name in ("LINGERING_TIME", "LINGERING_QUIET_TIME"):
         monkeypatch.setattr(tls_relay_to_mitmproxy, name, 0.05)
     if secure:

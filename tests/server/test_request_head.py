@@ -8,7 +8,7 @@ from mitmproxy.options import Options
 from mitmproxy.proxy import commands, context, events
 
 from feedproxy.clock import ManualClock
-from feedproxy.server.mitm.http_layer import SerialHttp1Server
+from feedproxy.server.mitm.http1_limits_and_corrections import HEAD_MAX, LimitedHttp1Server
 from tests.server.timed_wire import TimedWire
 from tests.stages.play import OnProxy
 from tests.waiting import PATIENCE
@@ -23,7 +23,12 @@ class Wire(TimedWire):
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, head_timeout: float) -> None:
         super().__init__(monkeypatch)
-        self.server = SerialHttp1Server(context.Context(self.client, Options()), head_timeout=head_timeout)
+        self.server = LimitedHttp1Server(
+            context.Context(self.client, Options()),
+            head_max=HEAD_MAX,
+            head_timeout=head_timeout,
+            still_reads=lambda _: True,
+        )
         self.play(events.Start())
 
     def handle(self, event: events.Event) -> Iterable[commands.Command]:

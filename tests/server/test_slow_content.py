@@ -11,8 +11,9 @@ from mitmproxy.proxy.layers.http import HTTPMode
 from mitmproxy.test import taddons
 
 from feedproxy.clock import ManualClock
+from feedproxy.request.endpoint_registry import CONTENT_MAX
 from feedproxy.server.mitm.backpressure import WriteBackpressure
-from feedproxy.server.mitm.http_layer import CONTENT_CAP, CONTENT_MAX, FeedLayer
+from feedproxy.server.mitm.http_layer import CONTENT_CAP, FeedLayer
 from tests.server.timed_wire import TimedWire
 from tests.stages.play import OnProxy
 from tests.waiting import PATIENCE

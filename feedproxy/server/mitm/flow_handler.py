@@ -21,7 +21,7 @@ from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.proxy.cors import preflight_response
 from feedproxy.request.allowed_methods import CACHED_METHODS, method_refusal, options_response, trace_refusal
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
-from feedproxy.request.endpoint_registry import Call, Endpoint
+from feedproxy.request.endpoint_registry import CONTENT_MAX, Call, Endpoint
 from feedproxy.request.loops_and_max_forwards import is_loop, max_forwards
 from feedproxy.request.problem_details import problem_response
 from feedproxy.request.response_fields_by_entrance import has_only_unusable_challenges
@@ -33,7 +33,7 @@ from feedproxy.server.mitm.backpressure import WriteBackpressure
 from feedproxy.server.mitm.connect_and_interception import permit_connect
 from feedproxy.server.mitm.content_budget import ContentBudget
 from feedproxy.server.mitm.handshake_deadlines import HandshakeDeadlines
-from feedproxy.server.mitm.http_layer import CONTENT_CAP, CONTENT_MAX, RESPOND_EARLY, WITHOUT_CONTENT
+from feedproxy.server.mitm.http_layer import CONTENT_CAP, RESPOND_EARLY, WITHOUT_CONTENT
 from feedproxy.server.mitm.passthrough import BodyCounter, ConnectApprovals
 from feedproxy.server.mitm.request_routing import (
     OWN_AUTHORITY,

@@ -18,6 +18,7 @@ nothing is replaced, and a warning is logged.
 import logging
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -35,6 +36,7 @@ from mitmproxy.proxy.layers.http._events import (
     HttpEvent,
     RequestData,
     RequestHeaders,
+    RequestProtocolError,
     RequestTrailers,
     ResponseData,
     ResponseHeaders,
@@ -48,6 +50,7 @@ from feedproxy.errors import BadRequest
 from feedproxy.http.field_lines import Line
 from feedproxy.http.request_validation import read_request
 from feedproxy.http.www_authenticate import authenticates_connection
+from feedproxy.request.endpoint_registry import CONTENT_MAX
 from feedproxy.request.problem_details import problem_response
 from feedproxy.server.response_head import is_well_formed
 from feedproxy.upstream.chunked import ChunkedParser
@@ -57,17 +60,22 @@ from feedproxy.upstream.upstream_errors import MalformedResponse
 logger = logging.getLogger("feedproxy")
 
 HEAD_MAX = 65_536
-"""Maximum size of a message head in bytes: the default of `header_max`."""
+"""Maximum size of an origin's message head, and of the lines between chunks, in bytes: the default of `header_max`."""
 
-HEAD_TIMEOUT: Seconds = 15
-"""The last byte of a head must arrive within this many seconds of the first: the default of `head_timeout`."""
-
+LINGERING_TIME: Seconds = 30
+"""Input is discarded for this many seconds after a response that precedes the end of its request, as in nginx
+(lingering_time)."""
 
 EMPTY_LINES_MAX = 16
 """Maximum number of empty lines before a request. Old clients send an empty line after the content of a POST."""
 
 INTERIM_MAX = 20
 """Maximum number of 1xx responses before a response, as in upstream/response_parser.py."""
+
+
+@dataclass
+class DiscardRequestBody(HttpEvent):
+    """The command by which a stream makes its HTTP/1 connection discard further input."""
 
 
 class ChunkReader:
@@ -107,6 +115,9 @@ class LimitedHttp1Server(_http1.Http1Server):
     A head with more than `head_max` bytes gets the response 431. A head that is incomplete after
     `head_timeout` seconds gets the response 408. A `head_timeout` of 0 means no limit. Both responses
     end the connection.
+
+    If a client sends more than one head and CONTENT_MAX bytes while it waits for a response, the connection is closed.
+    After a response that precedes the end of its request, input is discarded for LINGERING_TIME seconds.
     """
 
     _head_started: float | None = None
@@ -114,14 +125,10 @@ class LimitedHttp1Server(_http1.Http1Server):
     _empty_lines = 0
     _client_eof = False
     """True after the client has closed its sending side."""
+    _lingering_timer: commands.RequestWakeup | None = None
 
     def __init__(
-        self,
-        context: Context,
-        *,
-        head_max: int = HEAD_MAX,
-        head_timeout: Seconds = HEAD_TIMEOUT,
-        still_reads: Callable[[Client], bool] = lambda _: True,
+        self, context: Context, *, head_max: int, head_timeout: Seconds, still_reads: Callable[[Client], bool]
     ) -> None:
         """Set the limits.
 
@@ -133,6 +140,11 @@ class LimitedHttp1Server(_http1.Http1Server):
         self._still_reads = still_reads
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
+        if self._lingering_timer is not None and not isinstance(event, HttpEvent):
+            is_over = isinstance(event, events.Wakeup) and event.command is self._lingering_timer
+            if is_over or isinstance(event, events.ConnectionClosed):
+                yield commands.CloseConnection(self.conn)
+            return
         if isinstance(event, events.Wakeup):
             self._timer_set = False
         else:
@@ -163,11 +175,17 @@ class LimitedHttp1Server(_http1.Http1Server):
         yield from self.end()
 
     def end(self) -> layer.CommandGenerator[None]:
-        """Close the connection. Input that arrives later is ignored."""
+        """Close the connection after discarding input for LINGERING_TIME seconds."""
+        self._lingering_timer = commands.RequestWakeup(LINGERING_TIME)
         self.state = self.done
-        yield commands.CloseConnection(self.conn)
+        yield commands.CloseTcpConnection(self.conn, half_close=True)
+        yield self._lingering_timer
 
     def send(self, event: HttpEvent) -> layer.CommandGenerator[None]:
+        if isinstance(event, DiscardRequestBody):
+            if self.state != self.done:  # otherwise all input has arrived, and the connection ends
+                yield from self.end()
+            return
         if event.stream_id != self.stream_id:
             return  # the exchange has ended, and the connection serves the next exchange
         if isinstance(event, ResponseData) and not event.data:
@@ -234,6 +252,12 @@ class LimitedHttp1Server(_http1.Http1Server):
         if isinstance(event, events.ConnectionClosed) and self._client_may_still_read(event):
             self._client_eof = True
             return
+        if isinstance(event, events.DataReceived) and len(self.buf) > self._head_max + CONTENT_MAX:
+            disconnected = RequestProtocolError(self.stream_id, "too much at once", ErrorCode.CLIENT_DISCONNECTED)
+            self.state = self.done
+            yield commands.CloseConnection(self.conn)
+            yield ReceiveHttp(disconnected)
+            return
         yield from super().wait(event)
 
     def _client_may_still_read(self, event: events.ConnectionClosed) -> bool:
@@ -250,7 +274,6 @@ class LimitedHttp1Server(_http1.Http1Server):
 class InterimTolerantClient(_http1.Http1Client):
     """A reader of responses that skips interim responses (1xx)."""
 
-    head_max = HEAD_MAX
     _interim = 0
     _reusable = True
 
@@ -302,7 +325,7 @@ class InterimTolerantClient(_http1.Http1Client):
             if not could_be_http(data):
                 raise MalformedResponse(f"no HTTP/1 status line: {data[:60]!r}")
             end = find_end(data)
-            if (end or len(data)) > self.head_max or self._interim > INTERIM_MAX:
+            if (end or len(data)) > HEAD_MAX or self._interim > INTERIM_MAX:
                 raise MalformedResponse("the response head is too long")
             if not end:
                 return None

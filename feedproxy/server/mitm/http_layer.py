@@ -25,7 +25,6 @@ from mitmproxy import flow as mitmproxy_flow
 from mitmproxy.proxy import commands, events, layer
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers.http import DropStream, HttpLayer, HTTPMode, HttpStream, SendHttp
-from mitmproxy.proxy.layers.http._base import ReceiveHttp
 from mitmproxy.proxy.layers.http._events import (
     ErrorCode,
     HttpEvent,
@@ -46,8 +45,9 @@ from mitmproxy.proxy.layers.http._http2 import Http2Server
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadRequest
 from feedproxy.http import field_lines, uri
+from feedproxy.request.endpoint_registry import CONTENT_MAX
 from feedproxy.server.mitm.backpressure import WriteBackpressure
-from feedproxy.server.mitm.http1_limits_and_corrections import LimitedHttp1Server, error_response
+from feedproxy.server.mitm.http1_limits_and_corrections import DiscardRequestBody, LimitedHttp1Server, error_response
 from feedproxy.server.mitm.http2_corrections import (
     check_http2_request,
     clean_http2_response,
@@ -65,21 +65,11 @@ ABSOLUTE_FORM = "feedproxy.absolute-form"
 WITHOUT_CONTENT = "feedproxy.without-content"
 """Key in `flow.metadata`: the request ended with its head."""
 
-CONTENT_MAX = 65_536
-"""A refused request may have content of at most this many bytes. The limit also applies to a request to an endpoint
-that sets no limit of its own.
-
-The same number limits the bytes that a client may send after the head of its next pipelined request.
-"""
-
 RESPOND_EARLY = "feedproxy.at-once"
 """Key in `flow.metadata`: the response does not wait for the request's content, and ends the connection."""
 
 NO_ERROR = 0
 """HTTP/2's code for resetting a stream without an error (RFC 9113, section 7)."""
-
-LINGERING_TIME: Seconds = 30
-"""Input is discarded for this many seconds after a RESPOND_EARLY response, as in nginx (lingering_time)."""
 
 CONTENT_CAP = "feedproxy.content-cap"
 """Key in `flow.metadata`: the maximum content of this flow's request in bytes, in place of CONTENT_MAX."""
@@ -104,11 +94,6 @@ class LocalResponses(Protocol):
     def reserve_content(self, flow: http.HTTPFlow, size: int) -> bool:
         """Return whether the memory for `size` bytes of content of the flow's request may be used."""
         ...
-
-
-@dataclass
-class DiscardRequestBody(HttpEvent):
-    """The command by which a stream makes its HTTP/1 connection discard further input."""
 
 
 @dataclass
@@ -347,45 +332,6 @@ class FeedStream(HttpStream):
         self.client_state = self.state_errored
 
 
-class SerialHttp1Server(LimitedHttp1Server):
-    """A reader of requests that handles one request after the other.
-
-    If a client sends more than one head and CONTENT_MAX bytes while it waits for a response, the connection is closed.
-    After a response that precedes the end of its request, input is discarded for LINGERING_TIME seconds.
-    """
-
-    _lingering_timer: commands.RequestWakeup | None = None
-
-    def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
-        if self._lingering_timer is None or isinstance(event, HttpEvent):
-            yield from super()._handle_event(event)
-            return
-        is_over = isinstance(event, events.Wakeup) and event.command is self._lingering_timer
-        if is_over or isinstance(event, events.ConnectionClosed):
-            yield commands.CloseConnection(self.conn)
-
-    def send(self, event: HttpEvent) -> layer.CommandGenerator[None]:
-        if not isinstance(event, DiscardRequestBody):
-            yield from super().send(event)
-        elif self.state != self.done:  # otherwise all input has arrived, and the connection ends
-            yield from self.end()
-
-    def end(self) -> layer.CommandGenerator[None]:
-        self._lingering_timer = commands.RequestWakeup(LINGERING_TIME)
-        self.state = self.done
-        yield commands.CloseTcpConnection(self.conn, half_close=True)
-        yield self._lingering_timer
-
-    def wait(self, event: events.Event) -> layer.CommandGenerator[None]:
-        if isinstance(event, events.DataReceived) and len(self.buf) > self._head_max + CONTENT_MAX:
-            disconnected = RequestProtocolError(self.stream_id, "too much at once", ErrorCode.CLIENT_DISCONNECTED)
-            self.state = self.done
-            yield commands.CloseConnection(self.conn)
-            yield ReceiveHttp(disconnected)
-            return
-        yield from super().wait(event)
-
-
 class FeedLayer(HttpLayer):
     """mitmproxy's HTTP layer with feedproxy's streams."""
 
@@ -432,7 +378,7 @@ class FeedLayer(HttpLayer):
 
     def _start(self, event: events.Start) -> layer.CommandGenerator[None]:
         # mitmproxy would also make a server, and drop it in a reference cycle with its context.
-        server: BoundedServer | SerialHttp1Server
+        server: BoundedServer | LimitedHttp1Server
         if self.context.client.alpn == b"h2":
             server = BoundedServer(
                 self.context.fork(),
@@ -442,7 +388,7 @@ class FeedLayer(HttpLayer):
                 head_timeout=self._head_timeout,
             )
         else:
-            server = SerialHttp1Server(
+            server = LimitedHttp1Server(
                 self.context.fork(),
                 head_max=self._head_max,
                 head_timeout=self._head_timeout,
