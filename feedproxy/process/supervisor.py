@@ -40,7 +40,7 @@ from feedproxy.feed_rules import Rules
 from feedproxy.http import uri
 from feedproxy.process import proxy_process, systemd
 from feedproxy.process.option_sources import LoadedOptions, ServePlan, read_again
-from feedproxy.server.fastpath.sockets import reject_new_connections
+from feedproxy.server.fastpath.sockets import bind_socket, bind_sockets, reject_new_connections
 from feedproxy.store.coordination import folder_lock
 from feedproxy.workers.worker_context import HEARTBEAT, WorkerContext
 
@@ -139,7 +139,7 @@ class Supervisor:
             bound = _bind(host, port, "listen", exclusive=exclusive)
             addresses = [(listening.family, listening.getsockname()) for listening in bound]
             _close(bound)
-            self._workers = [_WorkerSlot(index, _duplicate_sockets(addresses)) for index in range(options.size)]
+            self._workers = [_WorkerSlot(index, _bind_again(addresses)) for index in range(options.size)]
         self._lock = folder_lock.acquire(options.folder) if options.folder is not None else None
         self._folder, self._folder_descriptor = _make_folder()
         self._coordination = os.memfd_create("feedproxy-common", os.MFD_CLOEXEC)
@@ -244,7 +244,7 @@ class Supervisor:
         """Start a worker again. If the system lacks resources, schedule another attempt."""
         try:
             if not worker.sockets:
-                worker.sockets = _duplicate_sockets(addresses)
+                worker.sockets = _bind_again(addresses)
             self._start(worker)
         except OSError as error:
             self._schedule_restart(worker, f"cannot start ({error.strerror})", is_first=False)
@@ -472,43 +472,16 @@ def _bind(host: str, port: int, option: str, *, exclusive: bool) -> tuple[socket
     With `exclusive`, no other process can bind the address. `option` is the name of the option that states the address,
     for the error's message.
     """
-    sockets: list[socket.socket] = []
     try:
-        address_infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, _, _, _, address in dict.fromkeys(address_infos):
-            bind_address = (address[0], sockets[0].getsockname()[1] if sockets else port, *address[2:])
-            try:
-                sockets.append(_open_socket(family, bind_address, shared=not exclusive))
-            except OSError:
-                # A machine may list IPv6 addresses without supporting IPv6. If all addresses are meant, one is
-                # sufficient.
-                if host or not sockets:
-                    raise
+        return tuple(bind_sockets(host, port, reuse_port=not exclusive))
     except OSError as error:
-        _close(sockets)
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
         failure = f"{'admin: ' if option == 'admin' else ''}cannot listen on {host}:{port}: {reason}"
         raise CannotListen(f"{failure} (--{option} HOST:PORT names another address)") from error
-    return tuple(sockets)
 
 
-def _duplicate_sockets(addresses: "Sequence[Place]") -> tuple[socket.socket, ...]:
-    return tuple(_open_socket(family, address, shared=True) for family, address in addresses)
-
-
-def _open_socket(family: int, address: tuple[str | int, ...], *, shared: bool) -> socket.socket:
-    bound_socket = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if shared:
-            bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        if family == socket.AF_INET6:
-            bound_socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        bound_socket.bind(address)
-    except OSError:
-        bound_socket.close()
-        raise
-    return bound_socket
+def _bind_again(addresses: "Sequence[Place]") -> tuple[socket.socket, ...]:
+    return tuple(bind_socket(family, address, reuse_port=True) for family, address in addresses)
 
 
 def _close(sockets: Iterable[socket.socket | None]) -> None:

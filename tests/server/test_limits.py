@@ -242,7 +242,7 @@ async def test_connection_stays_with_mitmproxy_if_no_file_descriptor_is_left(
 
 
 def test_all_listen_addresses_share_one_port_and_include_ipv6() -> None:
-    made = sockets.open_listen_sockets("", 0)
+    made = sockets.open_listen_sockets("", 0, reuse_port=False)
     try:
         assert len({each.getsockname()[1] for each in made}) == 1
         if socket.has_ipv6:

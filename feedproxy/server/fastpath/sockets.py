@@ -1,4 +1,4 @@
-"""Listening sockets of the fast path."""
+"""Listening sockets: their addresses, the options of the fast path, and their end."""
 
 import asyncio
 import contextlib
@@ -40,50 +40,64 @@ For a listening socket, `tcpi_unacked` is the number of connections in the accep
 """
 
 
-def open_listen_sockets(host: str, port: int, *, reuse_port: bool = False) -> list[socket.socket]:
-    """Return listening sockets for `host`, one for each address family, all on one port. Raises OSError if an address
-    cannot be bound.
+def open_listen_sockets(host: str, port: int, *, reuse_port: bool) -> list[socket.socket]:
+    """Return listening sockets for `host`. The arguments and errors are those of `bind_sockets`."""
+    sockets = bind_sockets(host, port, reuse_port=reuse_port)
+    for bound in sockets:
+        start_listening(bound)
+    return sockets
+
+
+def bind_sockets(host: str, port: int, *, reuse_port: bool) -> list[socket.socket]:
+    """Return sockets bound to each address of `host`, all on one port. Raises OSError if an address cannot be bound.
 
     An empty `host` stands for all addresses. For port 0, the system chooses the port. If `reuse_port` is true, other
     processes may listen on the same port.
     """
     for tries_left in range(PORT_TRIES, 0, -1):
         try:
-            return _open_sockets(host, port, reuse_port=reuse_port)
+            return _bind_sockets(host, port, reuse_port=reuse_port)
         except OSError as error:
             if port or tries_left == 1 or error.errno != errno.EADDRINUSE:
                 raise
     raise AssertionError("unreachable")
 
 
-def _open_sockets(host: str, port: int, *, reuse_port: bool) -> list[socket.socket]:
+def _bind_sockets(host: str, port: int, *, reuse_port: bool) -> list[socket.socket]:
     addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
     try:
-        for family, kind, protocol, _, address in dict.fromkeys(addresses):
-            address_and_port = (
-                (address[0], sockets[0].getsockname()[1], *address[2:]) if sockets and not port else address
-            )
+        for family, _, _, _, address in dict.fromkeys(addresses):
+            bound_port = sockets[0].getsockname()[1] if sockets else port
             try:
-                bound = socket.socket(family, kind, protocol)
-            except OSError:  # this machine does not support the address family
-                continue
-            sockets.append(bound)
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if reuse_port:
-                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            if family == socket.AF_INET6:
-                bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            bound.bind(address_and_port)
+                sockets.append(bind_socket(family, (address[0], bound_port, *address[2:]), reuse_port=reuse_port))
+            except OSError as error:
+                # A machine may list IPv6 addresses without supporting IPv6.
+                if error.errno != errno.EAFNOSUPPORT and (host or error.errno != errno.EADDRNOTAVAIL):
+                    raise
     except OSError:
         for bound in sockets:
             bound.close()
         raise
     if not sockets:
         raise OSError(errno.EADDRNOTAVAIL, f"host {host!r} has no address to listen on")
-    for bound in sockets:
-        start_listening(bound)
     return sockets
+
+
+def bind_socket(family: int, address: tuple[str | int, ...], *, reuse_port: bool) -> socket.socket:
+    """Return a socket bound to an address. Raises OSError if the address cannot be bound."""
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if reuse_port:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind(address)
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
 
 def start_listening(bound: socket.socket) -> None:
