@@ -70,16 +70,11 @@ With Python's default, clients would wait for 5 ms whenever a thread compresses 
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """The settings for a supervisor of several workers."""
+    """The settings for a supervisor of several workers, with the addresses for clients and for the operator."""
 
-    size: int
-    scheme: str
+    settings: Settings
     listen: tuple[str, int]
     admin: tuple[str, int] | None
-    drain_timeout: int
-    reuse_port: bool
-    folder: Path | None
-    """Folder of the store to be locked by the supervisor, or None if other processes may use the folder."""
     fixed: Mapping[str, Any]
     """Options that a reload does not change, and that a restarted worker gets, too."""
     specs: Mapping[str, OptionSpec]
@@ -140,7 +135,7 @@ class _Lifecycle:
         sys.setswitchinterval(SWITCH_INTERVAL)
         is_logged = self._app.worker is None or self._app.worker.logs_start
         log_new_warnings(self._master, self._app, only_record=not is_logged)
-        scheme = _scheme(self._app.settings)
+        scheme = listener_scheme(self._app.settings)
         for host, port, *_ in addresses:
             self._announce(f"{scheme}://{uri.join_host_port(host, port)}")
         if self._app.worker is not None:
@@ -249,7 +244,7 @@ async def serve(
     with contextlib.suppress(NotImplementedError):
         loop.add_signal_handler(signal.SIGHUP, reload, proxy_master, app, plan)
     app.reports_failures = True
-    lock = folder_lock.acquire(folder) if worker is None and (folder := _own_folder(app.settings)) else None
+    lock = folder_lock.acquire(folder) if worker is None and (folder := own_folder(app.settings)) else None
     with loaded.locating():
         with without_collections():
             _ = app.service  # opens the store now, so that a failure ends the start
@@ -298,7 +293,8 @@ def _raise_descriptor_limit(settings: Settings) -> None:
         )
 
 
-def _scheme(settings: Settings) -> str:
+def listener_scheme(settings: Settings) -> str:
+    """Return the scheme of the addresses at which clients reach the listener."""
     return "https" if settings.tls_certificate else "http"
 
 
@@ -308,21 +304,10 @@ def _worker_options(proxy_master: master.Master, app: App, loaded: LoadedOptions
     listen = (proxy_master.options.listen_host, proxy_master.options.listen_port)
     # Otherwise a worker that starts after a change of the file would have another store or upstream than the others.
     fixed = {name: getattr(proxy_master.options, name) for name in restart_names()}
-    return WorkerOptions(
-        settings.workers,
-        _scheme(settings),
-        listen,
-        admin,
-        settings.drain_timeout,
-        settings.reuse_port,
-        _own_folder(settings),
-        fixed,
-        known_options(proxy_master),
-        loaded,
-    )
+    return WorkerOptions(settings, listen, admin, fixed, known_options(proxy_master), loaded)
 
 
-def _own_folder(settings: Settings) -> Path | None:
+def own_folder(settings: Settings) -> Path | None:
     """Return the folder of the store, or None if the store is in memory, or if another process may share the folder
     (`reuse_port`)."""
     return None if settings.local_store == MEMORY or settings.reuse_port else store_folder(settings.local_store)

@@ -123,8 +123,8 @@ class Supervisor:
     def run(self) -> int:
         """Run the workers until SIGTERM or SIGINT. Return the exit code. Raises CannotListen if an address cannot be
         bound."""
-        options = self.options
-        exclusive = not options.reuse_port
+        options, settings = self.options, self.options.settings
+        exclusive = not settings.reuse_port
         if self.plan.admin_sockets:
             self._admin = self.plan.admin_sockets
         elif options.admin is not None:
@@ -133,20 +133,21 @@ class Supervisor:
         if self.plan.sockets:
             # All workers accept from systemd's socket, which stays open when feedproxy exits.
             addresses = [(systemd_socket.family, systemd_socket.getsockname()) for systemd_socket in self.plan.sockets]
-            self._workers = [_WorkerSlot(index, self.plan.sockets) for index in range(options.size)]
+            self._workers = [_WorkerSlot(index, self.plan.sockets) for index in range(settings.workers)]
         else:
             host, port = options.listen
             bound = _bind(host, port, "listen", exclusive=exclusive)
             addresses = [(listening.family, listening.getsockname()) for listening in bound]
             _close(bound)
-            self._workers = [_WorkerSlot(index, _bind_again(addresses)) for index in range(options.size)]
-        self._lock = folder_lock.acquire(options.folder) if options.folder is not None else None
+            self._workers = [_WorkerSlot(index, _bind_again(addresses)) for index in range(settings.workers)]
+        folder = proxy_process.own_folder(settings)
+        self._lock = folder_lock.acquire(folder) if folder is not None else None
         self._folder, self._folder_descriptor = _make_folder()
         self._coordination = os.memfd_create("feedproxy-common", os.MFD_CLOEXEC)
         self._snapshots = tuple(
-            os.memfd_create(f"feedproxy-{number}", os.MFD_CLOEXEC) for number in range(options.size)
+            os.memfd_create(f"feedproxy-{number}", os.MFD_CLOEXEC) for number in range(settings.workers)
         )
-        self._beats = mmap.mmap(-1, HEARTBEAT.size * options.size)
+        self._beats = mmap.mmap(-1, HEARTBEAT.size * settings.workers)
         # Objects created so far are never collected, so that all workers share their memory pages.
         gc.collect()
         gc.freeze()
@@ -176,8 +177,9 @@ class Supervisor:
             if (code := self._wait_ready(worker)) is not None:
                 self._end()
                 return code
+        scheme = proxy_process.listener_scheme(self.options.settings)
         for _, address in addresses:
-            self.announce(f"{self.options.scheme}://{uri.join_host_port(str(address[0]), int(address[1]))}")
+            self.announce(f"{scheme}://{uri.join_host_port(str(address[0]), int(address[1]))}")
         systemd.notify(f"READY=1\nSTATUS={len(self._workers)} workers are ready")
         interval, watchdog_notified = systemd.watchdog(), 0.0
         while True:
@@ -307,7 +309,7 @@ class Supervisor:
                 _close(self._admin)
             context = WorkerContext(
                 worker.index,
-                self.options.size,
+                self.options.settings.workers,
                 Path(f"/proc/self/fd/{self._folder_descriptor}"),
                 worker.sockets,
                 admin,
@@ -366,7 +368,7 @@ class Supervisor:
         under_way = [worker for worker in self._workers if worker.pid]
         for worker in under_way:
             os.kill(worker.pid, signal.SIGTERM)
-        deadline, code = time.monotonic() + self.options.drain_timeout + SHUTDOWN_GRACE, 0
+        deadline, code = time.monotonic() + self.options.settings.drain_timeout + SHUTDOWN_GRACE, 0
         while under_way:
             if time.monotonic() > deadline:
                 for worker in under_way:

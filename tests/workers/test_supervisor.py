@@ -19,6 +19,7 @@ from feedproxy.errors import UsageError
 from feedproxy.process import proxy_process, supervisor
 from feedproxy.process.option_sources import LoadedOptions, ServePlan
 from feedproxy.process.supervisor import Supervisor, _WorkerSlot
+from feedproxy.settings import Settings
 from feedproxy.workers.worker_context import HEARTBEAT
 from tests.waiting import PATIENCE
 
@@ -29,7 +30,8 @@ WORKERS = 2
 def supervising() -> Iterator[Supervisor]:
     """A supervisor of two workers that have exited, and are due to start again."""
     loaded = LoadedOptions(Config(), {})
-    options = proxy_process.WorkerOptions(WORKERS, "http", ("127.0.0.1", 0), None, 1, False, None, {}, {}, loaded)
+    settings = Settings(workers=WORKERS, drain_timeout=1, store="memory:")
+    options = proxy_process.WorkerOptions(settings, ("127.0.0.1", 0), None, {}, {}, loaded)
     supervising = Supervisor(ServePlan(), options, print)
     supervising._beats = mmap.mmap(-1, HEARTBEAT.size * WORKERS)
     supervising._workers = [
