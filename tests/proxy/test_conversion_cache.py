@@ -9,6 +9,8 @@ import pytest
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.errors import NotAFeed, Overload
 from feedproxy.feed.convert.formats import FORMATS
+from feedproxy.feed.convert.model import Feed
+from feedproxy.feed.convert.read import from_document
 from feedproxy.http.message import Fields
 from feedproxy.lru_map import LRU
 from feedproxy.memory_max_shares import MemoryLimits
@@ -44,12 +46,27 @@ async def test_conversions_keep_their_size_limit() -> None:
         cache = ConversionCache(HelperPool(pool), limits)
         feeds = [_stored(FEED % (number, b"word " * 2000), number) for number in range(30)]
         for stored in feeds:
-            await cache.get(stored, FORMATS["atom"], "identity", settings)
+            latest = await cache.get(stored, FORMATS["atom"], "identity", settings)
 
         assert 80_000 < cache.size <= limits.conversions
-        before = cache.documents_parsed
-        await cache.get(feeds[-1], FORMATS["atom"], "identity", settings)
-        assert cache.documents_parsed == before, "the latest is kept"
+        assert await cache.get(feeds[-1], FORMATS["atom"], "identity", settings) is latest
+
+
+async def test_feed_is_parsed_once_for_all_formats(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = []
+
+    def read(body: bytes, content_type: str | None, *, address: str) -> Feed | None:
+        parsed.append(address)
+        return from_document.read(body, content_type, address=address)
+
+    monkeypatch.setattr(conversion_cache, "read", read)
+    stored = _stored(FEED % (77, b"word"), 77)
+    with ThreadPoolExecutor(1) as pool:
+        cache = ConversionCache(HelperPool(pool), MemoryLimits.of(4 * 100_000))
+        for output_format in FORMATS.values():
+            await cache.get(stored, output_format, "identity", Settings())
+
+    assert parsed == [stored.target]
 
 
 async def test_headlines_keep_their_size_limit() -> None:

@@ -45,9 +45,6 @@ async def test_conversion_to_all_formats_causes_one_request_to_the_origin(door):
 
     seen.expect(200, cache="hit")
     assert origin.requests == 1
-    assert proxy.service.conversions.documents_parsed <= 1, (
-        "0 where this process has just read the same for another test"
-    )
     assert [item["title"] for item in json.loads(seen.plain)["items"]] == ["one", "two"]
 
 

@@ -78,8 +78,6 @@ class ConversionCache:
         self._failed: LRU[tuple[_Version, str], FeedproxyError] = LRU(FAILED_BYTES, FAILED_MAX)
         self._headlines: LRU[_Version, Headlines] = LRU(limits.headlines)
         self._in_progress: SingleFlight[_Key, Conversion] = SingleFlight()
-        self.documents_parsed = 0
-        """Number of documents parsed since the start. A cached feed is not parsed again."""
 
     @property
     def size(self) -> int:
@@ -122,7 +120,7 @@ class ConversionCache:
             return self._remember(key, Conversion(body, plain.tag_base))
         work = functools.partial(_convert_document, _document(stored, settings), output_format, name, level, at)
         try:
-            identity, coded, tag_base, was_read = await self._helper_pool.submit(work)
+            identity, coded, tag_base = await self._helper_pool.submit(work)
         except Overload:
             raise  # the failure is not cached: the next request tries again
         except FeedproxyError as error:
@@ -133,7 +131,6 @@ class ConversionCache:
             failed = FeedproxyError("conversion of this feed failed; see feedproxy's log")
             self._remember_failure(version, output_format, failed)
             raise failed from error
-        self.documents_parsed += was_read
         plain = Conversion(identity, tag_base)
         self._remember((version, output_format, "identity", at), plain)
         return plain if name == "identity" else self._remember(key, Conversion(coded, plain.tag_base))
@@ -192,28 +189,28 @@ _LOCK = threading.Lock()
 
 def _convert_document(
     document: _Document, output_format: str, name: str, level: int, at: str
-) -> tuple[bytes, bytes, str, bool]:
-    """Return a document in `output_format` as four values. Raises NotAFeed if the document is no feed.
+) -> tuple[bytes, bytes, str]:
+    """Return a document in `output_format` as three values. Raises NotAFeed if the document is no feed.
 
     The values are the converted document, the converted document in the content coding `name` (empty for `identity`),
-    the base of its entity tags, and True if the source was parsed now.
+    and the base of its entity tags.
     """
-    feed, was_read = _parse_model(document)
+    feed = _parse_model(document)
     body = FORMATS[output_format].render(with_rendering_address(feed, at) if at else feed)
     tag_base = hashlib.blake2b(body, digest_size=12).hexdigest()
-    return body, b"" if name == "identity" else content_coding.encode(body, name, level), tag_base, was_read
+    return body, b"" if name == "identity" else content_coding.encode(body, name, level), tag_base
 
 
 def _extract_headlines(document: _Document) -> Headlines:
     """Return the headlines of a document. Raises NotAFeed if the document is no feed."""
-    return headlines_of(_parse_model(document)[0])
+    return headlines_of(_parse_model(document))
 
 
-def _parse_model(document: _Document) -> tuple[Feed, bool]:
+def _parse_model(document: _Document) -> Feed:
     with _LOCK:
         cached = _MODELS.get(document.version)
     if cached is not None:
-        return cached, False
+        return cached
     body: bytes | None = document.body
     if body and document.label != "identity":
         body = decode_or_none(body, document.label, limit=document.limit)
@@ -225,4 +222,4 @@ def _parse_model(document: _Document) -> tuple[Feed, bool]:
     with _LOCK:
         _MODELS.resize(document.models_max)
         _MODELS.put(document.version, feed, len(body))
-    return feed, True
+    return feed

@@ -81,11 +81,6 @@ class Conversions:
         self._settings_for = settings_for
         self._clock = clock
 
-    @property
-    def documents_parsed(self) -> int:
-        """Return the number of documents parsed since the start. A cached feed is not parsed again."""
-        return self._conversions.documents_parsed
-
     async def headlines(self, stored: StoredResponse) -> Headlines:
         """Return the headlines of a stored feed. Raises NotAFeed for a document that is no feed, and FeedproxyError if
         a limit is exceeded."""
