@@ -3,14 +3,20 @@
 from feedproxy.errors import LoopDetected
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Request
+from feedproxy.lru_map import LRU
 from feedproxy.proxy.resource_lookup import ResourceLookup
-from feedproxy.proxy.vary_of_unstored_responses import UnstoredVary
 from feedproxy.refresh.reader_tracking import ReaderTracker
 from feedproxy.request.context import ClientContext, Entrance, RequestContext
 from feedproxy.request.loops_and_max_forwards import is_loop
 from feedproxy.request.upstream_request import build_upstream_request, shared_names
 from feedproxy.settings import Settings
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
+
+UNSTORED_MAX = 4096
+"""The Vary of a response that is not stored is remembered for at most this many targets.
+
+If the Vary of a target is forgotten, the next request for the target is sent to the origin twice.
+"""
 
 
 class ContextBuilder:
@@ -22,7 +28,6 @@ class ContextBuilder:
         lookup: ResourceLookup,
         counts: SubscriberCounts,
         readers: ReaderTracker,
-        unstored_vary: UnstoredVary,
         pseudonym: str,
     ) -> None:
         self._lookup = lookup
@@ -30,7 +35,8 @@ class ContextBuilder:
         self._readers = readers
         self._pseudonym = pseudonym
         self._via = f"1.1 {pseudonym}"
-        self._unstored_vary = unstored_vary
+        self._unstored_names: LRU[str, frozenset[str]] = LRU(entries_max=UNSTORED_MAX)
+        """The names in Vary of each target's earlier responses that were not stored."""
 
     def build(self, request: Request, client: ClientContext, settings: Settings) -> RequestContext:
         """Return the context of a GET or HEAD. Raises LoopDetected if the request has passed this proxy before."""
@@ -60,7 +66,7 @@ class ContextBuilder:
             own_agent=(lambda: self._readers.upstream_user_agent(target, new_reader)) if own_agent else None,
             keep_range=sends_range,
             shared_fields=shared_names(settings.shared_fields),
-            unstored_names=self._unstored_vary.names(target),
+            unstored_names=self._unstored_names_of(target),
         )
         return RequestContext(
             request,
@@ -76,6 +82,16 @@ class ContextBuilder:
             sends_range=sends_range,
             resource=resource,
         )
+
+    def _unstored_names_of(self, target: str) -> frozenset[str]:
+        return self._unstored_names.get(target) or frozenset() if len(self._unstored_names) else frozenset()
+
+    def remember_unstored_names(self, target: str, names: frozenset[str]) -> None:
+        """Remember to forward these fields of clients in further requests for the target.
+
+        `names` are those in Vary of a response that was not stored.
+        """
+        self._unstored_names.put(target, self._unstored_names_of(target) | names)
 
     def count_reader(self, target: str, request: Request, client: ClientContext) -> None:
         """Count the client as a reader of the target. A repeated call for the same client changes nothing."""

@@ -31,35 +31,7 @@ class RelocationResponses:
         self._errors = errors
         self._dead_targets: LRU[str, Resource] = LRU(entries_max=DEAD_TARGETS_MAX)
 
-    def before_fetch(self, context: RequestContext, now: Instant) -> ProxyResponse | None:
-        """Return the response that announces a feed's move or end without a request to the origin.
-
-        Return None if the feed has neither moved nor ended, if the move is in doubt, or if the origin must be asked
-        again.
-        """
-        return self._find(context, context.resource, now, None)
-
-    def after_fetch(
-        self, context: RequestContext, resource: Resource | None, now: Instant, status: CacheStatus
-    ) -> ProxyResponse | None:
-        """Return the response that announces a feed's move or end.
-
-        Call this method when the origin has been asked, or must not be asked now.
-
-        Return None if the feed has neither moved nor ended, or if the move is in doubt.
-        """
-        return self._find(context, resource, now, status)
-
-    def as_last_resort(
-        self, context: RequestContext, resource: Resource | None, now: Instant, status: CacheStatus
-    ) -> ProxyResponse | None:
-        """Return the response that announces a feed's move or end if no stored response can be sent.
-
-        A move in doubt is announced, too. Return None if the feed has neither moved nor ended.
-        """
-        return self._find(context, resource, now, status, allow_doubt=True)
-
-    def _find(
+    def announce(
         self,
         context: RequestContext,
         resource: Resource | None,
@@ -68,6 +40,11 @@ class RelocationResponses:
         *,
         allow_doubt: bool = False,
     ) -> ProxyResponse | None:
+        """Return the response that announces a feed's move or end, or None if the feed has neither moved nor ended.
+
+        `status` is None before a request to the origin. The result is then also None if the origin must be asked again.
+        A move in doubt is announced only if `allow_doubt` is true, because no stored response can be sent.
+        """
         if not allow_doubt and self.is_in_doubt(context, resource):
             return None
         sighting = resource.relocation if resource is not None else None

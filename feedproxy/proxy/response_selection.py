@@ -17,7 +17,6 @@ from feedproxy.proxy.context_builder import ContextBuilder
 from feedproxy.proxy.error_responses import ErrorResponses
 from feedproxy.proxy.moved_and_gone_responses import RelocationResponses
 from feedproxy.proxy.peer_copies import PeerCopies
-from feedproxy.proxy.vary_of_unstored_responses import UnstoredVary, unstored_varying_names
 from feedproxy.refresh import client_keyed_responses, missing_ranges
 from feedproxy.refresh.policy import stale_max_after_failure
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess, rests_until, stale_while_refreshing
@@ -26,6 +25,7 @@ from feedproxy.refresh.policy.oversized_content import is_known_oversized
 from feedproxy.refresh.policy.paused_and_blocked import PAUSED_RETRY
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
 from feedproxy.refresh.refresh_result import RefreshResult
+from feedproxy.refresh.resource_after_refresh import client_fields_in_vary
 from feedproxy.request.context import ClientContext, PassThrough, ProxyResponse, RequestContext
 from feedproxy.request.reload_policy import apply_reload_policy
 from feedproxy.settings import Settings
@@ -63,7 +63,6 @@ class ResponseSelector:
         self,
         *,
         contexts: ContextBuilder,
-        unstored_vary: UnstoredVary,
         coordinator: RefreshCoordinator,
         errors: ErrorResponses,
         relocations: RelocationResponses,
@@ -72,7 +71,6 @@ class ResponseSelector:
         clock: Clock,
     ) -> None:
         self._contexts = contexts
-        self._unstored_vary = unstored_vary
         self._coordinator = coordinator
         self._errors = errors
         self._relocations = relocations
@@ -97,7 +95,7 @@ class ResponseSelector:
         """
         context = self._contexts.build(request, client, settings)
         resource, now = context.resource, self._clock.now()
-        if response := self._relocations.before_fetch(context, now):
+        if response := self._relocations.announce(context, resource, now, None):
             return response
         if resource is not None and is_known_oversized(resource, now):
             return PassThrough(CacheStatus(fwd=Fwd.BYPASS, detail=Detail.OVERSIZED))
@@ -216,13 +214,13 @@ class ResponseSelector:
             raise FetchTimeout("the origin takes too long")
         self._coordinator.refresh_shared_copy(context, result)
         known_names = context.resource.varying_names if context.resource is not None else frozenset[str]()
-        unstored_names = unstored_varying_names(result)
+        unstored_names = _unstored_varying_names(result)
         varying_names = (result.resource.varying_names | unstored_names) - known_names
         if not is_retry and not context.withheld_names.isdisjoint(varying_names):
             # The shared request to the origin lacked a field by which the response varies. Select again, with the
             # client's field.
             if unstored_names:
-                self._unstored_vary.remember(context.request.target, unstored_names)
+                self._contexts.remember_unstored_names(context.request.target, unstored_names)
             return await self.select(context.request, context.client, context.settings, is_synced=True, is_retry=True)
         return self._after_refresh(context, result, fwd, is_collapsed=is_collapsed)
 
@@ -240,11 +238,11 @@ class ResponseSelector:
             case Deferred() if self._coordinator.can_join(context):
                 return None  # the throttle already counts the refresh in progress, and this request can join it
             case Deferred(until, detail, reason, retry_from):
-                if response := self._relocations.after_fetch(context, resource, now, CacheStatus()):
+                if response := self._relocations.announce(context, resource, now, CacheStatus()):
                     return response
                 if resource and variant and freshness and self._may_spare_origin(context, resource, variant, freshness):
                     return self._hit(context, variant, freshness, None if freshness.is_fresh(now) else detail, reason)
-                if response := self._relocations.as_last_resort(context, resource, now, CacheStatus()):
+                if response := self._relocations.announce(context, resource, now, CacheStatus(), allow_doubt=True):
                     return response
                 if detail is Detail.PAUSED:
                     tomorrow = now + PAUSED_RETRY
@@ -270,13 +268,15 @@ class ResponseSelector:
             status = CacheStatus()  # the address policy refused the target: no request was sent to the origin
         # The origin's 410, and its response to client-specific fields, are passed on.
         is_final = result.response is not None and (result.response.status == 410 or len(result.response.key) > 0)
-        if not is_final and (response := self._relocations.after_fetch(context, result.resource, now, status)):
+        if not is_final and (response := self._relocations.announce(context, result.resource, now, status)):
             return response
         if result.oversized:
             return PassThrough(replace(status, detail=Detail.OVERSIZED))
         if fallback := self._stale_fallback(context, result, status, now):
             return fallback
-        if not is_final and (response := self._relocations.as_last_resort(context, result.resource, now, status)):
+        if not is_final and (
+            response := self._relocations.announce(context, result.resource, now, status, allow_doubt=True)
+        ):
             return response
         if result.response is None:
             return self._errors.error_response(request, client, result.error or FetchError(result.reason), status)
@@ -361,6 +361,17 @@ class ResponseSelector:
         if self._clock.now() >= validated + patience:
             return False
         return self._may_serve_stale(context, stored, freshness, Occasion.ERROR)
+
+
+def _unstored_varying_names(result: RefreshResult) -> frozenset[str]:
+    """Return the names of the client's fields by which a response varies, if the response was not stored.
+
+    The result is empty for a feed, and for a failure, because a failing origin is not asked a second time.
+    """
+    response = result.response
+    if response is None or result.stored or response.content.feed or response.status >= 500 or response.status == 429:
+        return frozenset()
+    return frozenset(client_fields_in_vary(response.fields))
 
 
 def _with_get(context: RequestContext) -> RequestContext:

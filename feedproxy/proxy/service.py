@@ -21,11 +21,10 @@ from feedproxy.proxy.representations.conversions import Conversions
 from feedproxy.proxy.representations.dcz_to_clients import Dictionaries
 from feedproxy.proxy.representations.decoded_bodies import DECODED_BODIES
 from feedproxy.proxy.representations.delta_responses import Deltas
-from feedproxy.proxy.representations.representation_choice import OriginalFormat, Renderer, Representation
+from feedproxy.proxy.representations.representation_choice import Renderer, Representation
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.proxy.response_selection import ResponseSelector
 from feedproxy.proxy.scheduled_refreshes import CountDemand, ScheduledRefreshes
-from feedproxy.proxy.vary_of_unstored_responses import UnstoredVary
 from feedproxy.refresh.reader_tracking import ReaderTracker
 from feedproxy.refresh.redirect_following import OriginClient
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
@@ -91,7 +90,7 @@ class Service:
         )
         self._coordinator = coordinator
         self.helper_pool = coordinator.helper_pool
-        lookup, peers, unstored_vary = ResourceLookup(store, clock), peers or NoPeers(), UnstoredVary()
+        lookup, peers = ResourceLookup(store, clock), peers or NoPeers()
         self._equivalents = EquivalentTargets(store, clock, settings_for)
         self._codings = CodingVariants(store, coordinator.helper_pool)
         self._deltas = Deltas(coordinator.helper_pool, limits)
@@ -108,14 +107,7 @@ class Service:
             via=self.via,
         )
         self._selector = ResponseSelector(
-            contexts=ContextBuilder(
-                lookup=lookup,
-                counts=counts,
-                readers=self.audience,
-                unstored_vary=unstored_vary,
-                pseudonym=pseudonym,
-            ),
-            unstored_vary=unstored_vary,
+            contexts=ContextBuilder(lookup=lookup, counts=counts, readers=self.audience, pseudonym=pseudonym),
             coordinator=coordinator,
             errors=self._errors,
             relocations=RelocationResponses(store, self._errors),
@@ -166,7 +158,7 @@ class Service:
     async def answer_original(self, request: Request, client: ClientContext) -> ProxyResponse | PassThrough:
         """Return the response to a GET or HEAD in the format of the origin. Errors become responses."""
         request = self.resolve_target(request)
-        return await self._respond(request, client, self._settings_for(request.target), OriginalFormat())
+        return await self._respond(request, client, self._settings_for(request.target), Representation.ORIGINAL)
 
     async def _respond(
         self, request: Request, client: ClientContext, settings: Settings, representation: Representation

@@ -6,7 +6,8 @@ replace the Content-Security-Policy of the converted document.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from enum import Enum, auto
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Clock
@@ -30,33 +31,21 @@ from feedproxy.request.response_fields_by_entrance import (
 from feedproxy.settings import Settings
 
 
-@dataclass(frozen=True, slots=True)
-class OriginalFormat:
-    """The format that the origin sent.
+class Representation(Enum):
+    """The format of a response: that of the origin, or the one that Accept prefers."""
 
-    `varies` is true if Accept was considered, so that the response needs `Vary: Accept`.
-    """
-
-    varies: bool = False
+    ORIGINAL = auto()
+    ORIGINAL_BY_ACCEPT = auto()  # Accept was considered, so that the response needs `Vary: Accept`
+    NEGOTIATED = auto()  # known only when the media type of the selected response is known
 
     def request_to_select(self, request: Request) -> Request:
-        """Return the request that selects the stored response: the client's own request."""
-        return request
+        """Return the request that selects the stored response.
 
-
-@dataclass(frozen=True, slots=True)
-class NegotiatedFormat:
-    """The format that Accept prefers. It is known only when the media type of the selected response is known."""
-
-    def request_to_select(self, request: Request) -> Request:
-        """Return the request that selects the stored response: a GET without the client's conditions.
-
-        The conditions apply to the converted document.
+        For a negotiated format, it is a GET without the client's conditions, which apply to the converted document.
         """
+        if self is not Representation.NEGOTIATED:
+            return request
         return replace(request, method="GET", fields=request.fields.without(*REPRESENTATION_CONDITIONS))
-
-
-type Representation = OriginalFormat | NegotiatedFormat
 
 
 class Renderer:
@@ -87,12 +76,12 @@ class Renderer:
         `stored_media_type` returns the media type of the stored response, or None if no response is stored.
         """
         if not settings.negotiate or "accept" not in request.fields:
-            return OriginalFormat()
+            return Representation.ORIGINAL
         media_type = stored_media_type()
         accept = request.fields.combined("accept")
         if media_type is not None and self._conversions.preferred_format(accept, media_type) is None:
-            return OriginalFormat(varies=True)
-        return NegotiatedFormat()
+            return Representation.ORIGINAL_BY_ACCEPT
+        return Representation.NEGOTIATED
 
     async def render(
         self,
@@ -112,13 +101,11 @@ class Renderer:
             refusal = unusable_challenge_response(request, status)
             return ProxyResponse(refusal, status, Detail.AUTHENTICATION.sentence)
         response = _for_entrance(response, request.target, client, settings)
-        match representation:
-            case OriginalFormat(varies):
-                if isinstance(selected, SelectedResponse):
-                    response = with_offer(response, selected.resource, client, settings)
-                return with_vary_accept(response) if varies else response
-            case NegotiatedFormat():
-                return await self._conversions.negotiate(response, request)
+        if representation is Representation.NEGOTIATED:
+            return await self._conversions.negotiate(response, request)
+        if isinstance(selected, SelectedResponse):
+            response = with_offer(response, selected.resource, client, settings)
+        return with_vary_accept(response) if representation is Representation.ORIGINAL_BY_ACCEPT else response
 
     async def _original(self, selected: SelectedResponse) -> ProxyResponse:
         context = selected.context
