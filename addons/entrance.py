@@ -57,7 +57,7 @@ class Entrance(Addon):
 
     def load(self, loader: Loader) -> None:
         super().load(loader)
-        http1_limits_and_corrections.apply()
+        http1_limits_and_corrections.install()
         international_names.install()
         parent_proxy_connections.install()
         # With `eager`, mitmproxy would connect to the upstream before the target is checked.

@@ -1,6 +1,5 @@
 """The two ways in which requests reach feedproxy: mitmproxy's flows (mitm/), and the fast path for cached feeds
 (fastpath/).
 
-mitmproxy_compatibility.py and http1_limits_and_corrections.py check at the start that mitmproxy has the internal names
-which these packages use.
+mitmproxy_compatibility.py checks at the start that mitmproxy has the internal names which the fast path uses.
 """

@@ -10,7 +10,7 @@ from feedproxy.clock import Instant
 from feedproxy.errors import AccessDenied, FeedproxyError
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import NO_FIELDS, Fields, Request, Response
-from feedproxy.request.context import ClientContext, Entrance
+from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.request.problem_details import problem_response
 from feedproxy.request.response_fields_by_entrance import apply_entrance_rules
 
@@ -47,7 +47,7 @@ def finish_response(response: Response, client: ClientContext, now: Instant) -> 
     if not _is_well_formed(response):
         # A manipulated copy or a wrong option may contain control characters, which could end the head early.
         logger.error("response withheld: its head has control characters")
-        response, _ = refusal_response("GET", NO_FIELDS, FeedproxyError("internal error; see feedproxy's log"))
+        return refusal_response("GET", NO_FIELDS, FeedproxyError("internal error; see feedproxy's log")).response
     return response
 
 
@@ -58,11 +58,11 @@ def _is_well_formed(response: Response) -> bool:
         return False
 
 
-def refusal_response(method: str, fields: Fields, error: FeedproxyError) -> tuple[Response, CacheStatus]:
-    """Return the response to a refused request, and its Cache-Status."""
+def refusal_response(method: str, fields: Fields, error: FeedproxyError) -> ProxyResponse:
+    """Return the response to a refused request."""
     status = CacheStatus(detail=error.detail)
     extra = error.fields if isinstance(error, AccessDenied) else ()
     response = problem_response(
         error.status_hint, error.detail, str(error), request=Request(method, "", fields), extra=extra
     )
-    return response.with_fields(append(response.fields, status)), status
+    return ProxyResponse(response.with_fields(append(response.fields, status)), status, str(error))

@@ -289,15 +289,11 @@ class FastPathHandler:
             raise
         except MemoryError:
             local_failure.complaints.warn("no memory is left to answer a request")
-            response, status = refusal_response(
-                request.method, request.fields, Overload("no memory is left for this request")
-            )
-            answer = ProxyResponse(response, status, "no memory is left for this request")
+            answer = refusal_response(request.method, request.fields, Overload("no memory is left for this request"))
         except Exception:
             logger.exception("fast path: request failed")
-            reason = "internal error; see feedproxy's log"
-            response, status = refusal_response(request.method, request.fields, FeedproxyError(reason))
-            answer = ProxyResponse(response, status, reason)
+            error = FeedproxyError("internal error; see feedproxy's log")
+            answer = refusal_response(request.method, request.fields, error)
         was_pending, connection.task = connection.task is not None, None
         if connection.fd < 0:
             seconds = time.perf_counter() - began

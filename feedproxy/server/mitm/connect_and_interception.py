@@ -5,12 +5,10 @@ the connection.
 """
 
 import fnmatch
-from dataclasses import dataclass
 
 from mitmproxy import http
 
 from feedproxy.app import App
-from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
 from feedproxy.client_network import client_network
 from feedproxy.errors import Forbidden
 from feedproxy.http import uri
@@ -23,18 +21,9 @@ from feedproxy.upstream.origin_connection_limits import Requester, requesting
 from feedproxy.upstream.upstream_errors import Unreachable
 
 
-@dataclass(frozen=True, slots=True)
-class PermittedConnect:
-    """A permitted CONNECT, as the log shows it. `result` is `tunnel`, or `intercept` if feedproxy decrypts TLS."""
-
-    client: ClientContext
-    result: str
-    status: CacheStatus
-    reason: str
-
-
-async def permit_connect(flow: http.HTTPFlow, app: App, approvals: ConnectApprovals) -> PermittedConnect:
-    """Check the port, the address and the authorization of a CONNECT, and record that its server is approved.
+async def permit_connect(flow: http.HTTPFlow, app: App, approvals: ConnectApprovals) -> ClientContext:
+    """Check the port, the address and the authorization of a CONNECT, record that its server is approved, and return
+    the client.
 
     A host with protected feeds is refused, because feedproxy cannot see the requests in a tunnel. A check that fails
     raises Forbidden, Unreachable, AccessDenied, BadTarget or Overload.
@@ -68,11 +57,7 @@ async def permit_connect(flow: http.HTTPFlow, app: App, approvals: ConnectApprov
     if user:
         approvals.users[flow.client_conn.id] = user
     approvals.approve(flow.client_conn.id, host, port, address)
-    if is_intercepted(host, app):
-        reason = "TLS intercepted; its requests are logged separately"
-        return PermittedConnect(client, "intercept", CacheStatus(), reason)
-    status = CacheStatus(fwd=Fwd.METHOD, detail=Detail.PASS_THROUGH)
-    return PermittedConnect(client, "tunnel", status, "CONNECT tunnel, not inspected")
+    return client
 
 
 def is_intercepted(host: str, app: App) -> bool:

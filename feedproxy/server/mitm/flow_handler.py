@@ -30,7 +30,7 @@ from feedproxy.server.access_record import CLIENT_GONE
 from feedproxy.server.client_connection_limit import ConnectionLimiter
 from feedproxy.server.mitm import landing_preview, passthrough
 from feedproxy.server.mitm.backpressure import WriteBackpressure
-from feedproxy.server.mitm.connect_and_interception import permit_connect
+from feedproxy.server.mitm.connect_and_interception import is_intercepted, permit_connect
 from feedproxy.server.mitm.content_budget import ContentBudget
 from feedproxy.server.mitm.handshake_deadlines import HandshakeDeadlines
 from feedproxy.server.mitm.http_layer import CONTENT_CAP, RESPOND_EARLY, WITHOUT_CONTENT
@@ -109,9 +109,13 @@ class FlowHandler:
     async def on_connect(self, flow: http.HTTPFlow) -> None:
         """Handle a CONNECT. A CONNECT that is refused raises Forbidden, Unreachable, AccessDenied, BadTarget or
         Overload."""
-        permitted = await permit_connect(flow, self.app, self.connect_approvals)
-        state = self._register(flow, FlowState(permitted.client))
-        state.connect_result, state.status, state.reason = permitted.result, permitted.status, permitted.reason
+        state = self._register(flow, FlowState(await permit_connect(flow, self.app, self.connect_approvals)))
+        if is_intercepted(flow.request.host, self.app):
+            state.connect_result, state.status = "intercept", CacheStatus()
+            state.reason = "TLS intercepted; its requests are logged separately"
+        else:
+            state.connect_result, state.status = "tunnel", CacheStatus(fwd=Fwd.METHOD, detail=Detail.PASS_THROUGH)
+            state.reason = "CONNECT tunnel, not inspected"
 
     async def on_request_headers(self, flow: http.HTTPFlow) -> None:
         """Handle the head of a request. Respond locally, or stream the request upstream if its response cannot be
@@ -283,7 +287,7 @@ class FlowHandler:
 
     def refuse(self, flow: http.HTTPFlow, error: FeedproxyError) -> None:
         """Respond to a flow with the error. Nothing is sent upstream."""
-        response, status = refusal_response(flow.request.method, fields_of(flow.request), error)
+        refusal = refusal_response(flow.request.method, fields_of(flow.request), error)
         state = self._flows.get(flow.id)
         if state is None:
             settings = self.app.settings
@@ -291,7 +295,7 @@ class FlowHandler:
             client = client_context(incoming_request(flow), settings, entrance)
             state = self._register(flow, FlowState(client))
         state.is_streaming = False
-        self._set_response(flow, state, response, status, str(error))
+        self._set_response(flow, state, refusal.response, refusal.status, refusal.reason)
         self._respond_early(flow)
 
     def state_of(self, flow: http.HTTPFlow) -> FlowState | None:

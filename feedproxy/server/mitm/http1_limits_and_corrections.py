@@ -11,8 +11,7 @@
 * mitmproxy writes an empty piece of content as the last chunk. Here, the piece is dropped.
 * mitmproxy answers unreadable messages with its own page. Here, the client gets feedproxy's page.
 
-This module replaces two of mitmproxy's internal names, once per process. If a new version of mitmproxy lacks the names,
-nothing is replaced, and a warning is logged.
+This module replaces two of mitmproxy's internal names, once per process.
 """
 
 import logging
@@ -391,28 +390,10 @@ def error_response(status: int, reason: str = "") -> http.Response:
     return answer
 
 
-def apply() -> bool:
-    """Apply the corrections to mitmproxy, once per process.
-
-    Return False if this version of mitmproxy lacks the names to replace.
-    """
-    if http_layers.Http1Client is InterimTolerantClient:  # type: ignore[attr-defined]
-        return True
-    required: dict[Any, tuple[str, ...]] = {
-        http_layers: ("Http1Client", "Http1Server", "HttpLayer", "HttpStream"),
-        _http1: ("make_error_response", "make_body_reader"),
-        _http1.Http1Client: ("read_headers", "read_body", "mark_done", "send"),
-        _http1.Http1Server: ("read_headers", "read_body", "wait", "mark_done", "send", "done"),
-    }
-    missing = [
-        f"{owner.__name__}.{name}" for owner, names in required.items() for name in names if not hasattr(owner, name)
-    ]
-    if missing:
-        logger.warning("HTTP/1: mitmproxy lacks %s: streamed messages are not corrected", ", ".join(missing))
-        return False
+def install() -> None:
+    """Replace two of mitmproxy's names by those of this module."""
     http_layers.Http1Client = InterimTolerantClient  # type: ignore[attr-defined]
     _http1.make_error_response = _make_error_page
-    return True
 
 
 def _make_error_page(status_code: int, message: str = "") -> bytes:
