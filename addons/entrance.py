@@ -81,13 +81,13 @@ class Entrance(Addon):
             client.error = "max_connections is reached"
         elif (peer := _peer(client)) is None:
             client.error = "the client has disconnected"
-        elif not self.flow_handler().connection_limiter.acquire_for_client(client.id, peer, app.settings):
+        elif not self.flow_handler().connection_limiter.acquire(client.id, peer, app.settings):
             client.error = "max_connections_per_address is reached"
 
     def client_disconnected(self, client: connection.Client) -> None:
         app = self.app()
         app.connections -= 1
-        self.flow_handler().connection_limiter.release_client(client.id)
+        self.flow_handler().connection_limiter.release(client.id)
         self.flow_handler().on_client_disconnected(client.id)
 
     def server_connect(self, data: ServerConnectionHookData) -> None:

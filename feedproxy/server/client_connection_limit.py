@@ -14,8 +14,8 @@ class ConnectionLimiter:
         self._networks: dict[Hashable, str] = {}
         self._counts: dict[str, int] = {}
 
-    def acquire_for_client(self, client: Hashable, peer: str, settings: Settings) -> bool:
-        """Count a client's connection, unless the peer is a trusted proxy.
+    def acquire(self, connection: Hashable, peer: str, settings: Settings) -> bool:
+        """Count a connection, unless the peer is a trusted proxy.
 
         Return False if the client's network has reached its limit.
         """
@@ -23,30 +23,18 @@ class ConnectionLimiter:
         if not limit or is_trusted_proxy(settings, peer):
             return True
         network = client_network(peer)
-        if not self.acquire(network, limit):
-            return False
-        self._networks[client] = network
-        return True
-
-    def release_client(self, client: Hashable) -> None:
-        """Release a client's connection if it was counted."""
-        network = self._networks.pop(client, None)
-        if network is not None:
-            self.release(network)
-
-    def acquire(self, network: str, limit: int) -> bool:
-        """Count a connection of a network. Return False if `limit` is reached.
-
-        The caller must release each counted connection.
-        """
         count = self._counts.get(network, 0)
         if count >= limit:
             return False
         self._counts[network] = count + 1
+        self._networks[connection] = network
         return True
 
-    def release(self, network: str) -> None:
-        """Release a counted connection of a network."""
+    def release(self, connection: Hashable) -> None:
+        """Release a connection if it was counted."""
+        network = self._networks.pop(connection, None)
+        if network is None:
+            return
         count = self._counts[network] - 1
         if count:
             self._counts[network] = count

@@ -20,15 +20,15 @@ from tests.stages.play import OnProxy
 def test_closed_connection_frees_its_slot_and_leaves_no_state() -> None:
     crowd, settings = ConnectionLimiter(), Settings(max_connections_per_address=2)
 
-    assert [crowd.acquire_for_client(client, "192.0.2.7", settings) for client in "abc"] == [True, True, False]
-    assert crowd.acquire_for_client("d", "192.0.2.8", settings)
-    crowd.release_client("c")  # the connection was refused
-    assert not crowd.acquire_for_client("e", "192.0.2.7", settings)
-    crowd.release_client("a")
-    assert crowd.acquire_for_client("f", "192.0.2.7", settings)
+    assert [crowd.acquire(client, "192.0.2.7", settings) for client in "abc"] == [True, True, False]
+    assert crowd.acquire("d", "192.0.2.8", settings)
+    crowd.release("c")  # the connection was refused
+    assert not crowd.acquire("e", "192.0.2.7", settings)
+    crowd.release("a")
+    assert crowd.acquire("f", "192.0.2.7", settings)
 
     for client in "bdf":
-        crowd.release_client(client)
+        crowd.release(client)
     assert not crowd._counts
     assert not crowd._networks
 
@@ -39,7 +39,7 @@ def test_closed_connection_frees_its_slot_and_leaves_no_state() -> None:
 def test_load_balancer_is_exempt_from_the_limit_and_zero_means_unlimited(given: dict[str, Any]) -> None:
     crowd, settings = ConnectionLimiter(), Settings(**{"max_connections_per_address": 1, **given})
 
-    assert all(crowd.acquire_for_client(str(each), "192.0.2.7", settings) for each in range(10))
+    assert all(crowd.acquire(str(each), "192.0.2.7", settings) for each in range(10))
 
 
 @pytest.fixture

@@ -21,7 +21,6 @@ class ClientConnection:
     """A client connection, identified by its file descriptor. It handles one request at a time.
 
     * `address` is the client's address. It is empty for a trusted proxy, where each request names its client.
-    * `network` is the key under which the connection is counted (client_connection_limit.py).
     * `unparsed` contains input bytes without a response yet.
     * `unsent` contains output bytes that the socket has not accepted yet.
     * `task` is the running task for a request. Input is read only if no task is running and nothing is unsent.
@@ -41,7 +40,6 @@ class ClientConnection:
         "has_read_all",
         "last_read",
         "lingering",
-        "network",
         "peer",
         "read_paused",
         "registered",
@@ -53,7 +51,6 @@ class ClientConnection:
     def __init__(self, fd: int, peer: str, address: str, cache: Any) -> None:
         self.fd = fd
         self.peer = peer
-        self.network = ""
         self.address = address
         self.cache = cache
         self.unparsed = b""

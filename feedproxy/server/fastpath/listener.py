@@ -17,7 +17,6 @@ import sys
 from collections.abc import Callable, Sequence
 
 from feedproxy.app import App
-from feedproxy.client_network import client_network
 from feedproxy.clock import Seconds
 from feedproxy.errors import UsageError
 from feedproxy.server.client_connection_limit import ConnectionLimiter
@@ -257,13 +256,9 @@ class Listener:
                     connection.remove_low_water_mark()  # without a deadline, `tick` would never remove the mark
         except OSError:
             return None
-        count = settings.max_connections_per_address
-        if count and not is_trusted:
-            network = client_network(peer)
-            if not self._limiter.acquire(network, count):
-                connection.close()
-                return None
-            connection.network = network
+        if not self._limiter.acquire(connection, peer, settings):
+            connection.close()
+            return None
         app.connections += 1
         connection.last_read = self._now
         return connection
@@ -352,8 +347,7 @@ class Listener:
             return False
         if connection.has_deadline or connection.unsent or connection.lingering:
             self._deadlines.pop(connection, None)
-        if connection.network:
-            self._limiter.release(connection.network)
+        self._limiter.release(connection)
         self._app.connections -= 1
         if connection.registered:
             del self._connections[connection.fd]
