@@ -30,7 +30,7 @@ UNREPEATABLE_FIELDS = frozenset({"a-im", "authorization", "if-range", "range", "
 """Names of request fields that make a response specific to one request."""
 
 INSTANT_MARGIN = 1e-6
-"""`HitState.decision_valid_until` lies this many seconds before the instant at which the decision may change."""
+"""`HitState.advance` returns False from this many seconds before the instant at which the decision may change."""
 
 _HEURISTIC_SOURCES = frozenset({Source.LEARNED, Source.LAST_MODIFIED, Source.DEFAULT})
 
@@ -155,12 +155,6 @@ class HitState:
             remains = allowance.until - now
             until = min(until, allowance.until - INSTANT_MARGIN, now + remains % 1.0)
         return int(age), cache_status, cache_control, until if until > now else now
-
-    @property
-    def decision_valid_until(self) -> Instant:
-        """Return the instant until which only the age changes."""
-        valid_until: Instant = _PACKED.unpack(self._packed)[0]
-        return valid_until
 
     @property
     def reason(self) -> str:

@@ -431,20 +431,16 @@ class FlowHandler:
 
     def _respond_locally(self, flow: http.HTTPFlow, routed: RoutedRequest) -> bool:
         """Refuse TRACE, and answer preflights and OPTIONS with `Max-Forwards: 0`. Return False for other requests."""
-        request = routed.request
+        request, detail = routed.request, None
         if request.method == "TRACE":
-            status = CacheStatus(detail=Detail.METHOD)
-            response = trace_refusal(replace(request, target=routed.shown or request.target))
+            response, detail = trace_refusal(replace(request, target=routed.shown or request.target)), Detail.METHOD
         elif request.method == "OPTIONS" and max_forwards(request.fields) == 0:
-            status = CacheStatus()
             response = options_response()
         elif (preflight := self._preflight_response(request)) is not None:
-            status = CacheStatus()
             response = preflight
         else:
             return False
-        state = self._register(flow, FlowState(routed.client))
-        self._set_response(flow, state, response.with_fields(append(response.fields, status)), status)
+        self._set_local_response(flow, self._register(flow, FlowState(routed.client)), response, detail)
         self._respond_early(flow)
         return True
 

@@ -11,9 +11,10 @@ from feedproxy.server.mitm.http1_limits_and_corrections import without_framing
 from feedproxy.upstream.upstream_errors import MalformedResponse
 
 
-def check_http2_request(request: http.Request) -> None:
-    """Check the head of an HTTP/2 request (RFC 9113, sections 8.2 and 8.3). Raises BadRequest if the head is
-    invalid."""
+def clean_http2_request(request: http.Request) -> None:
+    """Correct and check the head of an HTTP/2 request (RFC 9113, sections 8.2 and 8.3). Raises BadRequest if the head
+    is invalid."""
+    _remove_empty_ports(request)
     data, fields = request.data, request.headers.fields
     request_validation.check_request_line(data.method, data.path)
     if data.method == b"CONNECT":
@@ -27,9 +28,10 @@ def check_http2_request(request: http.Request) -> None:
     request_validation.check_fields(fields)
     request_validation.check_host(fields, required=not data.authority, may_be_empty=bool(data.authority))
     request_validation.check_framing(fields, minor=1)
+    _join_cookies(request)
 
 
-def remove_empty_ports(request: http.Request) -> None:
+def _remove_empty_ports(request: http.Request) -> None:
     """Remove the colon of an empty port from the authority and from Host of an HTTP/2 request (RFC 3986, section
     3.2.3)."""
     request.data.authority = request.data.authority.removesuffix(b":")
@@ -37,7 +39,7 @@ def remove_empty_ports(request: http.Request) -> None:
         request.headers = http.Headers(request_validation.without_empty_port(request.headers.fields))
 
 
-def join_cookies(request: http.Request) -> None:
+def _join_cookies(request: http.Request) -> None:
     """Join the Cookie fields of an HTTP/2 request to one field. Browsers send one field for each cookie."""
     # "If there are multiple Cookie header fields after decompression, these MUST be concatenated into a single octet
     # string using the two-octet delimiter of 0x3b, 0x20 (the ASCII string "; ") before being passed into a non-HTTP/2

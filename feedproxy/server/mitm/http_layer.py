@@ -48,12 +48,7 @@ from feedproxy.http import field_lines, uri
 from feedproxy.request.endpoint_registry import CONTENT_MAX
 from feedproxy.server.mitm.backpressure import WriteBackpressure
 from feedproxy.server.mitm.http1_limits_and_corrections import DiscardRequestBody, LimitedHttp1Server, error_response
-from feedproxy.server.mitm.http2_corrections import (
-    check_http2_request,
-    clean_http2_response,
-    join_cookies,
-    remove_empty_ports,
-)
+from feedproxy.server.mitm.http2_corrections import clean_http2_request, clean_http2_response
 from feedproxy.server.mitm.http2_flood_limits import BoundedServer
 from feedproxy.upstream.upstream_errors import MalformedResponse
 
@@ -148,9 +143,7 @@ class FeedStream(HttpStream):
         # http1_limits_and_corrections.py has checked heads of HTTP/1.
         try:
             if request and self.flow.request.is_http2:
-                remove_empty_ports(self.flow.request)
-                check_http2_request(self.flow.request)
-                join_cookies(self.flow.request)
+                clean_http2_request(self.flow.request)
             elif not request and self.flow.response is not None and self.flow.response.is_http2:
                 clean_http2_response(self.flow.response, self.flow.request.method)
         except BadRequest as error:
