@@ -163,9 +163,9 @@ class CacheStatus:
         if self.fwd is None and (self.fwd_status is not None or self.stored or self.collapsed):
             raise ValueError("invalid Cache-Status: fwd-status, stored and collapsed need fwd")
 
-    def text(self, name: str = "feedproxy") -> str:
-        """Return the member as written in the field. `name` is a token (RFC 8941, section 3.3.4)."""
-        members = [name]
+    def text(self) -> str:
+        """Return the member as written in the field."""
+        members = ["feedproxy"]
         if self.hit:
             members.append("hit")
         if self.fwd is not None:
@@ -183,11 +183,11 @@ class CacheStatus:
         return "; ".join(members)
 
 
-def append(fields: Fields, status: CacheStatus, name: str = "feedproxy") -> Fields:
+def append(fields: Fields, status: CacheStatus) -> Fields:
     """Return the fields with this proxy's member of Cache-Status appended (RFC 9211, section 2).
 
     The member is a separate field line, so that malformed members of other caches do not affect it.
     """
     # "The first member represents the cache closest to the origin server, and the last member represents
     # the cache closest to the user."
-    return fields.with_added("Cache-Status", status.text(name))
+    return fields.with_added("Cache-Status", status.text())

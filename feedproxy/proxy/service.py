@@ -188,5 +188,6 @@ class Service:
         """Wait up to `timeout` seconds for work in progress, cancel the rest, and close all parts."""
         until = asyncio.get_running_loop().time() + timeout
         await self.schedule.scheduler.close()
-        for part in (self._codings, self._deltas, self._dictionaries, self._conversion_cache, self._coordinator):
-            await part.close(max(0.0, until - asyncio.get_running_loop().time()))
+        derived = (self._codings, self._deltas.bodies, self._dictionaries.bodies, self._conversion_cache)
+        for drain in (*(part.in_progress.drain for part in derived), self._coordinator.close):
+            await drain(max(0.0, until - asyncio.get_running_loop().time()))

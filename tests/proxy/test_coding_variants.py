@@ -136,7 +136,7 @@ async def test_reader_served_with_an_acceptable_coding_does_not_wait_for_a_bette
     desk = await Desk(pool, gzip.compress(FEED), "gzip").keep()
 
     got = await desk.ask("gzip, br", "gzip")
-    await desk.codings.close(10)
+    await desk.codings.in_progress.drain(10)
 
     assert got.fields.get("content-encoding") == "gzip"
     assert list(desk.held()) == ["identity", "gzip", "br"]

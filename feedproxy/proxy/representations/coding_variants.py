@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from feedproxy.cache.stored_response import Content, StoredResponse
-from feedproxy.clock import Seconds
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Request
@@ -36,7 +35,7 @@ class CodingVariants:
     def __init__(self, store: Store, helper_pool: HelperPool) -> None:
         self._store = store
         self._helper_pool = helper_pool
-        self._in_progress: SingleFlight[_Key, bytes | None] = SingleFlight()
+        self.in_progress: SingleFlight[_Key, bytes | None] = SingleFlight()
         self._incompressible: LRU[_Key, bool] = LRU(entries_max=INCOMPRESSIBLE_MAX)
 
     async def apply(self, answer: ProxyResponse, request: Request, settings: Settings) -> ProxyResponse:
@@ -67,7 +66,7 @@ class CodingVariants:
     def _start_coding(self, key: _Key, content: Content, settings: Settings) -> asyncio.Task[bytes | None]:
         name = key[2]
         work = functools.partial(encode_if_smaller, content.bodies["identity"], name, compression_level(name, settings))
-        return self._in_progress.join_or_start(key, lambda: self._make_coding(key, work))[0]
+        return self.in_progress.join_or_start(key, lambda: self._make_coding(key, work))[0]
 
     async def _make_coding(self, key: _Key, work: Callable[[], bytes | None]) -> bytes | None:
         body, is_final = await make_body(self._helper_pool, work, key[2], key[0])
@@ -98,10 +97,6 @@ class CodingVariants:
                 )
         finally:
             coordination.release_lease(target, local=True)
-
-    async def close(self, timeout: Seconds) -> None:
-        """Wait up to `timeout` seconds for compressions in progress, then cancel the rest."""
-        await self._in_progress.drain(timeout)
 
 
 def _is_codable(stored: StoredResponse) -> bool:

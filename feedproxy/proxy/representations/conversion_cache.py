@@ -13,7 +13,6 @@ from copy import copy
 from dataclasses import dataclass
 
 from feedproxy.cache.stored_response import StoredResponse
-from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError, NotAFeed, Overload
 from feedproxy.feed.convert.formats import FORMATS, Format
 from feedproxy.feed.convert.headlines import Headlines, headlines_of
@@ -77,7 +76,7 @@ class ConversionCache:
         self._conversions: LRU[_Key, Conversion] = LRU(limits.conversions)
         self._failed: LRU[tuple[_Version, str], FeedproxyError] = LRU(FAILED_BYTES, FAILED_MAX)
         self._headlines: LRU[_Version, Headlines] = LRU(limits.headlines)
-        self._in_progress: SingleFlight[_Key, Conversion] = SingleFlight()
+        self.in_progress: SingleFlight[_Key, Conversion] = SingleFlight()
 
     @property
     def size(self) -> int:
@@ -98,7 +97,7 @@ class ConversionCache:
             return cached
         if (failed := self._failed.get((version, output_format.name))) is not None:
             raise copy(failed)
-        task, _ = self._in_progress.join_or_start(key, lambda: self._convert(key, stored, settings))
+        task, _ = self.in_progress.join_or_start(key, lambda: self._convert(key, stored, settings))
         return await asyncio.shield(task)
 
     async def headlines(self, stored: StoredResponse, settings: Settings) -> Headlines:
@@ -143,10 +142,6 @@ class ConversionCache:
     def _remember_failure(self, version: _Version, output_format: str, error: FeedproxyError) -> None:
         # Store a copy: a raised exception refers to its frames, and each further raise adds more frames.
         self._failed.put((version, output_format), copy(error), _length(version) + len(str(error)))
-
-    async def close(self, timeout: Seconds) -> None:
-        """Wait up to `timeout` seconds for conversions in progress, then cancel the rest."""
-        await self._in_progress.drain(timeout)
 
 
 def _length(version: _Version) -> int:

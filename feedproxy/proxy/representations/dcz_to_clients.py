@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from feedproxy.cache.stored_response import StoredResponse
-from feedproxy.clock import Seconds
 from feedproxy.http import negotiation
 from feedproxy.http.coding import compression_dictionary
 from feedproxy.http.coding.compression_dictionary import DCZ, UseAsDictionary, parse_available_dictionary
@@ -31,7 +30,7 @@ class Dictionaries:
     """Maker of `dcz` bodies with a bounded cache."""
 
     def __init__(self, helper_pool: HelperPool, limits: MemoryLimits) -> None:
-        self._bodies = DerivedBodies(helper_pool, limits.dictionaries, DCZ)
+        self.bodies = DerivedBodies(helper_pool, limits.dictionaries, DCZ)
         """`dcz` bodies by target, tag base of the new content, and hash of the old content."""
 
     async def encode(
@@ -69,15 +68,11 @@ class Dictionaries:
         key = (stored.target, stem, digest)
         # A tag base is the beginning of the same hash (refresh/ingest/ingest.py).
         is_current = digest.hex().startswith(stem)
-        if not is_current and key not in self._bodies and digest not in resource.previous:
+        if not is_current and key not in self.bodies and digest not in resource.previous:
             return None
         current = [variant.content.bodies["identity"] for variant in resource.variants if is_shared(variant, settings)]
         work = functools.partial(_encode, content, digest, resource.previous, current)
-        return await self._bodies.get(key, work)
-
-    async def close(self, timeout: Seconds) -> None:
-        """Wait up to `timeout` seconds for compressions in progress, then cancel the rest."""
-        await self._bodies.close(timeout)
+        return await self.bodies.get(key, work)
 
 
 def with_offer(

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from feedproxy.cache.stored_response import StoredResponse
-from feedproxy.clock import Seconds
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.delta.delta_document import make_delta
 from feedproxy.feed.delta.entry_identities import unpack
@@ -44,7 +43,7 @@ class Deltas:
     """Maker of deltas on demand, with a bounded cache."""
 
     def __init__(self, helper_pool: HelperPool, limits: MemoryLimits) -> None:
-        self._bodies = DerivedBodies(helper_pool, limits.deltas, "a delta")
+        self.bodies = DerivedBodies(helper_pool, limits.deltas, "a delta")
         """Deltas by target, new version, coding and old versions."""
 
     async def apply(
@@ -72,11 +71,7 @@ class Deltas:
         body, declared = stored.content.bodies["identity"], stored.fields.get("content-type")
         level = max(1, compression_level(name, settings))
         work = functools.partial(_make_delta, body, declared, base.versions, name, level, size)
-        return await self._bodies.get(key, work)
-
-    async def close(self, timeout: Seconds) -> None:
-        """Wait up to `timeout` seconds for deltas in progress, then cancel the rest."""
-        await self._bodies.close(timeout)
+        return await self.bodies.get(key, work)
 
 
 def _is_excluded(request: Request, settings: Settings) -> bool:

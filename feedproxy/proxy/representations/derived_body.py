@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.lru_map import LRU
 from feedproxy.refresh.ingest.helper_pool import HelperPool
@@ -25,7 +24,7 @@ class DerivedBodies:
         self._kind = kind
         self._cache: LRU[Key, bytes | None] = LRU(bytes_max)
         """Bodies by key. None means that no body can be made."""
-        self._in_progress: SingleFlight[Key, bytes | None] = SingleFlight()
+        self.in_progress: SingleFlight[Key, bytes | None] = SingleFlight()
 
     def __contains__(self, key: Key) -> bool:
         return key in self._cache
@@ -34,7 +33,7 @@ class DerivedBodies:
         """Return the body with this key, made by `work` at the first call, or None if it cannot be made."""
         if key in self._cache:
             return self._cache.get(key)
-        task, _ = self._in_progress.join_or_start(key, lambda: self._make(key, work))
+        task, _ = self.in_progress.join_or_start(key, lambda: self._make(key, work))
         return await asyncio.shield(task)
 
     async def _make(self, key: Key, work: Callable[[], bytes | None]) -> bytes | None:
@@ -42,10 +41,6 @@ class DerivedBodies:
         if is_final:
             self._cache.put(key, body, sum(map(len, key)) + len(body or b""))
         return body
-
-    async def close(self, timeout: Seconds) -> None:
-        """Wait up to `timeout` seconds for bodies in progress, then cancel the rest."""
-        await self._in_progress.drain(timeout)
 
 
 async def make_body(
