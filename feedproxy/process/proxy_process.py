@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,9 @@ class _Lifecycle:
         self._app.ready = True
         freeze_startup_objects()
         if not any(mode.startswith("front") for mode in self._master.options.mode):
-            self._collect_garbage(GcScheduler(asyncio.get_running_loop().time()))
+            # The fast path would run garbage collections while clients are idle.
+            loop, garbage = asyncio.get_running_loop(), GcScheduler(asyncio.get_running_loop().time())
+            _repeat(1, lambda: garbage.maybe_collect(loop.time(), int(loop.time())))
         sys.setswitchinterval(SWITCH_INTERVAL)
         is_logged = self._app.worker is None or self._app.worker.logs_start
         log_new_warnings(self._master, self._app, only_record=not is_logged)
@@ -139,29 +142,13 @@ class _Lifecycle:
         for host, port, *_ in addresses:
             self._announce(f"{scheme}://{uri.join_host_port(host, port)}")
         if self._app.worker is not None:
-            self._send_heartbeats(self._app.worker)
+            _repeat(HEARTBEAT_INTERVAL, self._app.worker.record_heartbeat)
         else:
             systemd.notify("READY=1\nSTATUS=ready")
-            self._notify_watchdog(systemd.watchdog())
+            if (interval := systemd.watchdog()) is not None:
+                _repeat(interval, partial(systemd.notify, "WATCHDOG=1"))
         if is_logged and not self._app.settings.public_url:
             logger.info("public_url is not set: push updates (WebSub, rssCloud, CNWS) are disabled")
-
-    def _collect_garbage(self, garbage: GcScheduler) -> None:
-        """Run garbage collections if there is no fast path. The fast path would run them while clients are idle."""
-        loop = asyncio.get_running_loop()
-        loop.call_later(1, self._collect_garbage, garbage)
-        garbage.maybe_collect(loop.time(), int(loop.time()))
-
-    def _send_heartbeats(self, worker: WorkerContext) -> None:
-        """Send heartbeats to the supervisor while the event loop runs."""
-        worker.record_heartbeat()
-        asyncio.get_running_loop().call_later(HEARTBEAT_INTERVAL, self._send_heartbeats, worker)
-
-    def _notify_watchdog(self, interval: Seconds | None) -> None:
-        """Notify systemd's watchdog while the event loop runs."""
-        if interval is not None:
-            systemd.notify("WATCHDOG=1")
-            asyncio.get_running_loop().call_later(interval, self._notify_watchdog, interval)
 
     async def drain(self) -> None:
         """Stop listening, finish requests within `drain_timeout`, and shut down.
@@ -197,6 +184,12 @@ class _Lifecycle:
         while self._app.requests + self._app.fastpath_requests > 0 and loop.time() < deadline:  # noqa: ASYNC110 (it happens once)
             await asyncio.sleep(0.05)
         self._master.shutdown()
+
+
+def _repeat(interval: Seconds, action: Callable[[], object]) -> None:
+    """Call `action` now, and every `interval` seconds while the event loop runs."""
+    asyncio.get_running_loop().call_later(interval, _repeat, interval, action)
+    action()
 
 
 async def serve(
