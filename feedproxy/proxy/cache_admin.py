@@ -234,9 +234,8 @@ class CacheAdmin:
         matches = self.target_matcher(pattern)
         self._store.coordination.invalidate(None)
         self._coordinator.discard(matches)
-        stored_here = [target async for target in iterate_cooperatively(self._store.targets()) if matches(target)]
-        at_peers = [target async for target in self._peers.targets() if matches(target)]
-        keys = list(dict.fromkeys([*stored_here, *at_peers]))
+        stored_here, at_peers = await self._find_keys(matches)
+        keys = [*stored_here, *at_peers]
         async for stored in iterate_cooperatively(keys):
             await self._store.delete(stored)
         await self._store.flush()
@@ -314,22 +313,24 @@ class CacheAdmin:
         def belongs(stored: StoredResponse) -> bool:
             return not groups.isdisjoint(cache_groups.groups_of(stored.fields))
 
-        root = f"{origin}/"
+        def is_below_origin(target: str) -> bool:
+            return target.startswith(f"{origin}/")
+
         # A response that is still being fetched may belong to a group, too.
-        self._coordinator.invalidate(lambda target: target.startswith(root))
-        stored_here = [
-            target async for target in iterate_cooperatively(self._store.targets()) if target.startswith(root)
-        ]
-        stored_targets = frozenset(stored_here)
-        at_peers = [
-            target async for target in self._peers.targets() if target.startswith(root) and target not in stored_targets
-        ]
+        self._coordinator.invalidate(is_below_origin)
+        stored_here, at_peers = await self._find_keys(is_below_origin)
         for target in at_peers:
             await self._peers.sync(target)
         async for target in iterate_cooperatively([*stored_here, *at_peers]):
             resource = self._store.peek(target)
             if resource is not None and any(map(belongs, resource.responses)):
                 await self._invalidate(target, belongs)
+
+    async def _find_keys(self, matches: Callable[[str], bool]) -> tuple[list[str], list[str]]:
+        """Return the matching keys that are stored on this machine, and those that only peers have stored."""
+        stored_here = [key async for key in iterate_cooperatively(self._store.targets()) if matches(key)]
+        known = frozenset(stored_here)
+        return stored_here, [key async for key in self._peers.targets() if matches(key) and key not in known]
 
     async def _invalidate(self, target: str, selects: Callable[[StoredResponse], bool]) -> None:
         """Invalidate the selected stored responses of a target, and delete the selected partial responses."""

@@ -1,6 +1,6 @@
 """Construction of a response from a stored one: content coding, conditions, range, and provenance fields."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from feedproxy.cache.cache_status import CacheStatus, append
@@ -207,17 +207,28 @@ def _evaluate_conditions(
 ) -> Outcome:
     if not conditional.has_preconditions(request.fields):
         return Outcome.PROCEED
-    content = stored.content
     tags = tuple(_current_tags(stored, selected, all_codings="if-match" in request.fields))
-    last_modified = selected.fields.get("last-modified")
-    date = selected.fields.get("date")
+    base = stored.content.tag
+    return evaluate_conditions(request, selected.fields, tags, base, now, earlier_versions=earlier_versions)
+
+
+def evaluate_conditions(
+    request: Request,
+    fields: Fields,
+    tags: Collection[EntityTag],
+    own_base: str | None,
+    now: Instant,
+    *,
+    earlier_versions: tuple[Instant, Instant] | None = None,
+) -> Outcome:
+    """Return the outcome of a request's conditions for a representation with these fields (http/conditional.py)."""
     return conditional.evaluate(
         request.fields,
         request.method,
         tags=tags,
-        own_base=content.tag,
-        last_modified=parse_http_date(last_modified) if last_modified else None,
-        date=parse_http_date(date) if date else None,
+        own_base=own_base,
+        last_modified=parse_http_date(fields.get("last-modified") or ""),
+        date=parse_http_date(fields.get("date") or ""),
         now=now,
         earlier_versions=earlier_versions,
     )
@@ -274,13 +285,9 @@ def _range_response(request: Request, selected: SelectedRepresentation, fields: 
     value = request.fields.get("range")
     if value is None or request.method != "GET":
         return None
-    last_modified, date = selected.fields.get("last-modified"), fields.get("date")
-    if not conditional.range_applies(
-        request.fields,
-        selected.tag,
-        parse_http_date(last_modified) if last_modified else None,
-        parse_http_date(date) if date else None,
-    ):
+    modified = parse_http_date(selected.fields.get("last-modified") or "")
+    date = parse_http_date(fields.get("date") or "")
+    if not conditional.range_applies(request.fields, selected.tag, modified, date):
         return None
     length = len(selected.body)
     match ranges.select(value, length):

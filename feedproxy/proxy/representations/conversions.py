@@ -18,13 +18,12 @@ from feedproxy.feed.convert.headlines import Headlines
 from feedproxy.http import conditional, negotiation, uri
 from feedproxy.http.coding import content_coding
 from feedproxy.http.conditional import Outcome
-from feedproxy.http.date import parse_http_date
 from feedproxy.http.etag import own_tag
 from feedproxy.http.field_values import parse_parameters
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.gateway_path import gateway_target
 from feedproxy.proxy.representations.conversion_cache import Conversion, ConversionCache
-from feedproxy.proxy.response_builder import DIGESTS, tag_for_304
+from feedproxy.proxy.response_builder import DIGESTS, evaluate_conditions, tag_for_304
 from feedproxy.refresh.ingest.coding_policy import compression_level
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.request.endpoint_registry import Call
@@ -135,10 +134,11 @@ class Conversions:
         name = negotiation.choose_coding(request.fields.combined("accept-encoding"), _codings(settings)) or "identity"
         conversion = await self._conversions.get(stored, output_format, name, settings, at=at)
         fields = _conversion_fields(answer.response.fields, output_format, conversion, name)
-        match self._outcome(request, conversion, fields):
+        tags = tuple(own_tag(conversion.tag_base, coding) for coding in ("identity", *content_coding.CODINGS))
+        match evaluate_conditions(request, fields, tags, conversion.tag_base, self._clock.now()):
             case Outcome.NOT_MODIFIED:
-                tags = {coding: own_tag(conversion.tag_base, coding) for coding in _codings(settings)}
-                fields = fields.with_field("ETag", tag_for_304(request, tags, tags[name]).text)
+                offered = {coding: own_tag(conversion.tag_base, coding) for coding in _codings(settings)}
+                fields = fields.with_field("ETag", tag_for_304(request, offered, offered[name]).text)
                 return Response(304, conditional.fields_in_304(fields))
             case Outcome.PRECONDITION_FAILED:
                 return Response(
@@ -178,18 +178,6 @@ class Conversions:
         }
         chosen = negotiation.choose_media_type(accept, [_without_parameters(offer) for offer in offers])
         return next((format_ for offer, format_ in offers.items() if _without_parameters(offer) == chosen), None)
-
-    def _outcome(self, request: Request, conversion: Conversion, fields: Fields) -> Outcome:
-        modified, date = fields.get("last-modified"), fields.get("date")
-        return conditional.evaluate(
-            request.fields,
-            request.method,
-            tags=tuple(own_tag(conversion.tag_base, coding) for coding in ("identity", *content_coding.CODINGS)),
-            own_base=conversion.tag_base,
-            last_modified=parse_http_date(modified) if modified else None,
-            date=parse_http_date(date) if date else None,
-            now=self._clock.now(),
-        )
 
     def _target(self, address: str, client: ClientContext) -> str:
         """Return the target that `address` names: the part of a path after `/-/as/FORMAT/`, with the query.
