@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from feedproxy.cache.cache_status import CacheStatus, append
-from feedproxy.cache.freshness import Allowance, Freshness, Source
+from feedproxy.cache.cache_status import append
+from feedproxy.cache.freshness import Allowance, Source
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http import conditional, negotiation, ranges
@@ -15,6 +15,10 @@ from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.etag import EntityTag, own_tag, parse_tag, parse_tags
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.proxy.representations.decoded_bodies import DECODED_BODIES
+from feedproxy.proxy.response_selection import SelectedResponse
+from feedproxy.refresh.resource_after_refresh import earlier_versions_interval
+from feedproxy.request.context import Entrance, ProxyResponse
+from feedproxy.request.feed_id import surrogate_key
 from feedproxy.request.upstream_request import with_via
 
 DIGESTS = ("content-digest", "repr-digest", "digest", "want-content-digest", "content-md5")
@@ -33,39 +37,37 @@ class SelectedRepresentation:
     tag: EntityTag | None
 
 
-def build_response(
-    stored: StoredResponse,
-    request: Request,
-    freshness: Freshness,
-    status: CacheStatus,
-    *,
-    via: str,
-    now: Instant,
-    decoded_max: int,
-    state_freshness: bool,
-    surrogate_key: str | None,
-    earlier_versions: tuple[Instant, Instant] | None,
-) -> Response:
-    """Return the response to a request from a stored response.
+def build_response(selected: SelectedResponse, *, via: str, now: Instant) -> ProxyResponse:
+    """Return the response to a request from the selected stored response. `via` is this proxy's member of Via."""
+    stored, response = selected.stored, _build(selected, via, now)
+    if len(selected.unshared_fields):
+        shared = response.fields
+        unshared = (line for line in selected.unshared_fields if line[0] not in shared)
+        response = response.with_fields(Fields((*shared, *unshared)))
+    return ProxyResponse(
+        response,
+        selected.status,
+        selected.reason,
+        feed=stored.content.feed,
+        stored=stored,
+        final_target=stored.final_target or "",
+        interim=selected.interim,
+    )
 
-    * `via` is this proxy's member of Via.
-    * `decoded_max` is the maximum size of decoded content in bytes.
-    * `state_freshness` is true if max-age states the longer time that the feed's schedule permits (in reverse mode).
-    * `surrogate_key` is a value of Surrogate-Key for a CDN, or None (in reverse mode).
-    * `earlier_versions` is the period in which the target had other content, or None.
-    """
-    selected = _select_representation(stored, request, decoded_max)
-    fields = selected.fields
-    fields = _with_freshness_fields(fields, stored, freshness, over_origin=state_freshness, surrogate_key=surrogate_key)
+
+def _build(selected: SelectedResponse, via: str, now: Instant) -> Response:
+    stored, freshness, request = selected.stored, selected.freshness, selected.context.request
+    representation = _select_representation(stored, request, selected.context.settings.decoded_max)
+    fields = _with_freshness_fields(representation.fields, selected)
     if "date" not in fields:
         # RFC 9110, section 6.6.1: a recipient with a clock adds a missing Date when it forwards a response.
         fields = fields.with_added("Date", format_http_date(stored.response_time))
     fields = fields.with_field("Age", str(int(freshness.age)))
-    fields = append(with_via(fields, via), status)
+    fields = append(with_via(fields, via), selected.status)
     if stored.status in (200, 206):
-        match _evaluate_conditions(stored, request, selected, now, earlier_versions):
+        match _evaluate_conditions(selected, representation, now):
             case Outcome.NOT_MODIFIED:
-                fields = _with_tag_of_client(conditional.fields_in_304(fields), stored, request, selected)
+                fields = _with_tag_of_client(conditional.fields_in_304(fields), stored, request, representation)
                 return Response(304, fields)
             case Outcome.PRECONDITION_FAILED:
                 return Response(
@@ -73,11 +75,11 @@ def build_response(
                 )
             case _:
                 pass
-        if stored.status == 200 and (ranged := _range_response(request, selected, fields)):
+        if stored.status == 200 and (ranged := _range_response(request, representation, fields)):
             return ranged
     if not stored.content.bodies:
         return Response(stored.status, fields)  # a response to HEAD: its Content-Length, if any, is the origin's
-    return _full_response(stored.status, fields, selected.body)
+    return _full_response(stored.status, fields, representation.body)
 
 
 def _full_response(status: int, fields: Fields, body: bytes) -> Response:
@@ -138,32 +140,28 @@ def _with_last_modified(fields: Fields, instant: Instant | None) -> Fields:
     return fields.with_field("Last-Modified", format_http_date(instant))
 
 
-def _with_freshness_fields(
-    fields: Fields,
-    stored: StoredResponse,
-    freshness: Freshness,
-    *,
-    over_origin: bool,
-    surrogate_key: str | None,
-) -> Fields:
+def _with_freshness_fields(fields: Fields, selected: SelectedResponse) -> Fields:
     """Return the fields with max-age for the time in which the response may still be used.
 
-    max-age is set if the lifetime comes from the feed's schedule. If `over_origin` is true, max-age is also set if the
-    schedule permits a longer use than the origin. If `surrogate_key` is given, feeds also get CDN-Cache-Control and
-    Surrogate-Key.
+    max-age is set if the lifetime comes from the feed's schedule. In reverse mode with `state_freshness`, max-age is
+    also set if the schedule permits a longer use than the origin, and feeds also get CDN-Cache-Control and
+    Surrogate-Key for a CDN in front of feedproxy.
     """
+    context, freshness = selected.context, selected.freshness
+    states_freshness = context.settings.state_freshness and context.client.entrance is Entrance.REVERSE
     lifetime, expires, allowance, age = freshness.lifetime, freshness.expires, freshness.allowance, freshness.age
     total = max_age_directive(lifetime, expires, allowance, age)
     # A response that forbids caching or reuse gets no lifetime.
     withheld = _forbids_reuse(fields)
-    if not withheld and (freshness.source is Source.HINT or (over_origin and allowance is not None)):
+    if not withheld and (freshness.source is Source.HINT or (states_freshness and allowance is not None)):
         fields = _with_max_age(fields, total)
-    if surrogate_key is not None and stored.content.feed:
+    if states_freshness and selected.stored.content.feed:
         # RFC 9213: a CDN in front follows the schedule of the feed, independently of browsers.
         remaining = remaining_lifetime(lifetime, expires, allowance, age)
         if "cdn-cache-control" not in fields and remaining > 0 and not withheld:
             fields = fields.with_added("CDN-Cache-Control", total)
-        fields = fields.with_field("Surrogate-Key", " ".join([*fields.get_all("surrogate-key"), surrogate_key]))
+        keys = [*fields.get_all("surrogate-key"), surrogate_key(selected.stored.target)]
+        fields = fields.with_field("Surrogate-Key", " ".join(keys))
     return fields
 
 
@@ -198,18 +196,15 @@ def remaining_lifetime(lifetime: Seconds, expires: Instant, allowance: Allowance
     return max(0, int(until - now))
 
 
-def _evaluate_conditions(
-    stored: StoredResponse,
-    request: Request,
-    selected: SelectedRepresentation,
-    now: Instant,
-    earlier_versions: tuple[Instant, Instant] | None,
-) -> Outcome:
+def _evaluate_conditions(selected: SelectedResponse, representation: SelectedRepresentation, now: Instant) -> Outcome:
+    request, stored = selected.context.request, selected.stored
     if not conditional.has_preconditions(request.fields):
         return Outcome.PROCEED
-    tags = tuple(_current_tags(stored, selected, all_codings="if-match" in request.fields))
+    tags = tuple(_current_tags(stored, representation, all_codings="if-match" in request.fields))
+    is_dated = "if-modified-since" in request.fields
+    earlier_versions = earlier_versions_interval(selected.resource, stored.content) if is_dated else None
     base = stored.content.tag
-    return evaluate_conditions(request, selected.fields, tags, base, now, earlier_versions=earlier_versions)
+    return evaluate_conditions(request, representation.fields, tags, base, now, earlier_versions=earlier_versions)
 
 
 def evaluate_conditions(
@@ -235,14 +230,14 @@ def evaluate_conditions(
 
 
 def _current_tags(
-    stored: StoredResponse, selected: SelectedRepresentation, *, all_codings: bool
+    stored: StoredResponse, representation: SelectedRepresentation, *, all_codings: bool
 ) -> Iterator[EntityTag]:
     """Yield the entity tags of the selected representation: the proxy's own and, as a weak tag, the origin's.
 
     If `all_codings` is true, the proxy's tags of all other codings are included, for strong comparison.
     """
-    if selected.tag is not None:
-        yield selected.tag
+    if representation.tag is not None:
+        yield representation.tag
     if stored.content.tag is not None:
         if all_codings:
             for name, body in stored.content.bodies.items():
@@ -254,13 +249,13 @@ def _current_tags(
 
 
 def _with_tag_of_client(
-    fields: Fields, stored: StoredResponse, request: Request, selected: SelectedRepresentation
+    fields: Fields, stored: StoredResponse, request: Request, representation: SelectedRepresentation
 ) -> Fields:
     base = stored.content.tag
-    if base is None or selected.tag is None or "if-none-match" not in request.fields:
+    if base is None or representation.tag is None or "if-none-match" not in request.fields:
         return fields
     tags = {coding: own_tag(base, coding, body) for coding, body in stored.content.bodies.items()}
-    return fields.with_field("ETag", tag_for_304(request, tags, selected.tag).text)
+    return fields.with_field("ETag", tag_for_304(request, tags, representation.tag).text)
 
 
 def tag_for_304(request: Request, tags: Mapping[str, EntityTag], selected: EntityTag) -> EntityTag:
@@ -281,18 +276,18 @@ def tag_for_304(request: Request, tags: Mapping[str, EntityTag], selected: Entit
     return selected
 
 
-def _range_response(request: Request, selected: SelectedRepresentation, fields: Fields) -> Response | None:
+def _range_response(request: Request, representation: SelectedRepresentation, fields: Fields) -> Response | None:
     value = request.fields.get("range")
     if value is None or request.method != "GET":
         return None
-    modified = parse_http_date(selected.fields.get("last-modified") or "")
+    modified = parse_http_date(representation.fields.get("last-modified") or "")
     date = parse_http_date(fields.get("date") or "")
-    if not conditional.range_applies(request.fields, selected.tag, modified, date):
+    if not conditional.range_applies(request.fields, representation.tag, modified, date):
         return None
-    length = len(selected.body)
+    length = len(representation.body)
     match ranges.select(value, length):
         case (int(first), int(last)):
-            part = selected.body[first : last + 1]
+            part = representation.body[first : last + 1]
             fields = fields.with_field("Content-Range", f"bytes {first}-{last}/{length}")
             return Response(206, fields.with_field("Content-Length", str(len(part))), part)
         case ranges.Unsatisfiable() as unsatisfiable:

@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Clock
-from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.message import Request, Response
 from feedproxy.proxy.cors import with_cors
 from feedproxy.proxy.representations.coding_variants import CodingVariants
 from feedproxy.proxy.representations.conversions import REPRESENTATION_CONDITIONS, Conversions, with_vary_accept
@@ -19,9 +19,7 @@ from feedproxy.proxy.representations.dcz_to_clients import Dictionaries, with_of
 from feedproxy.proxy.representations.delta_responses import Deltas
 from feedproxy.proxy.response_builder import build_response
 from feedproxy.proxy.response_selection import SelectedResponse
-from feedproxy.refresh.resource_after_refresh import earlier_versions_interval
-from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
-from feedproxy.request.feed_id import surrogate_key
+from feedproxy.request.context import ClientContext, ProxyResponse
 from feedproxy.request.response_fields_by_entrance import (
     apply_entrance_rules,
     has_only_unusable_challenges,
@@ -109,7 +107,7 @@ class Renderer:
 
     async def _original(self, selected: SelectedResponse) -> ProxyResponse:
         context = selected.context
-        response = self._build(selected)
+        response = build_response(selected, via=self._via, now=self._clock.now())
         response = await self._codings.apply(response, context.request, context.settings)
         response = with_cors(response, context.client, context.settings)
         encoded = await self._dictionaries.encode(
@@ -123,37 +121,6 @@ class Renderer:
         if shortened is response.response or (encoded is not response and _is_smaller(encoded.response, shortened)):
             return encoded
         return replace(response, response=shortened)
-
-    def _build(self, selected: SelectedResponse) -> ProxyResponse:
-        context, stored = selected.context, selected.stored
-        settings, is_reverse = context.settings, context.client.entrance is Entrance.REVERSE
-        states_freshness = settings.state_freshness and is_reverse
-        is_dated = "if-modified-since" in context.request.fields
-        response = build_response(
-            stored,
-            context.request,
-            selected.freshness,
-            selected.status,
-            via=self._via,
-            now=self._clock.now(),
-            decoded_max=settings.decoded_max,
-            state_freshness=states_freshness,
-            surrogate_key=surrogate_key(stored.target) if states_freshness else None,
-            earlier_versions=earlier_versions_interval(selected.resource, stored.content) if is_dated else None,
-        )
-        if len(selected.unshared_fields):
-            shared = response.fields
-            unshared = (line for line in selected.unshared_fields if line[0] not in shared)
-            response = response.with_fields(Fields((*shared, *unshared)))
-        return ProxyResponse(
-            response,
-            selected.status,
-            selected.reason,
-            feed=stored.content.feed,
-            stored=stored,
-            final_target=stored.final_target or "",
-            interim=selected.interim,
-        )
 
 
 def _is_smaller(one: Response, other: Response) -> bool:
