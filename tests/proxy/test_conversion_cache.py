@@ -48,7 +48,7 @@ async def test_conversions_keep_their_size_limit() -> None:
         for stored in feeds:
             latest = await cache.get(stored, FORMATS["atom"], "identity", settings)
 
-        assert 80_000 < cache.size <= limits.conversions
+        assert 80_000 < cache._conversions.size <= limits.conversions
         assert await cache.get(feeds[-1], FORMATS["atom"], "identity", settings) is latest
 
 
@@ -76,7 +76,7 @@ async def test_headlines_keep_their_size_limit() -> None:
         for number in range(30):
             await cache.headlines(_stored(FEED % (number, b"word " * 2000), number), settings)
 
-    assert 80_000 < cache.size <= limits.headlines
+    assert 80_000 < cache._headlines.size <= limits.headlines
 
 
 async def test_failed_conversion_uses_the_same_memory_after_each_request() -> None:

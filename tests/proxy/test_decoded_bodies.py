@@ -34,7 +34,7 @@ def test_decoded_bodies_keep_their_size_limit() -> None:
     for number, body in enumerate(bodies):
         assert known.get(body, "gzip", limit=100_000) == b"%d" % number * 5000
 
-    assert 80_000 < known.size <= 100_000
+    assert 80_000 < known._decoded.size <= 100_000
 
 
 def test_size_limit_of_decoded_bodies_includes_the_coded_bodies() -> None:
@@ -43,4 +43,4 @@ def test_size_limit_of_decoded_bodies_includes_the_coded_bodies() -> None:
     for number in range(100):
         known.get(b"%d" % number + bytes(20_000), "gzip", limit=100_000)
 
-    assert 0 < known.size <= 100_000
+    assert 0 < known._decoded.size <= 100_000

@@ -78,11 +78,6 @@ class ConversionCache:
         self._headlines: LRU[_Version, Headlines] = LRU(limits.headlines)
         self.in_progress: SingleFlight[_Key, Conversion] = SingleFlight()
 
-    @property
-    def size(self) -> int:
-        """Return the memory that the cached conversions and objects of `Headlines` take, in bytes."""
-        return self._conversions.size + self._headlines.size
-
     async def get(
         self, stored: StoredResponse, output_format: Format, name: str, settings: Settings, *, at: str = ""
     ) -> Conversion:

@@ -18,11 +18,6 @@ class DecodedBodies:
     def __init__(self, bytes_max: int) -> None:
         self._decoded: LRU[int, tuple[bytes, str, bytes | None]] = LRU(bytes_max)
 
-    @property
-    def size(self) -> int:
-        """Return the memory that the cached bodies take, in bytes."""
-        return self._decoded.size
-
     def resize(self, bytes_max: int) -> None:
         """Set the limit of the cache in bytes."""
         self._decoded.resize(bytes_max)
