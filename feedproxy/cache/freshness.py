@@ -18,7 +18,7 @@ from typing import assert_never
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.cache.storing import HEURISTICALLY_CACHEABLE
-from feedproxy.cache.targeted_directives import Directives, governing_directives
+from feedproxy.cache.targeted_directives import governing_directives
 from feedproxy.clock import Instant, Seconds
 from feedproxy.durations_and_sizes import span
 from feedproxy.fast_init import fast_init
@@ -167,11 +167,7 @@ def explicit_lifetime(fields: Fields, received: Instant, *, targeted: bool = Fal
     The response with `fields` came at the instant `received`. `targeted` is true if targeted fields apply to this cache
     (RFC 9213).
     """
-    return _explicit(fields, received, governing_directives(fields, targeted=targeted))
-
-
-def _explicit(fields: Fields, received: Instant, directives: Directives) -> tuple[Seconds, Source] | None:
-    control, is_targeted = directives
+    control, is_targeted = governing_directives(fields, targeted=targeted)
     # "If the cache is shared and the s-maxage response directive is present, use its value, or"
     if control.s_maxage is not None:
         return control.s_maxage, Source.TARGETED if is_targeted else Source.S_MAXAGE
@@ -245,9 +241,8 @@ def assess(
     age = current_age(stored, now, initial)
     # `now - age` would be rounded differently for each `now`.
     base = min(now, stored.response_time) - initial
-    directives = governing_directives(stored.fields, targeted=targeted)
-    control = directives.control
-    if explicit := _explicit(stored.fields, stored.response_time, directives):
+    control = governing_directives(stored.fields, targeted=targeted).control
+    if explicit := explicit_lifetime(stored.fields, stored.response_time, targeted=targeted):
         lifetime, source = explicit
         expires = base + lifetime
         allowance = None

@@ -96,7 +96,8 @@ class ImportedFeeds:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._raw: bytes | None = None
+        self.stored_form: bytes | None = None
+        """The stored form of the imports, or None without imports."""
         self._imported = Imported()
         self._checked_at = -math.inf
 
@@ -107,11 +108,6 @@ class ImportedFeeds:
             self.reload()
         return self._imported
 
-    @property
-    def stored_form(self) -> bytes | None:
-        """Return the stored form of the imports, or None without imports."""
-        return self._raw
-
     def count_since(self, target: str, since: Instant) -> int:
         """Return 1 if the feed was imported after the instant `since`, else 0."""
         imported = self.current.since.get(target)
@@ -121,15 +117,15 @@ class ImportedFeeds:
         """Read the imports from the store and return them."""
         self._checked_at = time.monotonic()
         raw = self._store.get_state(IMPORTED)
-        if raw != self._raw:
-            self._raw, self._imported = raw, _decode_imported(raw)
+        if raw != self.stored_form:
+            self.stored_form, self._imported = raw, _decode_imported(raw)
         return self._imported
 
     async def save(self, imported: Imported) -> None:
         """Write the imports to the store. Raises StoreError if the store fails."""
         raw = _encode_imported(imported)
         await self._store.put_state(IMPORTED, raw)
-        self._raw, self._imported = raw, imported
+        self.stored_form, self._imported = raw, imported
 
 
 class FeedList:
@@ -182,7 +178,7 @@ class FeedList:
         hosts = {uri.split_host_port(feed.address)[0] for feed in listing.feeds if feed.address.startswith("https:")}
         new_hosts = hosts - before.hosts if intercept else set()
         standing = frozenset() if replace else before.hosts
-        await self._save(
+        await self.imports.save(
             Imported(
                 name or before.title or listing.title,
                 feeds,
@@ -190,6 +186,7 @@ class FeedList:
                 standing | hosts if intercept else standing,
             )
         )
+        self._list_state, self._reuse_until = None, -math.inf
         self._prefetch_imported()
         known = len({feed.address for feed in listing.feeds} & before.since.keys())
         return ImportOutcome(tuple(added), known, listing.skipped_count, tuple(sorted(new_hosts)))
@@ -292,11 +289,6 @@ class FeedList:
         since = self._clock.now() - LISTED_FOR
         recent = [entry async for entry in iterate_cooperatively(self._service.counts.distinct.since(since))]
         return await asyncio.to_thread(_merge_requested, self._store.get_state(RECENTLY_REQUESTED), recent, since)
-
-    async def _save(self, imported: Imported) -> None:
-        await self.imports.save(imported)
-        self._list_state = None
-        self._reuse_until = -math.inf
 
     def _prefetch_imported(self) -> None:
         if self._prefetching is not None:

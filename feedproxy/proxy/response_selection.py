@@ -1,7 +1,6 @@
 """Selection of the response to a request: lookup, decision (cache/reuse_decision.py), and a refresh if necessary."""
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import assert_never
 
 from feedproxy.cache import reuse_decision, serving_stale
@@ -123,7 +122,8 @@ class ResponseSelector:
             case ReuseAndRevalidate(stored, stored_freshness):
                 return self._hit_and_refresh(context, stored, stored_freshness, now)
             case NotInCache(reason):
-                return self._unsatisfiable(context, reason)
+                status = CacheStatus(detail=Detail.ONLY_IF_CACHED)
+                return self._errors.problem_response(request, client, 504, Detail.ONLY_IF_CACHED, reason, status)
             case Validate(stored, fwd) | Forward(fwd, _, stored):
                 if not is_synced and await self._peers.sync(request.target):
                     # A peer had a newer copy: decide again with it.
@@ -174,7 +174,10 @@ class ResponseSelector:
     ) -> SelectedResponse:
         resource, target = context.resource, context.request.target
         permission = self._coordinator.permissions.check(resource, target, context.settings)
-        is_resting = partial(self._is_resting, target, stored, freshness, context.settings, now)
+
+        def is_resting() -> bool:
+            return now < rests_until(self._store.get(target), stored, freshness, context.settings)
+
         if isinstance(permission, Allowed) and not is_resting():
             # A page that the explicit proxy fetched with its client's User-Agent is refreshed in the same way.
             is_of_some_clients = len(stored.key) > 0 or len(context.varying_fields) > 0 or not context.own_agent
@@ -183,17 +186,6 @@ class ResponseSelector:
             else:
                 self._coordinator.refresh_stale(target, is_resting)
         return self._hit(context, stored, freshness, Detail.STALE_WHILE_REVALIDATE)
-
-    def _is_resting(
-        self, target: str, stored: StoredResponse, freshness: Freshness, settings: Settings, now: Instant
-    ) -> bool:
-        return now < rests_until(self._store.get(target), stored, freshness, settings)
-
-    def _unsatisfiable(self, context: RequestContext, reason: str) -> ProxyResponse:
-        status = CacheStatus(detail=Detail.ONLY_IF_CACHED)
-        return self._errors.problem_response(
-            context.request, context.client, 504, Detail.ONLY_IF_CACHED, reason, status
-        )
 
     async def _validate_or_fetch(
         self,

@@ -20,7 +20,7 @@ class ConnectionLimiter:
         Return False if the client's network has reached its limit.
         """
         limit = settings.max_connections_per_address
-        if not limit or is_trusted_proxy(settings, peer):
+        if not limit or (settings.trusted_proxies and is_trusted_proxy(settings, peer)):
             return True
         network = client_network(peer)
         count = self._counts.get(network, 0)
