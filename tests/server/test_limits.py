@@ -1,6 +1,7 @@
 """Limits of one connection, in the fast path and in mitmproxy."""
 
 import asyncio
+import errno
 import logging
 import socket
 
@@ -250,6 +251,31 @@ def test_all_listen_addresses_share_one_port_and_include_ipv6() -> None:
     finally:
         for each in made:
             each.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "number"),
+    [("localhost", errno.EAFNOSUPPORT), ("", errno.EAFNOSUPPORT), ("", errno.EADDRNOTAVAIL)],
+)
+def test_listen_address_of_unsupported_ipv6_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, host: str, number: int
+) -> None:
+    bind = sockets.bind_socket
+
+    def bind_ipv4(family: int, address: tuple[str | int, ...], *, reuse_port: bool) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(number, "no IPv6")
+        return bind(family, address, reuse_port=reuse_port)
+
+    found = [(socket.AF_INET6, ("::1", 0, 0, 0)), (socket.AF_INET, ("127.0.0.1", 0))]
+    infos = [(family, socket.SOCK_STREAM, 0, "", address) for family, address in found]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: infos)
+    monkeypatch.setattr(sockets, "bind_socket", bind_ipv4)
+
+    (made,) = sockets.bind_sockets(host, 0, reuse_port=False)
+
+    assert made.family == socket.AF_INET
+    made.close()
 
 
 def test_fast_path_cache_keeps_its_size_limit() -> None:
