@@ -82,12 +82,12 @@ def as_text(report: CheckReport, *, coloured: bool = False) -> str:
     def paint(text: str, level: Level, *, bold: bool = False) -> str:
         return f"\033[{'1;' if bold else ''}{_COLOURS[level]}m{text}\033[0m" if coloured else text
 
-    lines = [f"{plain_text(text_without_secrets(report.source))}", f"  {summary(report)}"]
+    lines, praise = [plain_text(text_without_secrets(report.source)), f"  {summary(report)}"], list[str]()
     for note in sorted_by_level(report.notes):
         mark = paint(note.level.mark, note.level, bold=True)
         message = plain_text(text_without_secrets(note.message), 600)
         if note.level is Level.GOOD:
-            lines.append(f"  {mark} {message}")
+            praise.append(f"  {mark} {message}")
             continue
         lines += ["", f"  {mark} {paint(message, note.level, bold=note.level.is_finding)}"]
         if note.subject and text_without_secrets(note.subject) != text_without_secrets(report.source):
@@ -95,12 +95,7 @@ def as_text(report: CheckReport, *, coloured: bool = False) -> str:
         advice = plain_text(text_without_secrets(note.advice_text), 2000)
         lines += textwrap.wrap(advice, WIDTH, initial_indent="    ", subsequent_indent="    ")
         lines.append(f"    {note.id()}. See {note.reference}.")
-    praise = next(
-        (at for at, line in enumerate(lines) if line.lstrip().startswith(paint("✓", Level.GOOD, bold=True))), 0
-    )
-    if praise:
-        lines.insert(praise, "")
-    return "\n".join(lines)
+    return "\n".join([*lines, *([""] if praise else []), *praise])
 
 
 def summary(report: CheckReport) -> str:

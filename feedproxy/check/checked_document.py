@@ -17,7 +17,7 @@ from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.convert.namespaces import CONTENT, DC, DCTERMS
 from feedproxy.feed.document_kind import DocumentKind, detect_utf8_kind
 from feedproxy.feed.encoding_detection import Utf8Text, to_utf8
-from feedproxy.feed.parse import xml_elements
+from feedproxy.feed.parse import jsonfeed, xml_elements
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http.field_values import charset_of
 
@@ -272,20 +272,14 @@ def _to_date(name: str, text: str) -> WrittenDate:
 
 
 def _json(body: bytes, text: Utf8Text, channel: Channel) -> CheckedDocument:
-    try:
-        feed, _ = json.JSONDecoder().raw_decode(text.data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n"))
-    except (ValueError, RecursionError):
-        feed = {}
+    feed, _ = jsonfeed.decode(text.data)
     syntax_error = None
     try:
         json.loads(text.data.decode("utf-8", "replace").lstrip("\ufeff"))
     except json.JSONDecodeError as error:
         syntax_error = XmlError(error.lineno, error.colno, error.msg)
-    except (ValueError, RecursionError) as error:
-        syntax_error = XmlError(1, 1, str(error))
-    values = feed.get("items") if isinstance(feed, dict) else None
-    items = [item for item in values if isinstance(item, dict)] if isinstance(values, list) else []
-    texts = {name: [value] for name, value in feed.items() if isinstance(value, str)} if isinstance(feed, dict) else {}
+    items = [item for item in feed["items"] if isinstance(item, dict)]
+    texts = {name: [value] for name, value in feed.items() if isinstance(value, str)}
     entries = tuple(_json_entry(item) for item in items[:ENTRIES_MAX])
     return CheckedDocument(body, text, DocumentKind.JSON, channel, entries, texts, syntax_error=syntax_error)
 

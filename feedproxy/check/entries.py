@@ -39,12 +39,10 @@ def check(document: CheckedDocument, channel: Channel, subject: str, now: Instan
     if channel.kind is Kind.CDF:
         return  # the items of this format have little more than an address
     entries = document.entries
-    if not entries:
+    if entries:
+        yield from _check_guids(entries, channel, subject)
+    else:
         yield NO_ENTRIES(subject)
-        yield from _check_dates(document, channel, subject, now)
-        yield from _check_links(entries, channel, subject)
-        return
-    yield from _check_guids(entries, channel, subject)
     yield from _check_dates(document, channel, subject, now)
     yield from _check_texts(entries, channel.kind, subject)
     yield from _check_links(entries, channel, subject)
@@ -287,7 +285,7 @@ class LINKS_MISSING(Note, level=Level.INFO, category=Category.CONTENT):
 
 def _check_size(document: CheckedDocument, subject: str, now: Instant) -> Iterator[Note]:
     size, count = len(document.body), len(document.entries)
-    if size <= LARGE_SIZE:
+    if size <= LARGE_SIZE or not count:
         return
     dated_count = sum(entry.published is not None for entry in document.entries)
     new = document.newer_than(now - MONTH)

@@ -136,29 +136,19 @@ def from_file(source: str, limit: int) -> bytes:
 async def _of_feed(channel: Channel, document: Document, source: str, settings: Settings) -> DiscoveryResult:
     if own := self_address(channel, document.final_address):
         return DiscoveryResult((DiscoveredFeed(own, title=channel.title),), "the feed's self link names it")
-    self_result = (
-        DiscoveryResult((DiscoveredFeed(document.permanent_address, title=channel.title),), "it was found there")
-        if document.permanent_address
-        else None
-    )
     page = page_address(channel, document.final_address)
-    if not page:
-        if self_result is not None:
-            return self_result
-        raise NothingFound(f"{source} is a feed that names neither its address nor its page")
+    feeds: tuple[DiscoveredFeed, ...] = ()
+    problem = f"without its address, and its page, {page}, names no feed"
     try:
-        feeds = _of_page(await fetch_document(page, settings))
+        feeds = _of_page(await fetch_document(page, settings)) if page else ()
     except FeedproxyError as error:
-        if self_result is not None:
-            return self_result
-        raise NothingFound(f"{source} is a feed without its address, and its page is not available: {error}") from error
-    if self_result is not None and (
-        not feeds
-        or {document.address, document.permanent_address, document.final_address} & {feed.address for feed in feeds}
-    ):
-        return self_result
+        problem = f"without its address, and its page is not available: {error}"
+    own_addresses = {document.address, document.permanent_address, document.final_address}
+    if document.permanent_address and (not feeds or own_addresses & {feed.address for feed in feeds}):
+        return DiscoveryResult((DiscoveredFeed(document.permanent_address, title=channel.title),), "it was found there")
     if not feeds:
-        raise NothingFound(f"{source} is a feed without its address, and its page, {page}, names no feed")
+        problem = problem if page else "that names neither its address nor its page"
+        raise NothingFound(f"{source} is a feed {problem}")
     return DiscoveryResult(feeds, f"its page, {page}, names it")
 
 

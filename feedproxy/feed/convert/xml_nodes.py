@@ -57,31 +57,17 @@ def make_node(element: Element, depth: int = 0) -> Node | None:
 def normalise_content(content: Iterable[str | Node]) -> tuple[str | Node, ...]:
     """Return the content with adjacent texts joined, and without white space between elements."""
     joined: list[str | Node] = []
-    for is_text, run in groupby(content, key=_is_text):
+    for is_text, run in groupby(content, key=lambda part: isinstance(part, str)):
         pieces = list(run)
-        joined += ["".join(map(str, pieces))] if is_text else pieces
-    has_elements = any(isinstance(part, Node) for part in joined)
-    parts: list[str | Node] = []
-    for part in joined:
-        if isinstance(part, str):
-            part = valid_text(part)  # noqa: PLW2901
-            if not part or (has_elements and part.isspace()):
-                continue
-            if not has_elements:
-                part = part.strip()  # noqa: PLW2901
-                if not part:
-                    continue
-        parts.append(part)
-    return tuple(parts)
+        joined += [valid_text("".join(map(str, pieces)))] if is_text else pieces
+    if not any(isinstance(part, Node) for part in joined):
+        joined = [str(text).strip() for text in joined]
+    return tuple(part for part in joined if isinstance(part, Node) or part.strip())
 
 
 def _may_be_attribute(key: str) -> bool:
     namespace, _, local = key.rpartition("}")
     return ":" not in local and (not namespace or _is_namespace(namespace[1:]))
-
-
-def _is_text(part: "str | Node") -> bool:
-    return isinstance(part, str)
 
 
 def is_writable_name(namespace: str, local: str) -> bool:

@@ -1,6 +1,7 @@
 """Parser of JSON Feed 1 and 1.1: an object with `version`, `title` and `items`."""
 
 import json
+from typing import Any
 from urllib.parse import urlsplit
 
 from feedproxy.feed.channel import Channel, Cloud, Kind, Schedule, SelfLink
@@ -24,37 +25,40 @@ def read(data: bytes, *, sound: bool) -> Channel | None:
     if _HOST not in data:
         return None  # to parse the responses of APIs takes 35 ms for each MB
     try:
-        text = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
-        feed, end = json.JSONDecoder().raw_decode(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(feed, dict) or not _is_feed(feed):
-        return None
-    try:
+        feed, is_complete = decode(data)
+        if not isinstance(feed, dict) or not _is_feed(feed):
+            return None
         digest = digest_of_json(feed)
     except (ValueError, RecursionError):
         return None
-    # Some files continue after the feed, with test records or a second object: the document is a feed, but not
-    # well-formed.
-    complete = not text[end:].strip(" \t\r\n")
     address = _text(feed.get("feed_url"))
-    items = feed.get("items")
     return Channel(
         kind=Kind.JSON,
         version=_version(feed),
-        well_formed=sound and complete,
+        well_formed=sound and is_complete,
         title=_text(feed.get("title")),
         link=_text(feed.get("home_page_url")),
         schedule=schedule(feed),
         self_links=(SelfLink("self", address, "application/feed+json", ""),) if address else (),
         hubs=websub_hubs(feed.get("hubs")),
         cloud=rsscloud(feed.get("hubs")),
-        items=len(items) if isinstance(items, list) else 0,
+        items=len(feed["items"]),
         content_digest=digest,
     )
 
 
-def _is_feed(feed: dict[str, object]) -> bool:
+def decode(data: bytes) -> tuple[Any, bool]:
+    """Return the JSON value at the beginning of `data`, and True if nothing follows. Raises ValueError for other data.
+
+    Some files continue after the feed, with test records or a second object. Such a document is a feed, but not
+    well-formed.
+    """
+    text = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+    value, end = json.JSONDecoder().raw_decode(text)
+    return value, not text[end:].strip(" \t\r\n")
+
+
+def _is_feed(feed: dict[str, Any]) -> bool:
     """Return True if the object is a JSON Feed.
 
     "version (required, string) is the URL of the version of the format the feed uses"; "items is an array" -- JSON Feed

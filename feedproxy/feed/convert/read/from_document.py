@@ -62,8 +62,7 @@ def read_parsed(parsed: Channel, body: bytes, content_type: str | None, *, addre
     charset = charset_of(content_type)
     text = to_utf8(body, charset)
     if parsed.kind is Kind.JSON:
-        from_data = from_json.read(text.data, address=address)
-        return _limit_feed(from_data) if from_data is not None else None
+        return _limit_feed(from_json.read(text.data, parsed.version, address=address))
     if detect_utf8_kind(text.data) is not DocumentKind.XML:
         return None
     reading = _ModelReader(parsed, address)

@@ -30,18 +30,12 @@ _ITEM = frozenset(
 )  # fmt: skip
 
 
-def read(data: bytes, *, address: str) -> Feed | None:
-    """Return the model of a document in UTF-8, or None if it is not a feed."""
-    parsed = jsonfeed.read(data, sound=True)
-    if parsed is None:
-        return None
-    text = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
-    document = json.JSONDecoder().raw_decode(text)[0]
-    feed = channel(document, parsed.version, address)
-    items = document.get("items")
+def read(data: bytes, version: str, *, address: str) -> Feed:
+    """Return the model of a document in UTF-8, which jsonfeed.py has read. `version` is its version."""
+    document, _ = jsonfeed.decode(data)
+    feed = channel(document, version, address)
     base = address or feed.address or feed.link
-    objects = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-    read_items = (item(entry, base) for entry in objects[:ITEMS_MAX])
+    read_items = (item(entry, base) for entry in _objects(document, "items")[:ITEMS_MAX])
     return dataclasses.replace(feed, items=tuple(drop_inherited(item, feed) for item in read_items))
 
 

@@ -50,7 +50,7 @@ def atom_id(feed: Feed) -> str:
     for candidate in (feed.id, feed.address, feed.link):
         if candidate and markup.is_iri(candidate):
             return candidate
-    return _name_based_uuid(markup.to_line(feed.title) or out.heading(feed))
+    return _name_based_uuid(out.heading(feed))
 
 
 def item_id(item: Item, feed: Feed) -> str:
@@ -86,7 +86,7 @@ def _default_author(feed: Feed) -> str:
     """Return an author's name for a feed without authors: its webmaster, or its title."""
     if feed.webmaster is not None and feed.webmaster.name:
         return feed.webmaster.name
-    return markup.to_line(feed.title) or out.heading(feed)
+    return out.heading(feed)
 
 
 def _write_rss_elements(root: Element, feed: Feed) -> None:

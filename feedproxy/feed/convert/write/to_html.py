@@ -12,6 +12,7 @@ from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.model import Enclosure, Feed, Item, Person, Text
 from feedproxy.feed.convert.write import item_media
 from feedproxy.feed.convert.write.html_sanitizer import harmless_address, sanitize
+from feedproxy.feed.convert.write.xml_writer import heading
 from feedproxy.http.date import format_rfc3339
 
 POLICY = (
@@ -22,16 +23,9 @@ POLICY = (
 
 _RIGHT_TO_LEFT = frozenset(("ar", "arc", "ckb", "dv", "fa", "he", "iw", "ks", "ps", "sd", "syr", "ug", "ur", "yi"))
 
-# fmt: off
-_MONTHS = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
-    "December",
-)
-# fmt: on
-
 
 def render(feed: Feed) -> bytes:
-    return _TEMPLATE.render(feed=feed, policy=POLICY, heading=_heading(feed)).encode()
+    return _TEMPLATE.render(feed=feed, policy=POLICY, heading=heading(feed)).encode()
 
 
 def body(item: Item) -> Text | None:
@@ -49,13 +43,9 @@ def direction(model: Feed | Item, default: str = "") -> str:
     return "rtl" if tag.partition("-")[0] in _RIGHT_TO_LEFT else "ltr"
 
 
-def _heading(feed: Feed) -> str:
-    return markup.to_line(feed.title) or feed.link or feed.address or "A feed"
-
-
 def _format_day(instant: int) -> str:
     moment = datetime.fromtimestamp(instant, UTC)
-    return f"{moment.day} {_MONTHS[moment.month - 1]} {moment.year}, {moment:%H:%M} UTC"
+    return f"{moment.day} {moment:%B %Y, %H:%M} UTC"
 
 
 def _person_names(persons: tuple[Person, ...]) -> str:

@@ -8,7 +8,7 @@ from lxml import etree
 from feedproxy.feed.channel import Kind
 from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.model import Feed
-from feedproxy.feed.convert.write.xml_writer import finish, put, put_nonempty
+from feedproxy.feed.convert.write.xml_writer import finish, heading, put, put_nonempty
 from feedproxy.http.date import format_http_date
 
 _VERSIONS = {Kind.RSS: "RSS2", Kind.RDF: "RSS1"}
@@ -19,7 +19,7 @@ subscription lists."""
 def render(feed: Feed) -> bytes:
     root = etree.Element("opml", version="2.0")
     head = put(root, "", "head")
-    title = markup.to_line(feed.title) or feed.link or feed.address or "Untitled"
+    title = heading(feed)
     put(head, "", "title", title)
     if (changed := feed.updated if feed.updated is not None else feed.published) is not None:
         put(head, "", "dateModified", format_http_date(changed))

@@ -75,8 +75,8 @@ def put_nonempty(
 
 
 def heading(feed: Feed) -> str:
-    """Return a title for a channel without one, for formats that require a title."""
-    return feed.link or feed.address or "Untitled"
+    """Return the channel's title in one line, or its address, for formats that require a title."""
+    return markup.to_line(feed.title) or feed.link or feed.address or "Untitled"
 
 
 def headline(item: Item) -> str:
@@ -191,7 +191,7 @@ def image(parent: Element, picture: Image, feed: Feed, core: str, about: str = "
     if about:
         element.set(about, picture.url)
     put(element, core, "url", picture.url)
-    title = picture.title or markup.to_line(feed.title) or heading(feed)
+    title = picture.title or heading(feed)
     put(element, core, "title", markup.escape_ambiguous(Text(title)))
     put(element, core, "link", picture.link or feed.link or feed.address)
     if not core:
