@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from feedproxy.check.checked_document import CheckedDocument
 from feedproxy.durations_and_sizes import span
-from feedproxy.feed.channel import Channel, Period, Schedule
+from feedproxy.feed.channel import Channel, Schedule
 from feedproxy.feed.schedule_hints import is_skipped
 from feedproxy.notes import Category, Level, Note
 
@@ -14,14 +14,6 @@ TTL_MIN = 5
 DAY = 24 * 60
 HOURS_LEFT_MIN = 12
 """A Note warns if skipHours and skipDays leave fewer than this many hours of a week for polling."""
-
-_MINUTES = {
-    Period.HOURLY: 60,
-    Period.DAILY: DAY,
-    Period.WEEKLY: 7 * DAY,
-    Period.MONTHLY: 30 * DAY,
-    Period.YEARLY: 365 * DAY,
-}
 
 
 def check(document: CheckedDocument, channel: Channel, subject: str) -> Iterator[Note]:
@@ -42,7 +34,7 @@ def check(document: CheckedDocument, channel: Channel, subject: str) -> Iterator
 
 def _update_minutes(schedule: Schedule) -> float:
     """Return the minutes between two updates by the RSS 1.0 syndication module, or 0 if the feed does not use it."""
-    return _MINUTES[schedule.period] / schedule.frequency if schedule.period is not None else 0.0
+    return schedule.period.seconds / 60 / schedule.frequency if schedule.period is not None else 0.0
 
 
 class HINT_WITHOUT_SENSE(Note, level=Level.WARN, category=Category.SCHEDULE):

@@ -48,6 +48,15 @@ class Period(StrEnum):
     MONTHLY = "monthly"
     YEARLY = "yearly"
 
+    @property
+    def noun(self) -> str:
+        return "day" if self is Period.DAILY else self.removesuffix("ly")
+
+    @property
+    def seconds(self) -> Seconds:
+        """Return the length of the period. A month counts as 30 days, and a year as 365."""
+        return {"hour": 1, "day": 24, "week": 7 * 24, "month": 30 * 24, "year": 365 * 24}[self.noun] * 3600.0
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:

@@ -22,18 +22,8 @@ from feedproxy.durations_and_sizes import count_noun
 from feedproxy.feed.channel import Period, Schedule
 
 _HOUR = 3600.0
-_DAY = 24 * _HOUR
 _WEEK_HOURS = 7 * 24
 _EPOCH_DAY = 3  # 1970-01-01 was a Thursday, and 0 is Monday
-_PERIOD_NOUNS = {
-    Period.HOURLY: "hour",
-    Period.DAILY: "day",
-    Period.WEEKLY: "week",
-    Period.MONTHLY: "month",
-    Period.YEARLY: "year",
-}
-
-_PERIOD_LENGTHS = {Period.HOURLY: _HOUR, Period.DAILY: _DAY, Period.WEEKLY: 7 * _DAY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +88,8 @@ def next_update(schedule: Schedule, after: Instant) -> Instant | None:
     if schedule.period is None:
         return None
     start = after if schedule.base is None else schedule.base
-    length = _PERIOD_LENGTHS.get(schedule.period)
-    if length is None:
+    length = schedule.period.seconds
+    if schedule.period in (Period.MONTHLY, Period.YEARLY):
         months = 12 if schedule.period is Period.YEARLY else 1
         start, end = _calendar_period(start, after, months)
         length = end - start
@@ -117,7 +107,7 @@ def _lifetime_expiries(schedule: Schedule, base: Instant, hint_max: Seconds) -> 
         reason = f"ttl of {count_noun(schedule.ttl, 'minute')}"
         ends.append(HintExpiry(min(base + 60.0 * schedule.ttl, latest), "ttl-hint", reason))
     if (update := next_update(schedule, base)) is not None:
-        noun = _PERIOD_NOUNS[schedule.period or Period.DAILY]
+        noun = (schedule.period or Period.DAILY).noun
         reason = f"sy: {count_noun(schedule.frequency, 'update')} per {noun}"
         ends.append(HintExpiry(min(update, latest), "sy-hint", reason))
     if schedule.interval is not None:

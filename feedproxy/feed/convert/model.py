@@ -139,7 +139,7 @@ class _Statements:
 
     @property
     def link(self) -> str:
-        return next((link.href for link in self.links if link.rel == "alternate"), "")
+        return self.first_href("alternate")
 
     def first_href(self, rel: str) -> str:
         return next((link.href for link in self.links if link.rel == rel), "")

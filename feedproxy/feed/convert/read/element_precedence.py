@@ -198,15 +198,11 @@ def apply_identifier(statements: Extract, extensions: tuple[Node, ...]) -> tuple
 
 def drop_inherited(item: Item, channel: Feed) -> Item:
     """Return the item without its language if the channel has the same language, and likewise without its direction."""
-    same_language = item.language and item.language.lower() == channel.language.lower()
-    same_direction = item.direction and item.direction == channel.direction
-    if not same_language and not same_direction:
-        return item
-    return replace(
-        item,
-        language="" if same_language else item.language,
-        direction="" if same_direction else item.direction,
-    )
+    if item.language and item.language.lower() == channel.language.lower():
+        item = replace(item, language="")
+    if item.direction and item.direction == channel.direction:
+        item = replace(item, direction="")
+    return item
 
 
 def _authors(statements: Extract) -> tuple[Person, ...]:

@@ -17,17 +17,8 @@ def channel_beyond_rss(channel: Element, feed: Feed) -> None:
         out.atom_person(channel, "contributor", person)
 
 
-def source(element: Element, feed: Feed, bare: str = "") -> None:
-    """Write the channel from which an item was taken (RFC 4287, section 4.2.11).
-
-    Extensions without a namespace get the namespace `bare`.
-    """
-    inner = put(element, ATOM, "source")
-    atom_channel(inner, feed, bare)
-
-
 def atom_channel(element: Element, feed: Feed, bare: str) -> None:
-    """Write the elements that atom:feed and atom:source have in common.
+    """Write the elements that atom:feed and atom:source (RFC 4287, section 4.2.11) have in common.
 
     Extensions without a namespace get the namespace `bare`.
     """

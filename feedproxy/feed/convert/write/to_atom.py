@@ -11,7 +11,7 @@ from feedproxy.feed.convert import markup, persons
 from feedproxy.feed.convert.model import Feed, Item, Person, Text
 from feedproxy.feed.convert.namespaces import ATOM, DCTERMS, RSS2
 from feedproxy.feed.convert.write import xml_writer as out
-from feedproxy.feed.convert.write.atom_elements import atom_channel, source
+from feedproxy.feed.convert.write.atom_elements import atom_channel
 from feedproxy.feed.convert.write.xml_writer import put, put_nonempty
 from feedproxy.feed.xml_parser import Element
 from feedproxy.http.date import format_rfc3339
@@ -134,7 +134,7 @@ def _entry(root: Element, item: Item, feed: Feed, previous_ids: set[str], positi
         out.atom_category(element, category)
     out.atom_text(element, "rights", item.rights)
     if item.source is not None:
-        source(element, item.source, RSS2)
+        atom_channel(put(element, ATOM, "source"), item.source, RSS2)
     out.atom_text(element, "summary", item.summary)
     if item.content is not None:
         out.atom_text(element, "content", item.content)

@@ -4,9 +4,9 @@ from collections import Counter
 
 from feedproxy.feed.convert import markup, persons
 from feedproxy.feed.convert.model import Category, Feed, Item
-from feedproxy.feed.convert.namespaces import ADMIN, DC, DCTERMS, RDF, RSS1, RSS2
+from feedproxy.feed.convert.namespaces import ADMIN, ATOM, DC, DCTERMS, RDF, RSS1, RSS2
 from feedproxy.feed.convert.write import xml_writer as out
-from feedproxy.feed.convert.write.atom_elements import channel_beyond_rss, source
+from feedproxy.feed.convert.write.atom_elements import atom_channel, channel_beyond_rss
 from feedproxy.feed.convert.write.to_atom import atom_id, item_id
 from feedproxy.feed.convert.write.xml_writer import put, put_nonempty
 from feedproxy.feed.convert.xml_nodes import add
@@ -110,7 +110,7 @@ def _item(root: Element, item: Item, name: str) -> None:
             put(element, DCTERMS, "issued", format_rfc3339(item.updated))
         put(element, DCTERMS, "modified", format_rfc3339(item.updated))
     if item.source is not None:
-        source(element, item.source, RSS2)
+        atom_channel(put(element, ATOM, "source"), item.source, RSS2)
     if item.rights is not None:
         put(element, DC, "rights", markup.escape_ambiguous(item.rights))
     out.extra_links(element, item.links, item.link)

@@ -8,7 +8,7 @@ from feedproxy.feed.convert import persons as people
 from feedproxy.feed.convert.model import Category, Enclosure, Feed, Item, Person
 from feedproxy.feed.convert.namespaces import ATOM, DC
 from feedproxy.feed.convert.write import xml_writer as out
-from feedproxy.feed.convert.write.atom_elements import channel_beyond_rss, source
+from feedproxy.feed.convert.write.atom_elements import atom_channel, channel_beyond_rss
 from feedproxy.feed.convert.write.to_atom import own_id
 from feedproxy.feed.convert.write.xml_writer import put, put_nonempty
 from feedproxy.feed.convert.xml_nodes import add
@@ -86,7 +86,7 @@ def _item(channel: Element, item: Item, feed: Feed, previous_ids: set[str]) -> N
         title = markup.to_line(item.source.title) or item.source.address
         if item.source.address:
             put(element, "", "source", title, url=item.source.address)
-        source(element, item.source)
+        atom_channel(put(element, ATOM, "source"), item.source, "")
     if item.rights is not None:
         put(element, DC, "rights", markup.escape_ambiguous(item.rights))
     out.extra_links(element, item.links, item.link)
@@ -132,4 +132,5 @@ def _enclosure(element: Element, enclosure: Enclosure) -> None:
         length=enclosure.length or 0,
         type=enclosure.type or "application/octet-stream",
     )
-    out.enclosure_beyond_rss(element, enclosure)
+    if enclosure.title or enclosure.language or not enclosure.type:
+        out.atom_enclosure(element, enclosure)  # RSS's element lacks these properties

@@ -275,12 +275,6 @@ def extra_links(element: Element, links: Iterable[Link], page: str) -> None:
             atom_link(element, link)
 
 
-def enclosure_beyond_rss(element: Element, enclosure: Enclosure) -> None:
-    """Write an enclosure as a link of Atom if RSS's element lacks some of its properties."""
-    if enclosure.title or enclosure.language or not enclosure.type:
-        atom_enclosure(element, enclosure)
-
-
 def atom_enclosure(element: Element, enclosure: Enclosure) -> None:
     values = enclosure.type, enclosure.language, enclosure.title, enclosure.length
     atom_link(element, Link(enclosure.url, "enclosure", *values))
