@@ -49,7 +49,7 @@ from feedproxy.upstream.origin_connection_limits import (
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import parent_name, unauthorized_error
 from feedproxy.upstream.resolver import Lookup
-from feedproxy.upstream.response_parser import ReadLimits, ResponseParser
+from feedproxy.upstream.response_parser import ResponseParser
 from feedproxy.upstream.upstream_errors import FetchTimeout, MalformedResponse, Unreachable
 
 _SENDABLE = re.compile(r"[\t -~\x80-\xff]*+")
@@ -99,14 +99,6 @@ class FetchLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchStats:
-    """Numbers for metrics: open connections to origins, including idle ones, and exchanges in progress."""
-
-    connections: int
-    exchanges: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Host:
     """Scheme, host and port of targets, in the forms that requests need."""
 
@@ -144,7 +136,6 @@ class Fetcher:
         self._limits = limits or FetchLimits()
         self._clock = clock
         self._ssl_context = ssl_context
-        self._read_limits = ReadLimits(self._limits.header_max, self._limits.buffer_max)
         self._timeout = aiohttp.ClientTimeout(connect=min(self._limits.connect, self._limits.total))
         self._pools: dict[tuple[AddressTrust, Parent | None], OriginConnector | ParentConnector] = {}
         bounds = self._limits
@@ -154,14 +145,8 @@ class Fetcher:
         }
         self._hosts: dict[str, _Host] = {}
         self._open: set[object] = set()
-        self._exchanges = 0
         self._resources = local_failure.ResourceCheck()
         self._closed = False
-
-    @property
-    def stats(self) -> FetchStats:
-        """Return the current numbers of connections and exchanges."""
-        return FetchStats(len(self._open), self._exchanges)
 
     async def __aenter__(self) -> Self:
         return self
@@ -217,7 +202,6 @@ class Fetcher:
             lines += b"Content-Length: %d\r\n" % len(content)
         host_line = b"Host: %b\r\n" % virtual_host.encode("ascii") if virtual_host else host.line
         message = b"%b %b HTTP/1.1\r\n%b%b\r\n%b" % (request.method.encode(), path, host_line, lines, content)
-        self._exchanges += 1
         shares = self._shares[trust is AddressTrust.OPERATOR_HOST]
         try:
             slot = await shares.acquire(timeout=self._limits.connect, site=host.site, host=host.authority)
@@ -248,8 +232,6 @@ class Fetcher:
         except (aiohttp.ClientError, OSError) as error:
             _raise_if_local(error, host.authority)
             raise MalformedResponse(f"{host.authority}: {error}") from error
-        finally:
-            self._exchanges -= 1
 
     async def _fetch_in_slot(
         self,
@@ -307,7 +289,8 @@ class Fetcher:
         assert isinstance(protocol, OriginProtocol)
         local_failure.network.record_success()
         slot.silent_since = lambda: protocol.last_received
-        parser = ResponseParser(has_content=method != "HEAD", limits=self._read_limits, now=self._clock.now)
+        head_max, content_max = self._limits.header_max, self._limits.buffer_max
+        parser = ResponseParser(head_max, content_max, has_content=method != "HEAD", now=self._clock.now)
         try:
             await protocol.send_request(
                 message,

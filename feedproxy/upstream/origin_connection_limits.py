@@ -168,11 +168,6 @@ class FairLimits:
     def __len__(self) -> int:
         return len(self._usages[_TOTAL].slots) if _TOTAL in self._usages else 0
 
-    @property
-    def waiting(self) -> int:
-        """Return the number of waiting requests."""
-        return len(self._waiting)
-
     async def acquire(self, *, timeout: Seconds, site: str = "", host: str = "") -> Slot:
         """Return a slot for the current requester. The caller must call `release`.
 

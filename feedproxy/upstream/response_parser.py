@@ -1,7 +1,6 @@
 """Incremental parser for one response: heads, framing, content.  RFC 9112, section 6"""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from feedproxy.clock import Instant
 from feedproxy.http.message import Fields, Response
@@ -13,21 +12,18 @@ HEADS_MAX = 20
 """A response may have at most this many heads, including those of interim responses (1xx)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLimits:
-    """Size limits in bytes: for all heads of a response together, and for the content as transferred."""
-
-    head: int
-    content: int
-
-
 class ResponseParser:
     """Parser of one response. After MalformedResponse, the parser must not be used again."""
 
-    def __init__(self, *, has_content: bool, limits: ReadLimits, now: Callable[[], Instant]) -> None:
-        """Create a parser. `has_content` is false for the response to a HEAD. `now` returns the current time."""
+    def __init__(self, head_max: int, content_max: int, *, has_content: bool, now: Callable[[], Instant]) -> None:
+        """Create a parser.
+
+        `head_max` limits all heads of the response together, and `content_max` the content as transferred, in bytes.
+        `has_content` is false for the response to a HEAD. `now` returns the current time.
+        """
         self._has_content = has_content
-        self._limits = limits
+        self._head_max = head_max
+        self._content_max = content_max
         self._now = now
         self._buffered = b""
         self._heads = self._head_bytes = 0
@@ -85,8 +81,8 @@ class ResponseParser:
         if not could_be_http(data):
             raise MalformedResponse(f"invalid status line {data[:12]!r}: expected HTTP/1")
         end = find_end(data)
-        if self._head_bytes + (end or len(data)) > self._limits.head or self._heads == HEADS_MAX:
-            raise MalformedResponse(f"the head of the response is larger than {self._limits.head} bytes")
+        if self._head_bytes + (end or len(data)) > self._head_max or self._heads == HEADS_MAX:
+            raise MalformedResponse(f"the head of the response is larger than {self._head_max} bytes")
         if not end:
             self._buffered = data
             return None, None
@@ -114,10 +110,10 @@ class ResponseParser:
             # "any response with a ... 304 ... is always terminated by the first empty line" -- RFC 9112, 6.3
             self._content_remaining = 0
         elif head.chunked:
-            self._chunks = ChunkedParser(self._limits.head)
+            self._chunks = ChunkedParser(self._head_max)
         elif head.length is not None:
             self._content_remaining = head.length
-            self.oversized = head.length > self._limits.content
+            self.oversized = head.length > self._content_max
         else:
             self.reusable = False  # "the message body length is determined by ... the server closing the connection"
 
@@ -136,7 +132,7 @@ class ResponseParser:
             done = not self._content_remaining
         else:
             done = False
-        if len(self._content) + len(data) > self._limits.content:
+        if len(self._content) + len(data) > self._content_max:
             self.oversized, self.reusable = True, False
             return True
         if not self._content:

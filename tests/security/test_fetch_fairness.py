@@ -101,7 +101,7 @@ async def test_silent_fetches_of_many_clients_are_ended_for_a_waiting_one(piece:
                 fetcher, Requester("192.0.2.3", is_known=False), [f"http://b{n}.org:{port}/" for n in range(80)]
             ) as bs,
         ):
-            await until(lambda: fetcher.stats.connections >= 160)
+            await until(lambda: len(fetcher._open) >= 160)
             await asyncio.sleep(0.5)
             for reader in (Requester("192.0.2.2", is_known=False), Requester("192.0.2.1", is_known=False)):
                 await _get(fetcher, reader, good.url(host="good.example"))
@@ -147,7 +147,7 @@ async def test_request_that_stops_waiting_takes_no_slot() -> None:
     shares.release(place)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    assert (len(shares), shares.waiting) == (0, 0)
+    assert (len(shares), len(shares._waiting)) == (0, 0)
 
 
 async def test_known_feeds_have_reserved_slots() -> None:

@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedproxy.upstream.chunked import ChunkedParser
-from feedproxy.upstream.response_parser import ReadLimits, ResponseParser
+from feedproxy.upstream.response_parser import ResponseParser
 from feedproxy.upstream.upstream_errors import MalformedResponse
 
-LIMITS = ReadLimits(head=1000, content=5000)
+HEAD_MAX, CONTENT_MAX = 1000, 5000
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 def a_reading(*, has_content: bool = True) -> ResponseParser:
-    return ResponseParser(has_content=has_content, limits=LIMITS, now=lambda: 7.0)
+    return ResponseParser(HEAD_MAX, CONTENT_MAX, has_content=has_content, now=lambda: 7.0)
 
 
 def pieces(data: bytes, sizes: list[int]) -> list[bytes]:
