@@ -84,14 +84,11 @@ async def _send_all(sinks: list[PingSink], site_ping: Ping, settings: Settings) 
 
 
 async def _send(caller: CallbackClient, sink: PingSink, site_ping: Ping) -> Verdict:
-    message = ping_message(
-        sink, own_user_agent(Settings()), name=site_ping.name, url=site_ping.url, feed=site_ping.feed
-    )
+    message = ping_message(sink, name=site_ping.name, url=site_ping.url, feed=site_ping.feed)
+    fields = message.fields.with_added("User-Agent", own_user_agent(Settings()))
     answer: Response | FeedproxyError
     try:
-        answer = await caller.call(
-            message.method, message.url, message.fields, message.body, trust=message.address_trust
-        )
+        answer = await caller.call(message.method, message.url, fields, message.body, trust=message.address_trust)
     except FeedproxyError as error:
         answer = error
     return interpret_response(sink, answer)

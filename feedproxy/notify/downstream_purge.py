@@ -30,7 +30,6 @@ from feedproxy.notify.sink_address import SinkAddress, check_sink_url, split_pre
 from feedproxy.notify.subscription_table import Subscription
 from feedproxy.request.feed_id import surrogate_key
 from feedproxy.request.upstream_and_public_urls import is_upstream_target, to_public
-from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.settings import Settings
 from feedproxy.upstream.address_policy import AddressTrust
 
@@ -103,7 +102,7 @@ class DownstreamPurge:
         if request.data not in settings.purge_sinks:
             return None  # the operator has removed the sink
         sink, key = read_purge_sink(request.data), surrogate_key(request.topic)
-        fields = Fields([("User-Agent", own_user_agent(settings)), ("Surrogate-Key", key)])
+        fields = Fields([("Surrogate-Key", key)])
         for name, value in read_purge_fields(settings.purge_fields):
             fields = fields.with_field(name, value)
         match sink.kind:

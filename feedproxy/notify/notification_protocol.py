@@ -59,7 +59,8 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """An HTTP request to send. `address_trust` tells whether a client or the operator named its URL."""
+    """An HTTP request to send, without User-Agent. `address_trust` tells whether a client or the operator named its
+    URL."""
 
     method: str
     url: str

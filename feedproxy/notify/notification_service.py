@@ -38,6 +38,7 @@ from feedproxy.proxy.service import Service
 from feedproxy.refresh.ingest.ingest import document_without_digest
 from feedproxy.refresh.refresh_events import FeedChanged, RefreshEnded
 from feedproxy.request.upstream_and_public_urls import is_upstream_target
+from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.settings import Settings
 from feedproxy.store.interface import OnFailure
 from feedproxy.store.resource import Resource
@@ -135,7 +136,9 @@ class NotificationService:
             wake=self.wake,
         )
         self.delivery_worker = DeliveryWorker(
-            self.queue, self.subscriptions, caller, self._sender, clock, wake=self.wake
+            *(self.queue, self.subscriptions, caller, self._sender, clock),
+            agent=lambda: own_user_agent(settings()),
+            wake=self.wake,
         )
         self.events = NotificationEvents()
         self._peers: NotificationPeers = peers or SingleMachine()

@@ -93,6 +93,16 @@ async def test_purge_request_has_form_of_its_sink(stand_at: StandAt) -> None:
     assert all(fields.get("fastly-key") == "hunter2" for _, fields in told.values())
 
 
+@pytest.mark.parametrize(("lines", "agent"), [([], "feedproxy/"), (["User-Agent: purger"], "purger")])
+async def test_purge_has_one_user_agent(stand_at: StandAt, lines: list[str], agent: str) -> None:
+    stand = await stand_with(stand_at, VARNISH, purge_fields=lines)
+
+    await changed_once(stand)
+
+    (value,) = stand.others.heads[0].get_all("user-agent")
+    assert value.startswith(agent)
+
+
 async def test_purge_includes_private_feed(stand_at: StandAt) -> None:
     stand = await stand_with(stand_at, VARNISH, private=True)
 

@@ -42,7 +42,7 @@ def test_ping_sink_invalid_is_usage_error(text: str) -> None:
 
 
 def test_ping_template_values_are_encoded() -> None:
-    message = ping_message(read_ping_sink(GET), "me", name="A & {url}", url="http://a.example/?b=c&d", feed="")
+    message = ping_message(read_ping_sink(GET), name="A & {url}", url="http://a.example/?b=c&d", feed="")
 
     assert message.url.endswith(
         "?name=A%20%26%20%7Burl%7D&url=http%3A%2F%2Fa.example%2F%3Fb%3Dc%26d&f=http%3A%2F%2Fa.example%2F%3Fb%3Dc%26d"
@@ -51,7 +51,7 @@ def test_ping_template_values_are_encoded() -> None:
 
 def test_extended_ping_has_four_parameters_in_order() -> None:
     message = ping_message(
-        read_ping_sink(f"extended:{RPC}"), "me", name="N\x00am\uffffe", url="http://a/", feed="http://a/feed"
+        read_ping_sink(f"extended:{RPC}"), name="N\x00am\uffffe", url="http://a/", feed="http://a/feed"
     )
 
     assert xmlrpc.client.loads(message.body.decode()) == (
@@ -130,7 +130,7 @@ async def test_ping_and_change_list_name_same_public_url(stand_at: Callable[...,
     ],
 )
 def test_ping_template_may_have_numbered_values(template: str, expected: str) -> None:
-    message = ping_message(read_ping_sink(template), "me", name="News", url="http://a.example/")
+    message = ping_message(read_ping_sink(template), name="News", url="http://a.example/")
 
     assert message.url.endswith(expected)
 

@@ -27,7 +27,6 @@ from feedproxy.notify.subscriptions_to_moved_or_private_feeds import SubscriberM
 from feedproxy.notify.topics import may_notify, resolve_topics
 from feedproxy.request.context import ClientContext
 from feedproxy.request.endpoint_registry import Call
-from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.store.resource import Resource
 
 SUBSCRIPTION_LIFETIME: Seconds = 40 * DAY
@@ -161,14 +160,8 @@ class Publisher:
         feed = self._service.proxy.store.get(topic)
         headlines = await self._headlines(feed) or Headlines()
         at = feed.changes[-1] if feed is not None and feed.changes else self._service.clock.now()
-        agent = own_user_agent(self._service.settings())
-        fields = Fields([("User-Agent", agent), ("Content-Type", XML)])
-        return Message(
-            "POST",
-            callback,
-            fields,
-            cnws_messages.write_change(resource, at, headlines.newest_title, headlines.newest_text),
-        )
+        body = cnws_messages.write_change(resource, at, headlines.newest_title, headlines.newest_text)
+        return Message("POST", callback, Fields([("Content-Type", XML)]), body)
 
     async def _headlines(self, resource: Resource | None) -> Headlines | None:
         stored = resource.feed_variant if resource is not None else None

@@ -22,7 +22,6 @@ from feedproxy.notify.outbound_subscriptions import (
 from feedproxy.notify.pings.ping_messages import InvalidCall
 from feedproxy.notify.subscription_table import Subscription
 from feedproxy.request.endpoint_registry import Call
-from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.store.resource import Resource
 from feedproxy.upstream.address_policy import AddressTrust
 
@@ -61,7 +60,7 @@ class Subscriber:
         settings = self._service.settings()
         if subscription is None or not settings.public_url:
             return None
-        fields = Fields([("User-Agent", own_user_agent(settings)), ("Content-Type", XML)])
+        fields = Fields([("Content-Type", XML)])
         body = cnws_messages.write_subscribe(subscription.topic, callback_of(settings, NAME, subscription))
         return Message("POST", subscription.callback, fields, body, address_trust=AddressTrust.CONFIGURED_NAME)
 

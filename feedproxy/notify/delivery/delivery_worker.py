@@ -112,6 +112,7 @@ class DeliveryWorker:
         find_sender: Callable[[DeliveryRequest], Sender | None],
         clock: Clock,
         *,
+        agent: Callable[[], str],
         wake: Callable[[], None],
         jitter: Callable[[], float] = random.random,
     ) -> None:
@@ -120,6 +121,7 @@ class DeliveryWorker:
         self._caller = caller
         self._find_sender = find_sender
         self._clock = clock
+        self._agent = agent
         self._wake = wake
         self._jitter = jitter
         self._running: dict[int, tuple[Delivery, asyncio.Task[None]]] = {}
@@ -200,10 +202,12 @@ class DeliveryWorker:
 
     async def _call(self, host: str, message: Message) -> Response:
         loop = asyncio.get_running_loop()
-        started = loop.time()
+        started, fields = loop.time(), message.fields
+        if "user-agent" not in fields:  # the option `purge_fields` may contain it
+            fields = fields.with_added("User-Agent", self._agent())
         try:
             return await self._caller.call(
-                message.method, message.url, message.fields, message.body, trust=message.address_trust
+                message.method, message.url, fields, message.body, trust=message.address_trust
             )
         finally:
             self._slow_hosts.pop(host, None)

@@ -30,7 +30,6 @@ from feedproxy.notify.rpc.xmlrpc import read_answer, write_call
 from feedproxy.notify.sink_address import SinkAddress, check_sink_url, split_prefix
 from feedproxy.notify.subscription_table import Subscription
 from feedproxy.request.upstream_and_public_urls import displayed_url, is_upstream_target
-from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 from feedproxy.upstream.address_policy import AddressTrust
@@ -68,28 +67,20 @@ def expand_template(template: str, name: str, url: str, feed: str) -> str:
     return template
 
 
-def ping_message(sink: PingSink, agent: str, *, name: str, url: str, feed: str = "") -> Message:
+def ping_message(sink: PingSink, *, name: str, url: str, feed: str = "") -> Message:
     """Return the ping for a site, or for one of its feeds.
 
     The operator chose the sink, so its port is not checked, nor is its host if that is an IP address or `localhost`.
     The addresses of any other host name are checked, because the owner of the name can change them.
     """
-    lines = [("User-Agent", agent)]
+    trust = AddressTrust.CONFIGURED_NAME
     if sink.kind is SinkKind.GET:
-        return Message(
-            "GET", expand_template(sink.url, name, url, feed), Fields(lines), address_trust=AddressTrust.CONFIGURED_NAME
-        )
+        return Message("GET", expand_template(sink.url, name, url, feed), address_trust=trust)
     if sink.kind is SinkKind.EXTENDED:
         body = write_call("weblogUpdates.extendedPing", name, url, url, feed or url)
     else:
         body = write_call("weblogUpdates.ping", name, url)
-    return Message(
-        "POST",
-        sink.url,
-        Fields([*lines, ("Content-Type", "text/xml")]),
-        body,
-        address_trust=AddressTrust.CONFIGURED_NAME,
-    )
+    return Message("POST", sink.url, Fields([("Content-Type", "text/xml")]), body, address_trust=trust)
 
 
 def site_ping_request(sink: str, ping: Ping) -> DeliveryRequest:
@@ -143,9 +134,9 @@ class PingSinks:
         settings, request = self._settings(), delivery.request
         if request.callback not in settings.ping_sinks:
             return None  # the operator has removed the sink
-        sink, agent = read_ping_sink(request.callback), own_user_agent(settings)
+        sink = read_ping_sink(request.callback)
         if request.data:
-            return ping_message(sink, agent, **json.loads(request.data))
+            return ping_message(sink, **json.loads(request.data))
         feed = displayed_url(request.topic, settings)
         resource = self._resource(request.topic)
         channel = resource.channel if resource is not None else None
@@ -153,7 +144,7 @@ class PingSinks:
         split = urlsplit(feed)
         name = " ".join(channel.title.split()) if channel is not None else ""
         home = displayed_url(link, settings) if link else f"{split.scheme}://{split.netloc}/"
-        return ping_message(sink, agent, name=name or split.netloc, url=home, feed=feed)
+        return ping_message(sink, name=name or split.netloc, url=home, feed=feed)
 
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError

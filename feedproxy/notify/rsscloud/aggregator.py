@@ -35,7 +35,6 @@ from feedproxy.notify.rsscloud.rsscloud_messages import (
 from feedproxy.notify.subscription_table import Subscription
 from feedproxy.notify.topics import is_private
 from feedproxy.request.endpoint_registry import Call
-from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
@@ -167,9 +166,8 @@ def registration(subscription: Subscription, settings: Settings) -> Message:
     secure = callback.scheme == "https"
     port = callback.port or (443 if secure else 80)
     method, procedure = NotificationMethod(subscription.data["way"]), subscription.data["procedure"]
-    lines = [("User-Agent", own_user_agent(settings))]
     if method.is_form:
-        lines += [("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "text/xml, application/xml")]
+        lines = [("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "text/xml, application/xml")]
         own_method = NotificationMethod.HTTPS_POST if secure and port != 443 else NotificationMethod.HTTP_POST
         form = {
             "notifyProcedure": "",
@@ -180,7 +178,7 @@ def registration(subscription: Subscription, settings: Settings) -> Message:
             "url1": subscription.topic,
         }
         return Message("POST", subscription.callback, Fields(lines), urlencode(form).encode())
-    lines.append(("Content-Type", "text/xml; charset=utf-8"))
+    lines = [("Content-Type", "text/xml; charset=utf-8")]
     # The procedure of 2003 has five parameters and notifies the caller's address. Later versions also have a domain.
     domain = [callback.hostname or ""] if procedure.startswith("rssCloud.") else []
     if method is NotificationMethod.XML_RPC:

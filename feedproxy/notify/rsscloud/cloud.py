@@ -35,7 +35,6 @@ from feedproxy.notify.subscriptions_to_moved_or_private_feeds import SubscriberM
 from feedproxy.notify.topics import may_notify, resolve_topic
 from feedproxy.request.context import ClientContext
 from feedproxy.request.endpoint_registry import Call
-from feedproxy.request.upstream_request import own_user_agent
 
 logger = logging.getLogger(__name__)
 
@@ -140,14 +139,14 @@ class RssCloudServer:
         return True
 
     async def _verify(self, registration: Registration, callback: str, url: str) -> None:
-        agent, worker = own_user_agent(self._service.settings()), self._service.delivery_worker
+        worker = self._service.delivery_worker
         if registration.domain and registration.method.is_form:
             token = secrets.token_urlsafe(24)
-            answer = await worker.request_now(rsscloud_messages.challenge(callback, url, token, agent))
+            answer = await worker.request_now(rsscloud_messages.challenge(callback, url, token))
             if not 200 <= answer.status < 300 or answer.body != token.encode():
                 raise RegistrationRefused("the callback did not repeat the challenge")
             return
-        test = rsscloud_messages.notification(registration.method, callback, registration.procedure, url, agent)
+        test = rsscloud_messages.notification(registration.method, callback, registration.procedure, url)
         if reason := rsscloud_messages.failure_reason(
             registration.method, await worker.request_now(test), strictly=bool(registration.domain)
         ):
@@ -192,9 +191,8 @@ class RssCloudServer:
         if subscription is None or not may_notify(self._service, delivery.request.topic):
             return None
         data = subscription.data
-        agent = own_user_agent(self._service.settings())
         return rsscloud_messages.notification(
-            NotificationMethod(data["way"]), subscription.callback, data["procedure"], data["url"], agent
+            NotificationMethod(data["way"]), subscription.callback, data["procedure"], data["url"]
         )
 
     async def interpret(

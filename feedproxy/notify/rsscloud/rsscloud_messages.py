@@ -179,24 +179,23 @@ def parse_form(content: bytes) -> list[tuple[str, str]]:
 # -- notifications
 
 
-def notification(method: NotificationMethod, callback: str, procedure: str, url: str, agent: str) -> Message:
+def notification(method: NotificationMethod, callback: str, procedure: str, url: str) -> Message:
     """Return a notification: "the cloud calls back to the procedure … with one parameter, the url"."""
-    lines = [("User-Agent", agent)]
     if method.is_form:
-        lines.append(("Content-Type", "application/x-www-form-urlencoded"))
-        return Message("POST", callback, Fields(lines), urlencode({"url": url}).encode())
-    lines.append(("Content-Type", "text/xml; charset=utf-8"))
+        fields = Fields([("Content-Type", "application/x-www-form-urlencoded")])
+        return Message("POST", callback, fields, urlencode({"url": url}).encode())
+    lines = [("Content-Type", "text/xml; charset=utf-8")]
     if method is NotificationMethod.XML_RPC:
         return Message("POST", callback, Fields(lines), xmlrpc.write_call(procedure, url))
     lines.append(("SOAPAction", f'"{urlsplit(callback).path}"'))
     return Message("POST", callback, Fields(lines), soap.write_call(procedure, [("url", url)], SOAP_NAMESPACE))
 
 
-def challenge(callback: str, url: str, token: str, agent: str) -> Message:
+def challenge(callback: str, url: str, token: str) -> Message:
     """Return the challenge for a callback at another host (`domain`). The response must repeat `token`."""
     separator = "&" if "?" in callback else "?"
     query = f"url={quote_plus(url)}&challenge={quote_plus(token)}"
-    return Message("GET", f"{callback}{separator}{query}", Fields([("User-Agent", agent)]))
+    return Message("GET", f"{callback}{separator}{query}")
 
 
 def failure_reason(method: NotificationMethod, answer: Response, *, strictly: bool = False) -> str:

@@ -39,7 +39,6 @@ from feedproxy.refresh.ingest.hub_and_cloud_link_policy import HUB, endpoint_add
 from feedproxy.refresh.resource_after_refresh import default_copy
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.upstream_and_public_urls import is_upstream_target, to_public
-from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 from feedproxy.upstream.upstream_errors import FetchTimeout, Unreachable
@@ -161,13 +160,12 @@ class Hub:
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
         """Return the message of a delivery: a verification, a denial, or the feed. Return None to drop the delivery."""
         request = delivery.request
-        agent = ("User-Agent", own_user_agent(self._service.settings()))
         if request.what == DENY:
-            return Message("GET", _denial(request.callback, request.data), Fields([agent]))
+            return Message("GET", _denial(request.callback, request.data))
         if request.what == "verify":
             data = json.loads(request.data)
             if data["mode"] == Mode.SUBSCRIBE and not await self._check_public(request.topic):
-                return Message("GET", _denial(request.callback, data["topic"]), Fields([agent]))
+                return Message("GET", _denial(request.callback, data["topic"]))
             lease_parameters = {"lease_seconds": data["lease"]} if data["mode"] == Mode.SUBSCRIBE else {}
             query = {
                 "mode": data["mode"],
@@ -175,17 +173,15 @@ class Hub:
                 "challenge": _challenge(delivery),
                 **lease_parameters,
             }
-            return Message("GET", websub_messages.with_parameters(request.callback, **query), Fields([agent]))
+            return Message("GET", websub_messages.with_parameters(request.callback, **query))
         if subscription is None:
             return None
         if not may_notify(self._service, request.topic):
             topic = subscription.data.get("topic", request.topic)
-            return Message("GET", _denial(request.callback, topic), Fields([agent]))
-        return await self._content(request, subscription, agent)
+            return Message("GET", _denial(request.callback, topic))
+        return await self._content(request, subscription)
 
-    async def _content(
-        self, request: DeliveryRequest, subscription: Subscription, agent: tuple[str, str]
-    ) -> Message | None:
+    async def _content(self, request: DeliveryRequest, subscription: Subscription) -> Message | None:
         """Return the message with the current feed. It "MUST contain the full contents of the topic URL" (WebSub)."""
         if not self._service.can_receive_calls:
             return None  # a delivery "MUST" name the hub (section 7), which has no URL without `public_url`
@@ -195,15 +191,8 @@ class Hub:
         body = await self._decoded_body(stored, settings.decoded_max) if stored is not None else None
         if stored is None or body is None:
             return None
-        lines = [
-            agent,
-            (
-                "Link",
-                websub_messages.link_field(
-                    endpoint_address(settings, HUB), _self_link(subscription, request.topic, settings)
-                ),
-            ),
-        ]
+        self_link = _self_link(subscription, request.topic, settings)
+        lines = [("Link", websub_messages.link_field(endpoint_address(settings, HUB), self_link))]
         if media_type := stored.content.media_type or stored.fields.get("content-type"):
             lines.append(("Content-Type", media_type))
         if subscription.secret:

@@ -41,7 +41,6 @@ from feedproxy.notify.websub.websub_messages import NAME, Mode
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import endpoint_address
 from feedproxy.refresh.refresh_events import RefreshEnded
 from feedproxy.request.upstream_and_public_urls import is_upstream_target
-from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.store.resource import Resource
 
 LEASE: Seconds = 10 * DAY
@@ -299,7 +298,7 @@ class Subscriber:
             secret = data.get("https_secret", secret)
         if mode is Mode.SUBSCRIBE:
             parameters |= {"lease_seconds": int(LEASE), "secret": secret}
-        fields = Fields([("User-Agent", own_user_agent(settings)), ("Content-Type", websub_messages.FORM)])
+        fields = Fields([("Content-Type", websub_messages.FORM)])
         return Message("POST", hub, fields, websub_messages.write_form(**parameters))
 
     async def interpret(
