@@ -4,6 +4,7 @@ The response is the same for known and unknown sites, so that it does not disclo
 """
 
 import html
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs
@@ -88,15 +89,23 @@ class PingReceiver:
     async def _respond(self, read: Any, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
         """Accept a ping. Return the struct of the response, in which "flerror is a boolean … the message describes the
         success or failure" (RSS Feed State)."""
+        reason = await self.accept_or_refuse(lambda: read(parameters), call.client)
+        return {"flerror": bool(reason), "message": reason or THANKS}
+
+    async def accept_or_refuse(self, read: Callable[[], Ping], client: ClientContext) -> str:
+        """Accept or refuse the ping that `read` returns. Return the reason of a refusal, or "" for an accepted ping.
+
+        Raises InvalidCall if `read` raises it.
+        """
         try:
-            await self.accept(read(parameters), call.client)
+            await self.accept(read(), client)
         except InvalidCall:
             raise
         except (InvalidPing, TooManyRequests) as error:
-            return {"flerror": True, "message": str(error)}
+            return str(error)
         except FeedproxyError:
-            return {"flerror": True, "message": "the ping could not be recorded; please try again later"}
-        return {"flerror": False, "message": THANKS}
+            return "the ping could not be recorded; please try again later"
+        return ""
 
 
 def _page(status: int, title: str, text: str, *extra_fields: tuple[str, str]) -> Response:

@@ -18,7 +18,7 @@ from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.notify.notification_protocol import Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings import ping_messages
-from feedproxy.notify.pings.ping_messages import InvalidCall, InvalidPing
+from feedproxy.notify.pings.ping_messages import InvalidCall
 from feedproxy.notify.pings.receiver import THANKS, PingReceiver
 from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.rpc import soap
@@ -172,14 +172,7 @@ class RssCloudServer:
         return rsscloud_messages.write_result("result", not reason, reason or THANKS, accept)
 
     async def _accept_ping(self, url: str, client: ClientContext) -> str:
-        """Accept or refuse a ping. Return the reason of a refusal, or "" for an accepted ping."""
-        try:
-            await self._ping_receiver.accept(ping_messages.ping_of("", url), client)
-        except (InvalidPing, TooManyRequests) as error:
-            return str(error)
-        except FeedproxyError:
-            return "the ping could not be recorded; please try again later"
-        return ""
+        return await self._ping_receiver.accept_or_refuse(lambda: ping_messages.ping_of("", url), client)
 
     # -- notifications
 
