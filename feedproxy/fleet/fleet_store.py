@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from feedproxy.clock import Clock
@@ -164,11 +164,3 @@ class FleetStore:
         self.coordination.local.invalidate(target)
         await self.local.delete(target)
         self._events.updated_by_peer.emit(target)
-
-    async def all_targets(self) -> AsyncIterator[str]:
-        """Yield each target in Redis, or no target while Redis is unavailable."""
-        try:
-            async for target in self.redis_operations.targets():
-                yield target
-        except (RedisUnavailable, RedisRefused):
-            return

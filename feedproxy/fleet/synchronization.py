@@ -147,8 +147,11 @@ class FleetSynchronization:
             return False
         return await asyncio.shield(self._refreshes.join_or_start(target, lambda: self._refresh(target))[0])
 
-    def targets(self) -> AsyncIterator[str]:
-        return self.store.all_targets()
+    async def targets(self) -> AsyncIterator[str]:
+        """Yield each target in Redis, or no target while Redis is unavailable."""
+        with contextlib.suppress(RedisUnavailable, RedisRefused):
+            async for target in self.redis_operations.targets():
+                yield target
 
     def publish_change(self, snapshot: FeedSnapshot) -> None:
         """Send the other machines a change that this machine found, without waiting."""
