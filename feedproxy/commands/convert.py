@@ -44,7 +44,7 @@ def convert(args: argparse.Namespace) -> int:
     settings = admin_client.request_settings(args.allow_private)
     if address is not None:
         with private_address_hint(address, settings):
-            feed = asyncio.run(_fetch(address, settings))
+            feed = _to_feed(asyncio.run(fetch_document(address, settings)))
     else:
         feed = _read_local(args.source, args.base, settings)
     written = FORMATS[args.to].render(feed)
@@ -53,10 +53,6 @@ def convert(args: argparse.Namespace) -> int:
         sys.stdout.buffer.write(b"\n")
     sys.stdout.buffer.flush()
     return 0
-
-
-async def _fetch(address: str, settings: Settings) -> Feed:
-    return _to_feed(await fetch_document(address, settings))
 
 
 def _to_feed(obtained: Document) -> Feed:

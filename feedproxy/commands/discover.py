@@ -6,7 +6,6 @@ import sys
 from typing import Any
 
 from feedproxy.admin import admin_client
-from feedproxy.feed.autodiscovery import DiscoveredFeed
 from feedproxy.settings import Settings
 from feedproxy.usm.address_discovery import discover as find
 from feedproxy.usm.address_discovery import private_address_hint, verification_failure
@@ -40,15 +39,12 @@ def discover(args: argparse.Namespace) -> int:
 async def _discover(source: str, settings: Settings, *, verify: bool) -> int:
     with private_address_hint(source, settings):
         result = await find(source, settings)
-    doubts = await _doubts(result.feeds, settings) if verify else [""] * len(result.feeds)
-    for feed, doubt in zip(result.feeds, doubts, strict=True):
-        if doubt:
+    code = 0
+    for feed in result.feeds:
+        # The pages are requested one after another, because they usually belong to one site.
+        if verify and (doubt := await verification_failure(feed.address, settings)):
             print(f"feedproxy: {feed.address} is not verified: {doubt}", file=sys.stderr)
+            code = 1
         else:
             print(feed.address)
-    return 1 if any(doubts) else 0
-
-
-async def _doubts(feeds: tuple[DiscoveredFeed, ...], settings: Settings) -> list[str]:
-    # The pages are requested one after another, because they usually belong to one site.
-    return [await verification_failure(feed.address, settings) for feed in feeds]
+    return code
