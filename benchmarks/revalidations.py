@@ -58,7 +58,7 @@ async def each(targets: Sequence[str], act: Callable[[str], Awaitable[object]]) 
 async def scheduled(service: Service, target: str) -> None:
     """Refresh a feed as the schedule does at its instant. Raises ValueError if the origin failed."""
     service.schedule.scheduler._plan_due(target)
-    done = await service.admin._coordinator.refresh(target)
+    done = await service.admin.coordinator.refresh(target)
     if done.fwd_status != 304:
         raise ValueError(f"{target}: {done.fwd_status}, not 304: {done.reason}")
 
@@ -108,7 +108,7 @@ async def play(folder: Path, origin: int, feeds: int, rounds: int, profile: Path
     service = app.service
     targets = [f"http://127.0.0.1:{origin}{feed.path(str(number))}" for number in range(feeds + COUNTED)]
     targets, counted = targets[:feeds], targets[feeds:]
-    first = await measure(service, targets, service.admin._coordinator.refresh, process)
+    first = await measure(service, targets, service.admin.coordinator.refresh, process)
     # This refresh is not measured: it also reads the dates of the feed's entries, which later refreshes do not read
     # again.
     await measure(service, targets, lambda target: scheduled(service, target), process)
@@ -119,7 +119,7 @@ async def play(folder: Path, origin: int, feeds: int, rounds: int, profile: Path
     if profiler is not None and profile is not None:
         profiler.disable()
         profiler.dump_stats(profile)
-    first_calls = await count_calls(counted, service.admin._coordinator.refresh)
+    first_calls = await count_calls(counted, service.admin.coordinator.refresh)
     await each(counted, lambda target: scheduled(service, target))
     again_calls = await count_calls(counted, lambda target: scheduled(service, target))
     await app.close()

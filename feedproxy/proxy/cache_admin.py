@@ -52,48 +52,35 @@ class RefreshReport:
     at: Instant | None = None
 
 
+@dataclass(eq=False)
 class CacheAdmin:
     """Cache operations outside client requests: refresh, purge, invalidation, and pushes.
 
     `keys_for` returns the keys of a target's copies that are fetched with credentials of the operator.
     """
 
-    def __init__(
-        self,
-        *,
-        settings_for: Callable[[str], Settings],
-        store: Store,
-        lookup: ResourceLookup,
-        clock: Clock,
-        coordinator: RefreshCoordinator,
-        autodiscovery: Autodiscovery,
-        peers: PeerCopies,
-        schedule: ScheduledRefreshes,
-        equivalents: EquivalentTargets,
-        keys_for: Callable[[str], Sequence[str]],
-    ) -> None:
-        self._equivalents = equivalents
-        self._keys_for = keys_for
-        self._settings_for = settings_for
-        self._store = store
-        self._lookup = lookup
-        self._clock = clock
-        self._coordinator = coordinator
-        self._autodiscovery = autodiscovery
-        self._peers = peers
-        self._schedule = schedule
+    settings_for: Callable[[str], Settings]
+    store: Store
+    lookup: ResourceLookup
+    clock: Clock
+    coordinator: RefreshCoordinator
+    autodiscovery: Autodiscovery
+    peers: PeerCopies
+    schedule: ScheduledRefreshes
+    equivalents: EquivalentTargets
+    keys_for: Callable[[str], Sequence[str]]
 
     @property
     def active_refreshes(self) -> int:
         """Return the number of refreshes in progress."""
-        return len(self._coordinator)
+        return len(self.coordinator)
 
     def to_upstream_url(self, address: str) -> str:
         """Return the target that belongs to a normalised address. The address is a target or a public address.
 
         Query parameters that the target's rule ignores are removed.
         """
-        return without_ignored_query(to_upstream(address, self._settings_for(address)), self._settings_for)
+        return without_ignored_query(to_upstream(address, self.settings_for(address)), self.settings_for)
 
     def target_matcher(self, pattern: str) -> Callable[[str], bool]:
         """Return a predicate that tests whether a target, or its public address, matches a glob.
@@ -102,25 +89,25 @@ class CacheAdmin:
         """
         glob = compile_glob(pattern)
         # The options that map URLs are global: rules cannot override them.
-        settings = self._settings_for("")
+        settings = self.settings_for("")
         return lambda key: any(map(glob.fullmatch, equivalent_urls(uri.without_fragment(key), settings)))
 
     def is_feed(self, target: str) -> bool:
         """Return True if a feed is stored for this target."""
-        resource = self._store.get(target)
+        resource = self.store.get(target)
         return resource is not None and resource.channel is not None
 
     async def feeds_named_by(self, target: str) -> list[str]:
         """Return the feeds to which a stored page links, or an empty list without a stored page."""
-        resource = self._store.get(target)
+        resource = self.store.get(target)
         if resource is None or resource.channel is not None or not resource.variants:
             return []
-        feeds = await self._autodiscovery.find(resource.variants[-1], self._settings_for(target))
+        feeds = await self.autodiscovery.find(resource.variants[-1], self.settings_for(target))
         return [feed.address for feed in feeds]
 
     def next_allowed_fetch(self, target: str) -> Instant | None:
         """Return the instant from which a target may be fetched again, or None if it may be fetched now."""
-        match self._coordinator.permissions.check(self._lookup.get(target), target, self._settings_for(target)):
+        match self.coordinator.permissions.check(self.lookup.get(target), target, self.settings_for(target)):
             case Deferred(until):
                 return until
         return None
@@ -130,7 +117,7 @@ class CacheAdmin:
 
         Return None if the target may be fetched now, or if another limit defers the fetch.
         """
-        match self._coordinator.permissions.check(self._lookup.get(target), target, self._settings_for(target)):
+        match self.coordinator.permissions.check(self.lookup.get(target), target, self.settings_for(target)):
             case Deferred(until, Detail.SITE_INTERVAL):
                 return until
         return None
@@ -141,8 +128,8 @@ class CacheAdmin:
         If the target's minimum interval has not passed, nothing is fetched, and the outcome is `later`.
         """
         target = self.to_upstream_url(target)
-        stored_keys = [key for key in self._keys_for(target) if self._store.holds(key)] if "#" not in target else []
-        if stored_keys and not self._store.holds(target):
+        stored_keys = [key for key in self.keys_for(target) if self.store.holds(key)] if "#" not in target else []
+        if stored_keys and not self.store.holds(target):
             # Only copies that are fetched with credentials are stored, so that no request without credentials is sent.
             reports = [await self._refresh_key(key) for key in stored_keys]
             return replace(reports[0], target=target)
@@ -151,42 +138,42 @@ class CacheAdmin:
         return await self._refresh_key(target)
 
     async def _refresh_key(self, target: str) -> RefreshReport:
-        await self._peers.sync(target)
-        resource = self._lookup.get(target)
-        match self._coordinator.permissions.check(resource, target, self._settings_for(target)):
+        await self.peers.sync(target)
+        resource = self.lookup.get(target)
+        match self.coordinator.permissions.check(resource, target, self.settings_for(target)):
             case Deferred(_, Detail.PAUSED, reason):
                 return RefreshReport(target, "paused", reason)
             case Deferred(until, _, reason):
-                self._coordinator.schedule_refresh(target, until - self._clock.now())
+                self.coordinator.schedule_refresh(target, until - self.clock.now())
                 return RefreshReport(target, "later", reason, at=until)
-        result = await asyncio.shield(self._coordinator.refresh(target))
+        result = await asyncio.shield(self.coordinator.refresh(target))
         return RefreshReport(target, result.outcome, result.reason or str(result.detail or ""), result.fwd_status)
 
     async def flush(self, target: str) -> None:
         """Wait until everything stored for this target is on disk."""
-        await self._store.wait_written(self.to_upstream_url(target))
+        await self.store.wait_written(self.to_upstream_url(target))
 
     async def record_push(self, target: str, promised: Instant) -> None:
         """Record that a push was received, and that further pushes are promised until the instant `promised`.
 
         Until then, the schedule fetches the target only every `push_interval` seconds.
         """
-        if (resource := self._store.get_latest(target)) is not None:
-            await self._store.put(replace(resource, last_push=self._clock.now(), push_lease_expires=promised))
-            self._schedule.scheduler.reschedule(target)
+        if (resource := self.store.get_latest(target)) is not None:
+            await self.store.put(replace(resource, last_push=self.clock.now(), push_lease_expires=promised))
+            self.schedule.scheduler.reschedule(target)
 
     async def extend_push_lease(self, target: str, promised: Instant) -> None:
         """Extend a push lease of a target until the instant `promised`. An ended lease stays ended."""
-        resource = self._store.get_latest(target)
-        if resource is not None and resource.push_lease_expires > self._clock.now():
-            await self._store.put(replace(resource, push_lease_expires=promised))
+        resource = self.store.get_latest(target)
+        if resource is not None and resource.push_lease_expires > self.clock.now():
+            await self.store.put(replace(resource, push_lease_expires=promised))
 
     async def end_push_lease(self, target: str) -> None:
         """End the push lease of a target. The feed's own schedule then applies again."""
-        resource = self._store.get_latest(target)
+        resource = self.store.get_latest(target)
         if resource is not None and resource.push_lease_expires:
-            await self._store.put(replace(resource, push_lease_expires=0.0))
-            self._schedule.scheduler.reschedule(target)
+            await self.store.put(replace(resource, push_lease_expires=0.0))
+            self.schedule.scheduler.reschedule(target)
 
     async def apply_push(self, target: str, body: bytes, media_type: str | None) -> str:
         """Store pushed content like fetched content. Return the reason for a refusal, or an empty string.
@@ -194,7 +181,7 @@ class CacheAdmin:
         `body` has no content coding. Accepted content is on disk when the call returns, because the publisher does not
         send it again. pushed_content.py checks the content.
         """
-        resource, now, settings = self._store.get_latest(target), self._clock.now(), self._settings_for(target)
+        resource, now, settings = self.store.get_latest(target), self.clock.now(), self.settings_for(target)
         copy = default_copy(resource) if resource is not None else None
         if resource is None or copy is None or copy.authorized:
             return "no copy of the feed is stored"
@@ -210,13 +197,13 @@ class CacheAdmin:
             superseded=superseded_feeds(resource),
         )
         try:
-            push = await self._coordinator.helper_pool.submit(work)
+            push = await self.coordinator.helper_pool.submit(work)
         except FeedproxyError as error:
             return str(error)
         if isinstance(push, str):
             return push
-        result = await self._coordinator.apply_push(target, push, copy)
-        await self._store.wait_written(target)
+        result = await self.coordinator.apply_push(target, push, copy)
+        await self.store.wait_written(target)
         return "" if result.stored else result.reason or "it may not be stored"
 
     async def purge(self, target: str = "", *, pattern: str = "") -> list[str]:
@@ -228,20 +215,20 @@ class CacheAdmin:
         if target:
             forms = self._stored_forms(target)
             purged = [form for form in forms if await self._delete(form)]
-            await self._store.flush()
-            self._coordinator.announce_invalidation(_targets_of(forms))
+            await self.store.flush()
+            self.coordinator.announce_invalidation(_targets_of(forms))
             return _targets_of(purged)
         matches = self.target_matcher(pattern)
-        self._store.coordination.invalidate(None)
-        self._coordinator.discard(matches)
+        self.store.coordination.invalidate(None)
+        self.coordinator.discard(matches)
         stored_here, at_peers = await self._find_keys(matches)
         keys = [*stored_here, *at_peers]
         async for stored in iterate_cooperatively(keys):
-            await self._store.delete(stored)
-        await self._store.flush()
+            await self.store.delete(stored)
+        await self.store.flush()
         targets = _targets_of(keys)
         async for batch in iterate_cooperatively(batched(targets, INVALIDATION_BATCH)):
-            self._coordinator.announce_invalidation(list(batch))
+            self.coordinator.announce_invalidation(list(batch))
         return targets
 
     def _stored_forms(self, address: str) -> Sequence[str]:
@@ -250,31 +237,31 @@ class CacheAdmin:
         The keys are the target with and without ignored query parameters, each with and without the name of a
         credential. The target with these parameters may have responses from before the rule had `ignore_query`.
         """
-        forms = dict.fromkeys((self.to_upstream_url(address), to_upstream(address, self._settings_for(address))))
-        return (*forms, *(key for form in forms if "#" not in form for key in self._keys_for(form)))
+        forms = dict.fromkeys((self.to_upstream_url(address), to_upstream(address, self.settings_for(address))))
+        return (*forms, *(key for form in forms if "#" not in form for key in self.keys_for(form)))
 
     async def _delete(self, target: str) -> bool:
         """Delete a target. Return True if it was stored on this machine or by a peer."""
-        await self._peers.sync(target)  # a target that only a peer has stored also counts as purged
-        self._store.coordination.invalidate(target)
-        self._coordinator.discard(partial(eq, target))
-        is_stored = self._store.get(target) is not None
-        await self._store.delete(target)
+        await self.peers.sync(target)  # a target that only a peer has stored also counts as purged
+        self.store.coordination.invalidate(target)
+        self.coordinator.discard(partial(eq, target))
+        is_stored = self.store.get(target) is not None
+        await self.store.delete(target)
         return is_stored
 
     async def on_peer_purge(self, target: str) -> None:
         """Discard the refreshes in progress of a target that a peer has purged. An empty `target` means all targets."""
-        self._coordinator.discard(partial(eq, target)) if target else self._coordinator.invalidate(lambda _: True)
+        self.coordinator.discard(partial(eq, target)) if target else self.coordinator.invalidate(lambda _: True)
 
     async def clear_relocation(self, target: str) -> bool:
         """Delete the record that a feed has moved or has ended (Relocation). After a 410, the feed may then be fetched
         again. Return True if there was a record."""
-        resources = map(self._store.get_latest, self._stored_forms(target))
+        resources = map(self.store.get_latest, self._stored_forms(target))
         relocated = [resource for resource in resources if resource is not None and resource.relocation is not None]
         for resource in relocated:
             failures = NO_FAILURES if resource.failures.detail == Detail.GONE else resource.failures
-            await self._store.put(replace(resource, relocation=None, failures=failures))
-            self._coordinator.announce_invalidation([resource.target])
+            await self.store.put(replace(resource, relocation=None, failures=failures))
+            self.coordinator.announce_invalidation([resource.target])
         return bool(relocated)
 
     async def recheck_size(self, key: str) -> None:
@@ -282,25 +269,25 @@ class CacheAdmin:
 
         The next request is then fetched, not streamed.
         """
-        resource = self._store.get_latest(key)
+        resource = self.store.get_latest(key)
         if resource is None or not resource.oversized:
             return
         resource = replace(resource, oversized=False)
         if is_worth_storing(resource):
-            await self._store.put(resource)
+            await self.store.put(resource)
         else:
-            await self._store.delete(key)
+            await self.store.delete(key)
 
     async def invalidate_after_write(self, request: Request, response: Response) -> None:
         """Invalidate the stored responses that a successful write changes (RFC 9111, section 4.4; RFC 9875)."""
         for written in invalidation.invalidated_by(request, response):
             for target in dict.fromkeys(
-                [*self._stored_forms(written), *self._equivalents.recorded_equivalents(written)]
+                [*self._stored_forms(written), *self.equivalents.recorded_equivalents(written)]
             ):
                 await self._invalidate(target, lambda _: True)
         groups = cache_groups.groups_invalidated_by(request, response)
         # The search reads every stored target. Only writes to the operator's own upstream may cause this cost.
-        if groups and is_upstream_target(request.target, self._settings_for(request.target)):
+        if groups and is_upstream_target(request.target, self.settings_for(request.target)):
             await self._invalidate_groups(uri.origin_of(request.target), groups)
 
     async def _invalidate_groups(self, origin: str, groups: frozenset[str]) -> None:
@@ -317,26 +304,26 @@ class CacheAdmin:
             return target.startswith(f"{origin}/")
 
         # A response that is still being fetched may belong to a group, too.
-        self._coordinator.invalidate(is_below_origin)
+        self.coordinator.invalidate(is_below_origin)
         stored_here, at_peers = await self._find_keys(is_below_origin)
         for target in at_peers:
-            await self._peers.sync(target)
+            await self.peers.sync(target)
         async for target in iterate_cooperatively([*stored_here, *at_peers]):
-            resource = self._store.peek(target)
+            resource = self.store.peek(target)
             if resource is not None and any(map(belongs, resource.responses)):
                 await self._invalidate(target, belongs)
 
     async def _find_keys(self, matches: Callable[[str], bool]) -> tuple[list[str], list[str]]:
         """Return the matching keys that are stored on this machine, and those that only peers have stored."""
-        stored_here = [key async for key in iterate_cooperatively(self._store.targets()) if matches(key)]
+        stored_here = [key async for key in iterate_cooperatively(self.store.targets()) if matches(key)]
         known = frozenset(stored_here)
-        return stored_here, [key async for key in self._peers.targets() if matches(key) and key not in known]
+        return stored_here, [key async for key in self.peers.targets() if matches(key) and key not in known]
 
     async def _invalidate(self, target: str, selects: Callable[[StoredResponse], bool]) -> None:
         """Invalidate the selected stored responses of a target, and delete the selected partial responses."""
-        self._store.coordination.invalidate(target)
-        self._coordinator.invalidate(partial(eq, target))
-        resource = self._store.get_latest(target)
+        self.store.coordination.invalidate(target)
+        self.coordinator.invalidate(partial(eq, target))
+        resource = self.store.get_latest(target)
         if resource is None or not resource.responses:
             return
 
@@ -345,7 +332,7 @@ class CacheAdmin:
 
         keyed = tuple(stored for stored in resource.keyed if stored.status != 206 or not selects(stored))
         parts = tuple(stored for stored in resource.parts if not selects(stored))
-        await self._store.put(
+        await self.store.put(
             replace(resource, variants=mark_invalid(resource.variants), parts=parts, keyed=mark_invalid(keyed))
         )
 
@@ -353,7 +340,7 @@ class CacheAdmin:
         """Return the freshness of the newest stored response of a resource."""
         if not resource.variants:
             return None
-        return assess(resource, resource.variants[-1], self._settings_for(resource.target), self._clock.now())
+        return assess(resource, resource.variants[-1], self.settings_for(resource.target), self.clock.now())
 
 
 def _targets_of(keys: Iterable[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """Error documents: the responses to errors, and 503 for targets that may not be fetched."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from feedproxy.cache.cache_status import CacheStatus, Detail, append
 from feedproxy.clock import Clock, Instant, Seconds
@@ -25,13 +25,13 @@ NOT_FORWARDED = CacheStatus()
 _SENTENCES = {str(detail): detail.sentence for detail in Detail}
 
 
+@dataclass(eq=False)
 class ErrorResponses:
     """Builder of error documents."""
 
-    def __init__(self, clock: Clock, via: str, settings_for: Callable[[str], Settings]) -> None:
-        self._clock = clock
-        self._via = via
-        self._settings_for = settings_for
+    clock: Clock
+    via: str
+    settings_for: Callable[[str], Settings]
 
     def error_response(
         self, request: Request, client: ClientContext, error: FeedproxyError, status: CacheStatus | None = None
@@ -59,7 +59,7 @@ class ErrorResponses:
 
         Retry-After ends at the instant `until`. `reason` is one sentence for the user.
         """
-        seconds = max(1, round(until - self._clock.now()))
+        seconds = max(1, round(until - self.clock.now()))
         extra = (("Retry-After", str(seconds)),)
         return self.problem_response(request, client, 503, detail, reason, replace(status, detail=detail), extra)
 
@@ -78,7 +78,7 @@ class ErrorResponses:
 
         `code` is the status code. `detail`, `reason` and `extra` are those of problem_details.problem_response.
         """
-        shown = public_url_for(request.target, client, upstream=self._settings_for(request.target).upstream)
+        shown = public_url_for(request.target, client, upstream=self.settings_for(request.target).upstream)
         response = problem_response(code, detail, reason, request=replace(request, target=shown), extra=extra)
         fields = response.fields
         if lifetime:
@@ -93,12 +93,12 @@ class ErrorResponses:
         """
         directive = f"max-age={int(lifetime)}"
         fields = fields.with_field("Cache-Control", directive)
-        if client.entrance is Entrance.REVERSE and self._settings_for(target).state_freshness:
+        if client.entrance is Entrance.REVERSE and self.settings_for(target).state_freshness:
             fields = fields.with_field("CDN-Cache-Control", directive).with_field(
                 "Surrogate-Key", surrogate_key(target)
             )
         return fields
 
     def with_status_fields(self, fields: Fields, status: CacheStatus) -> Fields:
-        fields = fields.with_field("Date", format_http_date(self._clock.now()))
-        return append(with_via(fields, self._via), status)
+        fields = fields.with_field("Date", format_http_date(self.clock.now()))
+        return append(with_via(fields, self.via), status)

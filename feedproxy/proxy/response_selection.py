@@ -55,27 +55,17 @@ type Selection = SelectedResponse | ProxyResponse | PassThrough
 """A response to render, a response that the proxy generated, or the decision to stream the request."""
 
 
+@dataclass(eq=False)
 class ResponseSelector:
     """Selector of the response to each request."""
 
-    def __init__(
-        self,
-        *,
-        contexts: ContextBuilder,
-        coordinator: RefreshCoordinator,
-        errors: ErrorResponses,
-        relocations: RelocationResponses,
-        peers: PeerCopies,
-        store: Store,
-        clock: Clock,
-    ) -> None:
-        self._contexts = contexts
-        self._coordinator = coordinator
-        self._errors = errors
-        self._relocations = relocations
-        self._peers = peers
-        self._store = store
-        self._clock = clock
+    contexts: ContextBuilder
+    coordinator: RefreshCoordinator
+    errors: ErrorResponses
+    relocations: RelocationResponses
+    peers: PeerCopies
+    store: Store
+    clock: Clock
 
     async def select(
         self,
@@ -92,9 +82,9 @@ class ResponseSelector:
         `is_synced` is true if the peers' newer copies were already fetched. `is_retry` is true for a second request to
         the origin, after the first response varied by a field that the first request lacked.
         """
-        context = self._contexts.build(request, client, settings)
-        resource, now = context.resource, self._clock.now()
-        if response := self._relocations.announce(context, resource, now, None):
+        context = self.contexts.build(request, client, settings)
+        resource, now = context.resource, self.clock.now()
+        if response := self.relocations.announce(context, resource, now, None):
             return response
         if resource is not None and is_known_oversized(resource, now):
             return PassThrough(CacheStatus(fwd=Fwd.BYPASS, detail=Detail.OVERSIZED))
@@ -123,9 +113,9 @@ class ResponseSelector:
                 return self._hit_and_refresh(context, stored, stored_freshness, now)
             case NotInCache(reason):
                 status = CacheStatus(detail=Detail.ONLY_IF_CACHED)
-                return self._errors.problem_response(request, client, 504, Detail.ONLY_IF_CACHED, reason, status)
+                return self.errors.problem_response(request, client, 504, Detail.ONLY_IF_CACHED, reason, status)
             case Validate(stored, fwd) | Forward(fwd, _, stored):
-                if not is_synced and await self._peers.sync(request.target):
+                if not is_synced and await self.peers.sync(request.target):
                     # A peer had a newer copy: decide again with it.
                     return await self.select(request, client, settings, is_synced=True)
                 return await self._validate_or_fetch(context, stored, freshness, fwd, is_retry=is_retry)
@@ -136,7 +126,7 @@ class ResponseSelector:
         directives = apply_reload_policy(
             context.directives, context.request.fields, context.resource, context.settings, now
         )
-        if self._relocations.is_in_doubt(context, context.resource):
+        if self.relocations.is_in_doubt(context, context.resource):
             directives = replace(directives, no_cache=True)
         return context if directives is context.directives else replace(context, directives=directives)
 
@@ -173,18 +163,18 @@ class ResponseSelector:
         self, context: RequestContext, stored: StoredResponse, freshness: Freshness, now: Instant
     ) -> SelectedResponse:
         resource, target = context.resource, context.request.target
-        permission = self._coordinator.permissions.check(resource, target, context.settings)
+        permission = self.coordinator.permissions.check(resource, target, context.settings)
 
         def is_resting() -> bool:
-            return now < rests_until(self._store.get(target), stored, freshness, context.settings)
+            return now < rests_until(self.store.get(target), stored, freshness, context.settings)
 
         if isinstance(permission, Allowed) and not is_resting():
             # A page that the explicit proxy fetched with its client's User-Agent is refreshed in the same way.
             is_of_some_clients = len(stored.key) > 0 or len(context.varying_fields) > 0 or not context.own_agent
             if is_of_some_clients and not context.has_credentials:
-                self._coordinator.refresh_variant(_with_get(context), stored)
+                self.coordinator.refresh_variant(_with_get(context), stored)
             else:
-                self._coordinator.refresh_stale(target, is_resting)
+                self.coordinator.refresh_stale(target, is_resting)
         return self._hit(context, stored, freshness, Detail.STALE_WHILE_REVALIDATE)
 
     async def _validate_or_fetch(
@@ -198,13 +188,13 @@ class ResponseSelector:
     ) -> Selection:
         if response := self._without_fetch(context, variant, freshness):
             return response
-        result, is_collapsed = await self._coordinator.refresh_for_request(context, context.resource, variant)
+        result, is_collapsed = await self.coordinator.refresh_for_request(context, context.resource, variant)
         if result is None:
             if variant and freshness and self._may_serve_stale(context, variant, freshness, Occasion.DISCONNECTED):
-                context = replace(context, resource=self._store.get(context.request.target))
+                context = replace(context, resource=self.store.get(context.request.target))
                 return self._hit(context, variant, freshness, Detail.TIMEOUT, "the origin takes too long")
             raise FetchTimeout("the origin takes too long")
-        self._coordinator.refresh_shared_copy(context, result)
+        self.coordinator.refresh_shared_copy(context, result)
         known_names = context.resource.varying_names if context.resource is not None else frozenset[str]()
         unstored_names = _unstored_varying_names(result)
         varying_names = (result.resource.varying_names | unstored_names) - known_names
@@ -212,7 +202,7 @@ class ResponseSelector:
             # The shared request to the origin lacked a field by which the response varies. Select again, with the
             # client's field.
             if unstored_names:
-                self._contexts.remember_unstored_names(context.request.target, unstored_names)
+                self.contexts.remember_unstored_names(context.request.target, unstored_names)
             return await self.select(context.request, context.client, context.settings, is_synced=True, is_retry=True)
         return self._after_refresh(context, result, fwd, is_collapsed=is_collapsed)
 
@@ -225,24 +215,24 @@ class ResponseSelector:
         If no stored response is usable, a minimum interval has no effect. During a back-off, one request is permitted
         per minimum interval.
         """
-        resource, now = context.resource, self._clock.now()
-        match self._coordinator.permissions.check_for_request(context, resource):
-            case Deferred() if self._coordinator.can_join(context):
+        resource, now = context.resource, self.clock.now()
+        match self.coordinator.permissions.check_for_request(context, resource):
+            case Deferred() if self.coordinator.can_join(context):
                 return None  # the throttle already counts the refresh in progress, and this request can join it
             case Deferred(until, detail, reason, retry_from):
-                if response := self._relocations.announce(context, resource, now, CacheStatus()):
+                if response := self.relocations.announce(context, resource, now, CacheStatus()):
                     return response
                 if resource and variant and freshness and self._may_spare_origin(context, resource, variant, freshness):
                     return self._hit(context, variant, freshness, None if freshness.is_fresh(now) else detail, reason)
-                if response := self._relocations.announce(context, resource, now, CacheStatus(), allow_doubt=True):
+                if response := self.relocations.announce(context, resource, now, CacheStatus(), allow_doubt=True):
                     return response
                 if detail is Detail.PAUSED:
                     tomorrow = now + PAUSED_RETRY
-                    return self._errors.service_unavailable(context.request, context.client, tomorrow, detail, reason)
+                    return self.errors.service_unavailable(context.request, context.client, tomorrow, detail, reason)
                 # Without a usable copy, try one fetch per minimum interval: the origin may be available again.
                 may_try = detail is Detail.BACK_OFF and now >= retry_from
                 if detail in (Detail.RETRY_AFTER, Detail.BACK_OFF) and not may_try:
-                    return self._errors.service_unavailable(context.request, context.client, until, detail, reason)
+                    return self.errors.service_unavailable(context.request, context.client, until, detail, reason)
                 # feed_min_interval and site_interval must not keep a client from getting what HTTP entitles it to
                 # (docs/decisions/minimum-fetch-interval.md).
         return None
@@ -252,34 +242,34 @@ class ResponseSelector:
     def _after_refresh(
         self, context: RequestContext, result: RefreshResult, fwd: Fwd, *, is_collapsed: bool
     ) -> SelectedResponse | ProxyResponse | PassThrough:
-        request, client, now = context.request, context.client, self._clock.now()
-        self._relocations.record_result(result)
+        request, client, now = context.request, context.client, self.clock.now()
+        self.relocations.record_result(result)
         fwd = Fwd.PARTIAL if result.from_partial else fwd
         status = CacheStatus(fwd=fwd, fwd_status=result.fwd_status, stored=result.stored, collapsed=is_collapsed)
         if isinstance(result.error, Forbidden):
             status = CacheStatus()  # the address policy refused the target: no request was sent to the origin
         # The origin's 410, and its response to client-specific fields, are passed on.
         is_final = result.response is not None and (result.response.status == 410 or len(result.response.key) > 0)
-        if not is_final and (response := self._relocations.announce(context, result.resource, now, status)):
+        if not is_final and (response := self.relocations.announce(context, result.resource, now, status)):
             return response
         if result.oversized:
             return PassThrough(replace(status, detail=Detail.OVERSIZED))
         if fallback := self._stale_fallback(context, result, status, now):
             return fallback
         if not is_final and (
-            response := self._relocations.announce(context, result.resource, now, status, allow_doubt=True)
+            response := self.relocations.announce(context, result.resource, now, status, allow_doubt=True)
         ):
             return response
         if result.response is None:
-            return self._errors.error_response(request, client, result.error or FetchError(result.reason), status)
+            return self.errors.error_response(request, client, result.error or FetchError(result.reason), status)
         if result.response.status == 429:
             # A 429 limits this proxy, and is never passed on to a client.
             until = max(result.resource.failures.next_try, now + context.settings.feed_min_interval)
             reason = "The origin has had too many requests."
-            return self._errors.service_unavailable(request, client, until, Detail.RATE_LIMITED, reason, status)
+            return self.errors.service_unavailable(request, client, until, Detail.RATE_LIMITED, reason, status)
         if result.response.content.feed:
             # Before the refresh, the target may not have been known as a feed.
-            self._contexts.count_reader(request.target, request, client)
+            self.contexts.count_reader(request.target, request, client)
         return self._select_after_fetch(context, result, status, now)
 
     def _select_after_fetch(
@@ -301,7 +291,7 @@ class ResponseSelector:
             freshness,
             replace(status, ttl=int(freshness.ttl) if result.stored else None, detail=detail),
             reason,
-            self._store.get(context.request.target),
+            self.store.get(context.request.target),
             unshared_fields=result.unshared_fields if is_own else NO_FIELDS,
             interim=result.interim if is_own else (),
         )
@@ -327,7 +317,7 @@ class ResponseSelector:
             return None
         detail = result.detail or (result.error.detail if result.error is not None else Detail.STALE_IF_ERROR)
         status = replace(status, hit=status.fwd is None, stored=False, ttl=int(freshness.ttl), detail=detail)
-        resource = self._store.get(context.request.target)
+        resource = self.store.get(context.request.target)
         return SelectedResponse(context, variant, freshness, status, result.reason, resource)
 
     def _may_serve_stale(
@@ -338,7 +328,7 @@ class ResponseSelector:
         is_permitted = stored.content.feed or occasion is Occasion.DISCONNECTED
         limit = context.settings.stale_max if is_permitted else 0
         return serving_stale.may_serve_stale(
-            stored, freshness, self._clock.now(), occasion=occasion, request=context.directives, limit=limit
+            stored, freshness, self.clock.now(), occasion=occasion, request=context.directives, limit=limit
         )
 
     def _may_spare_origin(
@@ -350,7 +340,7 @@ class ResponseSelector:
         """
         patience = stale_max_after_failure.stale_limit_after_failure(resource.failures, context.settings)
         validated = stored.response_time if len(stored.key) else stale_max_after_failure.last_validated(resource)
-        if self._clock.now() >= validated + patience:
+        if self.clock.now() >= validated + patience:
             return False
         return self._may_serve_stale(context, stored, freshness, Occasion.ERROR)
 

@@ -6,7 +6,7 @@ request's conditions apply to it.
 
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from feedproxy.cache.cache_status import Detail, append
 from feedproxy.cache.stored_response import StoredResponse
@@ -69,21 +69,19 @@ NEGOTIABLE_FORMATS = ("atom", "rss", "rdf", "json", "html")
 type Serve = Callable[[Request, ClientContext], Awaitable[ProxyResponse | PassThrough]]
 
 
+@dataclass(eq=False)
 class Conversions:
     """Responder to requests for another format. `serve` returns the response in the original format."""
 
-    def __init__(
-        self, serve: Serve, conversions: ConversionCache, settings_for: Callable[[str], Settings], clock: Clock
-    ):
-        self._serve = serve
-        self._conversions = conversions
-        self._settings_for = settings_for
-        self._clock = clock
+    serve: Serve
+    conversions: ConversionCache
+    settings_for: Callable[[str], Settings]
+    clock: Clock
 
     async def headlines(self, stored: StoredResponse) -> Headlines:
         """Return the headlines of a stored feed. Raises NotAFeed for a document that is no feed, and FeedproxyError if
         a limit is exceeded."""
-        return await self._conversions.headlines(stored, self._settings_for(stored.target))
+        return await self.conversions.headlines(stored, self.settings_for(stored.target))
 
     def parse_call(self, call: Call) -> tuple[Format, str]:
         """Return the format and target in a call of `/-/as/FORMAT/TARGET`. Raises NotFound for an unknown format or no
@@ -103,7 +101,7 @@ class Conversions:
         """
         call = replace(call, request=replace(call.request, fields=fields), client=replace(call.client, user=user))
         feed_request = Request("GET", target, call.request.fields.without(*REPRESENTATION_CONDITIONS))
-        answer = await self._serve(feed_request, call.client)
+        answer = await self.serve(feed_request, call.client)
         if isinstance(answer, PassThrough):
             reason = "The feed is too large to be converted."
             return problem_response(502, Detail.TOO_LARGE, reason, request=replace(feed_request, target=target))
@@ -112,7 +110,7 @@ class Conversions:
             return answer.response.with_fields(_with_converted_location(answer.response.fields, call.client, before))
         request = replace(call.request, target=target)
         try:
-            at = _public_address(call, self._settings_for(target).endpoint_prefix)
+            at = _public_address(call, self.settings_for(target).endpoint_prefix)
             return await self.convert(answer, answer.stored, request, output_format, at=at)
         except FeedproxyError as error:
             problem = problem_response(error.status_hint, error.detail, str(error), request=request)
@@ -130,12 +128,12 @@ class Conversions:
         `at` is the address of the conversion if it differs from the feed's. Raises NotAFeed for a document that is no
         feed, and FeedproxyError if a limit is exceeded.
         """
-        settings = self._settings_for(stored.target)
+        settings = self.settings_for(stored.target)
         name = negotiation.choose_coding(request.fields.combined("accept-encoding"), _codings(settings)) or "identity"
-        conversion = await self._conversions.get(stored, output_format, name, settings, at=at)
+        conversion = await self.conversions.get(stored, output_format, name, settings, at=at)
         fields = _conversion_fields(answer.response.fields, output_format, conversion, name)
         tags = tuple(own_tag(conversion.tag_base, coding) for coding in ("identity", *content_coding.CODINGS))
-        match evaluate_conditions(request, fields, tags, conversion.tag_base, self._clock.now()):
+        match evaluate_conditions(request, fields, tags, conversion.tag_base, self.clock.now()):
             case Outcome.NOT_MODIFIED:
                 offered = {coding: own_tag(conversion.tag_base, coding) for coding in _codings(settings)}
                 fields = fields.with_field("ETag", tag_for_304(request, offered, offered[name]).text)
@@ -185,8 +183,8 @@ class Conversions:
         In reverse mode, raises Forbidden for a target outside the upstream.
         """
         if client.entrance is not Entrance.REVERSE:
-            return _gateway_target(address, client.base, self._settings_for("").endpoint_prefix)
-        upstream = self._settings_for("").upstream.rstrip("/")
+            return _gateway_target(address, client.base, self.settings_for("").endpoint_prefix)
+        upstream = self.settings_for("").upstream.rstrip("/")
         try:
             target = gateway_target(f"/{address}")
         except NotFound:

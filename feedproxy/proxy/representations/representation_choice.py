@@ -6,7 +6,7 @@ replace the Content-Security-Policy of the converted document.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from feedproxy.cache.cache_status import Detail
@@ -46,25 +46,16 @@ class Representation(Enum):
         return replace(request, method="GET", fields=request.fields.without(*REPRESENTATION_CONDITIONS))
 
 
+@dataclass(eq=False)
 class Renderer:
     """Builder of the representation of a selected response."""
 
-    def __init__(
-        self,
-        *,
-        codings: CodingVariants,
-        deltas: Deltas,
-        dictionaries: Dictionaries,
-        conversions: Conversions,
-        clock: Clock,
-        via: str,
-    ) -> None:
-        self._codings = codings
-        self._deltas = deltas
-        self._dictionaries = dictionaries
-        self._conversions = conversions
-        self._clock = clock
-        self._via = via
+    codings: CodingVariants
+    deltas: Deltas
+    dictionaries: Dictionaries
+    conversions: Conversions
+    clock: Clock
+    via: str
 
     def choose(
         self, request: Request, settings: Settings, stored_media_type: Callable[[], str | None]
@@ -77,7 +68,7 @@ class Renderer:
             return Representation.ORIGINAL
         media_type = stored_media_type()
         accept = request.fields.combined("accept")
-        if media_type is not None and self._conversions.preferred_format(accept, media_type) is None:
+        if media_type is not None and self.conversions.preferred_format(accept, media_type) is None:
             return Representation.ORIGINAL_BY_ACCEPT
         return Representation.NEGOTIATED
 
@@ -100,22 +91,22 @@ class Renderer:
             return ProxyResponse(refusal, status, Detail.AUTHENTICATION.sentence)
         response = _for_entrance(response, request.target, client, settings)
         if representation is Representation.NEGOTIATED:
-            return await self._conversions.negotiate(response, request)
+            return await self.conversions.negotiate(response, request)
         if isinstance(selected, SelectedResponse):
             response = with_offer(response, selected.resource, client, settings)
         return with_vary_accept(response) if representation is Representation.ORIGINAL_BY_ACCEPT else response
 
     async def _original(self, selected: SelectedResponse) -> ProxyResponse:
         context = selected.context
-        response = build_response(selected, via=self._via, now=self._clock.now())
-        response = await self._codings.apply(response, context.request, context.settings)
+        response = build_response(selected, via=self.via, now=self.clock.now())
+        response = await self.codings.apply(response, context.request, context.settings)
         response = with_cors(response, context.client, context.settings)
-        encoded = await self._dictionaries.encode(
+        encoded = await self.dictionaries.encode(
             response, context.request, selected.resource, context.client, context.settings
         )
         if "a-im" not in context.request.fields:
             return encoded
-        shortened = await self._deltas.apply(
+        shortened = await self.deltas.apply(
             response.response, selected.stored, context.request, selected.resource, context.settings
         )
         if shortened is response.response or (encoded is not response and _is_smaller(encoded.response, shortened)):
