@@ -20,7 +20,7 @@ from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.message import Fields, Request
 from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_digest
 from feedproxy.lab.recording_scores import BROKEN_FAULTS
-from feedproxy.lab.replay.replay_origin import ReplayOrigin, ReplayRequestHead
+from feedproxy.lab.replay.replay_origin import ReplayOrigin
 from feedproxy.lab.replay.replay_source import ReplayOptions, make_replay
 from feedproxy.lab.replay.timeline import ReplayWorld, Timeline, Version
 
@@ -211,7 +211,7 @@ def poll(
     for hop in itertools.count():
         fields = Fields(reader.fields(now))
         bare = target.partition("?")[0]
-        asked = replay.to_replay_request(ReplayRequestHead("GET", bare, fields), now)
+        asked = replay.to_replay_request(Request("GET", bare, fields), now)
         reply = replay.answer(asked)
         content = reply.body
         raw = False

@@ -15,10 +15,10 @@ from feedproxy import cli
 from feedproxy.commands import replay as command
 from feedproxy.errors import UsageError
 from feedproxy.http.date import format_http_date
-from feedproxy.http.message import Fields
+from feedproxy.http.message import Fields, Request
 from feedproxy.lab.record.exchange import Recording, Side, content_digest
 from feedproxy.lab.replay import timeline, version_folder
-from feedproxy.lab.replay.replay_origin import ReplayOrigin, ReplayRequestHead
+from feedproxy.lab.replay.replay_origin import ReplayOrigin
 from feedproxy.lab.replay.replay_response import ReplayResponse
 from feedproxy.lab.replay.replay_source import ReplayOptions, make_replay, open_source
 from feedproxy.lab.replay.time_arguments import parse_instant, parse_length
@@ -61,7 +61,7 @@ def ask(
 ) -> ReplayResponse:
     """Send a request `at` hours after the beginning; field names have underscores for hyphens."""
     lines = [("Host", host), *((name.replace("_", "-"), value) for name, value in fields.items())]
-    return replay.answer(replay.to_replay_request(ReplayRequestHead(method, target, Fields(lines)), AT + at * HOUR))
+    return replay.answer(replay.to_replay_request(Request(method, target, Fields(lines)), AT + at * HOUR))
 
 
 def test_replay_serves_every_version_of_corpus_byte_for_byte(corpus: Path) -> None:
@@ -77,13 +77,11 @@ def test_replay_serves_every_version_of_corpus_byte_for_byte(corpus: Path) -> No
         for version, body, end in zip(versions, bodies, ends, strict=True):
             since = float(version["time"])
             for at in sorted({since, (since + end) / 2, max(since, end - 1)} - {end}):
-                asked = replay.to_replay_request(
-                    ReplayRequestHead("GET", f"/{name}", Fields([("Host", "example.com")])), at
-                )
+                asked = replay.to_replay_request(Request("GET", f"/{name}", Fields([("Host", "example.com")])), at)
                 reply = replay.answer(asked)
                 assert (reply.status, reply.body) == (200, body), (name, version["n"], at)
                 held = Fields([("Host", "example.com"), ("If-None-Match", reply.fields.get("etag") or "")])
-                again = replay.answer(replay.to_replay_request(ReplayRequestHead("GET", f"/{name}", held), at))
+                again = replay.answer(replay.to_replay_request(Request("GET", f"/{name}", held), at))
                 assert again.status == 304, (name, version["n"], at)
             served += since < end
     assert served > 900

@@ -7,7 +7,6 @@ import re
 import socket
 import struct
 from collections.abc import Callable, Iterable
-from http import HTTPStatus
 
 import h11
 
@@ -18,8 +17,8 @@ from feedproxy.http.date import format_http_date
 from feedproxy.http.field_values import is_token
 from feedproxy.http.message import Fields, Request
 from feedproxy.lab.record.exchange import Exchange, Side
-from feedproxy.lab.replay.replay_origin import ReplayOrigin, ReplayRequestHead
-from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse
+from feedproxy.lab.replay.replay_origin import ReplayOrigin
+from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse, reason_phrase
 
 HEAD_MAX = 65_536
 _SENDABLE = re.compile(r"\A[\t\x20-\x7e\x80-\xff]*\Z")
@@ -107,7 +106,7 @@ class ReplayListener:
             self._connections.pop(writer, None)
             writer.close()
 
-    async def _answer(self, connection: "_Connection", head: ReplayRequestHead) -> bool:
+    async def _answer(self, connection: "_Connection", head: Request) -> bool:
         at = self._clock.now()
         if head.method == "CONNECT":
             await connection.send_error(405, NO_TUNNEL, format_http_date(at), [("Allow", "GET, HEAD")])
@@ -133,7 +132,7 @@ def _exchange(incoming: ReplayRequest, reply: ReplayResponse, connection: "_Conn
     return Exchange(
         side=Side.READER,
         at=incoming.at,
-        request=Request(incoming.request.method, incoming.request.target, incoming.request.fields),
+        request=incoming.request,
         status=reply.status,
         fields=reply.fields,
         reason=reply.reason,
@@ -160,12 +159,12 @@ class _Connection:
         peer = writer.get_extra_info("peername")
         self.peer = str(peer[0]) if peer else ""
 
-    async def next_request(self) -> ReplayRequestHead | None:
+    async def next_request(self) -> Request | None:
         if self._h11.our_state is h11.DONE:
             if self._h11.their_state is not h11.DONE:
                 return None
             self._h11.start_next_cycle()
-        head: ReplayRequestHead | None = None
+        head: Request | None = None
         while True:
             match self._h11.next_event():
                 case h11.NEED_DATA:
@@ -178,7 +177,7 @@ class _Connection:
                     lines = [
                         (name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers.raw_items()
                     ]
-                    head = ReplayRequestHead(event.method.decode(), event.target.decode("latin-1"), Fields(lines))
+                    head = Request(event.method.decode(), event.target.decode("latin-1"), Fields(lines))
                 case h11.EndOfMessage():
                     return head
                 case h11.ConnectionClosed() | h11.PAUSED:
@@ -233,9 +232,8 @@ class _Connection:
     async def send_error(self, status: int, message: str, date: str, extra: Iterable[tuple[str, str]] = ()) -> None:
         body = f"{message}\n".encode("latin-1", "replace")
         fields = Fields([("Date", date), ("Content-Type", "text/plain"), *extra, ("Connection", "close")])
-        reason = HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
         with contextlib.suppress(h11.LocalProtocolError, OSError):
-            await self.send(ReplayResponse(status, fields, body, reason), head_only=False)
+            await self.send(ReplayResponse(status, fields, body, reason_phrase(status)), head_only=False)
 
     def _write(self, data: bytes | None) -> None:
         if data:

@@ -6,7 +6,7 @@ It sends no requests, and answers an unknown target with 504. The same requests 
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -20,7 +20,7 @@ from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.negotiation import choose_coding
 from feedproxy.http.target_uri.gateway_path import gateway_target
-from feedproxy.lab.replay.faults.fault import FaultContext, PlannedFault
+from feedproxy.lab.replay.faults.fault import Fault, FaultContext, PlannedFault
 from feedproxy.lab.replay.hint_overrides import Change
 from feedproxy.lab.replay.replay_response import Form, ReplayRequest, ReplayResponse, Representation, original_target
 from feedproxy.lab.replay.timeline import ReplayWorld, Version
@@ -30,15 +30,6 @@ _TAGS = re.compile(r'\*|\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*(?:,\s*(?:W/)?"[
 
 GZIP_MIN = 256
 """Content of at least this many bytes is compressed. nginx has 20 by default, and Caddy 512."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayRequestHead:
-    """A received request line with its fields. `target` has any form of RFC 9112, section 3.2."""
-
-    method: str
-    target: str
-    fields: Fields
 
 
 class ReplayOrigin:
@@ -68,9 +59,12 @@ class ReplayOrigin:
         self._moves = any(planned.fault.moves for planned in faults)
         self._counts: Counter[str] = Counter()
 
-    def to_replay_request(self, head: ReplayRequestHead, at: Instant) -> ReplayRequest:
-        """Return the request with its target and its time `at`, and count the request. Raises BadTarget or NotFound if
-        the request names no target."""
+    def to_replay_request(self, head: Request, at: Instant) -> ReplayRequest:
+        """Return a received request with its target URI and its time `at`, and count it. Raises BadTarget or NotFound
+        if the request names no target.
+
+        `head.target` has any form of RFC 9112, section 3.2.
+        """
         form, target, base = _parse_target(head)
         request = Request(head.method, target, head.fields)
         recorded_target, hops = original_target(target) if self._moves else (target, 0)
@@ -113,29 +107,20 @@ class ReplayOrigin:
             for change in self._changes:
                 representation = change(representation)
             for planned, context in active:
-                representation = planned.fault.change_representation(representation, incoming, context)
+                representation = planned.fault.change_representation(representation, context)
         reply = respond_without_faults(representation, incoming, version)
         for planned, context in active:
-            reply = self._apply_fault(reply, planned, incoming, context, version)
+            reply = _apply_fault(reply, planned.fault, context, version)
         return reply
 
-    def _apply_fault(
-        self,
-        reply: ReplayResponse,
-        planned: PlannedFault,
-        incoming: ReplayRequest,
-        context: FaultContext,
-        version: Version,
-    ) -> ReplayResponse:
-        """Apply one fault and return the response. The response's `faults` names the fault only if it changed
-        something."""
-        after = planned.fault.change_response(reply, incoming, context)
-        was = Representation.of(version)
-        is_changed = after != reply or (
-            version.status == 200 and planned.fault.change_representation(was, incoming, context) != was
-        )
-        faults = (*reply.faults, planned.fault.name) if is_changed else reply.faults
-        return replace(after, faults=faults)
+
+def _apply_fault(reply: ReplayResponse, fault: Fault, context: FaultContext, version: Version) -> ReplayResponse:
+    """Apply one fault and return the response. The response's `faults` names the fault only if it changed something."""
+    after, recorded = fault.change_response(reply, context), Representation.of(version)
+    is_changed = after != reply or (
+        version.status == 200 and fault.change_representation(recorded, context) != recorded
+    )
+    return replace(after, faults=(*reply.faults, fault.name)) if is_changed else after
 
 
 def respond_without_faults(representation: Representation, incoming: ReplayRequest, version: Version) -> ReplayResponse:
@@ -212,7 +197,7 @@ def _gzip(body: bytes) -> bytes:
     return encode(body, "gzip", 6)
 
 
-def _parse_target(head: ReplayRequestHead) -> tuple[Form, str, str]:
+def _parse_target(head: Request) -> tuple[Form, str, str]:
     """Return the form of a request's target, the target URI, and the gateway's prefix (`http://HOST/`) or ""."""
     if not head.target.startswith("/"):
         return Form.ABSOLUTE, uri.normalise(head.target), ""

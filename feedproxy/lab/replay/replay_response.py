@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from http import HTTPStatus
 from urllib.parse import urlsplit, urlunsplit
 
 from feedproxy.clock import Instant, Seconds
@@ -121,3 +122,8 @@ class ReplayResponse:
 
     def with_field(self, name: str, value: str) -> "ReplayResponse":
         return replace(self, fields=self.fields.with_field(name, value))
+
+
+def reason_phrase(status: int) -> str:
+    """Return the usual reason phrase of a status, or "" for an unknown status."""
+    return HTTPStatus(status).phrase if status in set(HTTPStatus) else ""

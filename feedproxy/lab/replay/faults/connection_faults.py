@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from feedproxy.http.coding.content_coding import encode
-from feedproxy.lab.replay.faults.fault import Fault, FaultContext
-from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse, Representation
+from feedproxy.lab.replay.faults.fault import Fault, FaultContext, NumberFault
+from feedproxy.lab.replay.replay_response import ReplayResponse, Representation
 
 
-class SlowFirstByte(Fault):
+class SlowFirstByte(NumberFault):
     """The server sends the first byte late. The fault's value is the delay in seconds of real time (default: 3).
 
     A good reader waits about half a minute and polls its other feeds meanwhile.
@@ -15,15 +15,13 @@ class SlowFirstByte(Fault):
 
     name = "slow-first-byte"
     default = "3"
+    least = 0
 
-    def check(self) -> None:
-        self.parse_number(0)
-
-    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        return replace(reply, pause=reply.pause + self.parse_number())
+    def change_response(self, reply: ReplayResponse, context: FaultContext) -> ReplayResponse:
+        return replace(reply, pause=reply.pause + self.number)
 
 
-class SlowBody(Fault):
+class SlowBody(NumberFault):
     """The server sends the head at once and the content slowly. The fault's value is the time for the content, in
     seconds of real time (default: 3).
 
@@ -33,12 +31,10 @@ class SlowBody(Fault):
 
     name = "slow-body"
     default = "3"
+    least = 0
 
-    def check(self) -> None:
-        self.parse_number(0)
-
-    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        return replace(reply, spread=reply.spread + self.parse_number())
+    def change_response(self, reply: ReplayResponse, context: FaultContext) -> ReplayResponse:
+        return replace(reply, spread=reply.spread + self.number)
 
 
 class Reset(Fault):
@@ -50,7 +46,7 @@ class Reset(Fault):
 
     name = "reset"
 
-    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+    def change_response(self, reply: ReplayResponse, context: FaultContext) -> ReplayResponse:
         return replace(reply, reset=True)
 
 
@@ -64,16 +60,16 @@ class TruncatedGzip(Fault):
 
     name = "truncated-gzip"
 
-    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+    def change_response(self, reply: ReplayResponse, context: FaultContext) -> ReplayResponse:
         coding = reply.fields.get("content-encoding") or ""
-        takes = "gzip" in (incoming.request.fields.combined("accept-encoding") or "").lower()
+        takes = "gzip" in (context.incoming.request.fields.combined("accept-encoding") or "").lower()
         if reply.status != 200 or not reply.body or not takes or coding not in ("", "gzip"):
             return reply
         packed = reply.body if coding else encode(reply.body, "gzip", 6)
         return replace(reply, body=packed[: len(packed) // 2]).with_field("Content-Encoding", "gzip")
 
 
-class WrongLength(Fault):
+class WrongLength(NumberFault):
     """Content-Length is larger than the content, and the server closes the connection after the content.
 
     The fault's value is the difference in bytes (default: 100). If the value is negative, Content-Length is smaller
@@ -86,14 +82,11 @@ class WrongLength(Fault):
     name = "wrong-length"
     default = "100"
 
-    def check(self) -> None:
-        self.parse_number()
-
-    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        return replace(reply, surplus=max(int(self.parse_number()), -len(reply.body))) if reply.body else reply
+    def change_response(self, reply: ReplayResponse, context: FaultContext) -> ReplayResponse:
+        return replace(reply, surplus=max(int(self.number), -len(reply.body))) if reply.body else reply
 
 
-class Endless(Fault):
+class Endless(NumberFault):
     """The response has no Content-Length and does not end. After the content, the server sends blanks, as fast as the
     client reads them.
 
@@ -106,17 +99,13 @@ class Endless(Fault):
 
     name = "endless"
     default = "64"
+    least = 32
 
-    def check(self) -> None:
-        self.parse_number(32)
-
-    def change_representation(
-        self, representation: Representation, incoming: ReplayRequest, context: FaultContext
-    ) -> Representation:
+    def change_representation(self, representation: Representation, context: FaultContext) -> Representation:
         return replace(representation, compresses=False)  # blanks after the end of gzip data would be an error
 
-    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        return replace(reply, blanks=int(self.parse_number() * 1_000_000)) if reply.body else reply
+    def change_response(self, reply: ReplayResponse, context: FaultContext) -> ReplayResponse:
+        return replace(reply, blanks=int(self.number * 1_000_000)) if reply.body else reply
 
 
 FAULTS = (SlowFirstByte, SlowBody, Reset, TruncatedGzip, WrongLength, Endless)

@@ -11,7 +11,7 @@ from feedproxy.feed.encoding_detection import declared_encoding
 from feedproxy.http.date import WEEKDAYS, format_http_date, parse_http_date
 from feedproxy.lab.replay import hint_edits
 from feedproxy.lab.replay.faults.fault import Fault, FaultContext
-from feedproxy.lab.replay.replay_response import ReplayRequest, Representation
+from feedproxy.lab.replay.replay_response import Representation
 
 
 def with_content(representation: Representation, content: bytes, mark: str, context: FaultContext) -> Representation:
@@ -23,7 +23,7 @@ def with_content(representation: Representation, content: bytes, mark: str, cont
         if representation.tag.endswith('"')
         else representation.tag and f"{representation.tag}-{mark}"
     )
-    date = parse_http_date(representation.modified, context.now)
+    date = parse_http_date(representation.modified, context.incoming.at)
     modified = representation.modified
     if date is not None and context.since is not None and date < context.since:
         modified = format_http_date(context.since)
@@ -43,9 +43,7 @@ class CharsetLie(Fault):
     name = "charset-lie"
     default = "auto"
 
-    def change_representation(
-        self, representation: Representation, incoming: ReplayRequest, context: FaultContext
-    ) -> Representation:
+    def change_representation(self, representation: Representation, context: FaultContext) -> Representation:
         if self.value != "auto":
             lie = self.value
         else:
@@ -65,9 +63,7 @@ class _Edit(Fault):
         if not self.value.isascii() or any(character in self.value for character in "<&\"'"):
             raise UsageError(f"--fault {self.name}={self.value}: invalid value for {self.hint}")
 
-    def change_representation(
-        self, representation: Representation, incoming: ReplayRequest, context: FaultContext
-    ) -> Representation:
+    def change_representation(self, representation: Representation, context: FaultContext) -> Representation:
         mark = "".join(character if character.isalnum() else "." for character in f"{self.hint}{self.value}")
         return with_content(
             representation, hint_edits.set_hint(representation.content, self.hint, self.value), mark, context

@@ -5,8 +5,8 @@ from typing import ClassVar
 from feedproxy.errors import UsageError
 from feedproxy.feed import xml_redirect
 from feedproxy.http.date import format_http_date
-from feedproxy.lab.replay.faults.fault import Fault, FaultContext, replace_reply
-from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse
+from feedproxy.lab.replay.faults.fault import Fault, FaultContext, NumberFault, replace_reply
+from feedproxy.lab.replay.replay_response import ReplayResponse
 
 CHALLENGE = b"""<!DOCTYPE html>
 <html lang="en"><head><title>One moment</title><meta name="robots" content="noindex"></head>
@@ -31,37 +31,44 @@ class ChallengePage(Fault):
         if not (self.value.isascii() and self.value.isdigit() and 200 <= int(self.value) <= 599):
             raise UsageError(f"--fault {self.name}={self.value}: expected a status such as 403")
 
-    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+    def change_response(self, reply: ReplayResponse, context: FaultContext) -> ReplayResponse:
         lines = [
             ("Content-Type", "text/html; charset=utf-8"),
             ("Cf-Mitigated", "challenge"),
             ("Cache-Control", "no-store"),
         ]
-        return replace_reply(reply, int(self.value), "", lines, CHALLENGE)
+        return replace_reply(reply, int(self.value), lines, CHALLENGE)
 
 
-class Empty429(Fault):
+class _FixedResponse(Fault):
+    status: ClassVar[int]
+    media_type: ClassVar[str] = "text/plain"
+    content: ClassVar[bytes] = b""
+
+    def change_response(self, reply: ReplayResponse, context: FaultContext) -> ReplayResponse:
+        lines = [("Content-Type", self.media_type)] if self.content else []
+        return replace_reply(reply, self.status, lines, self.content)
+
+
+class Empty429(_FixedResponse):
     """The response is 429 without content and without Retry-After.
 
     A good reader slows down: it waits for an hour or more, longer after each 429, with a random part.
     """
 
     name = "429"
-
-    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        return replace_reply(reply, 429, "Too Many Requests")
+    status = 429
 
 
-class _RetryAfter(Fault):
+class _RetryAfter(NumberFault):
     status: ClassVar[int] = 429
-    reason: ClassVar[str] = "Too Many Requests"
 
     def retry_after(self, context: FaultContext) -> str:
         return self.value
 
-    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+    def change_response(self, reply: ReplayResponse, context: FaultContext) -> ReplayResponse:
         lines = [("Retry-After", self.retry_after(context)), ("Content-Type", "text/plain")]
-        return replace_reply(reply, self.status, self.reason, lines, b"Later, please.\n")
+        return replace_reply(reply, self.status, lines, b"Later, please.\n")
 
 
 class RetryAfterSeconds(_RetryAfter):
@@ -73,9 +80,7 @@ class RetryAfterSeconds(_RetryAfter):
 
     name = "retry-after-seconds"
     default = "7200"
-
-    def check(self) -> None:
-        self.parse_number(0)
+    least = 0
 
 
 class RetryAfterDate(_RetryAfter):
@@ -88,14 +93,11 @@ class RetryAfterDate(_RetryAfter):
 
     name = "retry-after-date"
     default = "7200"
+    least = 0
     status = 503
-    reason = "Service Unavailable"
-
-    def check(self) -> None:
-        self.parse_number(0)
 
     def retry_after(self, context: FaultContext) -> str:
-        return format_http_date(context.now + self.parse_number())
+        return format_http_date(context.incoming.at + self.number)
 
 
 class RetryAfterNegative(_RetryAfter):
@@ -108,7 +110,8 @@ class RetryAfterNegative(_RetryAfter):
     default = "-60"
 
     def check(self) -> None:
-        if self.parse_number() >= 0:
+        super().check()
+        if self.number >= 0:
             raise UsageError(f"--fault {self.name}={self.value}: expected a negative number")
 
 
@@ -120,12 +123,10 @@ class RetryAfterHuge(_RetryAfter):
 
     name = "retry-after-huge"
     default = "315360000"
-
-    def check(self) -> None:
-        self.parse_number(0)
+    least = 0
 
 
-class Error500(Fault):
+class Error500(_FixedResponse):
     """The response is 500 with a page, for the first hour of the replay. `500@2h..3h` selects another period.
 
     A good reader keeps its copy and polls at its usual interval or less often. It neither repeats the request at once
@@ -134,25 +135,23 @@ class Error500(Fault):
 
     name = "500"
     when = "0s..1h"
+    status = 500
+    media_type = "text/html"
+    content = b"<!DOCTYPE html><title>500</title><h1>Internal Server Error</h1>\n"
 
-    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        page = b"<!DOCTYPE html><title>500</title><h1>Internal Server Error</h1>\n"
-        return replace_reply(reply, 500, "Internal Server Error", [("Content-Type", "text/html")], page)
 
-
-class GoneResponse(Fault):
+class GoneResponse(_FixedResponse):
     """The response is 410: the feed has ended.
 
     A good reader tells its user and stops polling. It may check again after some weeks, in case the 410 was a mistake.
     """
 
     name = "410"
+    status = 410
+    content = b"This feed has ended.\n"
 
-    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        return replace_reply(reply, 410, "Gone", [("Content-Type", "text/plain")], b"This feed has ended.\n")
 
-
-class XmlGone(Fault):
+class XmlGone(_FixedResponse):
     """The response is 200 with a redirect document that names no address. In RSS Feed State, such a document means 410.
 
     A good reader stops polling. A reader that does not support redirect documents must not treat the document as a feed
@@ -160,9 +159,9 @@ class XmlGone(Fault):
     """
 
     name = "xml-gone"
-
-    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        return replace_reply(reply, 200, "OK", [("Content-Type", "application/xml")], xml_redirect.make_document(None))
+    status = 200
+    media_type = "application/xml"
+    content = xml_redirect.make_document(None)
 
 
 FAULTS = (

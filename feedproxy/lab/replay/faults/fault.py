@@ -9,7 +9,7 @@ from typing import ClassVar
 from feedproxy.clock import Instant
 from feedproxy.errors import UsageError
 from feedproxy.http.message import Fields
-from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse, Representation
+from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse, Representation, reason_phrase
 from feedproxy.lab.replay.time_arguments import FaultSchedule, parse_when
 
 NUMBER_MAX = 10**10
@@ -19,9 +19,10 @@ stay valid in HTTP."""
 
 @dataclass(frozen=True, slots=True)
 class FaultContext:
-    """The circumstances of a faulty response: time, reproducible random numbers, and the beginning of the fault."""
+    """The circumstances of a faulty response: the request, reproducible random numbers, and the beginning of the
+    fault."""
 
-    now: Instant
+    incoming: ReplayRequest
     random: Random
     since: Instant | None = None
     """Start of the period in which the fault is active, or None without a start."""
@@ -49,34 +50,36 @@ class Fault:
         if self.value and not self.default:
             raise UsageError(f"--fault {self.name}={self.value}: expected no value")
 
-    def change_representation(
-        self, representation: Representation, incoming: ReplayRequest, context: FaultContext
-    ) -> Representation:
+    def change_representation(self, representation: Representation, context: FaultContext) -> Representation:
         """Return the representation with the changes of the fault. The request's conditions are evaluated afterwards,
         against the result."""
         return representation
 
-    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+    def change_response(self, reply: ReplayResponse, context: FaultContext) -> ReplayResponse:
         """Return the response with the changes of the fault."""
         return reply
 
-    def parse_number(self, least: float | None = None) -> float:
-        """Return the value as a number. Raises UsageError for any other text, and for a number below `least`."""
+
+class NumberFault(Fault):
+    """A fault with a number as its value: `number`, at least `least`."""
+
+    least: ClassVar[float] = -NUMBER_MAX
+
+    def check(self) -> None:
         try:
-            number = float(self.value)
+            self.number = float(self.value)
         except ValueError:
-            number = math.nan
-        if not abs(number) <= NUMBER_MAX or (least is not None and number < least):
+            self.number = math.nan
+        if not self.least <= self.number <= NUMBER_MAX:
             raise UsageError(f"--fault {self.name}={self.value}: expected a number")
-        return number
 
 
 def replace_reply(
-    reply: ReplayResponse, status: int, reason: str, lines: Sequence[tuple[str, str]] = (), body: bytes = b""
+    reply: ReplayResponse, status: int, lines: Sequence[tuple[str, str]] = (), body: bytes = b""
 ) -> ReplayResponse:
     """Return another response with the Date of `reply`, sent in the same way."""
     date = [("Date", value)] if (value := reply.fields.get("date")) else []
-    return replace(reply, status=status, fields=Fields([*date, *lines]), body=body, reason=reason)
+    return replace(reply, status=status, fields=Fields([*date, *lines]), body=body, reason=reason_phrase(status))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ class PlannedFault:
         random = Random(f"{self.seed}/{incoming.target}/{incoming.number}")  # noqa: S311 -- a simulation, no secret
         if not self.when.holds(incoming.at, incoming.number, random):
             return None
-        return FaultContext(incoming.at, random, self.when.begin)
+        return FaultContext(incoming, random, self.when.begin)
 
 
 def parse_fault(text: str, kinds: dict[str, type[Fault]], start: Instant, seed: str) -> PlannedFault:

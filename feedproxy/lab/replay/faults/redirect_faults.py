@@ -5,28 +5,22 @@ from typing import ClassVar
 from feedproxy.errors import UsageError
 from feedproxy.feed import xml_redirect
 from feedproxy.lab.replay.faults.fault import Fault, FaultContext, replace_reply
-from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse
+from feedproxy.lab.replay.replay_response import ReplayResponse
 
-_REASONS = {
-    301: "Moved Permanently",
-    302: "Found",
-    303: "See Other",
-    307: "Temporary Redirect",
-    308: "Permanent Redirect",
-}
+_STATUSES = (301, 302, 303, 307, 308)
 
 
 def _to(reply: ReplayResponse, status: int, location: str) -> ReplayResponse:
     lines = [("Location", location), ("Content-Type", "text/plain")]
-    return replace_reply(reply, status, _REASONS[status], lines, f"{location}\n".encode("latin-1"))
+    return replace_reply(reply, status, lines, f"{location}\n".encode("latin-1"))
 
 
 class _Redirect(Fault):
     status: ClassVar[int]
     moves = True
 
-    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        return reply if incoming.hops else _to(reply, self.status, incoming.moved_address(1))
+    def change_response(self, reply: ReplayResponse, context: FaultContext) -> ReplayResponse:
+        return reply if context.incoming.hops else _to(reply, self.status, context.incoming.moved_address(1))
 
 
 class Redirect301(_Redirect):
@@ -85,14 +79,14 @@ class RedirectChain(Fault):
     moves = True
 
     def check(self) -> None:
-        if not all(status.isdigit() and int(status) in _REASONS for status in self.value.split(",")):
+        if not all(status.isdigit() and int(status) in _STATUSES for status in self.value.split(",")):
             raise UsageError(f"--fault {self.name}={self.value}: expected statuses such as {self.default}")
 
-    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+    def change_response(self, reply: ReplayResponse, context: FaultContext) -> ReplayResponse:
         statuses = [int(status) for status in self.value.split(",")]
         return (
-            _to(reply, statuses[incoming.hops], incoming.moved_address(incoming.hops + 1))
-            if incoming.hops < len(statuses)
+            _to(reply, statuses[context.incoming.hops], context.incoming.moved_address(context.incoming.hops + 1))
+            if context.incoming.hops < len(statuses)
             else reply
         )
 
@@ -108,11 +102,11 @@ class RedirectLoop(Fault):
     moves = True
 
     def check(self) -> None:
-        if self.value not in map(str, _REASONS):
+        if self.value not in map(str, _STATUSES):
             raise UsageError(f"--fault {self.name}={self.value}: expected 301, 302, 303, 307 or 308")
 
-    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        return _to(reply, int(self.value), incoming.moved_address(0 if incoming.hops else 1))
+    def change_response(self, reply: ReplayResponse, context: FaultContext) -> ReplayResponse:
+        return _to(reply, int(self.value), context.incoming.moved_address(0 if context.incoming.hops else 1))
 
 
 class XmlRedirect(Fault):
@@ -127,11 +121,11 @@ class XmlRedirect(Fault):
     name = "xml-redirect"
     moves = True
 
-    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        if incoming.hops:
+    def change_response(self, reply: ReplayResponse, context: FaultContext) -> ReplayResponse:
+        if context.incoming.hops:
             return reply
-        document = xml_redirect.make_document(incoming.moved_address(1))
-        return replace_reply(reply, 200, "OK", [("Content-Type", "application/xml")], document)
+        document = xml_redirect.make_document(context.incoming.moved_address(1))
+        return replace_reply(reply, 200, [("Content-Type", "application/xml")], document)
 
 
 FAULTS = (Redirect301, Redirect302, Redirect307, Redirect308, RedirectChain, RedirectLoop, XmlRedirect)

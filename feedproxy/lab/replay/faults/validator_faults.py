@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from feedproxy.http.date import format_http_date, parse_http_date
-from feedproxy.lab.replay.faults.fault import Fault, FaultContext
-from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse, Representation
+from feedproxy.lab.replay.faults.fault import Fault, FaultContext, NumberFault
+from feedproxy.lab.replay.replay_response import ReplayResponse, Representation
 
 
 class GzipTag(Fault):
@@ -19,7 +19,7 @@ class GzipTag(Fault):
 
     name = "gzip-tag"
 
-    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+    def change_response(self, reply: ReplayResponse, context: FaultContext) -> ReplayResponse:
         tag = reply.fields.get("etag")
         if reply.status != 200 or not tag:
             return reply
@@ -36,9 +36,7 @@ class WeakTag(Fault):
 
     name = "weak-tag"
 
-    def change_representation(
-        self, representation: Representation, incoming: ReplayRequest, context: FaultContext
-    ) -> Representation:
+    def change_representation(self, representation: Representation, context: FaultContext) -> Representation:
         weak = (
             representation.tag
             if representation.tag.startswith("W/") or not representation.tag
@@ -58,9 +56,7 @@ class UnquotedTag(Fault):
 
     name = "unquoted-tag"
 
-    def change_representation(
-        self, representation: Representation, incoming: ReplayRequest, context: FaultContext
-    ) -> Representation:
+    def change_representation(self, representation: Representation, context: FaultContext) -> Representation:
         return replace(representation, tag=representation.tag.removeprefix("W/").strip('"'))
 
 
@@ -75,11 +71,9 @@ class ChangingTag(Fault):
 
     name = "changing-tag"
 
-    def change_representation(
-        self, representation: Representation, incoming: ReplayRequest, context: FaultContext
-    ) -> Representation:
+    def change_representation(self, representation: Representation, context: FaultContext) -> Representation:
         tag = f'"{context.random.getrandbits(64):016x}"'
-        return replace(representation, tag=tag, modified=format_http_date(context.now))
+        return replace(representation, tag=tag, modified=format_http_date(context.incoming.at))
 
 
 class NoValidators(Fault):
@@ -91,9 +85,7 @@ class NoValidators(Fault):
 
     name = "no-validators"
 
-    def change_representation(
-        self, representation: Representation, incoming: ReplayRequest, context: FaultContext
-    ) -> Representation:
+    def change_representation(self, representation: Representation, context: FaultContext) -> Representation:
         return replace(representation, tag="", modified="")
 
 
@@ -107,16 +99,16 @@ class Frozen304(Fault):
 
     name = "frozen-304"
 
-    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        if reply.status != 200 or not incoming.is_conditional:
+    def change_response(self, reply: ReplayResponse, context: FaultContext) -> ReplayResponse:
+        if reply.status != 200 or not context.incoming.is_conditional:
             return reply
-        tag = incoming.request.fields.get("if-none-match")
+        tag = context.incoming.request.fields.get("if-none-match")
         fields = reply.fields.without("content-type", "content-encoding", "etag", "last-modified")
         fields = fields.with_field("ETag", tag) if tag else fields
         return replace(reply, status=304, fields=fields, body=b"", reason="Not Modified")
 
 
-class ClockSkew(Fault):
+class ClockSkew(NumberFault):
     """The server's clock is wrong, and therefore Date and Expires are, too.
 
     The fault's value is the difference from the real time in seconds, negative for a clock that is behind (default: one
@@ -129,18 +121,15 @@ class ClockSkew(Fault):
     name = "clock-skew"
     default = "-3600"
 
-    def check(self) -> None:
-        self.parse_number()
-
-    def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
+    def change_response(self, reply: ReplayResponse, context: FaultContext) -> ReplayResponse:
         fields = reply.fields
         for name in ("Date", "Expires"):
-            if (date := parse_http_date(fields.get(name) or "", context.now)) is not None:
-                fields = fields.with_field(name, format_http_date(date + self.parse_number()))
+            if (date := parse_http_date(fields.get(name) or "", context.incoming.at)) is not None:
+                fields = fields.with_field(name, format_http_date(date + self.number))
         return replace(reply, fields=fields)
 
 
-class FutureLastModified(Fault):
+class FutureLastModified(NumberFault):
     """Last-Modified is in the future. The fault's value is the time until then, in seconds (default: one year).
 
     Typical causes are a local time that is sent as GMT, and items with a future date.
@@ -151,16 +140,12 @@ class FutureLastModified(Fault):
 
     name = "future-last-modified"
     default = "31536000"
+    least = 1
 
-    def check(self) -> None:
-        self.parse_number(1)
-
-    def change_representation(
-        self, representation: Representation, incoming: ReplayRequest, context: FaultContext
-    ) -> Representation:
-        date = parse_http_date(representation.modified, context.now)
+    def change_representation(self, representation: Representation, context: FaultContext) -> Representation:
+        date = parse_http_date(representation.modified, context.incoming.at)
         # The offset is added to the recorded date, so that Last-Modified changes when the feed does.
-        modified = format_http_date((context.now if date is None else date) + self.parse_number())
+        modified = format_http_date((context.incoming.at if date is None else date) + self.number)
         return replace(representation, modified=modified)
 
 
