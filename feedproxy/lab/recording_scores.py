@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from feedproxy.feed.channel import Schedule
 from feedproxy.http.user_agent import product
 from feedproxy.lab.record.exchange import Exchange, Recording, Side
-from feedproxy.scoring.grade import ReaderScore, score_reader
+from feedproxy.scoring.grade import ReaderScore, score_account
 from feedproxy.scoring.reader_feeds import Reader
 from feedproxy.scoring.reader_names import ReaderName, reader_name
 from feedproxy.scoring.scored_request import Poll, PollContent, read_content
@@ -49,24 +49,26 @@ def grade_recording(recording: Recording, side: Side | None = None, *, one_reade
     None as `side` means the readers' side, or if that is empty, the origins' side. With `one_reader`, all requests
     count as those of a single reader.
     """
-    exchanges = recording.side(side) if side else recording.side(Side.READER) or recording.side(Side.ORIGIN)
+    side = side or (Side.READER if recording.side(Side.READER) else Side.ORIGIN)
+    exchanges = recording.side(side)
     read_content = _memoize_contents(recording)
     name_of = (lambda exchange: ReaderName(exchange.reader, "")) if one_reader else _reader_names(exchanges)
     readers: dict[ReaderName, Reader] = {}
     polls: dict[ReaderName, dict[str, list[ObservedPoll]]] = {}
-    for number, exchange in _number_exchanges(recording, exchanges):
-        if exchange.request.method not in ("GET", "HEAD") or exchange.failure.startswith("address"):
+    for number, exchange in enumerate(recording.exchanges, 1):
+        if exchange.side is not side or exchange.request.method not in ("GET", "HEAD"):
+            continue
+        if exchange.failure.startswith("address"):
             continue
         name = name_of(exchange)
         reader = readers.setdefault(name, Reader(name.reader))
         poll = to_poll(number, exchange, read_content)
         evaluation = reader.evaluate(poll)
         observed = ObservedPoll(poll, evaluation.state.schedule, exchange.digest, exchange.faults)
-        polls.setdefault(name, {}).setdefault(evaluation.feed, []).append(observed)
+        polls.setdefault(name, {}).setdefault(evaluation.account.feed, []).append(observed)
     end = max(recording.until, exchanges[-1].at if exchanges else 0.0)
-    scores = [
-        (grade, polls[name]) for name, reader in readers.items() if (grade := score_reader(reader, end)) is not None
-    ]
+    graded = [(score_account(reader.account(), end), polls[name]) for name, reader in readers.items()]
+    scores = [(grade, by_feed) for grade, by_feed in graded if grade is not None]
     scores.sort(key=lambda scored: (scored[0].grade, -scored[0].cost.requests))
     return RecordingScores(tuple(grade for grade, _ in scores), tuple(by_feed for _, by_feed in scores))
 
@@ -113,12 +115,6 @@ def to_poll(number: int, exchange: Exchange, read_content: Callable[[Exchange], 
         entrance=exchange.entrance,
         public=exchange.public,
     )
-
-
-def _number_exchanges(recording: Recording, exchanges: Iterable[Exchange]) -> Iterable[tuple[int, Exchange]]:
-    exchange_ids = set(map(id, exchanges))
-    numbered = enumerate(recording.exchanges, 1)
-    return ((number, exchange) for number, exchange in numbered if id(exchange) in exchange_ids)
 
 
 def _memoize_contents(recording: Recording) -> Callable[[Exchange], PollContent | None]:

@@ -18,14 +18,15 @@ from feedproxy.notes import Level, Note
 from feedproxy.scoring import client_hygiene_rules
 from feedproxy.scoring.reader_accounts import (
     RULES_OF_PRAISE,
+    Evidence,
     FeedAccount,
+    FindingCount,
     ReaderAccount,
-    create_account,
+    RuleTally,
+    TrafficCost,
     sum_costs,
     sum_tallies,
 )
-from feedproxy.scoring.reader_feeds import Reader
-from feedproxy.scoring.rule_evaluation import Evidence, FindingCount, RuleTally, TrafficCost
 from feedproxy.scoring.rule_weights import ReaderRule
 
 REQUESTS_MIN = 3
@@ -77,11 +78,6 @@ def compute_grade(tallies: Mapping[ReaderRule, RuleTally]) -> int:
     fulfilled = sum(rule.weight * tally.share for rule, tally in tallies.items())
     # Shares such as 2/3 are rounded: a sum may miss 100 by less than 1e-9.
     return math.floor(100 * fulfilled / weights + 1e-9) if weights else 100
-
-
-def score_reader(reader: Reader, now: Instant) -> ReaderScore | None:
-    """Return the score of a reader for the time up to `now`, or None if none of its answers was a feed."""
-    return score_account(create_account(reader), now)
 
 
 def rank(scores: Iterable[ReaderScore | None]) -> list[ReaderScore]:

@@ -14,7 +14,7 @@ from feedproxy.client_network import client_network
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.message import Fields
 from feedproxy.scoring.grade import ReaderScore, rank, score_account
-from feedproxy.scoring.reader_accounts import EVIDENCE_MAX, ReaderAccount, create_account
+from feedproxy.scoring.reader_accounts import EVIDENCE_MAX, ReaderAccount
 from feedproxy.scoring.reader_feeds import Reader
 from feedproxy.scoring.reader_names import ReaderName, reader_name
 from feedproxy.scoring.scored_request import Poll
@@ -136,7 +136,7 @@ class LiveScores:
 
     def accounts(self) -> Iterator[ReaderAccount]:
         """Yield the account of each reader. An account is valid only until the next request is recorded."""
-        return map(create_account, list(self._readers.values()))
+        return (reader.account() for reader in list(self._readers.values()))
 
     def __len__(self) -> int:
         return len(self._readers)
@@ -167,7 +167,7 @@ class LiveScores:
         if reader.has_feed(target, now):
             return True
         oldest = next(iter(reader.feeds.values()))
-        if now - oldest.last <= IDLE_TIMEOUT:
+        if now - oldest.account.last <= IDLE_TIMEOUT:
             return False
         reader.forget_oldest()
         self._feeds -= 1

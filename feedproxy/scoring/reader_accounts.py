@@ -6,15 +6,14 @@ that other workers answer.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Any, NamedTuple
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.notes import Note
-from feedproxy.scoring import polling_interval_rules, redirect_rules
-from feedproxy.scoring.reader_feeds import Reader
+from feedproxy.scoring import client_hygiene_rules, conditional_request_rules, polling_interval_rules, redirect_rules
 from feedproxy.scoring.reader_names import ReaderName, reader_name
-from feedproxy.scoring.rule_evaluation import PRAISE, Evidence, FeedEvaluation, FindingCount, RuleTally, TrafficCost
 from feedproxy.scoring.rule_weights import ReaderRule
 
 EVIDENCE_MAX = 3
@@ -25,25 +24,91 @@ SINGLE_REQUEST_RULES = frozenset(
 )
 """Rules for which a single request shows whether the reader keeps them."""
 
+PRAISE: Mapping[ReaderRule, type[Note]] = {
+    ReaderRule.CONDITIONS: conditional_request_rules.ASKS_WELL,
+    ReaderRule.PACE: polling_interval_rules.KEEPS_PACE,
+    ReaderRule.REFUSALS: polling_interval_rules.LEAVES_IN_PEACE,
+    ReaderRule.MOVES: redirect_rules.ADOPTS_MOVES,
+    ReaderRule.ENDINGS: redirect_rules.HEEDS_ENDINGS,
+    ReaderRule.SKIPPED: polling_interval_rules.HEEDS_SKIPPED,
+    ReaderRule.CODING: client_hygiene_rules.TAKES_COMPRESSION,
+    ReaderRule.IDENTITY: client_hygiene_rules.NAMES_ITSELF,
+    ReaderRule.TEMPORARY: redirect_rules.KEEPS_ADDRESS,
+    ReaderRule.DELTAS: conditional_request_rules.USES_DELTAS,
+    ReaderRule.CONTACT: client_hygiene_rules.TELLS_CONTACT,
+    ReaderRule.NEEDLESS: client_hygiene_rules.NOTHING_NEEDLESS,
+    ReaderRule.CONNECTION: client_hygiene_rules.REUSES_CONNECTIONS,
+}
+
 RULES_OF_PRAISE: Mapping[type[Note], ReaderRule] = {kind: rule for rule, kind in PRAISE.items()}
 """The rule to which each kind of praise belongs."""
 
 
-@dataclass(frozen=True, slots=True)
+class Evidence(NamedTuple):
+    """A request that shows a finding, with the reason for the finding."""
+
+    number: int
+    at: Instant
+    target: str
+    status: int
+    reason: str
+
+
+@dataclass(slots=True)
+class FindingCount:
+    """The number of requests with a finding, and the latest of these requests."""
+
+    values: Mapping[str, Any]
+    evidence: list[Evidence] = field(default_factory=list)
+    """The latest requests with the finding, oldest first; `FeedEvaluation` limits their number."""
+    count: int = 0
+    rule: ReaderRule | None = None
+    """The violated rule, or None if the finding is praise or information."""
+
+
+@dataclass(slots=True)
+class RuleTally:
+    """The number of requests to which a rule applied, and the number of these requests that broke the rule."""
+
+    chances: int = 0
+    broken: int = 0
+
+    @property
+    def share(self) -> float:
+        """Return the share of requests that kept the rule, from 0 to 1. It is 1 if the rule applied to no request."""
+        return 1 - self.broken / self.chances if self.chances else 1.0
+
+
+@dataclass(slots=True)
+class TrafficCost:
+    """The number of a reader's requests and the bytes of content sent in answer."""
+
+    requests: int = 0
+    size: int = 0
+    """Bytes of content in all answers."""
+    unchanged: int = 0
+    """Number of requests answered with 304."""
+    redundant: int = 0
+    """Bytes of content in 200 answers with an ETag and Last-Modified that the reader already had."""
+
+
+@dataclass(slots=True)
 class FeedAccount:
     """The counts and findings for one reader and one feed."""
 
     feed: str
-    tallies: Mapping[ReaderRule, RuleTally]
-    findings: Mapping[type[Note], FindingCount]
-    cost: TrafficCost
     first: Instant
     last: Instant
-    has_content: bool
-    rounds: int
-    on_hour: int
-    hourly: tuple[Evidence, ...]
-    ended: Instant | None
+    tallies: dict[ReaderRule, RuleTally] = field(default_factory=dict)
+    findings: dict[type[Note], FindingCount] = field(default_factory=dict)
+    cost: TrafficCost = field(default_factory=TrafficCost)
+    has_content: bool = False
+    """True if at least one answer was a feed, a redirect document, a 226 or a 304."""
+    rounds: int = 0
+    """Number of polls. A poll includes the requests that follow its redirects, and a GET after a HEAD."""
+    on_hour: int = 0
+    hourly: list[Evidence] = field(default_factory=list)
+    ended: Instant | None = None
     """Time of the latest answer that declared the feed gone, or None if a later answer delivered the feed."""
 
     @property
@@ -65,7 +130,7 @@ class FeedAccount:
             tallies[ReaderRule.HOUR] = RuleTally(self.rounds, self.on_hour if is_hourly else 0)
             if is_hourly:
                 findings[polling_interval_rules.ON_THE_HOUR] = FindingCount(
-                    {}, list(self.hourly), self.on_hour, ReaderRule.HOUR
+                    {}, self.hourly, self.on_hour, ReaderRule.HOUR
                 )
         broken = {rule for rule, tally in tallies.items() if tally.broken}
         withheld = {kind for kind, rule in RULES_OF_PRAISE.items() if rule in broken or rule not in tallies}
@@ -89,13 +154,6 @@ class ReaderAccount:
         return reader_name(self.name, self.user_agent[:512], "")
 
 
-def create_account(reader: Reader) -> ReaderAccount:
-    """Return an account of the requests that the reader has sent so far."""
-    return ReaderAccount(
-        reader.name, reader.user_agent, tuple(map(_feed_account, reader.feeds.values())), dict(reader.aliases)
-    )
-
-
 def merge_accounts(accounts: Iterable[ReaderAccount]) -> Iterator[ReaderAccount]:
     """Yield one account per reader, merged from the accounts of several workers."""
     by_reader: dict[ReaderName, list[ReaderAccount]] = {}
@@ -103,23 +161,6 @@ def merge_accounts(accounts: Iterable[ReaderAccount]) -> Iterator[ReaderAccount]
         by_reader.setdefault(account.identity, []).append(account)
     return (
         _merge_reader(same_reader) if len(same_reader) > 1 else same_reader[0] for same_reader in by_reader.values()
-    )
-
-
-def _feed_account(evaluation: FeedEvaluation) -> FeedAccount:
-    gone = evaluation.state.gone
-    return FeedAccount(
-        feed=evaluation.feed,
-        tallies=evaluation.tallies,
-        findings=evaluation.findings,
-        cost=evaluation.cost,
-        first=evaluation.last if evaluation.first is None else evaluation.first,
-        last=evaluation.last,
-        has_content=evaluation.has_content,
-        rounds=evaluation.rounds,
-        on_hour=evaluation.on_hour,
-        hourly=tuple(evaluation.hourly),
-        ended=gone.last if gone is not None else None,
     )
 
 
@@ -154,7 +195,7 @@ def _merge_feed(root: str, parts: list[FeedAccount]) -> FeedAccount:
     )
 
 
-def sum_tallies(parts: Iterable[Mapping[ReaderRule, RuleTally]]) -> Mapping[ReaderRule, RuleTally]:
+def sum_tallies(parts: Iterable[Mapping[ReaderRule, RuleTally]]) -> dict[ReaderRule, RuleTally]:
     """Return the sum of the tallies of each rule that applied, in the order of ReaderRule."""
     chances, broken = dict.fromkeys(ReaderRule, 0), dict.fromkeys(ReaderRule, 0)
     for rule, tally in chain.from_iterable(part.items() for part in parts):
@@ -163,23 +204,19 @@ def sum_tallies(parts: Iterable[Mapping[ReaderRule, RuleTally]]) -> Mapping[Read
     return {rule: RuleTally(chances[rule], broken[rule]) for rule in ReaderRule if chances[rule]}
 
 
-def _merge_findings(parts: list[Mapping[type[Note], FindingCount]]) -> Mapping[type[Note], FindingCount]:
+def _merge_findings(parts: list[dict[type[Note], FindingCount]]) -> dict[type[Note], FindingCount]:
     merged = {}
     for kind in dict.fromkeys(chain.from_iterable(parts)):
         if kind in RULES_OF_PRAISE and RULES_OF_PRAISE[kind] not in SINGLE_REQUEST_RULES:
             continue
         counts = [part[kind] for part in parts if kind in part]
         evidence = _latest_evidence(count.evidence for count in counts)
-        merged[kind] = FindingCount(
-            counts[0].values, list(evidence), sum(count.count for count in counts), counts[0].rule
-        )
+        merged[kind] = FindingCount(counts[0].values, evidence, sum(count.count for count in counts), counts[0].rule)
     return merged
 
 
-def _latest_evidence(requests: Iterable[Iterable[Evidence]]) -> tuple[Evidence, ...]:
-    return tuple(
-        sorted(chain.from_iterable(requests), key=lambda request: (request.at, request.number))[-EVIDENCE_MAX:]
-    )
+def _latest_evidence(requests: Iterable[Iterable[Evidence]]) -> list[Evidence]:
+    return sorted(chain.from_iterable(requests), key=lambda request: (request.at, request.number))[-EVIDENCE_MAX:]
 
 
 def sum_costs(costs: Iterable[TrafficCost]) -> TrafficCost:

@@ -6,6 +6,7 @@ from feedproxy.clock import Instant
 from feedproxy.feed.xml_redirect import Moved
 from feedproxy.scoring import client_hygiene_rules
 from feedproxy.scoring.connection_reuse_rules import ConnectionReuse
+from feedproxy.scoring.reader_accounts import ReaderAccount
 from feedproxy.scoring.reader_state import resolve_redirect, resolve_reference
 from feedproxy.scoring.rule_evaluation import FeedEvaluation
 from feedproxy.scoring.scored_request import Poll
@@ -34,6 +35,11 @@ class Reader:
         self._feeds_max = feeds_max
         self._partial = partial
 
+    def account(self) -> ReaderAccount:
+        """Return an account of the requests that the reader has sent so far. It is valid until the next request."""
+        feeds = tuple(evaluation.account for evaluation in self.feeds.values())
+        return ReaderAccount(self.name, self.user_agent, feeds, self.aliases)
+
     def has_feed(self, target: str, at: Instant) -> bool:
         """Return True if `target` belongs to a remembered feed. `at` is the time of the request."""
         return self._feed_address(target, at) in self.feeds
@@ -49,7 +55,9 @@ class Reader:
         root = self._feed_address(poll.target, poll.at)
         evaluation = self.feeds.get(root)
         if evaluation is None:
-            evaluation = self.feeds[root] = FeedEvaluation(root, evidence_max=self._evidence_max, partial=self._partial)
+            evaluation = self.feeds[root] = FeedEvaluation(
+                root, poll.at, evidence_max=self._evidence_max, partial=self._partial
+            )
             if len(self.feeds) > self._feeds_max:
                 self.forget_oldest()
         self.feeds.move_to_end(root)

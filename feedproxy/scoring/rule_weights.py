@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.notes import Note
@@ -12,75 +12,38 @@ from feedproxy.notes import Note
 class ReaderRule(StrEnum):
     """A rule for feed readers. The weight of a rule expresses how much a violation costs origins and other readers."""
 
-    CONDITIONS = "conditions"
-    PACE = "pace"
-    REFUSALS = "refusals"
-    MOVES = "moves"
-    ENDINGS = "endings"
-    SKIPPED = "skipped"
-    CODING = "coding"
-    IDENTITY = "identity"
-    TAGS = "tags"
-    HOUR = "hour"
-    TEMPORARY = "temporary"
-    DELTAS = "deltas"
-    CONTACT = "contact"
-    NEEDLESS = "needless"
-    CONNECTION = "connection"
-    VERSION = "version"
-    SIZE = "size"
+    weight: int
+    """The weight is relative: a grade divides it by the sum of the weights of all rules that applied."""
+    requirement: str
+    """The requirement of the rule, as a clause for reports."""
 
-    @property
-    def weight(self) -> int:
-        """Return the rule's weight. It is relative: a grade divides it by the sum of the weights of all rules that
-        applied."""
-        return WEIGHTS[self]
+    def __new__(cls, value: str, weight: int, requirement: str) -> Self:
+        """Return the member with this name, weight and requirement."""
+        rule = str.__new__(cls, value)
+        rule._value_, rule.weight, rule.requirement = value, weight, requirement
+        return rule
 
-    @property
-    def requirement(self) -> str:
-        """Return the requirement of the rule, as a clause for reports."""
-        return REQUIREMENTS[self]
-
-
-WEIGHTS: Mapping[str, int] = {
-    "conditions": 30,
-    "pace": 25,
-    "refusals": 15,
-    "moves": 15,
-    "endings": 15,
-    "skipped": 10,
-    "coding": 10,
-    "identity": 5,
-    "tags": 5,
-    "hour": 5,
-    "temporary": 5,
-    "deltas": 5,
-    "contact": 2,
-    "needless": 3,
-    "connection": 2,
-    "version": 2,
-    "size": 5,
-}
-
-REQUIREMENTS: Mapping[str, str] = {
-    "conditions": "ETag and Last-Modified are returned unchanged",
-    "pace": "no request before max-age, ttl or sy:* permit it",
-    "refusals": "the reader waits after 429, 503 and failures, and as long as Retry-After says",
-    "moves": "redirects are followed, and 301, 308 and XML redirects are adopted",
-    "endings": "no more than one request a week after a 410 or an XML redirect without address",
-    "skipped": "no request in skipHours and on skipDays",
-    "coding": "compressed answers are accepted",
-    "identity": "the User-Agent names the reader",
-    "tags": "If-None-Match is sent if the server has sent an ETag",
-    "hour": "not all polls come on the hour",
-    "temporary": "302, 303 and 307 do not change the subscription",
-    "deltas": "the ETag of a 226 is sent in the next request",
-    "contact": "the User-Agent contains a contact address",
-    "needless": "no cookies, no Referer, no query parameters of the reader's own, and no HEAD before a GET",
-    "connection": "connections are reused",
-    "version": "HTTP/1.1 or later",
-    "size": "the size of a feed is limited",
-}
+    CONDITIONS = "conditions", 30, "ETag and Last-Modified are returned unchanged"
+    PACE = "pace", 25, "no request before max-age, ttl or sy:* permit it"
+    REFUSALS = "refusals", 15, "the reader waits after 429, 503 and failures, and as long as Retry-After says"
+    MOVES = "moves", 15, "redirects are followed, and 301, 308 and XML redirects are adopted"
+    ENDINGS = "endings", 15, "no more than one request a week after a 410 or an XML redirect without address"
+    SKIPPED = "skipped", 10, "no request in skipHours and on skipDays"
+    CODING = "coding", 10, "compressed answers are accepted"
+    IDENTITY = "identity", 5, "the User-Agent names the reader"
+    TAGS = "tags", 5, "If-None-Match is sent if the server has sent an ETag"
+    HOUR = "hour", 5, "not all polls come on the hour"
+    TEMPORARY = "temporary", 5, "302, 303 and 307 do not change the subscription"
+    DELTAS = "deltas", 5, "the ETag of a 226 is sent in the next request"
+    CONTACT = "contact", 2, "the User-Agent contains a contact address"
+    NEEDLESS = (
+        "needless",
+        3,
+        "no cookies, no Referer, no query parameters of the reader's own, and no HEAD before a GET",
+    )
+    CONNECTION = "connection", 2, "connections are reused"
+    VERSION = "version", 2, "HTTP/1.1 or later"
+    SIZE = "size", 5, "the size of a feed is limited"
 
 
 @dataclass(frozen=True, slots=True)

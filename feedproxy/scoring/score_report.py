@@ -10,7 +10,7 @@ from feedproxy.durations_and_sizes import span
 from feedproxy.feed.xml_characters import valid_text
 from feedproxy.notes import Level
 from feedproxy.scoring.grade import FeedScore, Finding, ReaderScore
-from feedproxy.scoring.rule_evaluation import Evidence, RuleTally, TrafficCost
+from feedproxy.scoring.reader_accounts import Evidence, RuleTally, TrafficCost
 from feedproxy.scoring.rule_weights import ReaderRule, short_target
 from feedproxy.web.display_formats import iso, plain_text, size
 
