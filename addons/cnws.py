@@ -3,15 +3,14 @@
 import logging
 
 from mitmproxy import exceptions
+from mitmproxy.addonmanager import Loader
 
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
-from feedproxy.http.message import Response
 from feedproxy.notify.cnws.cnws_messages import NAME
 from feedproxy.notify.cnws.publisher import Publisher
 from feedproxy.notify.cnws.subscriber import Subscriber
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.request.endpoint_registry import Call
 from feedproxy.server.addon import NotificationAddon
 
 SHARED = ("subscriptions_max", "source_limit", "push_interval")
@@ -24,11 +23,14 @@ class ChangeNotification(NotificationAddon[tuple[Publisher, Subscriber]]):
 
     options = ("cnws_publisher", "cnws_subscribe", *SHARED)
 
+    def load(self, loader: Loader) -> None:
+        super().load(loader)
+        self.add_endpoint("cnws", lambda part: part[0].endpoint, methods=("POST",))
+        self.add_endpoint("push/cnws/", lambda part: part[1].endpoint, methods=("POST",))
+
     def configure(self, updated: set[str]) -> None:
         super().configure(updated)
         app = self.app()
-        app.endpoints.add("cnws", self._subscribe, methods=("POST",))
-        app.endpoints.add("push/cnws/", self._push, methods=("POST",))
         if "cnws_subscribe" in updated and app.settings.cnws_subscribe:
             try:
                 uri.normalise(app.settings.cnws_subscribe)
@@ -44,14 +46,6 @@ class ChangeNotification(NotificationAddon[tuple[Publisher, Subscriber]]):
         publisher, subscriber = Publisher(notifications), Subscriber(notifications)
         notifications.senders[NAME], notifications.subscribers[NAME] = publisher, subscriber
         return publisher, subscriber
-
-    async def _subscribe(self, call: Call) -> Response:
-        publisher, _ = self.part()
-        return await publisher.endpoint(call)
-
-    async def _push(self, call: Call) -> Response:
-        _, subscriber = self.part()
-        return await subscriber.endpoint(call)
 
 
 addons = [ChangeNotification()]

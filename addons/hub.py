@@ -2,14 +2,14 @@
 
 import functools
 
-from feedproxy.http.message import Response
+from mitmproxy.addonmanager import Loader
+
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.websub import hub
 from feedproxy.notify.websub.subscriber import Subscriber
 from feedproxy.notify.websub.subscriber_callback import SubscriberCallback
 from feedproxy.notify.websub.websub_messages import NAME
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import HUB
-from feedproxy.request.endpoint_registry import Call
 from feedproxy.server.addon import NotificationAddon
 
 
@@ -27,11 +27,15 @@ class Hub(NotificationAddon[tuple[hub.Hub, SubscriberCallback]]):
         "websub_signature",
     )
 
-    def configure(self, updated: set[str]) -> None:
-        super().configure(updated)
-        app = self.app()
-        app.endpoints.add(HUB, self._hub, methods=("POST",))
-        app.endpoints.add("push/websub/", self._push, methods=("GET", "POST"), content_max=self._push_max)
+    def load(self, loader: Loader) -> None:
+        super().load(loader)
+        self.add_endpoint(HUB, lambda part: part[0].answer, methods=("POST",))
+        self.add_endpoint(
+            "push/websub/",
+            lambda part: part[1].answer,
+            methods=("GET", "POST"),
+            content_max=self._push_max,
+        )
 
     def make_part(self, notifications: NotificationService) -> tuple[hub.Hub, SubscriberCallback]:
         app = self.app()
@@ -43,14 +47,6 @@ class Hub(NotificationAddon[tuple[hub.Hub, SubscriberCallback]]):
     def _push_max(self, path: str) -> int:
         _, callback = self.part()
         return callback.content_max(path)
-
-    async def _hub(self, call: Call) -> Response:
-        own_hub, _ = self.part()
-        return await own_hub.answer(call)
-
-    async def _push(self, call: Call) -> Response:
-        _, callback = self.part()
-        return await callback.answer(call)
 
 
 addons = [Hub()]

@@ -3,14 +3,13 @@
 import logging
 
 from mitmproxy import exceptions
+from mitmproxy.addonmanager import Loader
 
 from feedproxy.errors import UsageError
-from feedproxy.http.message import Response
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings.receiver import PingReceiver
 from feedproxy.notify.pings.sinks import PingSinks, read_ping_sink
 from feedproxy.notify.rpc.xmlrpc import CONTENT_MAX
-from feedproxy.request.endpoint_registry import Call
 from feedproxy.server.addon import NotificationAddon
 
 logger = logging.getLogger("feedproxy.pings")
@@ -21,11 +20,15 @@ class Pings(NotificationAddon[PingReceiver]):
 
     options = ("ping_unknown", "ping_interval", "source_limit", "ping_sinks")
 
+    def load(self, loader: Loader) -> None:
+        super().load(loader)
+        app = self.app()
+        app.endpoints.add("RPC2", app.rpc, methods=("POST",), content_max=CONTENT_MAX)
+        self.add_endpoint("pingSiteForm", lambda part: part.page, methods=("GET",))
+
     def configure(self, updated: set[str]) -> None:
         super().configure(updated)
         app = self.app()
-        app.endpoints.add("RPC2", app.rpc, methods=("POST",), content_max=CONTENT_MAX)
-        app.endpoints.add("pingSiteForm", self._page, methods=("GET",))
         if "ping_sinks" in updated:
             try:
                 for sink in app.settings.ping_sinks:
@@ -44,9 +47,6 @@ class Pings(NotificationAddon[PingReceiver]):
         notifications.xmlrpc.add("weblogUpdates.extendedPing", receiver.extended)
         notifications.add_sinks(PingSinks(notifications.settings, notifications.proxy.store.get))
         return receiver
-
-    async def _page(self, call: Call) -> Response:
-        return await self.part().page(call)
 
 
 addons = [Pings()]

@@ -1,12 +1,15 @@
 """Base classes of the addons. Each addon uses the App of its mitmproxy master."""
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from mitmproxy import ctx
 from mitmproxy.addonmanager import Loader
 
 from feedproxy.app import App, get_app
+from feedproxy.http.message import Response
 from feedproxy.notify.notification_service import NotificationService
+from feedproxy.request.endpoint_registry import CONTENT_MAX, Call, ContentLimit, Handler
 from feedproxy.server.mitm.flow_handler import FlowHandler, get_flow_handler
 from feedproxy.settings import declare
 
@@ -47,6 +50,21 @@ class NotificationAddon[Part](Addon):
     def make_part(self, notifications: NotificationService) -> Part:
         """Return the addon's part, and register its protocols with the notification service."""
         raise NotImplementedError
+
+    def add_endpoint(
+        self,
+        path: str,
+        handler_of: Callable[[Part], Handler],
+        *,
+        methods: tuple[str, ...] = ("GET", "HEAD"),
+        content_max: int | ContentLimit = CONTENT_MAX,
+    ) -> None:
+        """Add an endpoint at `path`. `handler_of` returns its handler, a method of the addon's part."""
+
+        async def handle(call: Call) -> Response:
+            return await handler_of(self.part())(call)
+
+        self.app().endpoints.add(path, handle, methods=methods, content_max=content_max)
 
     def _add_part(self, notifications: NotificationService) -> None:
         self._part = self.make_part(notifications)
