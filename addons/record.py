@@ -92,7 +92,8 @@ class Record(Addon):
         case, names = self.flow_handler().state_of(flow), self._connections
         if case is not None and case.routed_request is not None and case.status is not None:
             target, user = case.routed_request.request.target, case.client.user
-            private = bool(user) or app.access_control.key_for(target, user) != target or has_secret(case.final_target)
+            key = app.access_control.origin_credentials.key_for(target, user)
+            private = bool(user) or key != target or has_secret(case.final_target)
             upstream = app.settings.upstream
             recorder.record(*client_exchange(flow, case, at, seconds, names, upstream), private=private)
         elif not app.enforces_targets:

@@ -378,7 +378,7 @@ class _Services:
             settings, app.clock, secret, _nonce_folder(settings.local_store, app.worker)
         )
         client = app.make_client(self.policy)
-        credentialed = CredentialedClient(client, self.access_control.with_credentials)
+        credentialed = CredentialedClient(client, self.access_control.origin_credentials.with_credentials)
         self.fetcher: ClosableOriginClient = RecordingClient(credentialed, lambda: app.recorder, app.clock)
         self.counts = SubscriberCounts(
             window=settings.subscriber_window,
@@ -403,8 +403,8 @@ class _Services:
             pseudonym=pseudonym.decode(),
             version=__version__,
             events=app.events,
-            key_for=self.access_control.key_for,
-            keys_for=self.access_control.keys_for,
+            key_for=self.access_control.origin_credentials.key_for,
+            keys_for=self.access_control.origin_credentials.keys_for,
             peers=self.fleet,
             owns=app.worker.owns if app.worker is not None else None,
             count_demand=imports.count_since,

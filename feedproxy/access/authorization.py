@@ -5,23 +5,22 @@ permits all clients. A client proves its user name by Basic (RFC 7617), by WSSE 
 (secret_tokens.py). Credentials for this proxy are never sent upstream.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from feedproxy.access import basic, wsse
 from feedproxy.access.failed_login_limit import FailedLoginLimit
 from feedproxy.access.file_reload import ReloadingFile
-from feedproxy.access.origin_credentials import OriginCredentials, cache_key, split_key
+from feedproxy.access.origin_credentials import OriginCredentials
 from feedproxy.access.passwords import PasswordFile, parse_secrets
 from feedproxy.access.secret_tokens import TokenFile
 from feedproxy.access.wsse_nonces import NonceFolder
 from feedproxy.clock import Clock, Seconds
 from feedproxy.errors import AccessDenied, BadTarget, UsageError
 from feedproxy.feed_rules import AMBIGUOUS, BLOCKED
-from feedproxy.http.message import Fields, Request
+from feedproxy.http.message import Fields
 from feedproxy.settings import Settings
-from feedproxy.upstream.upstream_errors import FetchError
 
 ANY_USER = "*"
 
@@ -29,52 +28,81 @@ CREDENTIAL_FIELDS = ("authorization", "proxy-authorization", "x-wsse")
 """Request fields that contain credentials for this proxy."""
 
 
-class Authorizer:
-    """Authorizer of clients by a password file and a file of WSSE secrets. Either file may be missing."""
+def _refusal(reason: str, status: int, retry_after: Seconds) -> AccessDenied:
+    return AccessDenied(reason, status, (("Retry-After", str(int(retry_after) + 1)),))
 
-    def __init__(
-        self,
-        *,
-        users: PasswordFile | None,
-        wsse_secrets: ReloadingFile[Mapping[str, str]] | None,
-        realm: str,
-        clock: Clock,
-        nonces: NonceFolder | None = None,
-    ) -> None:
-        self._users = users
-        self._secrets = wsse_secrets
-        self._wsse_verifier = wsse.WsseVerifier(shared=nonces)
-        self._realm = realm
+
+@contextmanager
+def _prefix_errors(option: str) -> Iterator[None]:
+    """Prefix the message of a UsageError with the name of the option."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{option}: {error}") from error
+
+
+class AccessControl:
+    """Authorizer of clients, with the credentials for origins.
+
+    `seed` is a secret of this installation (origin_credentials.py). `nonces` is the folder of used WSSE proofs, which
+    all processes share. The constructor raises UsageError if a file cannot be used.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock, seed: bytes, nonces: Path | None = None) -> None:
+        with _prefix_errors("users_file"):
+            self._users = PasswordFile(settings.users_file, clock) if settings.users_file else None
+        with _prefix_errors("wsse_file"):
+            self._secrets = ReloadingFile(settings.wsse_file, parse_secrets, clock) if settings.wsse_file else None
+        with _prefix_errors("tokens_file"):
+            self.tokens = TokenFile(settings.tokens_file, clock) if settings.tokens_file else None
+        with _prefix_errors("wallet"):
+            self.origin_credentials = OriginCredentials(settings.wallet, clock, seed)
+        self._wsse_verifier = wsse.WsseVerifier(shared=NonceFolder(nonces) if nonces is not None else None)
+        self._realm = settings.realm
         self._clock = clock
         self._failed_login_limit = FailedLoginLimit(clock)
 
     async def authorize(
         self, readers: tuple[str, ...], fields: Fields, address: str, *, proxy: bool = False, user: str = ""
-    ) -> str:
-        """Return the authenticated user. If `readers` is empty, return `user`, because the feed requires no
-        credentials.
+    ) -> tuple[str, Fields]:
+        """Return the authenticated user, and the request fields that may be sent upstream.
 
-        `readers` contains the permitted users. `address` is the client's IP address. `user` is a user that a secret
-        address or a CONNECT has already authenticated, or "". If `proxy` is true, the credentials are expected in
-        Proxy-Authorization, and only Basic is accepted. Raises AccessDenied if the client must authenticate, if its
-        network sent too many wrong passwords, or if the user may not read the feed.
+        `readers` contains the permitted users. If it is empty, the feed requires no credentials, and the result is
+        `user` with all fields. Otherwise the client's credentials are removed from the fields. `address` is the
+        client's IP address. `user` is a user that a secret address or a CONNECT has already authenticated, or "". If
+        `proxy` is true, the credentials are expected in Proxy-Authorization, and only Basic is accepted.
+
+        Raises AccessDenied if the client must authenticate, if its network sent too many wrong passwords, or if the
+        user may not read the feed. Raises BadTarget if the target is ambiguous: origins may interpret it in several
+        ways, and no user may read all of them.
         """
         if not readers:
-            return user
+            return user, fields
+        if readers == BLOCKED:
+            raise AccessDenied("the operator of this proxy has blocked this feed", 403)
+        if readers == AMBIGUOUS:
+            raise BadTarget("this address has several interpretations with different permitted users")
+        user = user or await self._authenticated_user(fields, address, proxy=proxy)
+        if ANY_USER not in readers and user not in readers:
+            raise AccessDenied("This feed is for other users.", 403)
+        return user, fields.without(*CREDENTIAL_FIELDS)
+
+    async def _authenticated_user(self, fields: Fields, address: str, *, proxy: bool) -> str:
+        """Return the user that the credentials of the request prove. Raises AccessDenied without valid credentials.
+
+        The arguments have the same meaning as for `authorize`.
+        """
+        self._check_guesses(address)
+        user = await self._authenticate(fields, proxy=proxy)
         if not user:
-            self._check_guesses(address)
-            user = await self._authenticate(fields, proxy=proxy)
-            if not user:
-                if not self._has_credentials(fields, proxy=proxy):
-                    raise self._challenge("Authentication required.", proxy=proxy)
-                self._failed_login_limit.record_wrong(address)
-                raise self._challenge("The credentials are wrong.", proxy=proxy)
-            # Concurrent guesses may have exceeded the limit during the check. The right password is then refused like
-            # the wrong ones, so that a client cannot recognise it.
-            self._check_guesses(address)
-        if ANY_USER in readers or user in readers:
-            return user
-        raise AccessDenied("This feed is for other users.", 403)
+            if not self._has_credentials(fields, proxy=proxy):
+                raise self._challenge("Authentication required.", proxy=proxy)
+            self._failed_login_limit.record_wrong(address)
+            raise self._challenge("The credentials are wrong.", proxy=proxy)
+        # Concurrent guesses may have exceeded the limit during the check. The right password is then refused like the
+        # wrong ones, so that a client cannot recognise it.
+        self._check_guesses(address)
+        return user
 
     def _check_guesses(self, address: str) -> None:
         """Raise AccessDenied if the address's network sent too many wrong passwords."""
@@ -87,8 +115,8 @@ class Authorizer:
         `proxy` has the same meaning as for `authorize`. Raises AccessDenied if too many passwords wait to be checked.
         """
         if not proxy and self._secrets is not None and (token := wsse.parse(fields.get("x-wsse") or "")):
-            verdict = self._wsse_verifier.verify(token, self._secrets.value, self._clock.now())
-            return token.user if verdict is wsse.TokenVerdict.PROVED else ""
+            is_valid = self._wsse_verifier.verify(token, self._secrets.value, self._clock.now())
+            return token.user if is_valid else ""
         credentials = basic.parse(fields.get("proxy-authorization" if proxy else "authorization") or "")
         if credentials is None or self._users is None:
             return ""
@@ -113,92 +141,3 @@ class Authorizer:
 
     def _has_credentials(self, fields: Fields, *, proxy: bool) -> bool:
         return any(name in fields for name in (("proxy-authorization",) if proxy else ("authorization", "x-wsse")))
-
-
-def _refusal(reason: str, status: int, retry_after: Seconds) -> AccessDenied:
-    return AccessDenied(reason, status, (("Retry-After", str(int(retry_after) + 1)),))
-
-
-@contextmanager
-def _prefix_errors(option: str) -> Iterator[None]:
-    """Prefix the message of a UsageError with the name of the option."""
-    try:
-        yield
-    except UsageError as error:
-        raise UsageError(f"{option}: {error}") from error
-
-
-class AccessControl:
-    """Authorizer of clients, and selector of credentials for origins.
-
-    `seed` is a secret of this installation (origin_credentials.py). `nonces` is the folder of used WSSE proofs, which
-    all processes share. The constructor raises UsageError if a file cannot be used.
-    """
-
-    def __init__(self, settings: Settings, clock: Clock, seed: bytes, nonces: Path | None = None) -> None:
-        self._clock = clock
-        with _prefix_errors("users_file"):
-            users = PasswordFile(settings.users_file, clock) if settings.users_file else None
-        with _prefix_errors("wsse_file"):
-            secrets = ReloadingFile(settings.wsse_file, parse_secrets, clock) if settings.wsse_file else None
-        self._authorizer = Authorizer(
-            users=users,
-            wsse_secrets=secrets,
-            realm=settings.realm,
-            clock=clock,
-            nonces=NonceFolder(nonces) if nonces is not None else None,
-        )
-        with _prefix_errors("tokens_file"):
-            self.tokens = TokenFile(settings.tokens_file, clock) if settings.tokens_file else None
-        with _prefix_errors("wallet"):
-            self._origin_credentials = OriginCredentials(settings.wallet, clock, seed) if settings.wallet else None
-
-    async def authorize(
-        self, readers: tuple[str, ...], fields: Fields, address: str, *, proxy: bool, user: str = ""
-    ) -> tuple[str, Fields]:
-        """Return the authenticated user, and the request fields that may be sent upstream.
-
-        The arguments are those of `Authorizer.authorize`. If `readers` contains users, the client's credentials are
-        removed from the fields. Raises AccessDenied if the client may not read the target. Raises BadTarget if the
-        target is ambiguous: origins may interpret it in several ways, and no user may read all of them.
-        """
-        if not readers:
-            return user, fields
-        if readers == BLOCKED:
-            raise AccessDenied("the operator of this proxy has blocked this feed", 403)
-        if readers == AMBIGUOUS:
-            raise BadTarget("this address has several interpretations with different permitted users")
-        proved = await self._authorizer.authorize(readers, fields, address, proxy=proxy, user=user)
-        return proved, fields.without(*CREDENTIAL_FIELDS)
-
-    def key_for(self, target: str, user: str) -> str:
-        """Return the key under which the target's resource is stored for this user.
-
-        The key is the target. If feedproxy sends a credential to the origin for this user, the name of the credential
-        follows the target.
-        """
-        if self._origin_credentials is None:
-            return target
-        credential = self._origin_credentials.credential_for(target, user)
-        return cache_key(target, credential) if credential is not None else target
-
-    def keys_for(self, target: str) -> tuple[str, ...]:
-        """Return the keys of all copies of the target that are fetched with a credential."""
-        if self._origin_credentials is None:
-            return ()
-        return tuple(cache_key(target, credential) for credential in self._origin_credentials.all_for(target))
-
-    def with_credentials(self, request: Request) -> Request:
-        """Return the request with the credential that the fragment of its target names.
-
-        A request for a target without a fragment is returned unchanged. Raises FetchError if the operator has removed
-        the credential.
-        """
-        target, name = split_key(request.target)
-        if not name:
-            return request
-        plain = Request(request.method, target, request.fields)
-        if self._origin_credentials is None:
-            raise FetchError("the credential of this copy is not in the wallet file")
-        credential = self._origin_credentials.find_by_name(name, target)
-        return credential.apply_to(plain, self._clock.now()) if credential is not None else plain

@@ -18,9 +18,9 @@ that copies made with the old password are not used again.
 import hashlib
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from ruamel.yaml import YAML
@@ -30,7 +30,7 @@ from feedproxy.access import basic, wsse
 from feedproxy.access.file_reload import ReloadingFile
 from feedproxy.clock import Clock, Instant
 from feedproxy.errors import BadTarget, UsageError
-from feedproxy.http.message import Fields, Request
+from feedproxy.http.message import Request
 from feedproxy.http.target_uri.target_pattern import TargetPattern
 from feedproxy.upstream.upstream_errors import FetchError
 
@@ -41,103 +41,86 @@ KINDS = ("basic", "wsse", "bearer", "query")
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A credential for an origin. `name` changes with the secret, but does not reveal the secret."""
+    """An entry of the wallet file: a credential for the targets that match a pattern, and for a user.
 
+    `name` changes with the secret, but does not reveal the secret.
+    """
+
+    match: TargetPattern
+    user: str
     name: str
     kind: str
     secret: Mapping[str, str] = field(repr=False)
 
     def apply_to(self, request: Request, now: Instant) -> Request:
         """Return the request with this credential added."""
-        fields = request.fields.without("authorization", "x-wsse", "cookie")
+        target, fields = request.target, request.fields.without("authorization", "x-wsse", "cookie")
         match self.kind:
             case "basic":
                 credentials = basic.BasicCredentials(self.secret["user"], self.secret["password"])
-                return request_with(request, fields.with_added("Authorization", basic.format_credentials(credentials)))
+                fields = fields.with_added("Authorization", basic.format_credentials(credentials))
             case "wsse":
                 for name, value in wsse.compose(self.secret["user"], self.secret["password"], now):
                     fields = fields.with_added(name, value)
-                return request_with(request, fields)
             case "bearer":
-                return request_with(request, fields.with_added("Authorization", f"Bearer {self.secret['token']}"))
+                fields = fields.with_added("Authorization", f"Bearer {self.secret['token']}")
             case _:
-                pairs = urlencode(self.secret, quote_via=quote, safe="")
-                joint = "&" if "?" in request.target else "?"
-                return Request(request.method, f"{request.target}{joint}{pairs}", fields)
+                target += ("&" if "?" in target else "?") + urlencode(self.secret, quote_via=quote, safe="")
+        return Request(request.method, target, fields)
 
-
-@dataclass(frozen=True, slots=True)
-class CredentialEntry:
-    """An entry of the wallet file: a target pattern, a user, and a credential."""
-
-    match: TargetPattern
-    user: str
-    credential: Credential
-
-
-class CacheKeyParts(NamedTuple):
-    """The parts of a resource's key: the target, and the name of its credential, which may be empty."""
-
-    target: str
-    credential: str
-
-
-def cache_key(target: str, credential: Credential) -> str:
-    """Return the key of the target's resource for this credential."""
-    return f"{target}{CREDENTIAL_MARK}{credential.name}"
-
-
-def split_key(resource_key: str) -> CacheKeyParts:
-    """Return the target and the credential's name of a key. The name is empty for a key without a credential."""
-    target, _, name = resource_key.partition(CREDENTIAL_MARK)
-    return CacheKeyParts(target, name)
+    def cache_key(self, target: str) -> str:
+        """Return the key of the target's resource for this credential."""
+        return f"{target}{CREDENTIAL_MARK}{self.name}"
 
 
 class OriginCredentials:
-    """The entries of a wallet file, reloaded after each change. The constructor raises UsageError if the file cannot be
-    used."""
+    """The credentials in a wallet file, reloaded after each change.
+
+    The constructor raises UsageError if the file cannot be used. Without a `path`, there are no credentials.
+    """
 
     def __init__(self, path: str, clock: Clock, seed: bytes) -> None:
-        self._file: ReloadingFile[tuple[CredentialEntry, ...]] = ReloadingFile(
-            path, partial(parse_wallet, seed=seed), clock
-        )
+        self._clock = clock
+        self._file = ReloadingFile(path, partial(parse_wallet, seed=seed), clock) if path else None
 
-    def credential_for(self, target: str, user: str) -> Credential | None:
-        """Return the credential of this user for the target, or None if no entry matches.
+    def _matching(self, target: str) -> list[Credential]:
+        entries = self._file.value if self._file is not None else ()
+        return [credential for credential in entries if credential.match.matches(target)]
 
-        An entry for the user has priority over an entry for all users.
+    def key_for(self, target: str, user: str) -> str:
+        """Return the key under which the target's resource is stored for this user.
+
+        The key is the target. If feedproxy sends a credential to the origin for this user, the name of the credential
+        follows the target. A credential for the user has priority over a credential for all users.
         """
-        candidate: Credential | None = None
-        for entry in self._file.value:
-            if not entry.match.matches(target):
-                continue
-            if user and entry.user == user:
-                return entry.credential
-            if candidate is None and (entry.user == "" or (user and entry.user == ANY_USER)):
-                candidate = entry.credential
-        return candidate
+        matching = self._matching(target)
+        own = [credential for credential in matching if user and credential.user == user]
+        shared = [credential for credential in matching if credential.user in (("", ANY_USER) if user else ("",))]
+        return next((credential.cache_key(target) for credential in own or shared), target)
 
-    def all_for(self, target: str) -> tuple[Credential, ...]:
-        """Return the credentials of all users for the target."""
-        return tuple(entry.credential for entry in self._file.value if entry.match.matches(target))
+    def keys_for(self, target: str) -> tuple[str, ...]:
+        """Return the keys of all copies of the target that are fetched with a credential."""
+        return tuple(credential.cache_key(target) for credential in self._matching(target))
 
-    def find_by_name(self, name: str, target: str) -> Credential | None:
-        """Return the credential with this name, or None if its pattern excludes `target`.
+    def with_credentials(self, request: Request) -> Request:
+        """Return the request with the credential that the fragment of its target names.
 
-        Raises FetchError if the operator removed the credential.
+        A request for a target without a fragment is returned unchanged. If the credential's pattern excludes the
+        target, the fragment is removed. Raises FetchError if the operator has removed the credential.
         """
-        entries = [entry for entry in self._file.value if entry.credential.name == name]
-        if not entries:
-            raise FetchError("the credential is no longer in the wallet file")
-        return next((entry.credential for entry in entries if entry.match.matches(target)), None)
+        target, mark, name = request.target.partition(CREDENTIAL_MARK)
+        if not mark:
+            return request
+        entries = self._file.value if self._file is not None else ()
+        named = [credential for credential in entries if credential.name == name]
+        if not named:
+            raise FetchError("the credential of this copy is no longer in the wallet file")
+        plain = replace(request, target=target)
+        applicable = next((credential for credential in named if credential.match.matches(target)), None)
+        return applicable.apply_to(plain, self._clock.now()) if applicable is not None else plain
 
 
-def request_with(request: Request, fields: Fields) -> Request:
-    """Return the request with `fields` in place of its fields."""
-    return Request(request.method, request.target, fields)
-
-
-def parse_wallet(text: str, name: str, *, seed: bytes) -> tuple[CredentialEntry, ...]:
+def parse_wallet(text: str, name: str, *, seed: bytes) -> tuple[Credential, ...]:
     """Return the entries of a wallet file with the content `text`.
 
     `name` is the file's name for error messages. `seed` is the secret of this installation. The names of credentials
@@ -158,7 +141,7 @@ def parse_wallet(text: str, name: str, *, seed: bytes) -> tuple[CredentialEntry,
     return tuple(_entry(entry, f"{name}: entry {number}", seed) for number, entry in enumerate(document, start=1))
 
 
-def _entry(value: Any, location: str, seed: bytes) -> CredentialEntry:
+def _entry(value: Any, location: str, seed: bytes) -> Credential:
     if not isinstance(value, dict):
         raise UsageError(f"{location}: expected `match`, `user` and one of {', '.join(KINDS)}")
     if unknown := set(map(str, value)) - {"match", "user", "anybody", *KINDS}:
@@ -176,7 +159,7 @@ def _entry(value: Any, location: str, seed: bytes) -> CredentialEntry:
     secret = _secret(kinds[0], value[kinds[0]], location)
     written = "\0".join((kinds[0], pattern.text, user, *(f"{one}\0{other}" for one, other in secret.items())))
     digest = hashlib.blake2b(written.encode(), digest_size=16, key=seed, person=b"feedproxy.wallet").hexdigest()
-    return CredentialEntry(pattern, user, Credential(digest, kinds[0], secret))
+    return Credential(pattern, user, digest, kinds[0], secret)
 
 
 def _secret(kind: str, content: Any, location: str) -> dict[str, str]:

@@ -17,7 +17,6 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import StrEnum
 
 from feedproxy.access.wsse_nonces import NonceFolder
 from feedproxy.clock import Instant, Seconds
@@ -33,16 +32,6 @@ PROOFS_MAX = 100_000
 FIELD_MAX = 2_048
 
 _PARAMETER = re.compile(r'(?<![A-Za-z])([A-Za-z]++)\s*+=\s*+"((?:[^"\\]|\\.)*+)"')
-
-
-class TokenVerdict(StrEnum):
-    """The result of verifying a token."""
-
-    PROVED = "proved"
-    UNKNOWN = "unknown user or wrong digest"
-    OLD = "made too long ago, or with a wrong clock"
-    REPLAYED = "seen before"
-    BUSY = "too many tokens at the same time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +65,12 @@ def created_at(token: UsernameToken) -> Instant | None:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def digests(nonce: str, created: str, password: str) -> list[str]:
-    """Return the accepted digests: of the raw or the hexadecimal SHA-1 sum, with the nonce as sent or decoded.
-
-    `created` is the text of Created.
-    """
-    return [text for _, text in _sums(nonce, created, password)]
-
-
 def _sums(nonce: str, created: str, password: str) -> list[tuple[bytes, str]]:
-    """Return pairs of a SHA-1 sum and an accepted digest, which encodes this sum."""
+    """Return pairs of a SHA-1 sum and an accepted digest, which encodes this sum.
+
+    The digests are those of the raw and the hexadecimal sum, with the nonce as sent and decoded. `created` is the text
+    of Created.
+    """
     nonces = [nonce.encode()]
     with contextlib.suppress(ValueError):
         decoded = base64.b64decode(nonce, validate=True)
@@ -113,8 +98,8 @@ class WsseVerifier:
         self._proofs_max = proofs_max
         self._used_proofs: OrderedDict[bytes, Instant] = OrderedDict()
 
-    def verify(self, token: UsernameToken, passwords: Mapping[str, str], now: Instant) -> TokenVerdict:
-        """Return the result of verifying a token. An accepted token is recorded, and is not accepted again."""
+    def verify(self, token: UsernameToken, passwords: Mapping[str, str], now: Instant) -> bool:
+        """Return True if the token proves a password. The token is recorded, and is not accepted again."""
         password = passwords.get(token.user)
         # The check takes the same time for unknown users as for known users.
         accepted_sums = _sums(token.nonce, token.created, password if password is not None else secrets.token_hex(8))
@@ -122,24 +107,22 @@ class WsseVerifier:
             summed for summed, text in accepted_sums if hmac.compare_digest(text.encode(), token.digest.encode())
         ]
         if password is None or not matches:
-            return TokenVerdict.UNKNOWN
+            return False
         created = created_at(token)
         if created is None or abs(now - created) > TOKEN_LIFETIME:
-            return TokenVerdict.OLD
+            return False
         summed = matches[0]
         if summed in self._used_proofs:
-            return TokenVerdict.REPLAYED
+            return False
         # Expired proofs are removed only when the table is full, because they would be accepted again after the clock
         # was set back.
         if len(self._used_proofs) >= self._proofs_max:
             self._forget_expired(now)
         if len(self._used_proofs) >= self._proofs_max:
-            return TokenVerdict.BUSY
+            return False
         # Created may be ahead of the current time by one window, and the token is valid for one window after Created.
         self._used_proofs[summed] = until = now + 2 * TOKEN_LIFETIME
-        if self._shared is not None and not self._shared.claim(summed, until, now):
-            return TokenVerdict.REPLAYED
-        return TokenVerdict.PROVED
+        return self._shared is None or self._shared.claim(summed, until, now)
 
     def _forget_expired(self, now: Instant) -> None:
         while self._used_proofs:
@@ -159,6 +142,6 @@ def compose(user: str, password: str, now: Instant) -> tuple[tuple[str, str], ..
     sent."""
     nonce = secrets.token_hex(16)
     created = format_rfc3339(now)
-    digest = digests(nonce, created, password)[0]
+    _, digest = _sums(nonce, created, password)[0]
     token = f'UsernameToken Username={quote(user)}, PasswordDigest="{digest}", Nonce="{nonce}", Created="{created}"'
     return ("Authorization", 'WSSE profile="UsernameToken"'), ("X-WSSE", token)

@@ -8,15 +8,15 @@ import bcrypt
 import pytest
 
 from feedproxy.access import wsse
-from feedproxy.access.authorization import Authorizer
+from feedproxy.access.authorization import AccessControl
 from feedproxy.access.basic import parse
 from feedproxy.access.failed_login_limit import GUESSES_MAX
-from feedproxy.access.file_reload import ReloadingFile
-from feedproxy.access.passwords import PasswordFile, parse_secrets, parse_users, verify_hash
+from feedproxy.access.passwords import PasswordFile, parse_users, verify_hash
 from feedproxy.clock import ManualClock
 from feedproxy.errors import UsageError
 from feedproxy.http.message import Fields
-from tests.access.denials import denial
+from feedproxy.settings import Settings
+from tests.access.denials import denial, user_of
 
 NOW = 1_800_000_000.0
 HASHED = bcrypt.hashpw(b"open sesame", bcrypt.gensalt(4)).decode()
@@ -45,22 +45,18 @@ def passwords(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def admission(passwords: Path, tmp_path: Path, clock: ManualClock) -> Authorizer:
+def admission(passwords: Path, tmp_path: Path, clock: ManualClock) -> AccessControl:
     secrets = tmp_path / "secrets"
     secrets.write_text("carol:feed me\n")
-    return Authorizer(
-        users=PasswordFile(str(passwords), clock),
-        wsse_secrets=ReloadingFile(str(secrets), parse_secrets, clock),
-        realm="feeds",
-        clock=clock,
-    )
+    settings = Settings(users_file=str(passwords), wsse_file=str(secrets), realm="feeds")
+    return AccessControl(settings, clock, b"")
 
 
-async def test_feed_without_readers_option_is_open_to_all_clients(admission: Authorizer) -> None:
-    assert await admission.authorize((), Fields(), "192.0.2.1") == ""
+async def test_feed_without_readers_option_is_open_to_all_clients(admission: AccessControl) -> None:
+    assert await user_of(admission.authorize((), Fields(), "192.0.2.1")) == ""
 
 
-async def test_request_without_credentials_gets_all_challenges(admission: Authorizer) -> None:
+async def test_request_without_credentials_gets_all_challenges(admission: AccessControl) -> None:
     asked = await denial(admission.authorize(("*",), Fields(), "192.0.2.1"))
 
     assert (asked.status_hint, str(asked)) == (401, "Authentication required.")
@@ -71,49 +67,49 @@ async def test_request_without_credentials_gets_all_challenges(admission: Author
 
 
 async def test_401_has_a_challenge_without_files_of_users(clock: ManualClock) -> None:
-    admission = Authorizer(users=None, wsse_secrets=None, realm="feeds", clock=clock)
+    admission = AccessControl(Settings(), clock, b"")
 
     asked = await denial(admission.authorize(("*",), Fields(), "192.0.2.1"))
 
     assert [name for name, _ in asked.fields] == ["WWW-Authenticate"]
 
 
-async def test_request_to_explicit_proxy_gets_407_and_proxy_fields(admission: Authorizer) -> None:
+async def test_request_to_explicit_proxy_gets_407_and_proxy_fields(admission: AccessControl) -> None:
     asked = await denial(admission.authorize(("*",), basic("bob", "open sesame"), "192.0.2.1", proxy=True))
     told = basic("bob", "open sesame", "Proxy-Authorization")
 
     assert (asked.status_hint, asked.fields[0][0]) == (407, "Proxy-Authenticate")
-    assert await admission.authorize(("*",), told, "192.0.2.1", proxy=True) == "bob"
+    assert await user_of(admission.authorize(("*",), told, "192.0.2.1", proxy=True)) == "bob"
 
 
-async def test_password_that_is_right_authorizes_and_wrong_one_is_challenged(admission: Authorizer) -> None:
-    assert await admission.authorize(("bob",), basic("bob", "open sesame"), "192.0.2.1") == "bob"
+async def test_password_that_is_right_authorizes_and_wrong_one_is_challenged(admission: AccessControl) -> None:
+    assert await user_of(admission.authorize(("bob",), basic("bob", "open sesame"), "192.0.2.1")) == "bob"
     for wrong in (basic("bob", "sesame"), basic("eve", "open sesame")):
         asked = await denial(admission.authorize(("bob",), wrong, "192.0.2.1"))
         assert str(asked) == "The credentials are wrong."
 
 
-async def test_password_verified_for_one_user_is_invalid_for_others(admission: Authorizer) -> None:
+async def test_password_verified_for_one_user_is_invalid_for_others(admission: AccessControl) -> None:
     await admission.authorize(("*",), basic("bob", "open sesame"), "192.0.2.1")
 
     assert (await denial(admission.authorize(("*",), basic("bo", "b:open sesame"), "192.0.2.1"))).status_hint == 401
 
 
-async def test_user_not_among_readers_is_refused_without_challenge(admission: Authorizer) -> None:
+async def test_user_not_among_readers_is_refused_without_challenge(admission: AccessControl) -> None:
     refused = await denial(admission.authorize(("carol",), basic("bob", "open sesame"), "192.0.2.1"))
 
     assert refused.status_hint == 403
 
 
-async def test_wsse_token_authorizes_once(admission: Authorizer) -> None:
+async def test_wsse_token_authorizes_once(admission: AccessControl) -> None:
     fields = Fields(wsse.compose("carol", "feed me", NOW))
 
-    assert await admission.authorize(("carol",), fields, "192.0.2.1") == "carol"
+    assert await user_of(admission.authorize(("carol",), fields, "192.0.2.1")) == "carol"
     assert (await denial(admission.authorize(("carol",), fields, "192.0.2.1"))).status_hint == 401
 
 
 async def test_guessing_client_is_refused_for_a_while_and_others_are_not(
-    admission: Authorizer, clock: ManualClock
+    admission: AccessControl, clock: ManualClock
 ) -> None:
     for number in range(GUESSES_MAX):
         await denial(admission.authorize(("*",), basic("bob", str(number)), "192.0.2.1"))
@@ -121,16 +117,16 @@ async def test_guessing_client_is_refused_for_a_while_and_others_are_not(
     refused = await denial(admission.authorize(("*",), basic("bob", "open sesame"), "192.0.2.1"))
 
     assert (refused.status_hint, refused.fields) == (429, (("Retry-After", "301"),))
-    assert await admission.authorize(("*",), basic("bob", "open sesame"), "192.0.2.2") == "bob"
+    assert await user_of(admission.authorize(("*",), basic("bob", "open sesame"), "192.0.2.2")) == "bob"
     clock.advance(301)
-    assert await admission.authorize(("*",), basic("bob", "open sesame"), "192.0.2.1") == "bob"
+    assert await user_of(admission.authorize(("*",), basic("bob", "open sesame"), "192.0.2.1")) == "bob"
 
 
-async def test_missing_credentials_are_not_counted_as_guess(admission: Authorizer) -> None:
+async def test_missing_credentials_are_not_counted_as_guess(admission: AccessControl) -> None:
     for _ in range(2 * GUESSES_MAX):
         await denial(admission.authorize(("*",), Fields(), "192.0.2.1"))
 
-    assert await admission.authorize(("*",), basic("bob", "open sesame"), "192.0.2.1") == "bob"
+    assert await user_of(admission.authorize(("*",), basic("bob", "open sesame"), "192.0.2.1")) == "bob"
 
 
 async def test_removed_user_is_refused_although_password_was_verified(passwords: Path, clock: ManualClock) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from feedproxy import option_files
-from feedproxy.access.origin_credentials import OriginCredentials, cache_key, parse_wallet, split_key
+from feedproxy.access.origin_credentials import OriginCredentials, parse_wallet
 from feedproxy.access.secret_tokens import TokenFile, issue, list_tokens, revoke
 from feedproxy.clock import ManualClock
 from feedproxy.errors import UsageError
@@ -166,8 +166,9 @@ def wallet(tmp_path: Path) -> OriginCredentials:
 
 def sent(wallet: OriginCredentials, target: str, user: str) -> Request | None:
     """Return the request that the origin receives when this user requests the target."""
-    found = wallet.credential_for(target, user)
-    return found.apply_to(Request("GET", target, Fields([("Authorization", "mine")])), NOW) if found else None
+    key = wallet.key_for(target, user)
+    request = Request("GET", key, Fields([("Authorization", "mine")]))
+    return wallet.with_credentials(request) if key != target else None
 
 
 def test_credential_of_user_precedes_shared_one(wallet: OriginCredentials) -> None:
@@ -189,20 +190,21 @@ def test_unauthenticated_client_gets_only_credentials_for_anybody(wallet: Origin
 def test_cache_keys_differ_by_credential_and_password(
     wallet: OriginCredentials,
 ) -> None:
-    own, common = wallet.credential_for(FEED, "bob"), wallet.credential_for(FEED, "carol")
-    assert own is not None
-    assert common is not None
-    changed = parse_wallet(WALLET.replace("every:one", "two"), "wallet", seed=SEED)[0].credential
-    elsewhere = parse_wallet(WALLET, "wallet", seed=bytes([1]) * 32)[0].credential
+    changed = parse_wallet(WALLET.replace("every:one", "two"), "wallet", seed=SEED)[0]
+    elsewhere = parse_wallet(WALLET, "wallet", seed=bytes([1]) * 32)[0]
+    own, common = wallet.key_for(FEED, "bob"), wallet.key_for(FEED, "carol")
 
-    keys = {cache_key(FEED, each) for each in (own, common, changed, elsewhere)} | {FEED}
-
-    assert len(keys) == 5
-    assert {split_key(each).target for each in keys} == {FEED}
-    assert wallet.find_by_name(common.name, FEED) is common
+    assert len({own, common, changed.cache_key(FEED), elsewhere.cache_key(FEED), FEED}) == 5
+    assert {*wallet.keys_for(FEED)} == {own, common}
     with pytest.raises(FetchError):
-        wallet.find_by_name(changed.name, FEED)
-    assert wallet.find_by_name(common.name, "https://elsewhere.example/") is None
+        wallet.with_credentials(Request("GET", changed.cache_key(FEED)))
+
+
+def test_key_of_a_credential_for_other_targets_adds_no_credential(wallet: OriginCredentials) -> None:
+    other = "https://elsewhere.example/"
+    credential = wallet.key_for(FEED, "carol").removeprefix(FEED)
+
+    assert wallet.with_credentials(Request("GET", other + credential)) == Request("GET", other)
 
 
 def test_wallet_without_entries_is_empty() -> None:

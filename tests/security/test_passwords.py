@@ -11,7 +11,7 @@ import bcrypt
 import pytest
 
 from feedproxy.access import passwords as users_module
-from feedproxy.access.authorization import Authorizer
+from feedproxy.access.authorization import AccessControl
 from feedproxy.access.basic import BasicCredentials
 from feedproxy.access.failed_login_limit import GUESSES_MAX
 from feedproxy.access.passwords import PasswordFile, verify_hash
@@ -19,7 +19,8 @@ from feedproxy.clock import ManualClock
 from feedproxy.errors import AccessDenied
 from feedproxy.http.message import Fields
 from feedproxy.notify.client_rate_limit import RateLimiter
-from tests.access.denials import denial
+from feedproxy.settings import Settings
+from tests.access.denials import denial, user_of
 from tests.waiting import PATIENCE
 
 NOW = 1_800_000_000.0
@@ -43,8 +44,8 @@ def file_of(folder: Path, *hashes: str) -> str:
     return str(path)
 
 
-def admission(path: str, clock: ManualClock) -> Authorizer:
-    return Authorizer(users=PasswordFile(path, clock), wsse_secrets=None, realm="feeds", clock=clock)
+def admission(path: str, clock: ManualClock) -> AccessControl:
+    return AccessControl(Settings(users_file=path), clock, b"")
 
 
 def kind_of(hashed: str) -> str:
@@ -135,7 +136,7 @@ async def test_guesses_from_one_ipv6_network_count_as_one_client(clock: ManualCl
     refused = await denial(asked.authorize(("*",), basic("user0", "open sesame"), "2001:db8:0:1:ffff:ffff:ffff:ffff"))
 
     assert refused.status_hint == 429
-    assert await asked.authorize(("*",), basic("user0", "open sesame"), "2001:db8:0:2::1") == "user0"
+    assert await user_of(asked.authorize(("*",), basic("user0", "open sesame"), "2001:db8:0:2::1")) == "user0"
 
 
 async def test_ipv4_address_and_its_ipv6_form_count_as_one_client(clock: ManualClock, tmp_path: Path) -> None:
@@ -145,7 +146,7 @@ async def test_ipv4_address_and_its_ipv6_form_count_as_one_client(clock: ManualC
         await denial(asked.authorize(("*",), basic("user0", str(number)), address))
 
     assert (await denial(asked.authorize(("*",), basic("user0", "open sesame"), "192.0.2.1"))).status_hint == 429
-    assert await asked.authorize(("*",), basic("user0", "open sesame"), "192.0.2.2") == "user0"
+    assert await user_of(asked.authorize(("*",), basic("user0", "open sesame"), "192.0.2.2")) == "user0"
 
 
 async def test_concurrent_guesses_are_answered_up_to_the_limit(clock: ManualClock, tmp_path: Path) -> None:
@@ -170,7 +171,7 @@ async def test_guesses_counted_by_a_clock_ahead_block_no_reader(clock: ManualClo
         await denial(asked.authorize(("*",), basic("user0", str(number)), "192.0.2.1"))
     clock.advance(-365 * 86_400)
 
-    assert await asked.authorize(("*",), basic("user0", "open sesame"), "192.0.2.1") == "user0"
+    assert await user_of(asked.authorize(("*",), basic("user0", "open sesame"), "192.0.2.1")) == "user0"
 
 
 def test_pings_from_one_ipv6_network_count_as_one_source() -> None:

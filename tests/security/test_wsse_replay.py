@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.access.wsse import TokenVerdict, UsernameToken, WsseVerifier
+from feedproxy.access.wsse import UsernameToken, WsseVerifier
 from feedproxy.access.wsse_nonces import NonceFolder
 
 CREATED = "2027-01-15T08:00:00Z"
@@ -90,9 +90,9 @@ def spellings(token: UsernameToken) -> list[UsernameToken]:
 )
 def test_recorded_token_is_refused_in_every_other_spelling(nonce: bytes, decoded: bool, hexadecimal: bool) -> None:
     overheard, gate = made(nonce, decoded=decoded, hexadecimal=hexadecimal), WsseVerifier()
-    assert gate.verify(overheard, PASSWORDS, NOW) is TokenVerdict.PROVED
+    assert gate.verify(overheard, PASSWORDS, NOW)
 
-    again = [each for each in spellings(overheard) if gate.verify(each, PASSWORDS, NOW + 1) is TokenVerdict.PROVED]
+    again = [each for each in spellings(overheard) if gate.verify(each, PASSWORDS, NOW + 1)]
 
     assert again == []
 
@@ -105,21 +105,21 @@ def test_recorded_token_is_refused_at_other_workers_and_after_a_restart(
 ) -> None:
     first, second = (WsseVerifier(shared=NonceFolder(tmp_path / "nonces")) for _ in range(2))
     overheard = made(b"0123456789abcdef", decoded=False, hexadecimal=False)
-    assert first.verify(overheard, PASSWORDS, NOW) is TokenVerdict.PROVED
+    assert first.verify(overheard, PASSWORDS, NOW)
 
-    assert second.verify(respell(overheard), PASSWORDS, NOW + 1) is TokenVerdict.REPLAYED
-    assert second.verify(replace(respell(overheard), user="carol"), PASSWORDS, NOW + 1) is TokenVerdict.REPLAYED
+    assert not second.verify(respell(overheard), PASSWORDS, NOW + 1)
+    assert not second.verify(replace(respell(overheard), user="carol"), PASSWORDS, NOW + 1)
 
 
 def test_used_token_stays_used_while_a_clock_is_ahead_and_after_it_is_set_back() -> None:
     gate = WsseVerifier()
     overheard = made(b"0123456789abcdef", decoded=True, hexadecimal=False)
-    assert gate.verify(overheard, PASSWORDS, NOW) is TokenVerdict.PROVED
+    assert gate.verify(overheard, PASSWORDS, NOW)
 
     ahead = made(b"another", decoded=True, hexadecimal=False, created="2027-02-15T08:00:00Z")
-    assert gate.verify(ahead, PASSWORDS, NOW + 31 * 86_400) is TokenVerdict.PROVED
+    assert gate.verify(ahead, PASSWORDS, NOW + 31 * 86_400)
 
-    assert gate.verify(overheard, PASSWORDS, NOW + 1) is TokenVerdict.REPLAYED
+    assert not gate.verify(overheard, PASSWORDS, NOW + 1)
 
 
 @pytest.mark.parametrize("number", range(1, 16))
@@ -130,4 +130,4 @@ def test_nonce_in_noncanonical_base64_is_not_decoded(number: int) -> None:
 
     sent = replace(made(nonce, decoded=True, hexadecimal=False), nonce=other)
 
-    assert WsseVerifier().verify(sent, PASSWORDS, NOW) is TokenVerdict.UNKNOWN
+    assert not WsseVerifier().verify(sent, PASSWORDS, NOW)

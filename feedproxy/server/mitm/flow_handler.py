@@ -232,7 +232,7 @@ class FlowHandler:
         request = state.routed_request.request
         if request.method not in CACHED_METHODS:
             return
-        key = self.app.access_control.key_for(request.target, state.client.user)
+        key = self.app.access_control.origin_credentials.key_for(request.target, state.client.user)
         has_own_credential = key != request.target
         # One client's credentials say nothing about the origin's response to others.
         is_shared = has_own_credential or not any(is_credential(name) for name, _ in request.fields)
@@ -471,11 +471,11 @@ class FlowHandler:
         credential in a query parameter is left out, because the addresses of streamed requests are logged and recorded.
         """
         assert state.routed_request is not None
-        request, access = state.routed_request.request, self.app.access_control
-        key = access.key_for(request.target, state.client.user)
+        request, credentials = state.routed_request.request, self.app.access_control.origin_credentials
+        key = credentials.key_for(request.target, state.client.user)
         if key == request.target or request.method not in CACHED_METHODS:
             return request
-        credentialed = access.with_credentials(replace(request, target=key))
+        credentialed = credentials.with_credentials(replace(request, target=key))
         return credentialed if credentialed.target == request.target else request
 
     def _set_response(
