@@ -183,7 +183,8 @@ async def test_demo_clock_waits_for_the_end_of_a_slow_refresh() -> None:
     sleeper = asyncio.ensure_future(clock.sleep(10))
     await asyncio.sleep(0)
     in_progress = iter([True] * 1500)  # the clock is asked for about a second
-    await simulation._advance(clock, publishers.START + 20, lambda: next(in_progress, False))
+    run = simulation._Run(clock, {}, {}, has_refreshes=lambda: next(in_progress, False))
+    await run._advance(publishers.START + 20)
     assert next(in_progress, None) is None
     assert sleeper.done()
 
@@ -230,6 +231,6 @@ def test_poll_plan_of_short_demo_is_complete() -> None:
 
 def test_poll_plan_respects_office_hours() -> None:
     script = simulated_readers.plan_polls(publishers.create_feeds(1, days=7), readers=8, seed=1, days=7)
-    office = [poll.at for poll in script.polls if poll.subscription.profile.hours is simulated_readers.Hours.OFFICE]
+    office = [poll.at for poll in script.polls if poll.subscription.profile.office_hours]
     assert office
     assert all(8 <= at // 3600 % 24 < 17 and (at // 86_400 + 3) % 7 < 5 for at in office)

@@ -30,6 +30,7 @@ class CountingConnection:
 
     def __init__(self, host: str, port: int) -> None:
         self._address = (host, port)
+        self.authority = f"{host}:{port}"
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def __aenter__(self) -> Self:

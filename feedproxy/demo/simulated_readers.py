@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import Enum
 from random import Random
 
 from feedproxy.clock import Instant, Seconds
@@ -15,16 +14,9 @@ POLLS_MAX = 15_000
 """A run has at most this many polls. If more are planned, polls are left out at regular intervals."""
 
 
-class Hours(Enum):
-    """The hours in which a reader polls."""
-
-    ALWAYS = "day and night"
-    OFFICE = "from 8 to 17 GMT, Monday to Friday"
-
-
 @dataclass(frozen=True, slots=True)
 class ReaderProfile:
-    """The interval, hours and HTTP behaviour of a reader."""
+    """The interval, hours and HTTP behaviour of a reader. `office_hours` are 8 to 17 GMT, Monday to Friday."""
 
     name: str
     interval: Seconds
@@ -33,18 +25,18 @@ class ReaderProfile:
     gzip: bool = True
     no_cache: bool = False
     on_the_hour: bool = False
-    hours: Hours = Hours.ALWAYS
+    office_hours: bool = False
 
 
 PROFILES = (
     ReaderProfile("hourly, with validators", 3600, "Gazette/4.2"),
-    ReaderProfile("in the office", 3600, "DeskReader/11.0 (Windows)", hours=Hours.OFFICE),
+    ReaderProfile("in the office", 3600, "DeskReader/11.0 (Windows)", office_hours=True),
     ReaderProfile("every ten minutes", 600, "Eager/0.9"),
     ReaderProfile("from cron, on the hour", 3600, "fetch-feeds.sh", gzip=False, on_the_hour=True),
     ReaderProfile("hourly, without validators", 3600, "Forgetful/2.1", validators=False),
     ReaderProfile("every half hour, without gzip", 1800, "PlainReader/1.3", gzip=False),
     ReaderProfile("an aggregator", 1800, "Bundler/3.0 (+http://bundler.example/; 120 subscribers)"),
-    ReaderProfile("reloads by hand, no-cache", 2 * 3600, "Impatient/7.5", no_cache=True, hours=Hours.OFFICE),
+    ReaderProfile("reloads by hand, no-cache", 2 * 3600, "Impatient/7.5", no_cache=True, office_hours=True),
 )
 
 
@@ -66,7 +58,7 @@ class SimulatedSubscription:
         at = START + self.offset
         while at < end:
             date = datetime.fromtimestamp(at, UTC)
-            if self.profile.hours is Hours.ALWAYS or (date.weekday() < 5 and 8 <= date.hour < 17):
+            if not self.profile.office_hours or (date.weekday() < 5 and 8 <= date.hour < 17):
                 yield at
             at += self.profile.interval
 

@@ -9,7 +9,7 @@ import gzip
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -18,10 +18,10 @@ from tempfile import TemporaryDirectory
 
 from feedproxy.app import App
 from feedproxy.clock import Instant, ManualClock, Seconds
-from feedproxy.demo.counted_http import CONNECTIONS, CountedResponse, open_connections
+from feedproxy.demo.counted_http import CONNECTIONS, CountedResponse, CountingConnection, open_connections
 from feedproxy.demo.demo_origin import Origin, Tally
 from feedproxy.demo.publishers import START, DemoFeed, create_feeds
-from feedproxy.demo.simulated_readers import PollPlan, SimulatedPoll, SimulatedSubscription, plan_polls
+from feedproxy.demo.simulated_readers import PollPlan, SimulatedPoll, plan_polls
 from feedproxy.errors import FeedproxyError
 from feedproxy.process.mitmproxy_master import make_master
 from feedproxy.process.option_sources import ServePlan
@@ -36,9 +36,6 @@ that are scheduled up to that instant."""
 
 type Progress = Callable[[str, int, int], None]
 """Function that gets the name of the run, the number of finished polls, and the number of all polls."""
-
-type SendPoll = Callable[[SimulatedSubscription, int], Awaitable[CountedResponse]]
-"""Function that sends a poll over the connection with this index."""
 
 
 @dataclass
@@ -88,56 +85,28 @@ async def play(*, seed: int, readers: int, days: int, progress: Progress) -> Dem
     feeds = create_feeds(seed, days=days)
     plan = plan_polls(feeds, readers=readers, seed=seed, days=days)
     with _collect_errors() as errors:
-        direct = await _play_direct(feeds, plan, progress)
-        with_feedproxy = await _play_through_feedproxy(feeds, plan, progress)
+        direct = await _play_run(feeds, plan, progress, direct=True)
+        with_feedproxy = await _play_run(feeds, plan, progress, direct=False)
     duration = time.perf_counter() - began
     return Demo(seed, readers, days, len(plan.polls), plan.planned, direct, with_feedproxy, duration, tuple(errors))
 
 
-async def _play_direct(feeds: Sequence[DemoFeed], plan: PollPlan, progress: Progress) -> Result:
+async def _play_run(feeds: Sequence[DemoFeed], plan: PollPlan, progress: Progress, *, direct: bool) -> Result:
     async with AsyncExitStack() as stack:
         clock = ManualClock(START)
         origins = await _start_origins(stack, feeds, clock)
-        connections = {
-            name: await open_connections(stack, origin.host, origin.port) for name, origin in origins.items()
-        }
-
-        async def send_poll(subscription: SimulatedSubscription, connection: int) -> CountedResponse:
-            origin = origins[subscription.feed.name]
-            fields = subscription.fields(f"{origin.host}:{origin.port}")
-            return await connections[subscription.feed.name][connection].get(subscription.feed.path, fields)
-
-        tally = await _send_polls(
-            plan.polls,
-            origins,
-            clock,
-            _no_refreshes,
-            send_poll,
-            lambda done: progress("directly to the origins", done, len(plan.polls)),
-        )
-    return Result(tally, {name: origin.tally for name, origin in origins.items()})
-
-
-async def _play_through_feedproxy(feeds: Sequence[DemoFeed], plan: PollPlan, progress: Progress) -> Result:
-    async with AsyncExitStack() as stack:
-        clock = ManualClock(START)
-        origins = await _start_origins(stack, feeds, clock)
-        host, port, has_refreshes = await stack.enter_async_context(_start_feedproxy(clock))
-        connections = await open_connections(stack, host, port)
-
-        async def send_poll(subscription: SimulatedSubscription, connection: int) -> CountedResponse:
-            fields = subscription.fields(f"{host}:{port}").with_added("X-Forwarded-For", subscription.address)
-            return await connections[connection].get(f"/{origins[subscription.feed.name].url}", fields)
-
-        tally = await _send_polls(
-            plan.polls,
-            origins,
-            clock,
-            has_refreshes,
-            send_poll,
-            lambda done: progress("through feedproxy", done, len(plan.polls)),
-        )
-    return Result(tally, {name: origin.tally for name, origin in origins.items()})
+        if direct:
+            connections = {
+                name: await open_connections(stack, origin.host, origin.port) for name, origin in origins.items()
+            }
+            run = _Run(clock, origins, connections)
+        else:
+            host, port, has_refreshes = await stack.enter_async_context(_start_feedproxy(clock))
+            shared = await open_connections(stack, host, port)
+            run = _Run(clock, origins, dict.fromkeys(origins, shared), direct=False, has_refreshes=has_refreshes)
+        name = "directly to the origins" if direct else "through feedproxy"
+        await run.send_polls(plan.polls, lambda done: progress(name, done, len(plan.polls)))
+    return Result(run.tally, {name: origin.tally for name, origin in origins.items()})
 
 
 async def _start_origins(stack: AsyncExitStack, feeds: Sequence[DemoFeed], clock: ManualClock) -> dict[str, Origin]:
@@ -187,94 +156,75 @@ async def _start_feedproxy(clock: ManualClock) -> AsyncIterator[tuple[str, int, 
             await task
 
 
-def _no_refreshes() -> bool:
-    return False
+@dataclass
+class _Run:
+    """One run. `has_refreshes` returns True while a refresh is due or in progress."""
 
+    clock: ManualClock
+    origins: Mapping[str, Origin]
+    connections: Mapping[str, Sequence[CountingConnection]]
+    """The connections over which the polls of each feed are sent."""
+    direct: bool = True
+    has_refreshes: Callable[[], bool] = lambda: False
+    tally: ReaderTally = field(default_factory=ReaderTally)
 
-async def _advance(clock: ManualClock, until: Instant, has_refreshes: Callable[[], bool]) -> None:
-    """Advance the clock in steps, and wait for the refreshes that are scheduled up to the instant `until`.
+    async def send_polls(self, polls: Sequence[SimulatedPoll], progress: Callable[[int], None]) -> None:
+        for poll in polls:
+            poll.subscription.forget()
+        done = 0
+        for at, simultaneous in groupby(polls, key=lambda poll: poll.at):
+            try:
+                async with asyncio.timeout(ANSWER_TIMEOUT):
+                    await self._advance(at)
+                    for group in batched(simultaneous, CONNECTIONS):
+                        await asyncio.gather(*map(self._send, group, range(CONNECTIONS)))
+                        # Otherwise the speed of the machine would decide which of the later polls get the new version.
+                        await self._wait_for_refreshes()
+                        done += len(group)
+            except (TimeoutError, OSError, EOFError, ValueError) as error:
+                raise FeedproxyError(f"the demo was interrupted: {error or type(error).__name__}") from error
+            progress(done)
 
-    `has_refreshes` returns True while a refresh is due or in progress.
-    """
-    while (wake := clock.next_wake) <= until:
-        clock.advance(wake - clock.now())
-        for _ in range(ITERATIONS):
-            await asyncio.sleep(0)
-        # No refresh waits for this clock: each site has one feed, and feed_min_interval is above site_interval.
-        await _wait_for_refreshes(has_refreshes)
-    clock.advance(until - clock.now())
+    async def _advance(self, until: Instant) -> None:
+        """Advance the clock in steps, and wait for the refreshes that are scheduled up to the instant `until`."""
+        while (wake := self.clock.next_wake) <= until:
+            self.clock.advance(wake - self.clock.now())
+            for _ in range(ITERATIONS):
+                await asyncio.sleep(0)
+            # No refresh waits for this clock: each site has one feed, and feed_min_interval is above site_interval.
+            await self._wait_for_refreshes()
+        self.clock.advance(until - self.clock.now())
 
+    async def _wait_for_refreshes(self) -> None:
+        while self.has_refreshes():  # noqa: ASYNC110 -- several of the proxy's tasks end it
+            await asyncio.sleep(0.0005)
 
-async def _wait_for_refreshes(has_refreshes: Callable[[], bool]) -> None:
-    while has_refreshes():  # noqa: ASYNC110 -- several of the proxy's tasks end it
-        await asyncio.sleep(0.0005)
+    async def _send(self, poll: SimulatedPoll, number: int) -> None:
+        """Send a poll over the connection with this number, and count its answer."""
+        subscription, tally = poll.subscription, self.tally
+        connection = self.connections[subscription.feed.name][number]
+        path, fields = subscription.feed.path, subscription.fields(connection.authority)
+        if not self.direct:
+            path = f"/{self.origins[subscription.feed.name].url}"
+            fields = fields.with_added("X-Forwarded-For", subscription.address)
+        began = time.perf_counter()
+        response = await connection.get(path, fields)
+        tally.durations.append(time.perf_counter() - began)
+        tally.statuses[response.status] += 1
+        tally.received += response.size
+        subscription.remember(response)
+        self._compare_with_published(poll, response)
 
-
-async def _send_polls(
-    polls: Sequence[SimulatedPoll],
-    origins: Mapping[str, Origin],
-    clock: ManualClock,
-    has_refreshes: Callable[[], bool],
-    send_poll: SendPoll,
-    progress: Callable[[int], None],
-) -> ReaderTally:
-    for poll in polls:
-        poll.subscription.forget()
-    tally = ReaderTally()
-    done = 0
-    for at, simultaneous in groupby(polls, key=lambda poll: poll.at):
-        try:
-            async with asyncio.timeout(ANSWER_TIMEOUT):
-                await _advance(clock, at, has_refreshes)
-                for group in batched((poll.subscription for poll in simultaneous), CONNECTIONS):
-                    await asyncio.gather(
-                        *(
-                            _send_on_connection(subscription, connection, at, send_poll, tally, origins)
-                            for connection, subscription in enumerate(group)
-                        )
-                    )
-                    # Otherwise the speed of the machine would decide which of the later polls get the new version.
-                    await _wait_for_refreshes(has_refreshes)
-                    done += len(group)
-        except (TimeoutError, OSError, EOFError, ValueError) as error:
-            raise FeedproxyError(f"the demo was interrupted: {error or type(error).__name__}") from error
-        progress(done)
-    return tally
-
-
-async def _send_on_connection(
-    subscription: SimulatedSubscription,
-    connection: int,
-    at: Instant,
-    send_poll: SendPoll,
-    tally: ReaderTally,
-    origins: Mapping[str, Origin],
-) -> None:
-    began = time.perf_counter()
-    response = await send_poll(subscription, connection)
-    tally.durations.append(time.perf_counter() - began)
-    tally.statuses[response.status] += 1
-    tally.received += response.size
-    subscription.remember(response)
-    _compare_with_published(subscription, response, at, tally, origins)
-
-
-def _compare_with_published(
-    subscription: SimulatedSubscription,
-    response: CountedResponse,
-    at: Instant,
-    tally: ReaderTally,
-    origins: Mapping[str, Origin],
-) -> None:
-    """Count content that was never published, and items that the reader lacks."""
-    feed = subscription.feed
-    if response.status == 200:
-        body = _decompress(response.body) if response.fields.get("content-encoding") else response.body
-        subscription.version_number = feed.find_version_number(body)
-        tally.unpublished += subscription.version_number is None
-    if subscription.version_number is not None and subscription.version_number < feed.at(at).number:
-        tally.delays.append(at - feed.version(subscription.version_number + 1).since)
-        tally.delays_by_hint += feed.allows_copy(origins[feed.name].tally.last_at, at)
+    def _compare_with_published(self, poll: SimulatedPoll, response: CountedResponse) -> None:
+        """Count content that was never published, and items that the reader lacks."""
+        subscription, feed, tally = poll.subscription, poll.subscription.feed, self.tally
+        if response.status == 200:
+            body = _decompress(response.body) if response.fields.get("content-encoding") else response.body
+            subscription.version_number = feed.find_version_number(body)
+            tally.unpublished += subscription.version_number is None
+        if subscription.version_number is not None and subscription.version_number < feed.at(poll.at).number:
+            tally.delays.append(poll.at - feed.version(subscription.version_number + 1).since)
+            tally.delays_by_hint += feed.allows_copy(self.origins[feed.name].tally.last_at, poll.at)
 
 
 @lru_cache(maxsize=64)
