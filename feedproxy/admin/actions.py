@@ -14,7 +14,6 @@ from feedproxy.admin.pages.feed_pages import OUTCOME, FeedPages, Notice, as_json
 from feedproxy.admin.pages.feed_table import FeedTableCache
 from feedproxy.app import App
 from feedproxy.clock import Seconds
-from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.feed import pasted_address
 from feedproxy.feed.opml import Subscription, SubscriptionList
 from feedproxy.feed_rules import BLOCKED
@@ -72,8 +71,7 @@ class AdminActions:
             self._feed_table.forget([target])
             text = f"{view['sentence']} ({view['words']})" if view["words"] else view["sentence"]
             return self._outcome(request, target, view, Notice(view["ok"], text))
-        matches = service.admin.target_matcher(pattern)
-        targets = [target async for target in iterate_cooperatively(service.store.targets()) if matches(target)]
+        targets = await service.admin.matching_targets(pattern)
         views = await self._refresh_all(service, targets)
         self._feed_table.forget(targets)
         count, total = sum(1 for view in views if view["ok"]), len(views)
@@ -100,12 +98,7 @@ class AdminActions:
         """Return a page that asks for confirmation of a purge. Raises the errors of `purge`."""
         service = self._pages.service()
         target, pattern = await self._parse_target(request)
-        matches = service.admin.target_matcher(pattern)
-        stored = (
-            [target]
-            if target
-            else [name async for name in iterate_cooperatively(service.store.targets()) if matches(name)]
-        )
+        stored = [target] if target else await service.admin.matching_targets(pattern)
         rows = {row["id"]: row for row in (await self._pages.table()).rows}
         matching_rows = [rows[identifier] for target in stored if (identifier := feed_id(target)) in rows]
         matching_rows.sort(key=lambda row: (-row["subscribers"], row["title"].casefold()))

@@ -7,7 +7,6 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol
 
 from aiohttp import web
 
@@ -53,41 +52,26 @@ type Route = tuple[str, str, Handler]
 """A route: method, path and handler."""
 
 type Outcome = Callable[[web.Request, int, str], Awaitable[None]]
-"""Function that is called after each permitted request, with the status of the response and the reason."""
+"""Function that is called after each permitted request, with the status of the response and the message of an error."""
+
+type ErrorResponse = Callable[[web.Request, int, str, str, Mapping[str, str]], web.Response]
+"""Function that makes the response for an error, from its status, code, message and additional fields."""
 
 
-class ErrorPage(Protocol):
-    """Function that makes an error response."""
-
-    def __call__(
-        self, request: web.Request, status: int, code: str, message: str, extra: Mapping[str, str] | None = None, /
-    ) -> web.Response:
-        """Return the response with this status, error code and message."""
-        ...
-
-
-async def _ignore(_: web.Request, status: int, reason: str) -> None:
+async def _ignore(_: web.Request, status: int, error: str) -> None:
     """Do nothing: the default for `on_outcome`."""
 
 
 class AdminListener:
     """A listener that serves routes at one address.
 
-    `on_outcome` is called after each handler, with the status and a text. The text is the message of an error, or else
-    the result of `reason`.
+    `on_outcome` is called after each handler, with the status and the message of an error, or "".
     """
 
-    def __init__(
-        self,
-        routes: Iterable[Route],
-        error_page: ErrorPage,
-        on_outcome: Outcome = _ignore,
-        reason: Callable[[], str] = lambda: "",
-    ) -> None:
+    def __init__(self, routes: Iterable[Route], error_response: ErrorResponse, on_outcome: Outcome = _ignore) -> None:
         self._routes = list(routes)
-        self._error_page = error_page
+        self._error_response = error_response
         self._on_outcome = on_outcome
-        self._reason = reason
         self._authorization: AdminAuthorization | None = None
         self._runner: web.AppRunner | None = None
         self._servers: list[asyncio.Server] = []
@@ -175,23 +159,25 @@ class AdminListener:
             extra = {"WWW-Authenticate": CHALLENGE} if denied.status == 401 else {}
             if denied.retry_after:
                 extra["Retry-After"] = str(denied.retry_after)
-            return self._error_page(request, denied.status, denied.detail, denied.message, extra)
+            return self._error_response(request, denied.status, denied.detail, denied.message, extra)
+        fields: Mapping[str, str] = {}
         try:
             response = await handler(request)
         except FeedproxyError as error:
-            await self._on_outcome(request, error.status_hint, str(error))
-            return self._error_page(request, error.status_hint, error.detail, str(error))
+            status, code, reason, text = error.status_hint, error.detail, str(error), str(error)
         except web.HTTPException as error:
-            await self._on_outcome(request, error.status, error.reason)
+            status, code, reason = error.status, "admin", error.reason
             fields = {name: error.headers[name] for name in ("Allow",) if name in error.headers}
-            text = NO_SUCH_PAGE if error.status == 404 else f"{error.reason}."
-            return self._error_page(request, error.status, "admin", text, fields)
+            text = NO_SUCH_PAGE if status == 404 else f"{reason}."
         except Exception:
             logger.exception("admin: request for %s failed", request.path)
-            await self._on_outcome(request, 500, "internal error")
-            return self._error_page(request, 500, "internal-error", "internal error; see feedproxy's log.")
-        await self._on_outcome(request, response.status, self._reason())
-        return response
+            status, code, reason = 500, "internal-error", "internal error"
+            text = "internal error; see feedproxy's log."
+        else:
+            await self._on_outcome(request, response.status, "")
+            return response
+        await self._on_outcome(request, status, reason)
+        return self._error_response(request, status, code, text, fields)
 
 
 async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:

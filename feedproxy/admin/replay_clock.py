@@ -81,8 +81,6 @@ async def _healthz(_: web.Request) -> web.Response:
     return web.Response(text="ok\n")
 
 
-def _problem(
-    _: web.Request, status: int, code: str, message: str, extra: Mapping[str, str] | None = None, /
-) -> web.Response:
+def _problem(_: web.Request, status: int, code: str, message: str, extra: Mapping[str, str]) -> web.Response:
     problem = {"status": status, "type": code, "title": message}
     return web.json_response(problem, status=status, headers=extra, content_type="application/problem+json")

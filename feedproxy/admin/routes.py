@@ -18,11 +18,11 @@ from feedproxy.admin.admin_authorization import AdminAuthorization, admin_addres
 from feedproxy.admin.admin_listener import AdminListener, Route
 from feedproxy.admin.pages.configuration_page import Configuration
 from feedproxy.admin.pages.dashboard import Dashboard
-from feedproxy.admin.pages.feed_pages import OUTCOME, FeedPages, Notice
+from feedproxy.admin.pages.feed_pages import OUTCOME, FeedPages, Notice, error_response
 from feedproxy.admin.pages.feed_table import FeedTableCache
 from feedproxy.admin.pages.moves import RelocationsPage
 from feedproxy.admin.pages.notifications import NotificationsPage
-from feedproxy.admin.pages.reader_scores import ReaderScores, ReadersPage
+from feedproxy.admin.pages.reader_scores import ReaderScores
 from feedproxy.admin.probes import Probes
 from feedproxy.app import AdminHandler, App
 from feedproxy.telemetry.page_redaction import redact_text
@@ -68,7 +68,7 @@ class AdminServer:
         token = admin_token(settings)
         host, port = admin_address(settings.admin, token)
         authorization = AdminAuthorization(host, token, settings.admin_hosts, clock=self._app.clock)
-        listener = AdminListener(self._routes(), FeedPages.failure, _record_outcome, OUTCOME.get)
+        listener = AdminListener(self._routes(), error_response, _record_outcome)
         await listener.start(authorization, host, port, sockets, reuse_port=settings.reuse_port)
         self._listener = listener
         self._template_loading = asyncio.get_running_loop().run_in_executor(None, templates.make_ready)
@@ -83,39 +83,25 @@ class AdminServer:
         probes = Probes(self._app, pages, feed_table, self._is_listening)
         self._app.events.refresh_ended.subscribe(lambda event: feed_table.touch(event.target))
         self._app.events.updated_by_peer.subscribe(feed_table.touch)
-        reader_scores = ReaderScores(self._app)
+        reader_scores = ReaderScores(self._app, pages)
         dashboard = Dashboard(self._app, pages, self._is_listening, reader_scores)
         actions = AdminActions(self._app, feed_table, pages)
         notifications = NotificationsPage(self._app, pages)
-        readers = ReadersPage(reader_scores, self._app.clock, pages)
-        relocations = RelocationsPage(pages)
-        configuration = Configuration(self._app, pages)
-        routes: list[Route] = []
-        for path, handler in (
-            ("/", dashboard.show),
-            ("/feeds", pages.feeds),
-            ("/feeds/{id}", pages.feed),
-            ("/assets/{name}", pages.asset),
-            ("/moves", relocations.show),
-            ("/api/moves", relocations.show),
-            ("/configuration", configuration.show),
-            ("/api/configuration", configuration.show),
-            ("/purge", actions.confirm),
-            ("/api/status", dashboard.show),
-            ("/api/history", dashboard.history),
-            ("/api/feeds", pages.feeds),
-            ("/api/feeds/{id}", pages.feed),
-            ("/notifications", notifications.show),
-            ("/api/notifications", notifications.show),
-            ("/readers", readers.show),
-            ("/api/readers", readers.show),
-            ("/metrics", probes.metrics),
-            ("/healthz", probes.healthz),
-            ("/readyz", probes.readyz),
-            ("/favicon.ico", pages.icon),
-        ):
-            routes.append(("GET", path, handler))
-        for name, page in self._extra_pages.items():
+        routes: list[Route] = [
+            ("GET", "/", dashboard.show),
+            ("GET", "/api/status", dashboard.show),
+            ("GET", "/api/history", dashboard.history),
+            ("GET", "/purge", actions.confirm),
+            ("GET", "/assets/{name}", pages.asset),
+            ("GET", "/favicon.ico", pages.icon),
+            ("GET", "/metrics", probes.metrics),
+            ("GET", "/healthz", probes.healthz),
+            ("GET", "/readyz", probes.readyz),
+        ]
+        gets: dict[str, AdminHandler] = {"feeds": pages.feeds, "feeds/{id}": pages.feed}
+        gets |= {"moves": RelocationsPage(pages).show, "configuration": Configuration(self._app, pages).show}
+        gets |= {"notifications": notifications.show, "readers": reader_scores.show, **self._extra_pages}
+        for name, page in gets.items():
             routes += [("GET", f"/{name}", page), ("GET", f"/api/{name}", page)]
         posts: dict[str, AdminHandler] = {"refresh": actions.refresh, "purge": actions.purge, "undo": actions.undo}
         posts |= {"add": actions.add, "pause": actions.pause, "block": actions.block, "allow": actions.allow}
@@ -138,9 +124,10 @@ def _with_notice(pages: FeedPages, action: AdminHandler) -> AdminHandler:
     return act
 
 
-async def _record_outcome(request: web.Request, status: int, reason: str) -> None:
-    await _log_action(request, status, reason)
+async def _record_outcome(request: web.Request, status: int, error: str) -> None:
+    reason = error or OUTCOME.get()
     OUTCOME.set("")
+    await _log_action(request, status, reason)
 
 
 async def _log_action(request: web.Request, status: int, reason: str) -> None:

@@ -82,6 +82,11 @@ class CacheAdmin:
         """
         return without_ignored_query(to_upstream(address, self.settings_for(address)), self.settings_for)
 
+    async def matching_targets(self, pattern: str) -> list[str]:
+        """Return the stored targets that match a glob, or have a public address that matches it."""
+        matches = self.target_matcher(pattern)
+        return [target async for target in iterate_cooperatively(self.store.targets()) if matches(target)]
+
     def target_matcher(self, pattern: str) -> Callable[[str], bool]:
         """Return a predicate that tests whether a target, or its public address, matches a glob.
 

@@ -207,16 +207,6 @@ class FeedPages:
         self._notices.put(token, notice)
         return web.Response(status=303, headers={"Location": f"{path}?done={token}"})
 
-    @staticmethod
-    def failure(
-        request: web.Request, status: int, code: str, message: str, extra: Mapping[str, str] | None = None
-    ) -> web.Response:
-        """Return an error response as JSON or as a page."""
-        if wants_json(request):
-            return as_json({"error": code, "status": status, "words": message}, status, extra)
-        body = templates.page("error.html", status=status, code=code, message=message)
-        return web.Response(status=status, body=body, headers={"Content-Type": templates.HTML, **(extra or {})})
-
     def page(self, request: web.Request, template: str, **values: Any) -> web.Response:
         """Return a page from a template, with the notice of the action that redirected to the page."""
         now = self._app.clock.now()
@@ -240,6 +230,16 @@ def wants_json(request: web.Request) -> bool:
         offers.reverse()
     accept = ", ".join(request.headers.getall("Accept", [])) or None
     return choose_media_type(accept, offers) == "application/json"
+
+
+def error_response(
+    request: web.Request, status: int, code: str, message: str, extra: Mapping[str, str]
+) -> web.Response:
+    """Return an error response as JSON or as a page."""
+    if wants_json(request):
+        return as_json({"error": code, "status": status, "words": message}, status, extra)
+    body = templates.page("error.html", status=status, code=code, message=message)
+    return web.Response(status=status, body=body, headers={"Content-Type": templates.HTML, **extra})
 
 
 def as_json(value: Any, status: int = 200, extra: Mapping[str, str] | None = None) -> web.Response:

@@ -4,19 +4,17 @@ Each worker tracks readers separately (scoring/live_scores.py). Requests and byt
 """
 
 import asyncio
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from aiohttp import web
 
 from feedproxy.admin.pages.feed_pages import FeedPages, as_json, wants_json
 from feedproxy.app import App
-from feedproxy.clock import Clock, Instant, Seconds
+from feedproxy.clock import Instant, Seconds
 from feedproxy.lab.score_page import grade_level, with_code
 from feedproxy.scoring import score_report
 from feedproxy.scoring.grade import ReaderScore, rank, score_account
-from feedproxy.scoring.reader_accounts import merge_accounts
+from feedproxy.scoring.reader_accounts import merge_accounts, sum_costs
 from feedproxy.scoring.rule_weights import short_target
 
 SHOWN_MAX = 200
@@ -35,10 +33,11 @@ class ScoreSummary:
 
 
 class ReaderScores:
-    """Calculator of the scores of readers, from the records of all workers."""
+    """The scores of readers, from the records of all workers, and the handler of `/readers`."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, pages: FeedPages) -> None:
         self._app = app
+        self._pages = pages
         self._last: tuple[Instant, ScoreSummary] | None = None
 
     async def summary(self, *, age_max: Seconds = 0) -> ScoreSummary:
@@ -55,26 +54,18 @@ class ReaderScores:
         self._last = (now, summary)
         return summary
 
-
-class ReadersPage:
-    """The handlers of `/readers`."""
-
-    def __init__(self, reader_scores: ReaderScores, clock: Clock, pages: FeedPages) -> None:
-        self._reader_scores = reader_scores
-        self._clock = clock
-        self._pages = pages
-
     async def show(self, request: web.Request) -> web.Response:
         """Return the scores of the tracked readers, the lowest grade first."""
         await self._pages.load_peer_counts()
-        summary = await self._reader_scores.summary()
+        summary = await self.summary()
         scores = summary.scores[:SHOWN_MAX]
-        counted = await self._pages.service().counts.by_reader(self._clock.now())
+        total = score_report.cost_view(sum_costs(score.cost for score in scores))
+        counted = await self._pages.service().counts.by_reader(self._app.clock.now())
         if wants_json(request):
             view = score_report.view(scores)
             counts = [{"reader": name, "direct": direct, "claimed": claimed} for name, direct, claimed in counted]
             view |= {"followed": summary.followed, "most": summary.limit}
-            return as_json({**view, "total": _total(scores), "subscriptions": counts})
+            return as_json({**view, "total": total, "subscriptions": counts})
         readers = [
             {
                 "name": score_report.display_name(score),
@@ -90,17 +81,7 @@ class ReadersPage:
             readers=readers,
             summary=summary,
             marked=with_code,
-            total=_total(scores),
+            total=total,
             counted=counted[:COUNTED_MAX],
             more_counted=max(0, len(counted) - COUNTED_MAX),
         )
-
-
-def _total(scores: Iterable[ReaderScore]) -> dict[str, Any]:
-    costs = [score.cost for score in scores]
-    return {
-        "requests": sum(cost.requests for cost in costs),
-        "bytes": sum(cost.size for cost in costs),
-        "bytes_in_vain": sum(cost.redundant for cost in costs),
-        "not_modified": sum(cost.unchanged for cost in costs),
-    }
