@@ -31,10 +31,10 @@ FEED_BYTES = 10 * 1024
 ADDRESSES_MAX = 4096
 """The pseudonyms of at most this many network addresses are cached."""
 
-UNSCORED_MAX = 65_536
-"""At most this many hashes of unscored readers are stored, and as many of unscored feeds.
+SKIPPED_MAX = 65_536
+"""At most this many hashes of a reader with a target that is not scored are stored.
 
-A stored hash avoids further work for the next request of the same reader, or of the same reader for the same feed.
+A stored hash avoids further work for the next request of the same reader for the same target.
 """
 
 IDLE_TIMEOUT: Seconds = 2 * 86_400
@@ -73,11 +73,10 @@ class LiveScores:
         self._last_seen: dict[ReaderName, Instant] = {}
         self._key = secrets.token_bytes(32)
         self._pseudonyms: dict[str, str] = {}
-        self._unscored: set[int] = set()
         self._swept_at: Instant = 0.0
         self._skipped: set[int] = set()
-        """Hashes of a reader together with a target that is not scored for this reader. All hashes are cleared every
-        SWEEP_INTERVAL seconds."""
+        """Hashes of a reader together with a target that is not scored. All hashes are cleared every SWEEP_INTERVAL
+        seconds."""
         self._skipped_since: Instant = 0.0
         self._number = 0
         self._step = 1
@@ -107,23 +106,20 @@ class LiveScores:
         """Do the same as `record` for the reader with this name (`name_of`)."""
         if self.size <= 0:
             return
-        if now - self._skipped_since < SWEEP_INTERVAL and hash((name, target)) in self._skipped:
-            return
-        key = hash(name)
-        if key in self._unscored and now - self._swept_at < SWEEP_INTERVAL:
+        key = hash((name, target))
+        if now - self._skipped_since < SWEEP_INTERVAL and key in self._skipped:
             return
         reader = self._readers.get(name)
         if reader is None:
             if len(self._readers) >= self._readers_max() and not self._make_room(now):
-                if len(self._unscored) < UNSCORED_MAX:
-                    self._unscored.add(key)
+                self._skip(key, now)
                 return
             reader = self._readers[name] = Reader(
                 name.reader, evidence_max=EVIDENCE_MAX, feeds_max=FEEDS_MAX, partial=self.partial
             )
         self._last_seen[name] = now
         if not self._is_scored(reader, target, now):
-            self._skip(hash((name, target)), now)
+            self._skip(key, now)
             return
         self._number += self._step
         before = len(reader.feeds)
@@ -177,7 +173,6 @@ class LiveScores:
         if now - self._swept_at < SWEEP_INTERVAL:
             return False
         self._swept_at = now
-        self._unscored.clear()
         for name in [name for name, last_seen in self._last_seen.items() if now - last_seen > IDLE_TIMEOUT]:
             self._feeds -= len(self._readers.pop(name).feeds)
             del self._last_seen[name]
@@ -187,7 +182,7 @@ class LiveScores:
         if now - self._skipped_since >= SWEEP_INTERVAL:
             self._skipped_since = now
             self._skipped.clear()
-        if len(self._skipped) < UNSCORED_MAX:
+        if len(self._skipped) < SKIPPED_MAX:
             self._skipped.add(key)
 
     def _pseudonym(self, address: str) -> str:
