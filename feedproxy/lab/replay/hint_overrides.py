@@ -8,9 +8,9 @@ from feedproxy.errors import UsageError
 from feedproxy.http.field_values import is_token
 from feedproxy.http.hop_by_hop import HOP_BY_HOP
 from feedproxy.lab.replay import hint_edits
-from feedproxy.lab.replay.replay_response import Representation
+from feedproxy.lab.replay.timeline import Version
 
-type Change = Callable[[Representation], Representation]
+type Change = Callable[[Version], Version]
 """A change to every response with status 200."""
 
 _SECONDS = ("max-age", "s-maxage", "stale-while-revalidate", "stale-if-error")
@@ -48,7 +48,7 @@ def _strip(name: str) -> Change:
     if lowered == "last-modified":
         return lambda representation: replace(representation, modified="")
     if lowered == "content-encoding":
-        return lambda representation: replace(representation, compresses=False)
+        return lambda representation: replace(representation, coded=())
     if not is_token(name):
         raise UsageError(f"--strip {name}: expected a field such as ETag, or ttl, skipHours, skipDays, sy")
     return lambda representation: replace(representation, fields=representation.fields.without(name))
@@ -69,7 +69,7 @@ def _add(hint: str) -> Change:
     if (lowered in _SECONDS and re.fullmatch(r"[0-9]{1,10}", value)) or (lowered in _FLAGS and not value):
         return lambda representation: _directive(representation, hint.lower())
     if lowered == "gzip" and not value:
-        return lambda representation: replace(representation, compresses=True)
+        return lambda representation: representation if representation.raw else replace(representation, coded=("gzip",))
     raise UsageError(
         f"--add {hint}: expected ttl=MINUTES, skipHours=22,23, skipDays=Sunday, sy=hourly/2, max-age=SECONDS or "
         "another directive of Cache-Control, gzip, or a field such as 'Name: value'"
@@ -85,7 +85,7 @@ def _field(name: str, value: str) -> Change:
     return lambda representation: representation.with_field(name, value)
 
 
-def _directive(representation: Representation, directive: str) -> Representation:
+def _directive(representation: Version, directive: str) -> Version:
     """Return the representation with this directive in Cache-Control. A directive of the same name is replaced."""
     name = directive.partition("=")[0]
     directives = (representation.fields.combined("cache-control") or "").split(",")

@@ -22,7 +22,7 @@ from feedproxy.http.negotiation import choose_coding
 from feedproxy.http.target_uri.gateway_path import gateway_target
 from feedproxy.lab.replay.faults.fault import Fault, FaultContext, PlannedFault
 from feedproxy.lab.replay.hint_overrides import Change
-from feedproxy.lab.replay.replay_response import Form, ReplayRequest, ReplayResponse, Representation, original_target
+from feedproxy.lab.replay.replay_response import Form, ReplayRequest, ReplayResponse, original_target
 from feedproxy.lab.replay.timeline import ReplayWorld, Version
 
 _TAGS = re.compile(r'\*|\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*(?:,\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*)*')
@@ -85,7 +85,7 @@ class ReplayOrigin:
             return _not_recorded(incoming, f"begins at {format_rfc3339(timeline.versions[0].since)}")
         return self._reply_with_faults(version, incoming)
 
-    def _rewrite_location(self, representation: Representation, incoming: ReplayRequest) -> Representation:
+    def _rewrite_location(self, representation: Version, incoming: ReplayRequest) -> Version:
         """Return the representation of a redirect, with a Location that leads to the replay.
 
         The recorded Location is kept for a client that uses the replay as a proxy or under the recorded host name.
@@ -102,7 +102,7 @@ class ReplayOrigin:
 
     def _reply_with_faults(self, version: Version, incoming: ReplayRequest) -> ReplayResponse:
         active = [(planned, context) for planned in self._faults if (context := planned.context(incoming)) is not None]
-        representation = self._rewrite_location(Representation.of(version), incoming)
+        representation = self._rewrite_location(version, incoming)
         if version.status == 200:
             for change in self._changes:
                 representation = change(representation)
@@ -116,14 +116,12 @@ class ReplayOrigin:
 
 def _apply_fault(reply: ReplayResponse, fault: Fault, context: FaultContext, version: Version) -> ReplayResponse:
     """Apply one fault and return the response. The response's `faults` names the fault only if it changed something."""
-    after, recorded = fault.change_response(reply, context), Representation.of(version)
-    is_changed = after != reply or (
-        version.status == 200 and fault.change_representation(recorded, context) != recorded
-    )
+    after = fault.change_response(reply, context)
+    is_changed = after != reply or (version.status == 200 and fault.change_representation(version, context) != version)
     return replace(after, faults=(*reply.faults, fault.name)) if is_changed else after
 
 
-def respond_without_faults(representation: Representation, incoming: ReplayRequest, version: Version) -> ReplayResponse:
+def respond_without_faults(representation: Version, incoming: ReplayRequest, version: Version) -> ReplayResponse:
     """Return the response of an origin without faults (RFC 9110, sections 12, 13 and 15)."""
     now = incoming.at
     lines = [("Date", format_http_date(now))]
@@ -132,7 +130,7 @@ def respond_without_faults(representation: Representation, incoming: ReplayReque
     if version.expires_in is not None:
         lines.append(("Expires", format_http_date(max(0.0, now + version.expires_in))))
     fields = Fields([*lines, *representation.fields])
-    if representation.compresses:
+    if representation.is_compressed:
         vary = fields.combined("vary")
         if vary is None or "accept-encoding" not in vary.lower():
             fields = fields.with_field("Vary", f"{vary}, Accept-Encoding" if vary else "Accept-Encoding")
@@ -151,14 +149,14 @@ def respond_without_faults(representation: Representation, incoming: ReplayReque
             case _:
                 pass
     body = representation.content
-    if representation.raw:
-        fields = fields.with_field("Content-Encoding", ", ".join(representation.raw))
+    if representation.raw and representation.coded:
+        fields = fields.with_field("Content-Encoding", ", ".join(representation.coded))
     elif coding:
         fields, body = fields.with_field("Content-Encoding", coding), _gzip(body)
     return ReplayResponse(representation.status, fields, body, representation.reason)
 
 
-def _evaluate_conditions(representation: Representation, incoming: ReplayRequest) -> Outcome:
+def _evaluate_conditions(representation: Version, incoming: ReplayRequest) -> Outcome:
     fields, tag = incoming.request.fields, parse_tag(representation.tag) if representation.tag else None
     condition = fields.combined("if-none-match")
     if condition is not None and condition.strip() == representation.tag:
@@ -175,19 +173,19 @@ def _evaluate_conditions(representation: Representation, incoming: ReplayRequest
     )
 
 
-def _choose_coding(representation: Representation, incoming: ReplayRequest) -> str:
-    if not representation.compresses or representation.raw or len(representation.content) < GZIP_MIN:
+def _choose_coding(representation: Version, incoming: ReplayRequest) -> str:
+    if not representation.is_compressed or len(representation.content) < GZIP_MIN:
         return ""
     accepted = incoming.request.fields.combined("accept-encoding")
     return "gzip" if accepted is not None and choose_coding(accepted, ("gzip", "identity")) == "gzip" else ""
 
 
-def _entity_tag(representation: Representation, version: Version, coding: str) -> str:
+def _entity_tag(representation: Version, version: Version, coding: str) -> str:
     """Return the recorded ETag. It is weak if the content is sent in another coding (RFC 9110, section 8.8.3.3)."""
     strong = representation.tag.startswith('"')
     return (
         f"W/{representation.tag}"
-        if strong and representation.compresses and bool(coding) != bool(version.coded)
+        if strong and representation.is_compressed and bool(coding) != bool(version.coded)
         else representation.tag
     )
 

@@ -1,4 +1,4 @@
-"""Request, representation and response of a replay. Hint overrides and faults change the representation or response."""
+"""Request and response of a replay."""
 
 import re
 from dataclasses import dataclass, field, replace
@@ -9,7 +9,6 @@ from urllib.parse import urlsplit, urlunsplit
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
-from feedproxy.lab.replay.timeline import Version
 
 _MOVED = re.compile(r"/moved-([0-9]{1,3})(?=/)")
 
@@ -63,39 +62,6 @@ def original_target(target: str) -> tuple[str, int]:
     start = len(uri.origin_of(target))
     match = _MOVED.match(target, start)
     return (target[:start] + target[match.end() :], int(match[1])) if match else (target, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Representation:
-    """The representation against which conditions are evaluated: a version, changed by hints and faults."""
-
-    status: int
-    fields: Fields
-    content: bytes
-    tag: str
-    modified: str
-    compresses: bool = False
-    """True if clients that accept gzip get compressed content."""
-    raw: tuple[str, ...] = ()
-    """Codings that the recorded Content-Encoding names wrongly."""
-    reason: str = ""
-
-    @classmethod
-    def of(cls, version: Version) -> "Representation":
-        """Return the representation of a recorded version."""
-        return cls(
-            version.status,
-            version.fields,
-            version.content,
-            version.tag,
-            version.modified,
-            compresses=bool(version.coded) and not version.raw,
-            raw=version.coded if version.raw else (),
-            reason=version.reason,
-        )
-
-    def with_field(self, name: str, value: str) -> "Representation":
-        return replace(self, fields=self.fields.with_field(name, value))
 
 
 @dataclass(frozen=True, slots=True)

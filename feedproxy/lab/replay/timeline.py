@@ -15,7 +15,7 @@ from feedproxy.clock import Instant
 from feedproxy.http.coding.content_coding import layers
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import NO_FIELDS, Fields
-from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_digest
+from feedproxy.lab.record.exchange import Exchange, Recording, Side
 
 SKIPPED_STATUSES = frozenset({*range(200), 206, 226, 412, 416})
 """Statuses that give no version: no response (0), informational responses, and partial representations."""
@@ -50,9 +50,12 @@ class Version:
     reason: str = ""
 
     @property
-    def digest(self) -> str:
-        """Return the SHA-256 of the content in hexadecimal, or "" for empty content."""
-        return content_digest(self.content)
+    def is_compressed(self) -> bool:
+        """Return True if clients that accept gzip get compressed content."""
+        return bool(self.coded) and not self.raw
+
+    def with_field(self, name: str, value: str) -> Self:
+        return replace(self, fields=self.fields.with_field(name, value))
 
 
 class Timeline:

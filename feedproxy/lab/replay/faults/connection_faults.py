@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from feedproxy.http.coding.content_coding import encode
 from feedproxy.lab.replay.faults.fault import Fault, FaultContext, NumberFault
-from feedproxy.lab.replay.replay_response import ReplayResponse, Representation
+from feedproxy.lab.replay.replay_response import ReplayResponse
+from feedproxy.lab.replay.timeline import Version
 
 
 class SlowFirstByte(NumberFault):
@@ -101,8 +102,8 @@ class Endless(NumberFault):
     default = "64"
     least = 32
 
-    def change_representation(self, representation: Representation, context: FaultContext) -> Representation:
-        return replace(representation, compresses=False)  # blanks after the end of gzip data would be an error
+    def change_representation(self, representation: Version, context: FaultContext) -> Version:
+        return replace(representation, coded=())  # blanks after the end of gzip data would be an error
 
     def change_response(self, reply: ReplayResponse, context: FaultContext) -> ReplayResponse:
         return replace(reply, blanks=int(self.number * 1_000_000)) if reply.body else reply

@@ -11,10 +11,10 @@ from feedproxy.feed.encoding_detection import declared_encoding
 from feedproxy.http.date import WEEKDAYS, format_http_date, parse_http_date
 from feedproxy.lab.replay import hint_edits
 from feedproxy.lab.replay.faults.fault import Fault, FaultContext
-from feedproxy.lab.replay.replay_response import Representation
+from feedproxy.lab.replay.timeline import Version
 
 
-def with_content(representation: Representation, content: bytes, mark: str, context: FaultContext) -> Representation:
+def with_content(representation: Version, content: bytes, mark: str, context: FaultContext) -> Version:
     """Return the representation with another content, ETag and Last-Modified. `mark` is appended to the ETag."""
     if content == representation.content:
         return representation
@@ -43,7 +43,7 @@ class CharsetLie(Fault):
     name = "charset-lie"
     default = "auto"
 
-    def change_representation(self, representation: Representation, context: FaultContext) -> Representation:
+    def change_representation(self, representation: Version, context: FaultContext) -> Version:
         if self.value != "auto":
             lie = self.value
         else:
@@ -63,7 +63,7 @@ class _Edit(Fault):
         if not self.value.isascii() or any(character in self.value for character in "<&\"'"):
             raise UsageError(f"--fault {self.name}={self.value}: invalid value for {self.hint}")
 
-    def change_representation(self, representation: Representation, context: FaultContext) -> Representation:
+    def change_representation(self, representation: Version, context: FaultContext) -> Version:
         mark = "".join(character if character.isalnum() else "." for character in f"{self.hint}{self.value}")
         return with_content(
             representation, hint_edits.set_hint(representation.content, self.hint, self.value), mark, context

@@ -9,8 +9,9 @@ from typing import ClassVar
 from feedproxy.clock import Instant
 from feedproxy.errors import UsageError
 from feedproxy.http.message import Fields
-from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse, Representation, reason_phrase
+from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse, reason_phrase
 from feedproxy.lab.replay.time_arguments import FaultSchedule, parse_when
+from feedproxy.lab.replay.timeline import Version
 
 NUMBER_MAX = 10**10
 """A number in a fault's value may be at most this large, positive or negative: in seconds, three centuries. Dates then
@@ -50,7 +51,7 @@ class Fault:
         if self.value and not self.default:
             raise UsageError(f"--fault {self.name}={self.value}: expected no value")
 
-    def change_representation(self, representation: Representation, context: FaultContext) -> Representation:
+    def change_representation(self, representation: Version, context: FaultContext) -> Version:
         """Return the representation with the changes of the fault. The request's conditions are evaluated afterwards,
         against the result."""
         return representation

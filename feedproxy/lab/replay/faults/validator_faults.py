@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.lab.replay.faults.fault import Fault, FaultContext, NumberFault
-from feedproxy.lab.replay.replay_response import ReplayResponse, Representation
+from feedproxy.lab.replay.replay_response import ReplayResponse
+from feedproxy.lab.replay.timeline import Version
 
 
 class GzipTag(Fault):
@@ -36,7 +37,7 @@ class WeakTag(Fault):
 
     name = "weak-tag"
 
-    def change_representation(self, representation: Representation, context: FaultContext) -> Representation:
+    def change_representation(self, representation: Version, context: FaultContext) -> Version:
         weak = (
             representation.tag
             if representation.tag.startswith("W/") or not representation.tag
@@ -56,7 +57,7 @@ class UnquotedTag(Fault):
 
     name = "unquoted-tag"
 
-    def change_representation(self, representation: Representation, context: FaultContext) -> Representation:
+    def change_representation(self, representation: Version, context: FaultContext) -> Version:
         return replace(representation, tag=representation.tag.removeprefix("W/").strip('"'))
 
 
@@ -71,7 +72,7 @@ class ChangingTag(Fault):
 
     name = "changing-tag"
 
-    def change_representation(self, representation: Representation, context: FaultContext) -> Representation:
+    def change_representation(self, representation: Version, context: FaultContext) -> Version:
         tag = f'"{context.random.getrandbits(64):016x}"'
         return replace(representation, tag=tag, modified=format_http_date(context.incoming.at))
 
@@ -85,7 +86,7 @@ class NoValidators(Fault):
 
     name = "no-validators"
 
-    def change_representation(self, representation: Representation, context: FaultContext) -> Representation:
+    def change_representation(self, representation: Version, context: FaultContext) -> Version:
         return replace(representation, tag="", modified="")
 
 
@@ -142,7 +143,7 @@ class FutureLastModified(NumberFault):
     default = "31536000"
     least = 1
 
-    def change_representation(self, representation: Representation, context: FaultContext) -> Representation:
+    def change_representation(self, representation: Version, context: FaultContext) -> Version:
         date = parse_http_date(representation.modified, context.incoming.at)
         # The offset is added to the recorded date, so that Last-Modified changes when the feed does.
         modified = format_http_date((context.incoming.at if date is None else date) + self.number)
