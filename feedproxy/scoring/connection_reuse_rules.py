@@ -1,6 +1,5 @@
 """Rules on the reuse of connections: redirects and bursts of requests to one host need few connections."""
 
-from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from feedproxy.clock import Instant, Seconds
@@ -20,20 +19,14 @@ CONNECTIONS_MAX = 6
 HTTP/1.1."""
 
 
-@dataclass(slots=True)
-class Burst:
-    """A series of requests to one server, each at most BURST_GAP seconds after the previous request."""
-
-    at: Instant = 0.0
-    authority: str = ""
-    connections: list[str] = field(default_factory=list)
-
-
 class ConnectionReuse:
-    """The connections of one reader in the current burst."""
+    """The connections of one reader in the current burst: a series of requests to one server, each at most BURST_GAP
+    seconds after the previous request."""
 
     def __init__(self) -> None:
-        self._burst = Burst()
+        self._at: Instant = 0.0
+        self._authority = ""
+        self._connections: list[str] = []
         self._was_incomplete = False
         """True if the previous answer was incomplete."""
 
@@ -43,20 +36,22 @@ class ConnectionReuse:
         A new connection is a violation after a redirect to the same host, and in a burst that has already opened
         CONNECTIONS_MAX connections.
         """
-        burst, authority = self._burst, urlsplit(poll.target).netloc
+        authority, connections = urlsplit(poll.target).netloc, self._connections
         was_incomplete, self._was_incomplete = self._was_incomplete, not poll.complete
         if not poll.connection:
             return
-        if authority != burst.authority or poll.at - burst.at > BURST_GAP or was_incomplete:
-            self._burst = Burst(poll.at, authority, [poll.connection])
+        begins = authority != self._authority or poll.at - self._at > BURST_GAP or was_incomplete
+        self._at, self._authority = poll.at, authority
+        if begins:
+            self._connections = [poll.connection]
             return
-        burst.at = poll.at
-        if poll.connection in burst.connections:
+        if poll.connection in connections:
             evaluation.record_verdict(ReaderRule.CONNECTION, poll, NO_VIOLATIONS)
-        elif evaluation.state.follows(poll) or len(burst.connections) >= CONNECTIONS_MAX:
-            reason = f"connection {len(burst.connections) + 1} to {authority}, seconds after the previous one"
+            return
+        if evaluation.state.follows(poll) or len(connections) >= CONNECTIONS_MAX:
+            reason = f"connection {len(connections) + 1} to {authority}, seconds after the previous one"
             evaluation.record_verdict(
                 ReaderRule.CONNECTION, poll, (Observation(client_hygiene_rules.CONNECTIONS_UNUSED, reason),)
             )
-        if poll.connection not in burst.connections and len(burst.connections) <= CONNECTIONS_MAX:
-            burst.connections.append(poll.connection)
+        if len(connections) <= CONNECTIONS_MAX:
+            connections.append(poll.connection)

@@ -81,17 +81,12 @@ class FeedEvaluation:
             tally = self.account.tallies[rule] = RuleTally()
         tally.chances += 1
         tally.broken += bool(verdict)
-        if len(verdict) == 1:
-            self._record_observation(verdict[0], poll, rule)
-        elif verdict:
-            self._record_once_per_request(verdict, poll, rule)
-        if not verdict and (praise := PRAISE.get(rule)) is not None:
+        if verdict:
+            # A request counts once for each finding, with the first observation.
+            for observation in {observation.kind: observation for observation in reversed(verdict)}.values():
+                self._record_observation(observation, poll, rule)
+        elif (praise := PRAISE.get(rule)) is not None:
             self._record_praise(praise, poll, "")
-
-    def _record_once_per_request(self, verdict: Verdict, poll: Poll, rule: ReaderRule) -> None:
-        """Record the first observation of each kind, so that a request counts once for each finding."""
-        for observation in {observation.kind: observation for observation in reversed(verdict)}.values():
-            self._record_observation(observation, poll, rule)
 
     def _record_observation(self, observation: Observation, poll: Poll, rule: ReaderRule | None = None) -> None:
         finding = self.account.findings.get(observation.kind)

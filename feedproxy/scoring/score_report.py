@@ -66,21 +66,20 @@ def _reader_view(score: ReaderScore) -> dict[str, Any]:
     return {
         "user_agent": score.user_agent,
         "reader": score.reader,
+        **_score_view(score),
+        "feeds": [
+            {"feed": short_target(feed.feed), "interval": round(feed.interval), **_score_view(feed)}
+            for feed in score.feeds
+        ],
+    }
+
+
+def _score_view(score: ReaderScore | FeedScore) -> dict[str, Any]:
+    return {
         "grade": score.grade,
         "findings": [_finding_view(finding) for finding in score.findings],
         "rules": [_rule_view(rule, tally) for rule, tally in score.tallies.items()],
         "cost": cost_view(score.cost),
-        "feeds": [
-            {
-                "feed": short_target(feed.feed),
-                "grade": feed.grade,
-                "interval": round(feed.interval),
-                "findings": [_finding_view(finding) for finding in feed.findings],
-                "rules": [_rule_view(rule, tally) for rule, tally in feed.tallies.items()],
-                "cost": cost_view(feed.cost),
-            }
-            for feed in score.feeds
-        ],
     }
 
 
