@@ -15,6 +15,7 @@ second. The store is kept in `--folder` (build/million-FEEDS) and used again. Th
 """
 
 import argparse
+import asyncio
 import json
 import math
 import shutil
@@ -183,8 +184,8 @@ def fill(folder: Path, world: World, originals: dict[tuple[bool, bool], int], no
             for before in range(3, 0, -1):
                 counts.rhythms.record(world.target(number), pseudonym, at - before * interval)
             counts.record_read(world.target(number), pseudonym, agent(reader), at)
-    disk.write_state("counts", counts.dump())
-    disk.write_state("rhythms", counts.rhythms.dump())
+    disk.write_state("counts", asyncio.run(counts.dump()))
+    disk.write_state("rhythms", asyncio.run(counts.rhythms.dump()))
     disk.close()
 
 

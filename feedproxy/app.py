@@ -490,9 +490,9 @@ class _Services:
     async def _save(self) -> None:
         await self.history_recorder.save(self.clock.now())
         with contextlib.suppress(StoreError):
-            await self.store.put_state("counts", await self.counts.dump_yielding())
+            await self.store.put_state("counts", await self.counts.dump())
             await self.feed_list.save_requested()
-            await self.store.put_state("rhythms", await self.counts.rhythms.dump_yielding())
+            await self.store.put_state("rhythms", await self.counts.rhythms.dump())
 
     async def close(self, timeout: Seconds) -> None:
         """Save the state and close all parts. Refreshes and deliveries in progress may take `timeout` seconds."""

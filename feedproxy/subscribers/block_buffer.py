@@ -1,10 +1,14 @@
-"""Buffer for the stored form of the subscriber counts or of the poll rhythms. Each may take a hundred megabytes.
+"""Buffer and checksum of the stored form of the subscriber counts or of the poll rhythms. Each may take a hundred
+megabytes.
 
 `bytes.join` releases Python's interpreter lock while it copies bytes objects. It keeps the lock for a bytearray, and so
 does `+`: with a bytearray of 90 MB, hits waited 90 ms.
 """
 
+import zlib
 from collections.abc import Iterable
+
+from feedproxy.errors import StoreError
 
 BLOCK_SIZE = 1024 * 1024
 """A block has at least this many bytes, except the last block."""
@@ -13,11 +17,9 @@ BLOCK_SIZE = 1024 * 1024
 class BlockBuffer:
     """Bytes to which parts are appended, kept in blocks."""
 
-    def __init__(self, parts: Iterable[bytes] = ()) -> None:
+    def __init__(self) -> None:
         self._blocks: list[bytes] = []
         self._last = bytearray()
-        for part in parts:
-            self.append(part)
 
     def append(self, part: bytes) -> None:
         self._last += part
@@ -30,3 +32,25 @@ class BlockBuffer:
 
     def __bool__(self) -> bool:
         return bool(self._blocks or self._last)
+
+
+def with_checksum(magic: bytes, parts: Iterable[bytes]) -> bytes:
+    """Return the bytes of a form: `magic`, which names the form, the CRC-32 of the parts in 4 bytes, and the parts."""
+    parts, checksum = list(parts), 0
+    for part in parts:
+        checksum = zlib.crc32(part, checksum)
+    return b"".join([magic, checksum.to_bytes(4, "little"), *parts])
+
+
+def without_checksum(magic: bytes, data: bytes, name: str) -> bytes:
+    """Return the joined parts in a result of `with_checksum`.
+
+    Raises StoreError, with `name` in its message, for damaged data and for other forms.
+    """
+    if not data.startswith(magic):
+        raise StoreError(f"{name} of an unknown form")
+    start = len(magic) + 4
+    content = data[start:]
+    if zlib.crc32(content).to_bytes(4, "little") != data[len(magic) : start]:
+        raise StoreError(f"damaged {name}")
+    return content

@@ -10,14 +10,13 @@ after the beginning of the last one. A cycle is usually a day, as for a reader t
 import asyncio
 import math
 import struct
-import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from feedproxy.clock import Instant, Seconds, is_set_back, is_unset
 from feedproxy.cooperative_iteration import THROTTLED_BLOCKING_TIME, iterate_cooperatively, iterate_in_background
 from feedproxy.errors import StoreError
-from feedproxy.subscribers.block_buffer import BlockBuffer
+from feedproxy.subscribers.block_buffer import BlockBuffer, with_checksum, without_checksum
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
 READERS_MAX = 64
@@ -239,16 +238,15 @@ class PollRhythms:
             self._bytes -= len(records) - len(current)
             self._feeds[target] = current
 
-    def dump(self) -> bytes:
-        """Return all rhythms as bytes for `load`: pseudonyms and times, but no addresses."""
-        return _whole(BlockBuffer(self._parts()))
+    async def dump(self) -> bytes:
+        """Return all rhythms as bytes for `load`: pseudonyms and times, but no addresses.
 
-    async def dump_yielding(self) -> bytes:
-        """Return the same as `dump`, with pauses for other tasks. Polls during a pause may be missing."""
+        The call pauses for other tasks. Polls during a pause may be missing.
+        """
         body = BlockBuffer()
         async for part in iterate_cooperatively(self._parts(), THROTTLED_BLOCKING_TIME):
             body.append(part)
-        return await asyncio.to_thread(_whole, body)
+        return await asyncio.to_thread(with_checksum, MAGIC, body.blocks())
 
     def _parts(self) -> Iterator[bytes]:
         for target in list(self._feeds):
@@ -262,11 +260,7 @@ class PollRhythms:
         Polls after `now` get the instant `now`, because the clock was wrong. While the clock is not set, they stay as
         they are.
         """
-        body = data[len(MAGIC) + 4 :]
-        if not data.startswith(MAGIC):
-            raise StoreError("poll rhythms of an unknown form")
-        if zlib.crc32(body).to_bytes(4, "little") != data[len(MAGIC) : len(MAGIC) + 4]:
-            raise StoreError("damaged poll rhythms")
+        body = without_checksum(MAGIC, data, "poll rhythms")
         feeds: dict[str, bytes] = {}
         outdated: list[str] = []
         at = 0
@@ -356,13 +350,6 @@ class PollRhythms:
         gaps = (gap, *reader.gaps)[:GAPS_MAX]
         record = _pack(_Reader(key, now, reader.since_begin + gap, reader.length, reader.cycle, gaps))
         return record, len(gaps) < 2 or max(gaps) > usual + PUNCTUAL or min(gaps) < usual - PUNCTUAL
-
-
-def _whole(body: BlockBuffer) -> bytes:
-    blocks, checksum = body.blocks(), 0
-    for block in blocks:
-        checksum = zlib.crc32(block, checksum)
-    return b"".join([MAGIC, checksum.to_bytes(4, "little"), *blocks])
 
 
 def _find(records: bytes, key: int) -> int:

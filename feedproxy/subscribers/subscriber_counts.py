@@ -299,15 +299,11 @@ class SubscriberCounts:
             self._sweep(now)
             yield
 
-    def dump(self) -> bytes:
-        """Return all counts as bytes for `load`: fetchers, products, pseudonyms and instants, but no addresses."""
-        writing = subscriber_counts_codec.CountsWriter()
-        for _ in self._write(writing):
-            pass
-        return writing.whole()
+    async def dump(self) -> bytes:
+        """Return all counts as bytes for `load`: fetchers, products, pseudonyms and instants, but no addresses.
 
-    async def dump_yielding(self) -> bytes:
-        """Return the same as `dump`, with pauses for other tasks. Requests during a pause may be missing."""
+        The call pauses for other tasks. Requests during a pause may be missing.
+        """
         writing = subscriber_counts_codec.CountsWriter()
         async for _ in iterate_cooperatively(self._write(writing), THROTTLED_BLOCKING_TIME):
             pass

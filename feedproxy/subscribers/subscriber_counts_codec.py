@@ -9,7 +9,6 @@ new form must have another last digit of `fpcount1`. Unknown forms are refused, 
 import json
 import struct
 import sys
-import zlib
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import Any
 
 from feedproxy.clock import Instant
 from feedproxy.errors import StoreError
-from feedproxy.subscribers.block_buffer import BlockBuffer
+from feedproxy.subscribers.block_buffer import BlockBuffer, with_checksum, without_checksum
 from feedproxy.subscribers.claim_confirmation import ClaimState
 from feedproxy.subscribers.readers_and_claims import FeedReaders, unpack
 
@@ -71,11 +70,8 @@ class CountsWriter:
     def whole(self) -> bytes:
         """Return the stored form after the last feed was added. Any thread may call this method."""
         header = [b'{"names":', _json(self._names).encode(), b',"feeds":[', *self._listed.blocks(), b"]}"]
-        parts = [struct.pack("<I", sum(map(len, header))), *header, *self._readers.blocks()]
-        checksum = 0
-        for part in parts:
-            checksum = zlib.crc32(part, checksum)
-        return b"".join([MAGIC, struct.pack("<I", checksum), *parts])
+        length = struct.pack("<I", sum(map(len, header)))
+        return with_checksum(MAGIC, [length, *header, *self._readers.blocks()])
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +94,8 @@ def load(data: bytes, now: Instant) -> StoredCounts:
 
     Instants after `now` become `now`. Raises StoreError for damaged data and unknown forms.
     """
-    if not data.startswith(MAGIC):
-        raise StoreError("subscriber counts of an unknown form")
-    remainder = data[len(MAGIC) + 4 :]
+    remainder = without_checksum(MAGIC, data, "subscriber counts")
     try:
-        (checksum,) = struct.unpack_from("<I", data, len(MAGIC))
-        if checksum != zlib.crc32(remainder):
-            raise StoreError("damaged subscriber counts")
         (length,) = struct.unpack_from("<I", remainder)
         header = json.loads(remainder[4 : 4 + length])
         names = [str(name) for name in header["names"]]

@@ -301,10 +301,10 @@ class WorkerPeers:
         )
 
     async def _send_counts(self, _: web.Request) -> web.Response:
-        return web.Response(body=await self._service.counts.dump_yielding())
+        return web.Response(body=await self._service.counts.dump())
 
     async def _send_rhythms(self, _: web.Request) -> web.Response:
-        return web.Response(body=await self._service.counts.rhythms.dump_yielding())
+        return web.Response(body=await self._service.counts.rhythms.dump())
 
     async def _receive_reads(self, request: web.Request) -> web.Response:
         try:

@@ -7,6 +7,7 @@ from feedproxy.http.user_agent import format_user_agent, parse_claim, product
 from feedproxy.subscribers.claim_confirmation import PEAKS_MAX, ClaimState, current_claim, update_claim
 from feedproxy.subscribers.pseudonyms import Identifier
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
+from tests.subscribers.dumps import dumped
 
 FEED = "https://example.com/feed.xml"
 NOW = 1_795_176_000.0
@@ -81,7 +82,7 @@ def test_dumped_counts_are_loaded_unchanged(requests: list[tuple[str, str, str, 
     for address, agent, user, pause in requests:
         now += pause
         counts.record_read(f"https://{address}/", identifier.pseudonym(address, agent, user, now), agent, now)
-    data = counts.dump()
+    data = dumped(counts)
     again = SubscriberCounts()
     again.load(data, now)
     counts.prune(now)

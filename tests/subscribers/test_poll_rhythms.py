@@ -9,6 +9,7 @@ import pytest
 from feedproxy.errors import StoreError
 from feedproxy.subscribers.poll_rhythms import READERS_MAX, ExpectedPoll, PollRhythms
 from feedproxy.subscribers.pseudonyms import Pseudonym
+from tests.subscribers.dumps import dumped
 
 FEED = "https://example.com/feed.xml"
 NOW = 1_795_176_000.0
@@ -123,8 +124,8 @@ def test_sample_is_bounded_and_stands_for_the_readers_beyond_it() -> None:
 
 def test_record_of_a_reader_is_48_bytes() -> None:
     rhythms = PollRhythms()
-    empty = len(polled([NOW], rhythms=rhythms).dump())
-    assert len(polled([NOW], 2, rhythms).dump()) - empty == 48
+    empty = len(dumped(polled([NOW], rhythms=rhythms)))
+    assert len(dumped(polled([NOW], 2, rhythms))) - empty == 48
 
 
 def test_reader_outside_window_is_replaced() -> None:
@@ -163,7 +164,7 @@ def test_readers_of_all_feeds_are_bounded_together() -> None:
     assert [rhythms.count_sampled(name) for name in ("one", "two")] == [0, 2]
 
     loaded = PollRhythms(readers_max=1)
-    loaded.load(rhythms.dump(), NOW)
+    loaded.load(dumped(rhythms), NOW)
     assert len(loaded) == 0
 
 
@@ -200,20 +201,20 @@ def test_rhythms_survive_a_restart_and_name_no_address() -> None:
     rhythms = polled(NOW - number * HOUR for number in (3, 2, 1, 0))
     polled([NOW - 2 * HOUR, NOW - HOUR], 2, rhythms)
     after = PollRhythms()
-    after.load(rhythms.dump(), NOW)
+    after.load(dumped(rhythms), NOW)
     assert expected(after) == expected(rhythms)
 
 
 def test_load_treats_polls_of_the_future_as_polled_now() -> None:
     after = PollRhythms()
-    after.load(polled([NOW + 4 * HOUR, NOW + 5 * HOUR]).dump(), NOW)
+    after.load(dumped(polled([NOW + 4 * HOUR, NOW + 5 * HOUR])), NOW)
     assert expected(after)[0].at == pytest.approx(NOW + HOUR)
 
 
 async def test_rhythms_survive_a_start_whose_clock_is_not_set() -> None:
     rhythms = polled(NOW - number * HOUR for number in (3, 2, 1, 0))
     after = PollRhythms()
-    after.load(rhythms.dump(), 0.0)
+    after.load(await rhythms.dump(), 0.0)
     after.record(FEED, reader(1), 60.0)
     after.expire(FEED, 60.0)
     await after.finish_sweep(30 * DAY)
@@ -225,7 +226,7 @@ async def test_rhythms_survive_a_start_whose_clock_is_not_set() -> None:
 
 @pytest.mark.parametrize("damage", ["", "magic", "short", "bit"])
 def test_load_rejects_damaged_rhythms_without_change(damage: str) -> None:
-    data = bytearray(polled([NOW - HOUR, NOW]).dump())
+    data = bytearray(dumped(polled([NOW - HOUR, NOW])))
     match damage:
         case "":
             data = bytearray()
@@ -236,15 +237,15 @@ def test_load_rejects_damaged_rhythms_without_change(damage: str) -> None:
         case _:
             data[-3] ^= 4
     rhythms = polled([NOW - HOUR, NOW])
-    before = rhythms.dump()
+    before = dumped(rhythms)
     with pytest.raises(StoreError):
         rhythms.load(bytes(data), NOW)
-    assert rhythms.dump() == before
+    assert dumped(rhythms) == before
 
 
 @pytest.mark.parametrize("now", [0.0, NOW])
 def test_load_rejects_invalid_instants_also_while_the_clock_is_not_set(now: float) -> None:
-    data = polled([math.nan]).dump()
+    data = dumped(polled([math.nan]))
 
     with pytest.raises(StoreError, match="invalid instant"):
         PollRhythms().load(data, now)

@@ -17,6 +17,7 @@ from feedproxy.subscribers.pseudonyms import Identifier, Pseudonym
 from feedproxy.subscribers.read_events import ReadRecord
 from feedproxy.subscribers.subscriber_counts import SWEEP_BATCH, SubscriberCounts
 from tests.steps import steps
+from tests.subscribers.dumps import dumped
 
 FEED = "https://example.com/feed.xml"
 NOW = 1_795_176_000.0
@@ -256,7 +257,7 @@ def test_start_before_the_clock_is_set_keeps_readers() -> None:
     stored.record_read(FEED, reader(3), "Feedly/1.0 (5 subscribers)", NOW)
 
     counts, boot = SubscriberCounts(), 60.0
-    counts.load(stored.dump(), boot)
+    counts.load(dumped(stored), boot)
     counts.record_read(FEED, reader(1), "curl/8", boot + 60)
     counts.prune(boot + 120)
     counts.record_read(FEED, reader(2), "curl/8", NOW + 600)
@@ -284,12 +285,12 @@ def a_busy_day() -> SubscriberCounts:
 def test_counts_survive_a_restart() -> None:
     before, after = a_busy_day(), SubscriberCounts()
 
-    after.load(before.dump(), NOW + 400)
+    after.load(dumped(before), NOW + 400)
 
     assert after.targets() == before.targets()
     for target in before.targets():
         assert after.view(target, NOW + 400) == before.view(target, NOW + 400)
-    assert after.dump() == before.dump()
+    assert dumped(after) == dumped(before)
 
 
 def test_counts_after_restart_count_each_reader_once() -> None:
@@ -297,7 +298,7 @@ def test_counts_after_restart_count_each_reader_once() -> None:
     before.record_read(FEED, Pseudonym(11, 1), "curl/8", NOW)
     before.record_read(FEED, Pseudonym(22, 2), "curl/8", NOW)
 
-    after.load(before.dump(), NOW + 60)
+    after.load(dumped(before), NOW + 60)
     after.record_read(FEED, Pseudonym(11, 1), "curl/8", NOW + 60)
     after.record_read(FEED, Pseudonym(33, 22), "curl/8", NOW + 60)
 
@@ -308,7 +309,7 @@ def test_counts_after_restart_count_each_reader_once() -> None:
 def test_load_removes_readers_outside_the_window() -> None:
     after = SubscriberCounts()
 
-    after.load(a_busy_day().dump(), NOW + 2 * DAY)
+    after.load(dumped(a_busy_day()), NOW + 2 * DAY)
 
     assert after.targets() == []
 
@@ -316,7 +317,7 @@ def test_load_removes_readers_outside_the_window() -> None:
 def test_load_applies_bounds() -> None:
     after = SubscriberCounts(feeds_max=3)
 
-    after.load(a_busy_day().dump(), NOW + 400)
+    after.load(dumped(a_busy_day()), NOW + 400)
 
     assert len(after.targets()) <= 3
 
@@ -325,14 +326,14 @@ def test_load_treats_readers_of_the_future_as_seen_now() -> None:
     before, after = SubscriberCounts(), SubscriberCounts()
     before.record_read(FEED, reader(1), "curl/8", NOW + 90 * DAY)
 
-    after.load(before.dump(), NOW)
+    after.load(dumped(before), NOW)
 
     assert after.total(FEED, NOW) == 1
     assert after.total(FEED, NOW + DAY) == 0
 
 
 def test_stored_counts_contain_no_address() -> None:
-    data = a_busy_day().dump()
+    data = dumped(a_busy_day())
 
     assert b"198.51" not in data
     assert b"ann" not in data
@@ -343,16 +344,16 @@ def test_stored_counts_contain_no_address() -> None:
 @pytest.mark.parametrize("keep", [0, 7, 8, 11, 20, -1])
 def test_load_rejects_truncated_counts_without_change(keep: int) -> None:
     counts = a_busy_day()
-    data = counts.dump()
+    data = dumped(counts)
 
     with pytest.raises(StoreError):
         counts.load(data[:keep], NOW)
 
-    assert counts.dump() == data
+    assert dumped(counts) == data
 
 
 def test_load_rejects_damaged_and_foreign_counts() -> None:
-    data = bytearray(a_busy_day().dump())
+    data = bytearray(dumped(a_busy_day()))
     data[200] ^= 1
 
     for bad in (bytes(data), b"fpcount2" + bytes(20), b"\x80\x04K\x01.", b"fpcount1" + bytes(12)):
@@ -373,13 +374,13 @@ async def test_dump_yields_between_feeds(monkeypatch: pytest.MonkeyPatch) -> Non
     counts = a_busy_day()
     feeds, turns = len(counts.targets()), 0
 
-    writing = asyncio.ensure_future(counts.dump_yielding())
+    writing = asyncio.ensure_future(counts.dump())
     while not writing.done():
         await asyncio.sleep(0)
         turns += 1
 
     assert turns > feeds
-    assert await writing == counts.dump()
+    assert await writing == await counts.dump()
 
 
 async def test_dumps_are_joined_from_bytes_blocks_because_a_join_of_others_keeps_the_interpreter_lock(
@@ -388,15 +389,16 @@ async def test_dumps_are_joined_from_bytes_blocks_because_a_join_of_others_keeps
     counts = a_busy_day()
     for number in range(9):
         counts.rhythms.record(f"https://example.com/{number}", reader(number), NOW)
-    dumps = counts.dump(), counts.rhythms.dump()
+    dumps = await counts.dump(), await counts.rhythms.dump()
 
     monkeypatch.setattr(block_buffer, "BLOCK_SIZE", 64)
-    buffer = block_buffer.BlockBuffer([b"a" * 60, b"b" * 60, b"c"])
+    buffer = block_buffer.BlockBuffer()
+    for part in (b"a" * 60, b"b" * 60, b"c"):
+        buffer.append(part)
 
     assert buffer.blocks() == [b"a" * 60 + b"b" * 60, b"c"]
     assert {type(block) for block in buffer.blocks()} == {bytes}
-    assert (counts.dump(), counts.rhythms.dump()) == dumps
-    assert (await counts.dump_yielding(), await counts.rhythms.dump_yielding()) == dumps
+    assert (await counts.dump(), await counts.rhythms.dump()) == dumps
 
 
 async def test_dump_during_requests_neither_loses_nor_repeats_readers(
@@ -409,7 +411,7 @@ async def test_dump_during_requests_neither_loses_nor_repeats_readers(
         if number != 4:
             counts.record_read(target, reader(number + 1), f"first-{number}/1", NOW + DAY)
 
-    writing = asyncio.ensure_future(counts.dump_yielding())
+    writing = asyncio.ensure_future(counts.dump())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not writing.done()
@@ -437,7 +439,7 @@ async def test_dump_during_reuse_of_product_number_keeps_readers_with_their_prod
     for number in range(NAMES_MAX):
         counts.record_read("https://example.com/b", reader(number + 2), f"name-{number}/1", NOW)
 
-    writing = asyncio.ensure_future(counts.dump_yielding())
+    writing = asyncio.ensure_future(counts.dump())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not writing.done()
@@ -454,10 +456,10 @@ async def test_dump_during_reuse_of_product_number_keeps_readers_with_their_prod
 
 def test_unrequested_feed_stays_packed_and_is_dumped_unchanged() -> None:
     before, after = a_busy_day(), SubscriberCounts()
-    after.load(before.dump(), NOW + 400)
+    after.load(dumped(before), NOW + 400)
 
     assert all(feed.packed for feed in after._feeds.values())
-    assert after.dump() == before.dump()
+    assert dumped(after) == dumped(before)
     for target in before.targets():
         assert after.count_recent(target, NOW + 100) == before.count_recent(target, NOW + 100)
         assert after.last_read(target) == before.last_read(target)
@@ -466,7 +468,7 @@ def test_unrequested_feed_stays_packed_and_is_dumped_unchanged() -> None:
     for counts in (before, after):
         counts.record_read("https://example.com/3", reader(7), "curl/8", NOW + 401)
     assert not after._feeds["https://example.com/3"].packed
-    assert after.dump() == before.dump()
+    assert dumped(after) == dumped(before)
 
 
 async def test_readers_and_rhythms_are_forgotten_without_further_requests() -> None:
@@ -523,7 +525,7 @@ def test_single_reader_is_counted_as_one_of_several_readers_is() -> None:
     counts.record_read(FEED, second, "curl/8", NOW + 120)
     counts.record_read(FEED, renewed, "Miniflux/2.2.0", NOW + 180)
     restarted = SubscriberCounts()
-    restarted.load(counts.dump(), NOW + 180)
+    restarted.load(dumped(counts), NOW + 180)
 
     assert alone == (("Miniflux", 1),)
     for found in (counts, restarted):
@@ -538,8 +540,8 @@ def test_counts_are_swept_an_hour_after_a_restart() -> None:
     counts = SubscriberCounts(window=DAY)
     counts.record_read(FEED, reader(1), "Reader/1", NOW)
     loaded = SubscriberCounts(window=DAY)
-    loaded.load(counts.dump(), NOW)
-    loaded.rhythms.load(counts.rhythms.dump(), NOW)
+    loaded.load(dumped(counts), NOW)
+    loaded.rhythms.load(dumped(counts.rhythms), NOW)
 
     loaded.record_read(FEED, reader(2), "Reader/1", NOW + 1)
     assert (loaded._pruned, loaded.rhythms._swept) == (NOW, NOW)
