@@ -21,18 +21,6 @@ class AccessLog(Addon):
     options = ("log_format", "log_level", "score_readers")
 
     def response(self, flow: http.HTTPFlow) -> None:
-        self._log(flow)
-
-    def error(self, flow: http.HTTPFlow) -> None:
-        self._log(flow)
-
-    def http_connected(self, flow: http.HTTPFlow) -> None:
-        self._log(flow)
-
-    def http_connect_error(self, flow: http.HTTPFlow) -> None:
-        self._log(flow)
-
-    def _log(self, flow: http.HTTPFlow) -> None:
         app = self.app()
         case = self.flow_handler().pop(flow)
         if case is None or case.status is None:
@@ -71,6 +59,8 @@ class AccessLog(Addon):
         )
         if line := record_access(app, record):
             logger.info("%s", line)
+
+    error = http_connected = http_connect_error = response
 
 
 addons = [AccessLog()]

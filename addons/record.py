@@ -55,12 +55,6 @@ class Record(Addon):
         if self.app().settings.record:
             flow.metadata[RECEIVED_AT] = self.app().clock.now()
 
-    def response(self, flow: http.HTTPFlow) -> None:
-        self._record(flow)
-
-    def error(self, flow: http.HTTPFlow) -> None:
-        self._record(flow)
-
     async def done(self) -> None:
         self._stop()
         await super().done()
@@ -83,7 +77,7 @@ class Record(Addon):
             self._writer, Redactor(key, options.record_keep), lambda target: app.settings_for(target).private
         )
 
-    def _record(self, flow: http.HTTPFlow) -> None:
+    def response(self, flow: http.HTTPFlow) -> None:
         app = self.app()
         at = flow.metadata.get(RECEIVED_AT)
         if at is None or (recorder := app.recorder) is None or flow.request.method == "CONNECT":
@@ -101,6 +95,8 @@ class Record(Addon):
                 recorder.record(*exchange)
         if case is not None and case.is_streaming:
             recorder.record(*origin_exchange(flow, at, seconds, names))  # mitmproxy itself made the fetch
+
+    error = response
 
 
 addons = [Record()]

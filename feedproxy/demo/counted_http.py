@@ -3,8 +3,6 @@
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from feedproxy.http.message import Fields
 
@@ -33,12 +31,7 @@ class CountingConnection:
         self.authority = f"{host}:{port}"
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         if self._streams:
             self._streams[1].close()
 
@@ -55,14 +48,17 @@ class CountingConnection:
         length = 0 if status in (204, 304) else int(received.get("content-length") or 0)
         body = await reader.readexactly(length)
         if (received.get("connection") or "").lower() == "close":
-            writer.close()
+            self.close()
             self._streams = None
         return CountedResponse(status, received, body, len(head) + length)
 
 
-async def open_connections(stack: AsyncExitStack, host: str, port: int) -> list[CountingConnection]:
+def make_connections(stack: AsyncExitStack, host: str, port: int) -> list[CountingConnection]:
     """Return CONNECTIONS connections to one address, which `stack` closes."""
-    return [await stack.enter_async_context(CountingConnection(host, port)) for _ in range(CONNECTIONS)]
+    connections = [CountingConnection(host, port) for _ in range(CONNECTIONS)]
+    for connection in connections:
+        stack.callback(connection.close)
+    return connections
 
 
 def format_head(first: str, fields: Fields) -> bytes:

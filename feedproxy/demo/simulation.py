@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 from feedproxy.app import App
 from feedproxy.clock import Instant, ManualClock, Seconds
-from feedproxy.demo.counted_http import CONNECTIONS, CountedResponse, CountingConnection, open_connections
+from feedproxy.demo.counted_http import CONNECTIONS, CountedResponse, CountingConnection, make_connections
 from feedproxy.demo.demo_origin import Origin, Tally
 from feedproxy.demo.publishers import START, DemoFeed, create_feeds
 from feedproxy.demo.simulated_readers import PollPlan, SimulatedPoll, plan_polls
@@ -96,13 +96,11 @@ async def _play_run(feeds: Sequence[DemoFeed], plan: PollPlan, progress: Progres
         clock = ManualClock(START)
         origins = await _start_origins(stack, feeds, clock)
         if direct:
-            connections = {
-                name: await open_connections(stack, origin.host, origin.port) for name, origin in origins.items()
-            }
+            connections = {name: make_connections(stack, origin.host, origin.port) for name, origin in origins.items()}
             run = _Run(clock, origins, connections)
         else:
             host, port, has_refreshes = await stack.enter_async_context(_start_feedproxy(clock))
-            shared = await open_connections(stack, host, port)
+            shared = make_connections(stack, host, port)
             run = _Run(clock, origins, dict.fromkeys(origins, shared), direct=False, has_refreshes=has_refreshes)
         name = "directly to the origins" if direct else "through feedproxy"
         await run.send_polls(plan.polls, lambda done: progress(name, done, len(plan.polls)))

@@ -51,20 +51,6 @@ class RunResult:
     """True if the run was cancelled. The recording then ends at this time."""
 
 
-class _ExchangeLog:
-    """The exchanges of a run in order, with their contents."""
-
-    def __init__(self) -> None:
-        self.exchanges: list[Exchange] = []
-        self.contents: dict[str, bytes] = {}
-
-    def record(self, exchange: Exchange, body: bytes) -> None:
-        recorded, content = with_digest(exchange, body)
-        self.exchanges.append(recorded)
-        if recorded.digest:
-            self.contents[recorded.digest] = content
-
-
 async def run(
     plan: Plan,
     world: ReplayWorld,
@@ -88,8 +74,16 @@ async def run(
     played_world, names = ReplayWorld(world.targets, {path: feed}), {path: known_as} if "://" in known_as else {}
     replay = make_replay(played_world, ReplayOptions(plan.strip, plan.add, plan.fault, plan.seed), start, names=names)
     clock: Clock = AcceleratedClock(start, plan.speed) if plan.speed else ManualClock(start)
-    exchange_log = _ExchangeLog()
-    listener = ReplayListener(replay, clock, observe=exchange_log.record)
+    exchanges: list[Exchange] = []
+    contents: dict[str, bytes] = {}
+
+    def record(exchange: Exchange, body: bytes) -> None:
+        recorded, content = with_digest(exchange, body)
+        exchanges.append(recorded)
+        if recorded.digest:
+            contents[recorded.digest] = content
+
+    listener = ReplayListener(replay, clock, observe=record)
     home = Path(tempfile.mkdtemp(prefix="feedproxy-lab-"))
     result = RunResult()
     try:
@@ -98,7 +92,7 @@ async def run(
         if isinstance(clock, ManualClock):
             await _run_poll_by_poll(runner, clock, start, progress, result)
         else:
-            await _run_continuously(runner, start, result)
+            await runner.run_once(1, start, plan.days * 86_400 / plan.speed, result, keeps_running=True)
     except asyncio.CancelledError:
         result.is_interrupted = True
     finally:
@@ -106,7 +100,7 @@ async def run(
             await asyncio.shield(listener.close())
         shutil.rmtree(home, ignore_errors=True)
     # The recording ends with the plan, because the time without requests after a 410 counts.
-    result.recording = Recording(tuple(exchange_log.exchanges), exchange_log.contents, clock.now())
+    result.recording = Recording(tuple(exchanges), contents, clock.now())
     return result
 
 
@@ -124,10 +118,6 @@ async def _run_poll_by_poll(
         await runner.run_once(number + 1, clock.now(), plan.timeout, result)
         progress(number + 1, count)
     clock.advance(max(0.0, start + plan.days * 86_400 - clock.now()))
-
-
-async def _run_continuously(runner: "_CommandRunner", start: Instant, result: RunResult) -> None:
-    await runner.run_once(1, start, runner.plan.days * 86_400 / runner.plan.speed, result, keeps_running=True)
 
 
 class _CommandRunner:

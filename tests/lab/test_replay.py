@@ -65,8 +65,8 @@ def ask(
 
 
 def test_replay_serves_every_version_of_corpus_byte_for_byte(corpus: Path) -> None:
-    histories = version_folder.read(corpus / "history")
-    replay = ReplayOrigin(version_folder.world_of(histories))
+    world = version_folder.read(corpus / "history")
+    replay = ReplayOrigin(world)
     served = 0
     for told in sorted((corpus / "history").glob("*.json")):
         name = told.name.removesuffix(".json")

@@ -33,10 +33,10 @@ def open_source(path: Path, read_har: Callable[[Path], Recording] = har_format.r
     """
     if path.is_dir():
         recordings = [har_format.read(file) for file in sorted(path.glob("*.har"))]
-        world = version_folder.world_of(version_folder.read(path)) | timeline.world_of(merge_recordings(recordings))
+        world = version_folder.read(path) | timeline.world_of(merge_recordings(recordings))
         problem = "neither dated versions (NAME.tar.xz, NAME.json) nor HAR files"
     elif path.name.endswith(version_folder.ARCHIVES):
-        world, problem = version_folder.world_of(version_folder.read_archive(path)), "no file"
+        world, problem = version_folder.read_archive(path), "no file"
     else:
         world = timeline.world_of(read_har(path))
         problem = "no answer to a GET request"

@@ -18,7 +18,6 @@ import lzma
 import tarfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,53 +50,42 @@ _BY_NATURE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FeedVersions:
-    """A feed in a folder of versions."""
-
-    name: str
-    url: str
-    paths: tuple[str, ...]
-    timeline: Timeline
-
-
-def read(folder: Path) -> list[FeedVersions]:
-    histories = [history for file in sorted(folder.glob("*.json")) if (history := _history(file)) is not None]
-    alone = [
-        archive
-        for archive in sorted(folder.iterdir())
-        if archive.name.endswith(ARCHIVES) and not _manifest_path(archive).exists()
-    ]
-    return [*histories, *(history for archive in alone for history in _versions_by_file_date(archive))]
+def read(folder: Path) -> ReplayWorld:
+    """Return the feeds in a folder. Raises UsageError if a file is invalid."""
+    world = ReplayWorld()
+    for file in sorted(folder.glob("*.json")):
+        world |= _history(file)
+    for archive in sorted(folder.iterdir()):
+        if archive.name.endswith(ARCHIVES) and not _manifest_path(archive).exists():
+            world |= _versions_by_file_date(archive)
+    return world
 
 
-def read_archive(archive: Path) -> list[FeedVersions]:
-    description = _history(_manifest_path(archive)) if _manifest_path(archive).exists() else None
-    return [description] if description is not None else _versions_by_file_date(archive)
+def read_archive(archive: Path) -> ReplayWorld:
+    """Return the feed in an archive, or no feed if it contains no version. Raises UsageError if a file is invalid."""
+    manifest = _manifest_path(archive)
+    world = _history(manifest) if manifest.exists() else ReplayWorld()
+    return world or _versions_by_file_date(archive)
 
 
-def world_of(histories: list[FeedVersions]) -> ReplayWorld:
-    targets = {feed.url: feed.timeline for feed in histories if feed.url}
-    return ReplayWorld(targets, {path: feed.timeline for feed in histories for path in feed.paths})
-
-
-def _history(file: Path) -> FeedVersions | None:
+def _history(file: Path) -> ReplayWorld:
+    """Return the feed that a file with metadata describes, or no feed if the file has other JSON."""
     try:
         description = json.loads(file.read_bytes())
     except (OSError, ValueError) as error:
         raise UsageError(f"{file}: {error}") from error
     if not isinstance(description, dict) or "versions" not in description:
-        return None
+        return ReplayWorld()
     name = file.name.removesuffix(".json")
     try:
         members = _read_members(file.with_name(name))
         timeline = Timeline([_version(version, members) for version in description["versions"]])
-        url = uri.normalise(description["url"]) if description.get("url") else ""
+        targets = {uri.normalise(description["url"]): timeline} if description.get("url") else {}
     except (TypeError, ValueError, OSError, BadTarget) as error:
         raise UsageError(f"{file}: {error}") from error
     source, path = description.get("source"), description.get("path")
     paths = [name, f"{source}/{path}"] if source and path else [name]
-    return FeedVersions(name, url, tuple(map(_path, paths)), timeline)
+    return ReplayWorld(targets, dict.fromkeys(map(_path, paths), timeline))
 
 
 def _manifest_path(archive: Path) -> Path:
@@ -105,8 +93,8 @@ def _manifest_path(archive: Path) -> Path:
     return archive.with_name(archive.name.removesuffix(ending) + ".json")
 
 
-def _versions_by_file_date(archive: Path) -> list[FeedVersions]:
-    """Return a list that contains the one feed of the folder `archive`, or an empty list for a folder without files.
+def _versions_by_file_date(archive: Path) -> ReplayWorld:
+    """Return the feed of an archive without metadata, or no feed for an archive without files.
 
     Each file is a version. A version begins at the modification time of its file.
     """
@@ -118,7 +106,7 @@ def _versions_by_file_date(archive: Path) -> list[FeedVersions]:
     except ValueError as error:
         raise UsageError(f"{archive}: {error}") from error
     name = _manifest_path(archive).name.removesuffix(".json")
-    return [FeedVersions(name, "", (_path(name),), Timeline(versions))] if versions else []
+    return ReplayWorld(paths={_path(name): Timeline(versions)} if versions else {})
 
 
 def _path(path: str) -> str:
