@@ -8,7 +8,6 @@ from typing import Any
 from aiohttp import web
 
 from feedproxy.admin import request_parameters
-from feedproxy.admin.admin_authorization import AdminAuthorization, admin_address
 from feedproxy.admin.admin_listener import AdminListener, Route
 from feedproxy.clock import Clock, Instant, ManualClock, Seconds
 from feedproxy.errors import FeedproxyError
@@ -46,35 +45,19 @@ def instant_view(now: Instant) -> dict[str, Any]:
     return {"now": now, "time": datetime.fromtimestamp(now, UTC).isoformat().replace("+00:00", "Z")}
 
 
-class ReplayAdmin:
-    """The admin routes of a replay. `status` returns the state of the replay as JSON values."""
+def replay_admin(clock: Clock, status: Callable[[], dict[str, Any]]) -> AdminListener:
+    """Return the admin listener of a replay. `status` returns the state of the replay as JSON values."""
 
-    def __init__(self, clock: Clock, status: Callable[[], dict[str, Any]]) -> None:
-        self._clock = clock
-        self._status = status
-        routes: list[Route] = [("GET", path, self._show_status) for path in ("/", "/api/status")]
-        routes += [("GET", path, _healthz) for path in ("/healthz", "/readyz")]
-        routes += [("POST", path, self._advance) for path in ("/advance", "/api/advance")]
-        self._listener = AdminListener(routes, _problem)
+    async def advance(request: web.Request) -> web.Response:
+        return await advance_clock(request, clock)
 
-    @property
-    def url(self) -> str:
-        """Return the URL of the started listener, or "" before the start."""
-        return self._listener.url
+    async def show_status(_: web.Request) -> web.Response:
+        return web.json_response({**instant_view(clock.now()), **status()})
 
-    async def start(self, admin: str) -> None:
-        """Listen at `admin`, an address in the form HOST:PORT. Raises UsageError if this is not possible."""
-        host, port = admin_address(admin, "")
-        await self._listener.start(AdminAuthorization(host), host, port)
-
-    async def stop(self) -> None:
-        await self._listener.stop()
-
-    async def _advance(self, request: web.Request) -> web.Response:
-        return await advance_clock(request, self._clock)
-
-    async def _show_status(self, _: web.Request) -> web.Response:
-        return web.json_response({**instant_view(self._clock.now()), **self._status()})
+    routes: list[Route] = [("GET", path, show_status) for path in ("/", "/api/status")]
+    routes += [("GET", path, _healthz) for path in ("/healthz", "/readyz")]
+    routes += [("POST", path, advance) for path in ("/advance", "/api/advance")]
+    return AdminListener(routes, _problem)
 
 
 async def _healthz(_: web.Request) -> web.Response:

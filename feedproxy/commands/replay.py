@@ -97,7 +97,8 @@ def _check(args: argparse.Namespace) -> None:
 
 
 async def _serve_replay(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
-    from feedproxy.admin.replay_clock import ReplayAdmin  # noqa: PLC0415
+    from feedproxy.admin.admin_authorization import AdminAuthorization, admin_address  # noqa: PLC0415
+    from feedproxy.admin.replay_clock import replay_admin  # noqa: PLC0415
     from feedproxy.lab.replay.replay_listener import ReplayListener  # noqa: PLC0415
 
     recorder = _recorder(args.record, args.seed) if args.record else None
@@ -107,7 +108,7 @@ async def _serve_replay(args: argparse.Namespace, replay: Any, clock: Clock) -> 
         observe=recorder.record if recorder else None,
         answered=_advance_callback(clock, args.per_request),
     )
-    admin = ReplayAdmin(clock, lambda: _status(replay))
+    admin = replay_admin(clock, lambda: _status(replay))
     host, port = listen_address(args.listen, "listen")
     stopped = _stop_event()
     try:
@@ -116,7 +117,8 @@ async def _serve_replay(args: argparse.Namespace, replay: Any, clock: Clock) -> 
         raise CannotListen(f"cannot listen on {args.listen}: {error.strerror or error}") from error
     try:
         if args.admin:
-            await admin.start(args.admin)
+            host, port = admin_address(args.admin, "")
+            await admin.start(AdminAuthorization(host), host, port)
             print(f"the admin listener is at {admin.url}", file=sys.stderr, flush=True)
         print(f"feedproxy listens on {listener.url}", flush=True)
         await stopped.wait()
