@@ -8,6 +8,7 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
 
@@ -16,11 +17,11 @@ from aiohttp import web
 from feedproxy.admin.actions import AdminActions
 from feedproxy.admin.admin_authorization import AdminAuthorization, admin_address, admin_token
 from feedproxy.admin.admin_listener import AdminListener, Route
-from feedproxy.admin.pages.configuration_page import Configuration
+from feedproxy.admin.pages.configuration_page import show_configuration
 from feedproxy.admin.pages.dashboard import Dashboard
 from feedproxy.admin.pages.feed_pages import OUTCOME, FeedPages, Notice, error_response
 from feedproxy.admin.pages.feed_table import FeedTableCache
-from feedproxy.admin.pages.moves import RelocationsPage
+from feedproxy.admin.pages.moves import show_moves
 from feedproxy.admin.pages.notifications import NotificationsPage
 from feedproxy.admin.pages.reader_scores import ReaderScores
 from feedproxy.admin.probes import Probes
@@ -99,7 +100,8 @@ class AdminServer:
             ("GET", "/readyz", probes.readyz),
         ]
         gets: dict[str, AdminHandler] = {"feeds": pages.feeds, "feeds/{id}": pages.feed}
-        gets |= {"moves": RelocationsPage(pages).show, "configuration": Configuration(self._app, pages).show}
+        gets["moves"] = partial(show_moves, pages=pages)
+        gets["configuration"] = partial(show_configuration, app=self._app, pages=pages)
         gets |= {"notifications": notifications.show, "readers": reader_scores.show, **self._extra_pages}
         for name, page in gets.items():
             routes += [("GET", f"/{name}", page), ("GET", f"/api/{name}", page)]

@@ -19,19 +19,12 @@ _PASSWORD_PARAMETER = re.compile(r"([?&](?:ssl_)?password=)[^&\s]*")
 """A password in the query of a Redis address."""
 
 
-class Configuration:
-    """The handler of `/configuration`."""
-
-    def __init__(self, app: App, pages: FeedPages) -> None:
-        self._app = app
-        self._pages = pages
-
-    async def show(self, request: web.Request) -> web.Response:
-        """Return the page, or its values as JSON."""
-        view = {"options": changed_options(self._app.settings), "rules": rule_views(self._app.rules.rules)}
-        if wants_json(request):
-            return as_json(view)
-        return self._pages.page(request, "configuration.html", **view)
+async def show_configuration(request: web.Request, app: App, pages: FeedPages) -> web.Response:
+    """Return the page, or its values as JSON."""
+    view = {"options": changed_options(app.settings), "rules": rule_views(app.rules.rules)}
+    if wants_json(request):
+        return as_json(view)
+    return pages.page(request, "configuration.html", **view)
 
 
 def changed_options(settings: Settings) -> list[View]:

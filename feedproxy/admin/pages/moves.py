@@ -9,32 +9,26 @@ SHOWN_MAX = 500
 """Maximum number of feeds on the page."""
 
 
-class RelocationsPage:
-    """The handler of `/moves`."""
-
-    def __init__(self, pages: FeedPages) -> None:
-        self._pages = pages
-
-    async def show(self, request: web.Request) -> web.Response:
-        """Return the feeds that have moved or ended, the most subscribers first."""
-        table = await self._pages.table()
-        rows = [row for row in table.rows if row["sighting"] or row["state"] in (FeedState.MOVED, FeedState.GONE)]
-        rows.sort(
-            key=lambda row: (
-                row["state"] not in (FeedState.MOVED, FeedState.GONE),
-                -row["subscribers"],
-                row["title"].casefold(),
-            )
+async def show_moves(request: web.Request, pages: FeedPages) -> web.Response:
+    """Return the feeds that have moved or ended, the most subscribers first."""
+    table = await pages.table()
+    rows = [row for row in table.rows if row["sighting"] or row["state"] in (FeedState.MOVED, FeedState.GONE)]
+    rows.sort(
+        key=lambda row: (
+            row["state"] not in (FeedState.MOVED, FeedState.GONE),
+            -row["subscribers"],
+            row["title"].casefold(),
         )
-        if wants_json(request):
-            return as_json({"total": len(rows), "feeds": rows})
-        confirmed = [row for row in rows if row["state"] in (FeedState.MOVED, FeedState.GONE)]
-        return self._pages.page(
-            request,
-            "moves.html",
-            as_of=table.at,
-            rows=rows[:SHOWN_MAX],
-            total=len(rows),
-            confirmed=len(confirmed),
-            subscribers=sum(row["subscribers"] for row in confirmed),
-        )
+    )
+    if wants_json(request):
+        return as_json({"total": len(rows), "feeds": rows})
+    confirmed = [row for row in rows if row["state"] in (FeedState.MOVED, FeedState.GONE)]
+    return pages.page(
+        request,
+        "moves.html",
+        as_of=table.at,
+        rows=rows[:SHOWN_MAX],
+        total=len(rows),
+        confirmed=len(confirmed),
+        subscribers=sum(row["subscribers"] for row in confirmed),
+    )
