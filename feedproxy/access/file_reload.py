@@ -28,8 +28,6 @@ class ReloadingFile[T]:
         self._last_check: Instant = clock.now()
         self._file_state = self._state()
         self._value = self._read()
-        self.version = 0
-        """Number of reloads."""
 
     @property
     def value(self) -> T:
@@ -42,7 +40,6 @@ class ReloadingFile[T]:
                 self._file_state = state
                 try:
                     self._value = self._read()
-                    self.version += 1
                 except UsageError as error:
                     logger.warning("%s: reload failed, keeping previous contents", error)
         return self._value

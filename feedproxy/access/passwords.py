@@ -75,7 +75,6 @@ class PasswordFile:
         self._clock = clock
         self._key = secrets.token_bytes(32)
         self._verified: LRU[bytes, Instant] = LRU(entries_max=VERIFIED_MAX)
-        self._version = 0
         self._waiting = 0
 
     async def verify(self, credentials: BasicCredentials) -> bool | None:
@@ -83,16 +82,11 @@ class PasswordFile:
 
         Return None if too many passwords wait to be checked.
         """
-        hashed = self._file.value.get(credentials.user)
-        if self._version != self._file.version:
-            self._version = self._file.version
-            self._verified = LRU(entries_max=VERIFIED_MAX)
-        seal = hashlib.blake2b(
-            f"{credentials.user}\0{credentials.password}".encode(), key=self._key, digest_size=16
-        ).digest()
-        # After a reload during the check, the new file may have another password.
-        now, verified = self._clock.now(), self._verified
-        if hashed is not None and 0 <= (verified.get(seal) or 0) - now <= VERIFIED_FOR:
+        hashed, now = self._file.value.get(credentials.user), self._clock.now()
+        # The hash is included, because the user may get another password by a reload of the file.
+        text = f"{credentials.user}\0{credentials.password}\0{hashed}"
+        seal = hashlib.blake2b(text.encode(), key=self._key, digest_size=16).digest()
+        if hashed is not None and 0 <= (self._verified.get(seal) or 0) - now <= VERIFIED_FOR:
             return True
         if self._waiting >= CHECKS_WAITING_MAX:
             return None
@@ -104,7 +98,7 @@ class PasswordFile:
             self._waiting -= 1
         if hashed is None or not is_correct:
             return False
-        verified.put(seal, now + VERIFIED_FOR)
+        self._verified.put(seal, now + VERIFIED_FOR)
         return True
 
     def _hash_for_unknown(self, user: str) -> str:

@@ -3,7 +3,7 @@
 import difflib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,6 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.config.config_file import item_line, line_of, read_document
 from feedproxy.errors import UsageError
 from feedproxy.http.date import format_http_date
-from feedproxy.http.message import Fields
-from feedproxy.lab.record.exchange import content_digest
 from feedproxy.lab.replay.faults import CATALOGUE
 from feedproxy.lab.replay.faults.fault import parse_fault
 from feedproxy.lab.replay.hint_overrides import parse_changes
@@ -182,16 +180,8 @@ def generate_feed(plan: Plan) -> ReplayWorld:
 
 def _version(number: int, change: Seconds) -> Version:
     since = SYNTHETIC_START + number * change
-    content = _document(number, change)
-    return Version(
-        since=since,
-        fields=Fields([("Content-Type", "application/rss+xml; charset=utf-8")]),
-        content=content,
-        tag=f'"{content_digest(content)[:16]}"',
-        modified=format_http_date(since),
-        coded=("gzip",),
-        reason="OK",
-    )
+    version = Version.of_document(since, _document(number, change), "application/rss+xml; charset=utf-8")
+    return replace(version, coded=("gzip",))
 
 
 def _document(last: int, change: Seconds) -> bytes:

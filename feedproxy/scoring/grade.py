@@ -132,7 +132,7 @@ def _findings(
             continue  # the requests for another feed broke the rule
         counts = [by_kind[kind] for by_kind in findings_by_feed if kind in by_kind]
         total = sum(count.count for count in counts)
-        values = {"example": "", "times": count_requests(total), **counts[0].values}
+        values = {"example": "", "times": count_noun(total, "request"), **counts[0].values}
         evidence = chain.from_iterable(count.evidence for count in counts)
         requests = tuple(sorted(evidence, key=lambda request: (request.at, request.number)))
         findings.append(Finding(kind(subject, **values), total, requests, counts[0].rule))
@@ -147,8 +147,3 @@ def _rank(finding: Finding) -> tuple[int, int, str]:
     """Return the sort key of a finding: within a level, the finding that costs the most points comes first."""
     weight = finding.rule.weight if finding.rule is not None else 1
     return _ORDER[finding.note.level], -finding.count * weight, finding.note.id()
-
-
-def count_requests(count: int) -> str:
-    """Return the number with its noun: `1 request`, `12 requests`."""
-    return count_noun(count, "request")

@@ -52,10 +52,8 @@ def as_junit(scores: Sequence[ReaderScore], failures: Sequence[str]) -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
 
 
-def display_name(score: ReaderScore | FeedScore) -> str:
-    """Return the User-Agent of a reader, or the target of a feed with its secrets removed."""
-    if isinstance(score, FeedScore):
-        return short_target(score.feed)
+def display_name(score: ReaderScore) -> str:
+    """Return the User-Agent of a reader."""
     return plain_text(score.user_agent) or "(no User-Agent)"
 
 

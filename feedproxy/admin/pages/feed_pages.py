@@ -248,21 +248,14 @@ def as_json(value: Any, status: int = 200, extra: Mapping[str, str] | None = Non
     return web.Response(status=status, text=text, content_type="application/json", headers=extra)
 
 
-def select(rows: Sequence[View], query: str, state: str) -> list[View]:
-    """Return the rows in `state` with `query` in title or address. Empty arguments match all rows."""
-    part = query.casefold()
-    return [
-        row
-        for row in rows
-        if (not state or row["state"] == state)
-        and (not part or any(part in row.get(name, "").casefold() for name in ("title", "target", "upstream")))
-    ]
-
-
 def _find_rows(rows: Sequence[View], query: str, state: str, sort: str) -> tuple[list[View], dict[str, int]]:
-    """Return the sorted rows that match `query` and `state`, and the number of matches of `query` in each state."""
-    matches = select(rows, query, "")
-    rows_in_state = select(matches, "", state)
+    """Return the sorted rows in `state` with `query` in title or address, and the number of rows with `query` in each
+    state. Empty arguments match all rows."""
+    part = query.casefold()
+    matches = [
+        row for row in rows if any(part in row.get(name, "").casefold() for name in ("title", "target", "upstream"))
+    ]
+    rows_in_state = [row for row in matches if not state or row["state"] == state]
     rows_in_state.sort(key=lambda row: (SORTS[sort][1](row), -row["subscribers"], row["title"].casefold()))
     return rows_in_state, by_state(matches)
 

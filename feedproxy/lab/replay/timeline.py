@@ -13,9 +13,9 @@ from typing import Self
 
 from feedproxy.clock import Instant
 from feedproxy.http.coding.content_coding import layers
-from feedproxy.http.date import parse_http_date
+from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.message import NO_FIELDS, Fields
-from feedproxy.lab.record.exchange import Exchange, Recording, Side
+from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_digest
 
 SKIPPED_STATUSES = frozenset({*range(200), 206, 226, 412, 416})
 """Statuses that give no version: no response (0), informational responses, and partial representations."""
@@ -48,6 +48,18 @@ class Version:
     raw: bool = False
     """True if `content` is the recorded body, which does not have the codings in `coded`."""
     reason: str = ""
+
+    @classmethod
+    def of_document(cls, since: Instant, content: bytes, media_type: str) -> Self:
+        """Return a version without a recorded response. Its validators are made from its content and time."""
+        return cls(
+            since=since,
+            fields=Fields([("Content-Type", media_type)]),
+            content=content,
+            tag=f'"{content_digest(content)[:16]}"',
+            modified=format_http_date(since),
+            reason="OK",
+        )
 
     @property
     def is_compressed(self) -> bool:

@@ -24,8 +24,6 @@ from typing import Any
 from feedproxy.errors import BadTarget, UsageError
 from feedproxy.feed.document_kind import DocumentKind, detect_kind
 from feedproxy.http import uri
-from feedproxy.http.date import format_http_date
-from feedproxy.http.message import Fields
 from feedproxy.lab.record.exchange import content_digest
 from feedproxy.lab.replay.time_arguments import LAST
 from feedproxy.lab.replay.timeline import ReplayWorld, Timeline, Version
@@ -152,11 +150,4 @@ def _version(description: Mapping[str, Any], members: Mapping[str, bytes]) -> Ve
         raise ValueError(f"{description['member']} does not match its sha256")
     family = str(description.get("format") or "").split(" ")[0].lower()
     media_type = _BY_FORMAT.get(family) or _BY_NATURE[detect_kind(content)]
-    return Version(
-        since=since,
-        fields=Fields([("Content-Type", media_type)]),
-        content=content,
-        tag=f'"{digest[:16]}"',
-        modified=format_http_date(since),
-        reason="OK",
-    )
+    return Version.of_document(since, content, media_type)
