@@ -6,6 +6,7 @@ identifier of the target, because a URL may contain a secret. `pattern` matches 
 """
 
 import asyncio
+from collections.abc import Mapping
 
 from aiohttp import web
 
@@ -49,6 +50,14 @@ SENTENCES = {
     "failed": "The origin returned no usable response.",
     "not-stored": "The origin answered, but HTTP does not permit to store it.",
 }
+
+
+DECISIONS: Mapping[str, tuple[FeedDecision | None, str, str]] = {
+    "pause": (FeedDecision.PAUSED, "Paused: the stored copy is served.", "It was paused."),
+    "block": (FeedDecision.BLOCKED, "Blocked: readers get 403.", "It was blocked."),
+    "allow": (None, "It is fetched and served again.", "It was neither paused nor blocked."),
+}
+"""The decision of each action, with the outcomes for a target with another decision and with the same decision."""
 
 
 class AdminActions:
@@ -153,27 +162,13 @@ class AdminActions:
         view = {"ok": ok, **self._public_name(target), "added": bool(outcome.added), "words": text}
         return self._outcome(request, target, view, Notice(ok, text))
 
-    async def pause(self, request: web.Request) -> web.Response:
-        """Pause a target: feedproxy serves its copy without fetching it. Raises TooManyDecisions at the limit of paused
-        and blocked feeds, and the errors of `purge`."""
-        return await self._set_decision(
-            request, FeedDecision.PAUSED, "Paused: the stored copy is served.", "It was paused."
-        )
+    async def decide(self, request: web.Request, *, action: str) -> web.Response:
+        """Pause or block a target, or end its pause or block, as DECISIONS says for the action.
 
-    async def block(self, request: web.Request) -> web.Response:
-        """Block a target: clients get 403, and its copy is purged. Raises TooManyDecisions at the limit of paused and
-        blocked feeds, and the errors of `purge`."""
-        return await self._set_decision(request, FeedDecision.BLOCKED, "Blocked: readers get 403.", "It was blocked.")
-
-    async def allow(self, request: web.Request) -> web.Response:
-        """End the pause or block of a target. Raises the errors of `purge`."""
-        return await self._set_decision(
-            request, None, "It is fetched and served again.", "It was neither paused nor blocked."
-        )
-
-    async def _set_decision(
-        self, request: web.Request, decision: FeedDecision | None, changed: str, unchanged: str
-    ) -> web.Response:
+        feedproxy serves the copy of a paused target without fetching it. Clients get 403 for a blocked target, and its
+        copy is purged. Raises TooManyDecisions at the limit of paused and blocked feeds, and the errors of `purge`.
+        """
+        decision, changed, unchanged = DECISIONS[action]
         service = self._pages.service()
         target, pattern = await self._parse_target(request)
         if pattern:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from aiohttp import web
 
-from feedproxy.admin.actions import AdminActions
+from feedproxy.admin.actions import DECISIONS, AdminActions
 from feedproxy.admin.admin_authorization import AdminAuthorization, admin_address, admin_token
 from feedproxy.admin.admin_listener import AdminListener, Route
 from feedproxy.admin.pages.configuration_page import show_configuration
@@ -106,7 +106,7 @@ class AdminServer:
         for name, page in gets.items():
             routes += [("GET", f"/{name}", page), ("GET", f"/api/{name}", page)]
         posts: dict[str, AdminHandler] = {"refresh": actions.refresh, "purge": actions.purge, "undo": actions.undo}
-        posts |= {"add": actions.add, "pause": actions.pause, "block": actions.block, "allow": actions.allow}
+        posts |= {"add": actions.add, **{name: partial(actions.decide, action=name) for name in DECISIONS}}
         posts |= {"subscription": notifications.act, "ping": notifications.ping}
         posts |= {name: _with_notice(pages, action) for name, action in self._extra_actions.items()}
         for name, action in posts.items():

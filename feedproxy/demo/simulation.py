@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import batched, groupby
+from logging.handlers import BufferingHandler
 from tempfile import TemporaryDirectory
 
 from feedproxy.app import App
@@ -33,6 +34,9 @@ can start."""
 ANSWER_TIMEOUT: Seconds = 30
 """Maximum seconds of real time to wait for the answers to all polls of one simulated instant, and for the refreshes
 that are scheduled up to that instant."""
+
+ERRORS_MAX = 1_000_000
+"""At this number of logged errors, the earlier errors are forgotten."""
 
 type Progress = Callable[[str, int, int], None]
 """Function that gets the name of the run, the number of finished polls, and the number of all polls."""
@@ -87,8 +91,9 @@ async def play(*, seed: int, readers: int, days: int, progress: Progress) -> Dem
     with _collect_errors() as errors:
         direct = await _play_run(feeds, plan, progress, direct=True)
         with_feedproxy = await _play_run(feeds, plan, progress, direct=False)
+    messages = tuple(f"{record.name}: {record.getMessage()}" for record in errors)
     duration = time.perf_counter() - began
-    return Demo(seed, readers, days, len(plan.polls), plan.planned, direct, with_feedproxy, duration, tuple(errors))
+    return Demo(seed, readers, days, len(plan.polls), plan.planned, direct, with_feedproxy, duration, messages)
 
 
 async def _play_run(feeds: Sequence[DemoFeed], plan: PollPlan, progress: Progress, *, direct: bool) -> Result:
@@ -230,22 +235,13 @@ def _decompress(body: bytes) -> bytes:
     return gzip.decompress(body)
 
 
-class _Errors(logging.Handler):
-    """Log handler that collects errors, so that they do not interrupt the table."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.messages: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.messages.append(f"{record.name}: {record.getMessage()}")
-
-
 @contextmanager
-def _collect_errors() -> Iterator[list[str]]:
-    handler, root = _Errors(), logging.getLogger()
+def _collect_errors() -> Iterator[list[logging.LogRecord]]:
+    """Collect the errors that are logged, so that they do not interrupt the table."""
+    handler, root = BufferingHandler(ERRORS_MAX), logging.getLogger()
+    handler.setLevel(logging.ERROR)
     root.addHandler(handler)
     try:
-        yield handler.messages
+        yield handler.buffer
     finally:
         root.removeHandler(handler)
