@@ -126,21 +126,18 @@ def draw_chart(observations: Sequence[ObservedPoll], begin: Instant, end: Instan
     def x_of(at: Instant) -> float:
         return round(LEFT + (min(max(at, begin), end) - begin) * scale, 1)
 
-    outcomes = list(zip(observations, _poll_outcomes(observations), strict=True))
-    lanes_used = [lane for lane in LANES if any(outcome == lane[0] for _, outcome in outcomes)]
-    lanes = tuple(
-        (
-            kind,
-            label,
-            TOP + ROW * (row + 1),
-            _marks([observation for observation, outcome in outcomes if outcome == kind], x_of),
-        )
-        for row, (kind, label) in enumerate(lanes_used)
-    )
+    requests = [observation.poll for observation in observations]
+    outcomes = list(zip(requests, _poll_outcomes(observations), strict=True))
+    lanes: list[tuple[str, str, int, tuple[Mark, ...]]] = []
+    for kind, label in LANES:
+        polls = [poll for poll, outcome in outcomes if outcome == kind]
+        if polls:
+            positions = ((x_of(poll.at), f"{absolute(poll.at)}: {poll.status or 'no answer'}") for poll in polls)
+            lanes.append((kind, label, TOP + ROW * (len(lanes) + 1), tuple(_group(positions, "polls"))))
     counts = ", ".join(f"{sum(mark.count for mark in marks)} {label}" for _, label, _, marks in lanes)
     return FeedChart(
-        height=TOP + ROW * (len(lanes_used) + 1) + 22,
-        lanes=lanes,
+        height=TOP + ROW * (len(lanes) + 1) + 22,
+        lanes=tuple(lanes),
         versions=tuple(_group(((x_of(at), absolute(at)) for at in _version_times(observations)), "new version")),
         skipped=tuple(_skipped_bands(observations, begin, end, x_of)),
         faults=tuple(_fault_bands(observations, end, x_of)),
@@ -180,21 +177,6 @@ def _version_times(observations: Sequence[ObservedPoll]) -> Iterable[Instant]:
                 yield changed if changed is not None and before <= changed <= poll.at else poll.at
             digest = observation.digest
         before = poll.at
-
-
-def _marks(observations: Iterable[ObservedPoll], x_of: Any) -> tuple[Mark, ...]:
-    return tuple(
-        _group(
-            (
-                (
-                    x_of(observation.poll.at),
-                    f"{absolute(observation.poll.at)}: {observation.poll.status or 'no answer'}",
-                )
-                for observation in observations
-            ),
-            "polls",
-        )
-    )
 
 
 def _group(positions: Iterable[tuple[float, str]], noun: str) -> Iterable[Mark]:

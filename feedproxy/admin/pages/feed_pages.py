@@ -131,9 +131,7 @@ class FeedPages:
         if resource is None:
             raise NotFound("The copy of that feed was removed.")
         now = self._app.clock.now()
-        resource_view = view_resource(
-            resource, service.admin.freshness_of, self._app.settings_for(target), now, service.schedule.plan
-        )
+        resource_view = view_resource(resource, service, self._app.settings_for(target), now)
         versions = await service.helper_pool.submit(partial(version_list, resource))
         fetches = recent_activity.merge_fetches(
             [*self._app.recent_activity.fetches(target), *await self._app.peer_metrics.fetches(target)]

@@ -106,13 +106,7 @@ class FeedTableCache:
     async def _rows(self, service: Service, settings_for: SettingsFor, now: Instant) -> AsyncIterator[View]:
         async for resource in iterate_cooperatively(list(self._rows_by_target.values())):
             if resource is not None:
-                view = view_resource(
-                    resource,
-                    service.admin.freshness_of,
-                    settings_for(resource.target),
-                    now,
-                    service.schedule.plan,
-                )
+                view = view_resource(resource, service, settings_for(resource.target), now)
                 yield row_view(view, service.counts.total(resource.target, now))
 
 

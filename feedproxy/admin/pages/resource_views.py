@@ -4,7 +4,6 @@ Secrets are removed from addresses (`redact_target`), and control characters fro
 Instants are ISO 8601 in UTC, durations are in seconds, and sizes in bytes.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -18,9 +17,9 @@ from feedproxy.feed.channel_addresses import announced_address
 from feedproxy.http.date import WEEKDAYS, format_http_date
 from feedproxy.http.etag import own_tag
 from feedproxy.http.target_uri.url_redaction import redact_target
+from feedproxy.proxy.service import Service
 from feedproxy.refresh.ingest.ingest import read_stored_channel
 from feedproxy.refresh.policy.min_interval_and_back_off import PAUSE_INTERVAL
-from feedproxy.refresh.policy.refresh_ahead import Plan
 from feedproxy.request.feed_id import feed_id
 from feedproxy.request.upstream_and_public_urls import to_public
 from feedproxy.settings import Settings
@@ -41,18 +40,9 @@ class ResourceView:
     now: Instant
 
 
-def view_resource(
-    resource: Resource,
-    freshness_of: Callable[[Resource], Freshness | None],
-    settings: Settings,
-    now: Instant,
-    plan_for: Callable[[Resource], Plan] | None = None,
-) -> ResourceView:
-    """Return the resource with its freshness and condition at `now`.
-
-    `plan_for` returns the plan of the next scheduled refresh. Without `plan_for`, the condition ignores the schedule.
-    """
-    freshness, plan = freshness_of(resource), plan_for(resource) if plan_for is not None else None
+def view_resource(resource: Resource, service: Service, settings: Settings, now: Instant) -> ResourceView:
+    """Return the resource with its freshness and condition at `now`."""
+    freshness, plan = service.admin.freshness_of(resource), service.schedule.plan(resource)
     return ResourceView(resource, freshness, feed_condition(resource, freshness, settings, now, plan), settings, now)
 
 
