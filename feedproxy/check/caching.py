@@ -38,28 +38,28 @@ def _check_lifetime(
 ) -> Iterator[Note]:
     control = CacheControl.from_fields(fields)
     if control.no_store or control.private:
-        yield KEPT_BY_NOBODY(subject, directive="no-store" if control.no_store else "private")
+        yield STORING_FORBIDDEN(subject, directive="no-store" if control.no_store else "private")
         return
     if control.no_cache:
-        yield ASKED_EACH_TIME(subject)
+        yield VALIDATION_REQUIRED(subject)
         return
     explicit, ttl = explicit_lifetime(fields, now), schedule.ttl
     if explicit is None:
         if ttl is None and schedule.period is None and schedule.interval is None and not schedule.finished:
-            yield NO_LIFETIME(subject)
+            yield LIFETIME_MISSING(subject)
         return
     lifetime, _ = explicit
     if ttl is not None and lifetime > 60 * ttl:
         yield TTL_SHORTER_THAN_MAX_AGE(subject, ttl=ttl, lifetime=exact_span(lifetime))
     elif lifetime == 0:
-        yield ASKED_EACH_TIME(subject)
+        yield VALIDATION_REQUIRED(subject)
     elif interval is not None and lifetime > max(2 * interval, 3600):
-        yield KEPT_LONGER_THAN_NEWS(subject, lifetime=span(lifetime), interval=span(interval))
+        yield LIFETIME_ABOVE_CHANGE_INTERVAL(subject, lifetime=span(lifetime), interval=span(interval))
     else:
         yield LIFETIME_STATED(subject, lifetime=span(lifetime))
 
 
-class KEPT_BY_NOBODY(Note, level=Level.WARN, category=Category.CACHING):
+class STORING_FORBIDDEN(Note, level=Level.WARN, category=Category.CACHING):
     summary = "Cache-Control is `%(directive)s`: shared caches must not store the feed."
     advice = """\
     Web frameworks send this directive for pages of logged-in users. A public feed does not need the directive. Without
@@ -68,7 +68,7 @@ class KEPT_BY_NOBODY(Note, level=Level.WARN, category=Category.CACHING):
     reference = "RFC 9111, sections 5.2.2.5 and 5.2.2.7"
 
 
-class ASKED_EACH_TIME(Note, level=Level.INFO, category=Category.CACHING):
+class VALIDATION_REQUIRED(Note, level=Level.INFO, category=Category.CACHING):
     summary = "Caches must validate the feed before each use."
     advice = """\
     Readers always get the current feed, and the cost is low as long as validators work. A `max-age` of some minutes
@@ -76,7 +76,7 @@ class ASKED_EACH_TIME(Note, level=Level.INFO, category=Category.CACHING):
     reference = "RFC 9111, sections 5.2.2.4 and 4.3"
 
 
-class NO_LIFETIME(Note, level=Level.INFO, category=Category.CACHING):
+class LIFETIME_MISSING(Note, level=Level.INFO, category=Category.CACHING):
     summary = "Neither HTTP nor the feed specifies a freshness lifetime."
     advice = """\
     Readers choose an interval themselves, usually half an hour or an hour. Send `Cache-Control: max-age`, and in RSS
@@ -92,7 +92,7 @@ class TTL_SHORTER_THAN_MAX_AGE(Note, level=Level.WARN, category=Category.CACHING
     reference = "RSS Feed State, TTL; RFC 9111, section 5.2.2.1"
 
 
-class KEPT_LONGER_THAN_NEWS(Note, level=Level.WARN, category=Category.CACHING):
+class LIFETIME_ABOVE_CHANGE_INTERVAL(Note, level=Level.WARN, category=Category.CACHING):
     summary = "The freshness lifetime is %(lifetime)s, but the feed changes about every %(interval)s."
     advice = """\
     Readers behind a cache get new entries late. Set a lifetime that is no longer than the usual time between
@@ -108,25 +108,25 @@ class LIFETIME_STATED(Note, level=Level.GOOD, category=Category.CACHING):
 def _check_vary(observations: FeedObservations, fields: Fields) -> Iterator[Note]:
     names = {name.lower() for name in split_list(fields.combined("vary") or "")}
     if "*" in names:
-        yield VARIES_BY_ANYTHING(observations.target)
+        yield VARY_ASTERISK(observations.target)
         return
     for name in ("user-agent", "cookie", "referer"):
         if name in names:
-            yield VARIES_BY_READER(observations.target, field=name.title())
+            yield VARY_BY_CLIENT_FIELD(observations.target, field=name.title())
     plain = observations.plain
     is_negotiated = plain is not None and plain.status == 200 and plain.coding != observations.last.coding
     if is_negotiated and "accept-encoding" not in names:
         yield VARY_MISSING(observations.target)
 
 
-class VARIES_BY_ANYTHING(Note, level=Level.WARN, category=Category.CACHING):
+class VARY_ASTERISK(Note, level=Level.WARN, category=Category.CACHING):
     summary = "`Vary: *` keeps caches from answering any other request with this response."
     advice = """\
     Caches must send every request to the server. List the request fields that the response depends on, or omit Vary."""
     reference = "RFC 9110, section 12.5.5"
 
 
-class VARIES_BY_READER(Note, level=Level.WARN, category=Category.CACHING):
+class VARY_BY_CLIENT_FIELD(Note, level=Level.WARN, category=Category.CACHING):
     summary = "Vary lists the field %(field)s."
     advice = """\
     The field in Vary differs for nearly every reader, so caches store a copy for each reader. A feed is usually the

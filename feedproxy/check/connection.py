@@ -35,29 +35,29 @@ def check(observations: FeedObservations, now: Instant) -> Iterator[Note]:
     if last.status == 200 and not last.error:
         yield from _check_head(observations)
         if last.framing_anomaly:
-            yield FRAMING_DOUBTFUL(observations.target, detail=last.framing_anomaly)
+            yield FRAMING_CONTRADICTORY(observations.target, detail=last.framing_anomaly)
         elif not len(last.framing) and last.minor == 1:
-            yield LENGTH_UNTOLD(observations.target)
+            yield LENGTH_MISSING(observations.target)
         if last.seconds > SLOW_RESPONSE:
-            yield SLOW_TO_ANSWER(observations.target, seconds=f"{last.seconds:.1f}")
+            yield RESPONSE_SLOW(observations.target, seconds=f"{last.seconds:.1f}")
 
 
 def _check_redirects(observations: FeedObservations) -> Iterator[Note]:
     if observations.redirect_error:
-        yield REDIRECT_LEADS_NOWHERE(observations.address, reason=observations.redirect_error)
+        yield REDIRECT_FAILED(observations.address, reason=observations.redirect_error)
     steps = observations.hops[:-1]
     for hop, next_hop in zip(steps, observations.hops[1:], strict=True):
         if scheme_of(hop.target) == "https" and scheme_of(next_hop.target) == "http":
             yield REDIRECT_TO_HTTP(hop.target, location=next_hop.target)
     if len(steps) > 1:
-        yield REDIRECTS_IN_A_ROW(observations.address, count=len(steps), location=observations.target)
+        yield REDIRECT_CHAIN(observations.address, count=len(steps), location=observations.target)
     elif steps and steps[0].status in _PERMANENT:
-        yield HAS_MOVED(observations.address, location=observations.target, status=steps[0].status)
+        yield PERMANENT_REDIRECT(observations.address, location=observations.target, status=steps[0].status)
     elif steps:
-        yield LEADS_ELSEWHERE(observations.address, location=observations.target, status=steps[0].status)
+        yield TEMPORARY_REDIRECT(observations.address, location=observations.target, status=steps[0].status)
 
 
-class REDIRECT_LEADS_NOWHERE(Note, level=Level.BAD, category=Category.MOVES):
+class REDIRECT_FAILED(Note, level=Level.BAD, category=Category.MOVES):
     summary = "A redirect cannot be followed: %(reason)s."
     advice = "Readers do not get the feed. Redirect the old address directly to the new address."
     reference = "RFC 9110, section 15.4"
@@ -69,7 +69,7 @@ class REDIRECT_TO_HTTP(Note, level=Level.WARN, category=Category.SECURITY):
     reference = "RFC 9110, section 17.1"
 
 
-class REDIRECTS_IN_A_ROW(Note, level=Level.WARN, category=Category.MOVES):
+class REDIRECT_CHAIN(Note, level=Level.WARN, category=Category.MOVES):
     summary = "The feed is reached through %(count)s redirects."
     advice = """\
     Each redirect costs a request in every poll, and some readers follow only a few. Redirect directly to
@@ -77,14 +77,14 @@ class REDIRECTS_IN_A_ROW(Note, level=Level.WARN, category=Category.MOVES):
     reference = "RFC 9110, section 15.4"
 
 
-class HAS_MOVED(Note, level=Level.INFO, category=Category.MOVES):
+class PERMANENT_REDIRECT(Note, level=Level.INFO, category=Category.MOVES):
     summary = "The feed has moved permanently to %(location)s (%(status)s)."
     advice = """\
     The status is right for a permanent move. Use the new address in your pages and in the feed's self link, too."""
     reference = "RFC 9110, section 15.4.2"
 
 
-class LEADS_ELSEWHERE(Note, level=Level.INFO, category=Category.MOVES):
+class TEMPORARY_REDIRECT(Note, level=Level.INFO, category=Category.MOVES):
     summary = "The feed is redirected temporarily to %(location)s (%(status)s)."
     advice = """\
     Readers keep the old address and send two requests in each poll. If the move is permanent, answer 301 or 308."""
@@ -96,30 +96,30 @@ def _check_tls(observations: FeedObservations, now: Instant) -> Iterator[Note]:
     if handshake is not None:
         if handshake.not_after and handshake.not_after - now < EXPIRY_WARNING:
             days = max(0, int((handshake.not_after - now) // DAY))
-            yield CERTIFICATE_ENDS_SOON(observations.target, host=urlsplit(observations.target).netloc, days=days)
+            yield CERTIFICATE_EXPIRES_SOON(observations.target, host=urlsplit(observations.target).netloc, days=days)
         if handshake.version in ("TLSv1", "TLSv1.1"):
             yield TLS_OLD(observations.target, version=handshake.version)
         if handshake.protocol == "h2":
-            yield HTTP_2(observations.target)
-        yield BY_HTTPS(observations.target)
+            yield HTTP_2_SUPPORTED(observations.target)
+        yield HTTPS_AVAILABLE(observations.target)
     elif scheme_of(observations.target) == "http" and not uri.is_local(observations.target):
         if observations.by_https is not None and observations.by_https.status == 200:
-            yield HTTPS_UNUSED(observations.target, location=observations.by_https.target)
+            yield NO_REDIRECT_TO_HTTPS(observations.target, location=observations.by_https.target)
         else:
             yield HTTP_ONLY(observations.target)
 
 
-class BY_HTTPS(Note, level=Level.GOOD, category=Category.SECURITY):
+class HTTPS_AVAILABLE(Note, level=Level.GOOD, category=Category.SECURITY):
     summary = "The feed is available by https with a valid certificate."
     reference = "RFC 9110, section 4.2.2"
 
 
-class HTTP_2(Note, level=Level.GOOD, category=Category.CONNECTION):
+class HTTP_2_SUPPORTED(Note, level=Level.GOOD, category=Category.CONNECTION):
     summary = "The server supports HTTP/2."
     reference = "RFC 9113, section 3.2"
 
 
-class CERTIFICATE_ENDS_SOON(Note, level=Level.WARN, category=Category.SECURITY):
+class CERTIFICATE_EXPIRES_SOON(Note, level=Level.WARN, category=Category.SECURITY):
     summary = "The certificate of %(host)s expires in %(days)s days."
     advice = """\
     After the certificate has expired, nearly all readers fail to get the feed, often without an explanation. Check
@@ -133,7 +133,7 @@ class TLS_OLD(Note, level=Level.WARN, category=Category.SECURITY):
     reference = "RFC 8996"
 
 
-class HTTPS_UNUSED(Note, level=Level.WARN, category=Category.SECURITY):
+class NO_REDIRECT_TO_HTTPS(Note, level=Level.WARN, category=Category.SECURITY):
     summary = "The same feed is available by https, but this address does not redirect to it."
     advice = "With http, anyone on the network path can read and change the feed. Answer 301 to %(location)s."
     reference = "RFC 9110, section 17.1; RFC 7258"
@@ -151,13 +151,13 @@ class HTTP_1_0(Note, level=Level.INFO, category=Category.CONNECTION):
     reference = "RFC 9112, section 9.3"
 
 
-class LENGTH_UNTOLD(Note, level=Level.INFO, category=Category.CONNECTION):
+class LENGTH_MISSING(Note, level=Level.INFO, category=Category.CONNECTION):
     summary = "The response has neither a length nor chunks: it ends with the connection."
     advice = "Readers cannot detect a truncated feed, and each poll needs a new connection. Send Content-Length."
     reference = "RFC 9112, section 6.3"
 
 
-class FRAMING_DOUBTFUL(Note, level=Level.WARN, category=Category.CONNECTION):
+class FRAMING_CONTRADICTORY(Note, level=Level.WARN, category=Category.CONNECTION):
     summary = "The response has contradictory framing: %(detail)s."
     advice = """\
     Readers and proxies disagree about where the response ends. Some refuse it, and some wait for content that never
@@ -166,7 +166,7 @@ class FRAMING_DOUBTFUL(Note, level=Level.WARN, category=Category.CONNECTION):
     reference = "RFC 9112, sections 6.1 to 6.3"
 
 
-class SLOW_TO_ANSWER(Note, level=Level.INFO, category=Category.CONNECTION):
+class RESPONSE_SLOW(Note, level=Level.INFO, category=Category.CONNECTION):
     summary = "The first response took %(seconds)s seconds."
     advice = """\
     If a program creates the feed for each request, let it create the feed once per change, or put a cache in front

@@ -52,12 +52,14 @@ def _check_syntax(document: CheckedDocument, channel: Channel, subject: str) -> 
     data = document.text.data
     start = 0 if channel.kind is Kind.JSON else (find_document_start(data) or 0)
     if start and (data.startswith(b"<?xml", start) or data[:start].strip()):
-        yield BEGINS_LATE(subject, size=start, detail="white space" if not data[:start].strip() else "something else")
+        yield CONTENT_BEFORE_FEED(
+            subject, size=start, detail="white space" if not data[:start].strip() else "something else"
+        )
     elif document.syntax_error is not None:
         error = document.syntax_error
         yield ILL_FORMED(subject, line=error.line, column=error.column, message=error.message)
     elif not channel.well_formed and document.text.sound:
-        yield HARD_TO_READ(subject)
+        yield RECOVERABLE_ERRORS(subject)
     elif channel.well_formed:
         yield WELL_FORMED(subject, format=name_of(channel), items=count_entries(channel.items))
 
@@ -75,7 +77,7 @@ class ILL_FORMED(Note, level=Level.BAD, category=Category.FORMAT):
     reference = "XML 1.0, section 2.1; RFC 8259"
 
 
-class BEGINS_LATE(Note, level=Level.BAD, category=Category.FORMAT):
+class CONTENT_BEFORE_FEED(Note, level=Level.BAD, category=Category.FORMAT):
     summary = "%(size)s bytes precede the feed: %(detail)s."
     advice = """\
     XML allows nothing before its declaration, and strict readers reject the feed. In PHP the usual cause is an empty
@@ -83,7 +85,7 @@ class BEGINS_LATE(Note, level=Level.BAD, category=Category.FORMAT):
     reference = "XML 1.0, section 2.8"
 
 
-class HARD_TO_READ(Note, level=Level.BAD, category=Category.FORMAT):
+class RECOVERABLE_ERRORS(Note, level=Level.BAD, category=Category.FORMAT):
     summary = "The document has errors, from which the parser of this check could recover."
     advice = """\
     Other parsers may reject the document, or read it differently. The usual causes are undeclared namespaces, very deep
@@ -96,12 +98,12 @@ def _check_encoding(document: CheckedDocument, channel: Channel, subject: str) -
     if encoding_name is not None and codec_of(encoding_name) is None:
         yield ENCODING_UNKNOWN(subject, encoding=encoding_name)
     elif not document.text.sound:
-        yield ENCODING_LIES(subject, encoding=encoding_name or "UTF-8")
+        yield ENCODING_MISMATCH(subject, encoding=encoding_name or "UTF-8")
     elif document.text.encoding not in ("utf_8", "ascii"):
         yield NOT_IN_UTF_8(subject, encoding=encoding_name or document.text.encoding.replace("_", "-"))
 
 
-class ENCODING_LIES(Note, level=Level.BAD, category=Category.FORMAT):
+class ENCODING_MISMATCH(Note, level=Level.BAD, category=Category.FORMAT):
     summary = "The document contains bytes that its encoding, %(encoding)s, does not allow."
     advice = """\
     Strict readers reject the feed, and others show wrong characters. Often texts from several sources were joined as
@@ -127,9 +129,9 @@ def _check_version(channel: Channel, subject: str) -> Iterator[Note]:
         if channel.version:
             yield VERSION_UNKNOWN(subject, format=channel.kind.format_name, version=channel.version)
         else:
-            yield VERSION_UNSAID(subject, format=channel.kind.format_name)
+            yield VERSION_MISSING(subject, format=channel.kind.format_name)
     elif channel.kind is Kind.CDF or channel.version not in ("2.0", "1.0", "1.1") or name_of(channel).endswith("d 1.0"):
-        yield FORMAT_OLD(subject, format=name_of(channel))
+        yield FORMAT_SUPERSEDED(subject, format=name_of(channel))
 
 
 class VERSION_UNKNOWN(Note, level=Level.WARN, category=Category.FORMAT):
@@ -138,7 +140,7 @@ class VERSION_UNKNOWN(Note, level=Level.WARN, category=Category.FORMAT):
     reference = "RSS 2.0; JSON Feed 1.1, version"
 
 
-class VERSION_UNSAID(Note, level=Level.WARN, category=Category.FORMAT):
+class VERSION_MISSING(Note, level=Level.WARN, category=Category.FORMAT):
     summary = "The feed does not state its version of %(format)s."
     advice = """\
     Strict readers do not recognise a feed without a version. RSS has `version="2.0"` in the root element, Atom
@@ -146,7 +148,7 @@ class VERSION_UNSAID(Note, level=Level.WARN, category=Category.FORMAT):
     reference = "RSS 2.0; RFC 4287, section 1.2; JSON Feed 1.1, version"
 
 
-class FORMAT_OLD(Note, level=Level.INFO, category=Category.FORMAT):
+class FORMAT_SUPERSEDED(Note, level=Level.INFO, category=Category.FORMAT):
     summary = "The format, %(format)s, has a successor."
     advice = """\
     Readers support this format, but it lacks elements for guids, dates, self links or enclosures. Use RSS 2.0, Atom
@@ -173,7 +175,7 @@ def _check_rdf(document: CheckedDocument, subject: str) -> Iterator[Note]:
     if not all(abouts):
         yield RDF_WITHOUT_ABOUT(subject, count=sum(not about for about in abouts))
     elif set(abouts) != set(document.rdf_items):
-        yield RDF_LIST_DISAGREES(subject, count=len(set(abouts) ^ set(document.rdf_items)))
+        yield RDF_ITEM_LIST_MISMATCH(subject, count=len(set(abouts) ^ set(document.rdf_items)))
 
 
 class RDF_WITHOUT_ABOUT(Note, level=Level.WARN, category=Category.FORMAT):
@@ -182,7 +184,7 @@ class RDF_WITHOUT_ABOUT(Note, level=Level.WARN, category=Category.FORMAT):
     reference = "RSS 1.0, section 5.5"
 
 
-class RDF_LIST_DISAGREES(Note, level=Level.WARN, category=Category.FORMAT):
+class RDF_ITEM_LIST_MISMATCH(Note, level=Level.WARN, category=Category.FORMAT):
     summary = "The channel's list of items is wrong. Items only in the list or only in the document: %(count)s."
     advice = """\
     Readers that understand RDF show the listed items in the order of the list. Generate list and

@@ -81,10 +81,10 @@ def _check_guids(entries: tuple[CheckedEntry, ...], channel: Channel, subject: s
     if missing and _has_guids(channel):
         yield GUIDS_MISSING(subject, count=missing, total=len(entries))
     if duplicates:
-        yield GUIDS_TWICE(subject, count=len(duplicates), example=duplicates[0][:_EXAMPLE_LENGTH_MAX])
+        yield GUIDS_DUPLICATE(subject, count=len(duplicates), example=duplicates[0][:_EXAMPLE_LENGTH_MAX])
     invalid = [entry.id for entry in entries if entry.is_permalink and entry.id and not _is_address(entry.id)]
     if invalid:
-        yield GUID_NO_ADDRESS(subject, count=len(invalid), example=invalid[0][:_EXAMPLE_LENGTH_MAX])
+        yield GUID_NOT_A_URL(subject, count=len(invalid), example=invalid[0][:_EXAMPLE_LENGTH_MAX])
     if not missing and not duplicates:
         yield GUIDS_UNIQUE(subject)
 
@@ -100,13 +100,13 @@ class GUIDS_MISSING(Note, level=Level.WARN, category=Category.IDENTITY):
     reference = "RSS 2.0, guid; RFC 4287, section 4.1.2; JSON Feed 1.1, id"
 
 
-class GUIDS_TWICE(Note, level=Level.WARN, category=Category.IDENTITY):
+class GUIDS_DUPLICATE(Note, level=Level.WARN, category=Category.IDENTITY):
     summary = "Guids that belong to several entries each: %(count)s, such as `%(example)s`."
     advice = "Many readers show only one of these entries. A guid must belong to one entry permanently."
     reference = "RSS 2.0, guid; RFC 4287, section 4.1.2"
 
 
-class GUID_NO_ADDRESS(Note, level=Level.WARN, category=Category.IDENTITY):
+class GUID_NOT_A_URL(Note, level=Level.WARN, category=Category.IDENTITY):
     summary = "Guids that are declared as addresses but are none: %(count)s, such as `%(example)s`."
     advice = 'Without `isPermaLink="false"`, readers may open the guid in a browser.'
     reference = "RSS 2.0, guid"
@@ -152,19 +152,19 @@ def _check_dates(document: CheckedDocument, channel: Channel, subject: str, now:
         yield DATES_MISSING(subject, count=undated, total=len(entries))
     unreadable = [date for date in all_dates if date.instant is None]
     if unreadable:
-        yield DATE_UNREADABLE(subject, name=unreadable[0].name, text=unreadable[0].text, count=len(unreadable))
+        yield DATE_INVALID(subject, name=unreadable[0].name, text=unreadable[0].text, count=len(unreadable))
     malformed = [
         date
         for date in all_dates
         if date.instant is not None and not _is_well_formed_date(date.name, date.text, channel)
     ]
     if malformed:
-        yield DATE_IN_ANOTHER_FORM(subject, name=malformed[0].name, text=malformed[0].text, count=len(malformed))
+        yield DATE_FORMAT_WRONG(subject, name=malformed[0].name, text=malformed[0].text, count=len(malformed))
     future = [date for date in all_dates if date.instant is not None and date.instant > now + _CLOCK_TOLERANCE]
     if future:
         yield DATE_IN_FUTURE(subject, name=future[0].name, text=future[0].text, count=len(future))
     if entries and not undated and not unreadable and not future:
-        yield DATES_THERE(subject)
+        yield DATES_COMPLETE(subject)
 
 
 def _is_well_formed_date(name: str, text: str, channel: Channel) -> bool:
@@ -176,7 +176,7 @@ def _is_well_formed_date(name: str, text: str, channel: Channel) -> bool:
     return _W3C.fullmatch(text) is not None
 
 
-class DATES_THERE(Note, level=Level.GOOD, category=Category.CONTENT):
+class DATES_COMPLETE(Note, level=Level.GOOD, category=Category.CONTENT):
     summary = "Each entry has a date."
     reference = "RSS 2.0, pubDate; RFC 4287, section 4.2.15"
 
@@ -188,13 +188,13 @@ class DATES_MISSING(Note, level=Level.INFO, category=Category.CONTENT):
     reference = "RSS 2.0, pubDate; RFC 4287, section 4.1.2"
 
 
-class DATE_UNREADABLE(Note, level=Level.WARN, category=Category.CONTENT):
+class DATE_INVALID(Note, level=Level.WARN, category=Category.CONTENT):
     summary = "Invalid dates: %(count)s, such as `%(text)s` in %(name)s."
     advice = "In RSS write `Sat, 21 Nov 2026 08:00:00 GMT`, in Atom and JSON Feed `2026-11-21T08:00:00Z`."
     reference = "RSS 2.0, pubDate; RFC 822, section 5; RFC 3339, section 5.6"
 
 
-class DATE_IN_ANOTHER_FORM(Note, level=Level.WARN, category=Category.CONTENT):
+class DATE_FORMAT_WRONG(Note, level=Level.WARN, category=Category.CONTENT):
     summary = "Dates in another form than the format requires: %(count)s, such as `%(text)s` in %(name)s."
     advice = """\
     Lenient readers understand such a date. Other readers treat the entry as undated. In RSS write `Sat, 21 Nov 2026
@@ -290,12 +290,12 @@ def _check_size(document: CheckedDocument, subject: str, now: Instant) -> Iterat
     dated_count = sum(entry.published is not None for entry in document.entries)
     new = document.newer_than(now - MONTH)
     if dated_count == count and 10 * new < count:
-        yield MOSTLY_OLD(subject, size=f"{size // 1000} kB", new=new, total=count)
+        yield MOSTLY_OLD_ENTRIES(subject, size=f"{size // 1000} kB", new=new, total=count)
     else:
         yield FEED_LARGE(subject, size=f"{size // 1000} kB", total=count)
 
 
-class MOSTLY_OLD(Note, level=Level.WARN, category=Category.CONTENT):
+class MOSTLY_OLD_ENTRIES(Note, level=Level.WARN, category=Category.CONTENT):
     summary = "Most of the %(size)s is old: only %(new)s of %(total)s entries are from the last month."
     advice = """\
     When an entry is added, every reader gets all other entries again. Send only the newest entries, link to archive

@@ -20,14 +20,14 @@ def check(document: CheckedDocument, channel: Channel, subject: str) -> Iterator
     """Yield the Notes on schedule hints."""
     schedule = channel.schedule
     for note in schedule.notes:
-        yield HINT_WITHOUT_SENSE(subject, detail=note)
+        yield HINT_INVALID(subject, detail=note)
     yield from _check_ttl(document, schedule, subject)
     yield from _check_skips(document, schedule, subject)
     minutes = _update_minutes(schedule)
     if schedule.ttl and minutes and not 0.5 <= schedule.ttl / minutes <= 2:
         yield HINTS_DISAGREE(subject, ttl=schedule.ttl, sy=span(60 * minutes))
     if not schedule.notes and (schedule.ttl or minutes or schedule.interval):
-        yield SCHEDULE_SAID(subject)
+        yield SCHEDULE_STATED(subject)
     if schedule.finished:
         yield FEED_FINISHED(subject)
 
@@ -37,13 +37,13 @@ def _update_minutes(schedule: Schedule) -> float:
     return schedule.period.seconds / 60 / schedule.frequency if schedule.period is not None else 0.0
 
 
-class HINT_WITHOUT_SENSE(Note, level=Level.WARN, category=Category.SCHEDULE):
+class HINT_INVALID(Note, level=Level.WARN, category=Category.SCHEDULE):
     summary = "A schedule hint is invalid: %(detail)s."
     advice = "Readers ignore or misinterpret an invalid hint. Correct or remove the hint."
     reference = "RSS 2.0; RSS Feed State; RSS 1.0, syndication module"
 
 
-class SCHEDULE_SAID(Note, level=Level.GOOD, category=Category.SCHEDULE):
+class SCHEDULE_STATED(Note, level=Level.GOOD, category=Category.SCHEDULE):
     summary = "The feed specifies a polling interval."
     reference = "RSS Feed State, TTL"
 
@@ -71,7 +71,7 @@ def _check_ttl(document: CheckedDocument, schedule: Schedule, subject: str) -> I
     elif ttl > DAY:
         yield TTL_VERY_LONG(subject, ttl=ttl)
     elif interval is not None and 60 * ttl > max(2 * interval, 3600):
-        yield TTL_LONGER_THAN_NEWS(subject, ttl=ttl, interval=span(interval))
+        yield TTL_ABOVE_CHANGE_INTERVAL(subject, ttl=ttl, interval=span(interval))
 
 
 class TTL_VERY_SHORT(Note, level=Level.WARN, category=Category.SCHEDULE):
@@ -86,7 +86,7 @@ class TTL_VERY_LONG(Note, level=Level.INFO, category=Category.SCHEDULE):
     reference = "RSS Feed State, TTL"
 
 
-class TTL_LONGER_THAN_NEWS(Note, level=Level.WARN, category=Category.SCHEDULE):
+class TTL_ABOVE_CHANGE_INTERVAL(Note, level=Level.WARN, category=Category.SCHEDULE):
     summary = "The ttl is %(ttl)s minutes, but the feed changes about every %(interval)s."
     advice = """\
     Readers that honour ttl get new entries late. Set a ttl that is no longer than the usual time between entries."""
@@ -98,24 +98,24 @@ def _check_skips(document: CheckedDocument, schedule: Schedule, subject: str) ->
         return
     hours_left = (24 - len(schedule.skip_hours)) * (7 - len(schedule.skip_days))
     if hours_left < HOURS_LEFT_MIN:
-        yield SKIPS_NEARLY_ALL(subject, hours=hours_left)
+        yield SKIPS_MOST_HOURS(subject, hours=hours_left)
     times = [instant.published for instant in document.entries if instant.published is not None]
     # A date without a time of day is parsed as midnight.
     times = [instant for instant in times if instant % 86_400]
     skipped = [instant for instant in times if is_skipped(schedule, instant)]
     if len(skipped) >= 2 and 10 * len(skipped) >= len(times):
         when = f"{time.strftime('%a %d %b %H:%M', time.gmtime(max(skipped)))} GMT"
-        yield NEWS_IN_SKIPPED_HOURS(subject, count=len(skipped), total=len(times), when=when)
+        yield ENTRIES_IN_SKIPPED_HOURS(subject, count=len(skipped), total=len(times), when=when)
 
 
-class SKIPS_NEARLY_ALL(Note, level=Level.WARN, category=Category.SCHEDULE):
+class SKIPS_MOST_HOURS(Note, level=Level.WARN, category=Category.SCHEDULE):
     summary = "skipHours and skipDays leave only %(hours)s hours a week."
     advice = """\
     skipHours lists the hours in which readers should not poll. This feed may list the hours in which they should."""
     reference = "RSS 2.0, skipHours and skipDays"
 
 
-class NEWS_IN_SKIPPED_HOURS(Note, level=Level.WARN, category=Category.SCHEDULE):
+class ENTRIES_IN_SKIPPED_HOURS(Note, level=Level.WARN, category=Category.SCHEDULE):
     summary = "Entries published in hours that the feed asks readers to skip: %(count)s of %(total)s."
     advice = "The last of these entries was published on %(when)s. Hours are in GMT, not in the local time zone."
     reference = "RSS 2.0, skipHours and skipDays; RSS Feed State"

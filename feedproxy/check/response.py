@@ -36,35 +36,35 @@ def check(observations: FeedObservations, document: CheckedDocument | None, chal
         yield _no_response(last)
         return
     if last.detail == TooLarge.detail:
-        yield ABOVE_THE_CAP(observations.target)
+        yield FEED_TOO_LARGE(observations.target)
         return
     if last.status == 429:
-        yield TURNED_AWAY(observations.target, status=last.status)
+        yield RATE_LIMITED(observations.target, status=last.status)
     elif last.status == 410:
-        yield ENDED(observations.target)
+        yield GONE(observations.target)
     elif last.status in (401, 403, 407, 451):
         yield REFUSED(observations.target, status=last.status)
     elif last.status != 200:
-        yield STATUS_OF_NO_FEED(observations.target, status=last.status)
+        yield STATUS_NOT_200(observations.target, status=last.status)
     elif last.content is None:
-        yield UNDECODABLE(observations.target, coding=last.coding)
+        yield CODING_INVALID(observations.target, coding=last.coding)
     elif document is not None:
         yield from _check_content(observations, document)
 
 
 def _no_response(last: ProbeExchange) -> Note:
     if last.detail == MalformedResponse.detail:
-        return ANSWER_BREAKS_OFF(last.target, reason=last.error)
-    return (CERTIFICATE_REFUSED if "certificate" in last.error else NO_ANSWER)(last.target, reason=last.error)
+        return RESPONSE_INVALID(last.target, reason=last.error)
+    return (TLS_FAILED if "certificate" in last.error else FETCH_FAILED)(last.target, reason=last.error)
 
 
-class NO_ANSWER(Note, level=Level.BAD, category=Category.CONNECTION):
+class FETCH_FAILED(Note, level=Level.BAD, category=Category.CONNECTION):
     summary = "The feed cannot be fetched: %(reason)s."
     advice = "No reader gets the feed. Check the address, the server, and the proxies in front of it."
     reference = "RFC 9110, section 3.3; RFC 9112, section 8"
 
 
-class ANSWER_BREAKS_OFF(Note, level=Level.BAD, category=Category.CONNECTION):
+class RESPONSE_INVALID(Note, level=Level.BAD, category=Category.CONNECTION):
     summary = "The response is incomplete or invalid HTTP: %(reason)s."
     advice = """\
     Often Content-Length does not match the content, or the program that creates the feed ends while it sends the
@@ -72,20 +72,20 @@ class ANSWER_BREAKS_OFF(Note, level=Level.BAD, category=Category.CONNECTION):
     reference = "RFC 9112, sections 6.3 and 8"
 
 
-class CERTIFICATE_REFUSED(Note, level=Level.BAD, category=Category.SECURITY):
+class TLS_FAILED(Note, level=Level.BAD, category=Category.SECURITY):
     summary = "The TLS connection failed: %(reason)s."
     advice = """\
     Check whether the certificate has expired, is for another name, or is sent without the intermediate certificates."""
     reference = "RFC 9110, section 4.3.4; RFC 5280, section 6"
 
 
-class ABOVE_THE_CAP(Note, level=Level.BAD, category=Category.CONTENT):
+class FEED_TOO_LARGE(Note, level=Level.BAD, category=Category.CONTENT):
     summary = "The feed is larger than feedproxy and many readers accept."
     advice = "Send only the newest entries. Older entries can be in archive documents that the feed links to."
     reference = "RFC 5005, section 4"
 
 
-class STATUS_OF_NO_FEED(Note, level=Level.BAD, category=Category.FAILURES):
+class STATUS_NOT_200(Note, level=Level.BAD, category=Category.FAILURES):
     summary = "The status is %(status)s instead of 200."
     advice = "Readers treat every status but 200 as a failure, and many of them then poll less and less often."
     reference = "RFC 9110, section 15"
@@ -99,7 +99,7 @@ class REFUSED(Note, level=Level.BAD, category=Category.FAILURES):
     reference = "RFC 9110, section 15.5.4"
 
 
-class TURNED_AWAY(Note, level=Level.BAD, category=Category.FAILURES):
+class RATE_LIMITED(Note, level=Level.BAD, category=Category.FAILURES):
     summary = "The server refuses the first request because of a limit (%(status)s)."
     advice = """\
     A limit per network address first affects offices and feed services, which send one request for many people.
@@ -107,7 +107,7 @@ class TURNED_AWAY(Note, level=Level.BAD, category=Category.FAILURES):
     reference = "RFC 6585, section 4; RFC 9110, section 10.2.3"
 
 
-class ENDED(Note, level=Level.BAD, category=Category.MOVES):
+class GONE(Note, level=Level.BAD, category=Category.MOVES):
     summary = "The feed is gone (410)."
     advice = """\
     If the feed has ended, the status is right, and good readers stop polling. If the feed has not ended, correct the
@@ -121,7 +121,7 @@ class CHALLENGE_PAGE(Note, level=Level.BAD, category=Category.FAILURES):
     reference = "RFC 9110, section 10.1.5"
 
 
-class UNDECODABLE(Note, level=Level.BAD, category=Category.CODING):
+class CODING_INVALID(Note, level=Level.BAD, category=Category.CODING):
     summary = "The content is not valid %(coding)s, or is truncated."
     advice = """\
     Often the content is compressed twice, for example by a plugin and by the server, or Content-Encoding is sent
@@ -145,41 +145,41 @@ def check_redirect_document(document: CheckedDocument, subject: str) -> Iterator
     """Yield the Notes on a redirect document."""
     match document.redirect:
         case xml_redirect.Moved(location):
-            yield MOVED_BY_DOCUMENT(subject, location=location)
+            yield XML_REDIRECT(subject, location=location)
         case xml_redirect.Gone():
-            yield ENDED_BY_DOCUMENT(subject)
+            yield XML_GONE(subject)
 
 
 def check_not_a_feed(document: CheckedDocument, subject: str) -> Iterator[Note]:
     """Yield the Note on a document that is not a feed."""
     match document.kind:
         case DocumentKind.EMPTY:
-            yield NOTHING_AT_ALL(subject)
+            yield DOCUMENT_EMPTY(subject)
         case DocumentKind.HTML:
-            yield PAGE_INSTEAD_OF_FEED(subject)
+            yield HTML_INSTEAD_OF_FEED(subject)
         case _:
-            yield NO_FEED(subject, kind=document.kind)
+            yield NOT_A_FEED(subject, kind=document.kind)
 
 
-class MOVED_BY_DOCUMENT(Note, level=Level.INFO, category=Category.MOVES):
+class XML_REDIRECT(Note, level=Level.INFO, category=Category.MOVES):
     summary = "The feed announces in XML that it has moved to %(location)s."
     advice = "Few readers understand redirect documents. If you can set a status, answer 301 instead."
     reference = "RSS Feed State, XML redirect"
 
 
-class ENDED_BY_DOCUMENT(Note, level=Level.INFO, category=Category.MOVES):
+class XML_GONE(Note, level=Level.INFO, category=Category.MOVES):
     summary = "The feed announces in XML that it has ended."
     advice = "Few readers understand redirect documents. If you can set a status, answer 410 instead."
     reference = "RSS Feed State, XML redirect"
 
 
-class NOTHING_AT_ALL(Note, level=Level.BAD, category=Category.CONTENT):
+class DOCUMENT_EMPTY(Note, level=Level.BAD, category=Category.CONTENT):
     summary = "The document is empty, or white space only."
     advice = "A program that fails should answer 500, so that readers keep their copy and try again."
     reference = "RFC 9110, section 15.6"
 
 
-class PAGE_INSTEAD_OF_FEED(Note, level=Level.BAD, category=Category.FORMAT):
+class HTML_INSTEAD_OF_FEED(Note, level=Level.BAD, category=Category.FORMAT):
     summary = "The document is an HTML page, not a feed."
     advice = """\
     If the page is a page of the site, the command `discover` finds its feeds. The status of an error page should not
@@ -187,7 +187,7 @@ class PAGE_INSTEAD_OF_FEED(Note, level=Level.BAD, category=Category.FORMAT):
     reference = "RFC 9110, section 15.3.1"
 
 
-class NO_FEED(Note, level=Level.BAD, category=Category.FORMAT):
+class NOT_A_FEED(Note, level=Level.BAD, category=Category.FORMAT):
     summary = "The document is not a feed: it is neither RSS, Atom, JSON Feed nor CDF (it looks like %(kind)s)."
     advice = """\
     An XML feed has the root element `rss`, `feed`, `rdf:RDF` or `CHANNEL`. A JSON Feed has the address of JSON Feed
@@ -207,7 +207,7 @@ def _check_media_type(observations: FeedObservations, document: CheckedDocument,
     elif essence in _GENERIC:
         yield MEDIA_TYPE_GENERIC(observations.target, type=essence, proper=proper[0])
     elif essence in ("text/html", "application/xhtml+xml"):
-        yield MEDIA_TYPE_OF_PAGES(observations.target, type=essence, proper=proper[0])
+        yield MEDIA_TYPE_HTML(observations.target, type=essence, proper=proper[0])
     else:
         yield MEDIA_TYPE_WRONG(observations.target, type=essence, proper=proper[0])
     charset = parameters.get("charset")
@@ -235,7 +235,7 @@ class MEDIA_TYPE_GENERIC(Note, level=Level.WARN, category=Category.SUBSCRIBING):
     reference = "Universal Subscription Mechanism, Content-Type; RFC 7303, section 4"
 
 
-class MEDIA_TYPE_OF_PAGES(Note, level=Level.BAD, category=Category.SUBSCRIBING):
+class MEDIA_TYPE_HTML(Note, level=Level.BAD, category=Category.SUBSCRIBING):
     summary = "The feed is sent as %(type)s, the media type of pages."
     advice = "Browsers render it as a page and run its scripts, and careful readers reject it. Send `%(proper)s`."
     reference = "RFC 9110, section 8.3; Universal Subscription Mechanism, Content-Type"
@@ -290,7 +290,7 @@ def _check_coding(observations: FeedObservations) -> Iterator[Note]:
     elif len(content) > SMALL_SIZE:
         yield NOT_COMPRESSED(observations.target, size=len(content))
     if plain is not None and plain.status == 200 and plain.coding:
-        yield CODING_UNASKED(observations.target, coding=plain.coding)
+        yield CODING_NOT_ACCEPTED(observations.target, coding=plain.coding)
 
 
 class COMPRESSED(Note, level=Level.GOOD, category=Category.CODING):
@@ -307,7 +307,7 @@ class NOT_COMPRESSED(Note, level=Level.WARN, category=Category.CODING):
     reference = "RFC 9110, section 12.5.3"
 
 
-class CODING_UNASKED(Note, level=Level.BAD, category=Category.CODING):
+class CODING_NOT_ACCEPTED(Note, level=Level.BAD, category=Category.CODING):
     summary = "The feed is sent in %(coding)s, although the request accepted no content coding."
     advice = """\
     A reader that cannot decode this coding gets no feed. Choose the coding by `Accept-Encoding`, and list

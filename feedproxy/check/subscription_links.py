@@ -35,12 +35,12 @@ def check(
     if observations.page is not None:
         yield from _check_page(observations, observations.page)
     for hub in observations.hubs:
-        yield HUB_ANSWERS(hub.target) if _is_alive(hub) else HUB_SILENT(hub.target, reason=_failure(hub))
+        yield HUB_AVAILABLE(hub.target) if _is_alive(hub) else HUB_UNAVAILABLE(hub.target, reason=_failure(hub))
     if observations.cloud is not None:
         if not _is_alive(observations.cloud):
-            yield CLOUD_SILENT(observations.cloud.target, reason=_failure(observations.cloud))
+            yield CLOUD_UNAVAILABLE(observations.cloud.target, reason=_failure(observations.cloud))
         elif channel.cloud is not None and channel.cloud.protocol in PROTOCOLS:
-            yield CLOUD_ANSWERS(observations.cloud.target)
+            yield CLOUD_AVAILABLE(observations.cloud.target)
 
 
 def _check_self_link(
@@ -51,7 +51,7 @@ def _check_self_link(
         return
     if not channel.self_links:
         is_old = channel.kind in (Kind.RSS, Kind.RDF) and channel.version in NOT_EXTENSIBLE
-        yield NO_ROOM_FOR_SELF_LINK(subject) if is_old or channel.kind is Kind.CDF else SELF_LINK_MISSING(subject)
+        yield SELF_LINK_UNSUPPORTED(subject) if is_old or channel.kind is Kind.CDF else SELF_LINK_MISSING(subject)
         return
     is_old = channel.kind is Kind.ATOM and channel.version == "0.3"
     proper = "start" if is_old else "self"
@@ -71,7 +71,7 @@ def _check_self_link(
         return
     if observations is None:
         if not notes:
-            yield SELF_LINK_THERE(subject, href=self_link.href)
+            yield SELF_LINK_PRESENT(subject, href=self_link.href)
         return
     target = self_address(channel, observations.target)
     addresses = {uri.without_fragment(address) for address in (observations.address, observations.target)}
@@ -81,14 +81,14 @@ def _check_self_link(
     elif target and observations.self_link is not None:
         yield from _check_self_link_target(channel, target, observations.self_link, subject)
     else:
-        yield SELF_LINK_NAMES_ANOTHER(subject, href=self_link.href[:200])
+        yield SELF_LINK_NOT_REQUESTED(subject, href=self_link.href[:200])
 
 
 def _check_announced_address(channel: Channel, observations: FeedObservations | None, subject: str) -> Iterator[Note]:
     # A file has no address except the one in its self link.
     addresses = [self_address(channel)] if observations is None else [observations.target, observations.address]
     if address := announced_address(channel, addresses):
-        yield PODCAST_ANNOUNCES_MOVE(subject, href=address)
+        yield PODCAST_NEW_FEED_URL(subject, href=address)
 
 
 def _check_type(channel: Channel, self_link: SelfLink, subject: str) -> Iterator[Note]:
@@ -115,9 +115,9 @@ def _check_title(document: CheckedDocument, channel: Channel, subject: str) -> I
 def _check_self_link_target(channel: Channel, target: str, answer: ProbeExchange, subject: str) -> Iterator[Note]:
     other = read(answer.content or b"", answer.fields.get("content-type")) if answer.status == 200 else None
     if other is None:
-        yield SELF_LINK_LEADS_TO_NO_FEED(subject, href=target, reason=_failure(answer))
+        yield SELF_LINK_NOT_A_FEED(subject, href=target, reason=_failure(answer))
     elif other.content_digest == channel.content_digest or other.title == channel.title:
-        yield SELF_LINK_PREFERS_ANOTHER(subject, href=target)
+        yield SELF_LINK_ALTERNATIVE_ADDRESS(subject, href=target)
     else:
         yield SELF_LINK_OF_ANOTHER_FEED(subject, href=target)
 
@@ -131,7 +131,7 @@ class SELF_LINK_MISSING(Note, level=Level.WARN, category=Category.SUBSCRIBING):
     reference = "Universal Subscription Mechanism, Atom Link Construct; RFC 4287, section 4.1.1"
 
 
-class NO_ROOM_FOR_SELF_LINK(Note, level=Level.INFO, category=Category.SUBSCRIBING):
+class SELF_LINK_UNSUPPORTED(Note, level=Level.INFO, category=Category.SUBSCRIBING):
     summary = "The format of the feed has no self link."
     advice = "RSS 2.0 and Atom have a self link. Readers that support the old formats also support these two."
     reference = "Universal Subscription Mechanism, Atom Link Construct"
@@ -174,7 +174,7 @@ class SELF_LINK_NAMESPACE_WRONG(Note, level=Level.WARN, category=Category.SUBSCR
     reference = "Universal Subscription Mechanism, Atom Link Construct; RFC 4287, section 1.2"
 
 
-class SELF_LINK_THERE(Note, level=Level.GOOD, category=Category.SUBSCRIBING):
+class SELF_LINK_PRESENT(Note, level=Level.GOOD, category=Category.SUBSCRIBING):
     summary = "The feed has a self link: %(href)s."
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
@@ -184,14 +184,14 @@ class SELF_LINK_RIGHT(Note, level=Level.GOOD, category=Category.SUBSCRIBING):
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 
-class SELF_LINK_PREFERS_ANOTHER(Note, level=Level.INFO, category=Category.SUBSCRIBING):
+class SELF_LINK_ALTERNATIVE_ADDRESS(Note, level=Level.INFO, category=Category.SUBSCRIBING):
     summary = "The self link names another address with the same feed: %(href)s."
     advice = """\
     If readers should use that address, redirect the requested address to it (301). Otherwise, correct the link."""
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 
-class SELF_LINK_NAMES_ANOTHER(Note, level=Level.WARN, category=Category.SUBSCRIBING):
+class SELF_LINK_NOT_REQUESTED(Note, level=Level.WARN, category=Category.SUBSCRIBING):
     summary = "The self link names another address, which was not requested: %(href)s."
     advice = "A click on the feed's address subscribes to the other address. Check whether that is intended."
     reference = "Universal Subscription Mechanism, Atom Link Construct"
@@ -205,7 +205,7 @@ class SELF_LINK_OF_ANOTHER_FEED(Note, level=Level.WARN, category=Category.SUBSCR
     reference = "Universal Subscription Mechanism, Atom Link Construct; RFC 4287, section 4.2.7.2"
 
 
-class PODCAST_ANNOUNCES_MOVE(Note, level=Level.INFO, category=Category.SUBSCRIBING):
+class PODCAST_NEW_FEED_URL(Note, level=Level.INFO, category=Category.SUBSCRIBING):
     summary = "The podcast announces another address: %(href)s."
     advice = """\
     Podcast directories adopt the address in `itunes:new-feed-url`. Other readers, and feedproxy, ignore this element.
@@ -213,7 +213,7 @@ class PODCAST_ANNOUNCES_MOVE(Note, level=Level.INFO, category=Category.SUBSCRIBI
     reference = "Apple Podcasts: moving a podcast; docs/explanation/moves-and-endings.md"
 
 
-class SELF_LINK_LEADS_TO_NO_FEED(Note, level=Level.BAD, category=Category.SUBSCRIBING):
+class SELF_LINK_NOT_A_FEED(Note, level=Level.BAD, category=Category.SUBSCRIBING):
     summary = "The self link, %(href)s, does not lead to a feed (%(reason)s)."
     advice = "A click on the feed's address cannot subscribe. Write the address of this feed."
     reference = "Universal Subscription Mechanism, Atom Link Construct"
@@ -221,7 +221,7 @@ class SELF_LINK_LEADS_TO_NO_FEED(Note, level=Level.BAD, category=Category.SUBSCR
 
 def _check_page(observations: FeedObservations, page: ProbeExchange) -> Iterator[Note]:
     if page.status != 200 or page.content is None:
-        yield PAGE_SILENT(page.target, reason=_failure(page))
+        yield PAGE_UNAVAILABLE(page.target, reason=_failure(page))
         return
     feeds = {feed.address for feed in discover_feeds(page.content, page.target, page.fields)}
     addresses = {
@@ -230,19 +230,19 @@ def _check_page(observations: FeedObservations, page: ProbeExchange) -> Iterator
         *([observations.self_link.target] if observations.self_link is not None else []),
     }
     if addresses & feeds:
-        yield PAGE_NAMES_THE_FEED(page.target)
+        yield AUTODISCOVERY_WORKS(page.target)
     elif feeds:
-        yield PAGE_NAMES_OTHER_FEEDS(page.target, count=len(feeds))
+        yield AUTODISCOVERY_OTHER_FEEDS(page.target, count=len(feeds))
     else:
-        yield PAGE_NAMES_NO_FEED(page.target)
+        yield AUTODISCOVERY_MISSING(page.target)
 
 
-class PAGE_NAMES_THE_FEED(Note, level=Level.GOOD, category=Category.SUBSCRIBING):
+class AUTODISCOVERY_WORKS(Note, level=Level.GOOD, category=Category.SUBSCRIBING):
     summary = "The feed and its page link to each other."
     reference = "Universal Subscription Mechanism; RSS Autodiscovery"
 
 
-class PAGE_NAMES_NO_FEED(Note, level=Level.WARN, category=Category.SUBSCRIBING):
+class AUTODISCOVERY_MISSING(Note, level=Level.WARN, category=Category.SUBSCRIBING):
     summary = "The feed's page does not link to a feed."
     advice = """\
     Readers search the page for feeds when a user enters the address of the site. Put `<link rel="alternate"
@@ -250,7 +250,7 @@ class PAGE_NAMES_NO_FEED(Note, level=Level.WARN, category=Category.SUBSCRIBING):
     reference = "RSS Autodiscovery; HTML, link type alternate"
 
 
-class PAGE_NAMES_OTHER_FEEDS(Note, level=Level.WARN, category=Category.SUBSCRIBING):
+class AUTODISCOVERY_OTHER_FEEDS(Note, level=Level.WARN, category=Category.SUBSCRIBING):
     summary = "The feed's page does not link to this feed. Other feeds that it links to: %(count)s."
     advice = """\
     Readers cannot find the feed from the page or verify that it belongs to the page. Add a link to the feed, or put
@@ -258,18 +258,18 @@ class PAGE_NAMES_OTHER_FEEDS(Note, level=Level.WARN, category=Category.SUBSCRIBI
     reference = "Universal Subscription Mechanism; RSS Autodiscovery"
 
 
-class PAGE_SILENT(Note, level=Level.WARN, category=Category.SUBSCRIBING):
+class PAGE_UNAVAILABLE(Note, level=Level.WARN, category=Category.SUBSCRIBING):
     summary = "The page that the channel links to is not available: %(reason)s."
     advice = "Feed readers link the feed's title to this page. Correct the address in the channel's link."
     reference = "RSS 2.0, link; RFC 4287, section 4.1.1"
 
 
-class HUB_ANSWERS(Note, level=Level.GOOD, category=Category.NOTIFICATION):
+class HUB_AVAILABLE(Note, level=Level.GOOD, category=Category.NOTIFICATION):
     summary = "The feed's WebSub hub responds."
     reference = "WebSub, section 4"
 
 
-class HUB_SILENT(Note, level=Level.WARN, category=Category.NOTIFICATION):
+class HUB_UNAVAILABLE(Note, level=Level.WARN, category=Category.NOTIFICATION):
     summary = "The feed's WebSub hub does not respond: %(reason)s."
     advice = "Subscription requests to the hub fail. Use another hub, or remove the link."
     reference = "WebSub, section 4"
@@ -308,12 +308,12 @@ class CLOUD_PROTOCOL_UNKNOWN(Note, level=Level.WARN, category=Category.NOTIFICAT
     reference = "RSS 2.0, cloud; rssCloud"
 
 
-class CLOUD_ANSWERS(Note, level=Level.GOOD, category=Category.NOTIFICATION):
+class CLOUD_AVAILABLE(Note, level=Level.GOOD, category=Category.NOTIFICATION):
     summary = "The feed's rssCloud responds."
     reference = "RSS 2.0, cloud"
 
 
-class CLOUD_SILENT(Note, level=Level.WARN, category=Category.NOTIFICATION):
+class CLOUD_UNAVAILABLE(Note, level=Level.WARN, category=Category.NOTIFICATION):
     summary = "The feed's rssCloud does not respond: %(reason)s."
     advice = "Readers cannot register, so they continue to poll. Repair the rssCloud, or remove the cloud element."
     reference = "RSS 2.0, cloud"

@@ -22,7 +22,7 @@ def check(observations: FeedObservations, now: Instant) -> Iterator[Note]:
     if not etag and not modified:
         yield NO_VALIDATOR(observations.target, size=len(observations.last.body))
     if etag and (tag is None or not etag.strip().startswith(('"', 'W/"'))):
-        yield TAG_ILL_FORMED(observations.target, tag=etag[:80])
+        yield ETAG_INVALID(observations.target, tag=etag[:80])
     if modified:
         yield from _check_date(observations.target, modified, now)
     if tag is not None and observations.by_tag is not None:
@@ -41,7 +41,7 @@ class NO_VALIDATOR(Note, level=Level.WARN, category=Category.CONDITIONS):
     reference = "RFC 9110, section 8.8"
 
 
-class TAG_ILL_FORMED(Note, level=Level.WARN, category=Category.CONDITIONS):
+class ETAG_INVALID(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "The ETag is invalid: `%(tag)s`."
     advice = """\
     The value must be in quotation marks: `"abc"`, or `W/"abc"` if it is weak. Many clients do not return an invalid
@@ -52,12 +52,12 @@ class TAG_ILL_FORMED(Note, level=Level.WARN, category=Category.CONDITIONS):
 def _check_date(subject: str, modified: str, now: Instant) -> Iterator[Note]:
     instant = parse_http_date(modified, now)
     if instant is None:
-        yield LAST_MODIFIED_UNREADABLE(subject, value=modified[:80])
+        yield LAST_MODIFIED_INVALID(subject, value=modified[:80])
     elif instant > now + _CLOCK_TOLERANCE:
         yield LAST_MODIFIED_IN_FUTURE(subject, value=modified)
 
 
-class LAST_MODIFIED_UNREADABLE(Note, level=Level.WARN, category=Category.CONDITIONS):
+class LAST_MODIFIED_INVALID(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "Last-Modified is not a valid HTTP-date: `%(value)s`."
     advice = "Write Last-Modified as `Sat, 21 Nov 2026 08:00:00 GMT`: in GMT, in English, with two digits for the day."
     reference = "RFC 9110, sections 8.8.2 and 5.6.7"
@@ -73,23 +73,25 @@ class LAST_MODIFIED_IN_FUTURE(Note, level=Level.WARN, category=Category.CONDITIO
 
 def _check_tag(observations: FeedObservations, tag: EntityTag, answer: ProbeExchange) -> Iterator[Note]:
     if answer.status == 304:
-        yield TAG_WORKS(observations.target)
+        yield ETAG_WORKS(observations.target)
         yield from _check_not_modified(observations, answer)
     elif answer.status == 200 and _has_same_content(observations.last, answer):
         if any(tag.opaque.endswith(mark) for mark in _CODING_MARKS):
-            yield TAG_WITH_CODING_IGNORED(observations.target, tag=tag.text)
+            yield ETAG_OF_CODING_IGNORED(observations.target, tag=tag.text)
         elif answer.fields.get("etag") == observations.last.fields.get("etag"):
-            yield TAG_IGNORED(observations.target, tag=tag.text)
+            yield ETAG_IGNORED(observations.target, tag=tag.text)
     elif answer.status != 200:
-        yield CONDITION_BREAKS(observations.target, field="If-None-Match", status=answer.status or answer.error)
+        yield CONDITIONAL_REQUEST_FAILS(
+            observations.target, field="If-None-Match", status=answer.status or answer.error
+        )
 
 
-class TAG_WORKS(Note, level=Level.GOOD, category=Category.CONDITIONS):
+class ETAG_WORKS(Note, level=Level.GOOD, category=Category.CONDITIONS):
     summary = "Conditional requests by ETag work (304)."
     reference = "RFC 9110, section 13.1.2"
 
 
-class TAG_IGNORED(Note, level=Level.WARN, category=Category.CONDITIONS):
+class ETAG_IGNORED(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "The ETag is ignored in If-None-Match: clients that return it get the whole feed, not 304."
     advice = """\
     The response to `If-None-Match: %(tag)s` was 200 with the same tag. A program that creates the feed must compare
@@ -97,7 +99,7 @@ class TAG_IGNORED(Note, level=Level.WARN, category=Category.CONDITIONS):
     reference = "RFC 9110, section 13.1.2"
 
 
-class TAG_WITH_CODING_IGNORED(Note, level=Level.WARN, category=Category.CONDITIONS):
+class ETAG_OF_CODING_IGNORED(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "The ETag of the compressed feed is not recognised in If-None-Match (`%(tag)s`)."
     advice = """\
     The module that compresses the feed adds the coding to the tag, but does not remove it in requests. Readers that
@@ -106,7 +108,7 @@ class TAG_WITH_CODING_IGNORED(Note, level=Level.WARN, category=Category.CONDITIO
     reference = "RFC 9110, section 8.8.3.3; Apache, mod_deflate, DeflateAlterETag"
 
 
-class CONDITION_BREAKS(Note, level=Level.BAD, category=Category.CONDITIONS):
+class CONDITIONAL_REQUEST_FAILS(Note, level=Level.BAD, category=Category.CONDITIONS):
     summary = "A request with %(field)s fails: %(status)s."
     advice = "Nearly every reader sends conditional requests and gets an error instead of the feed. Answer 304 or 200."
     reference = "RFC 9110, section 13.2.2"
@@ -118,10 +120,10 @@ def _check_not_modified(observations: FeedObservations, answer: ProbeExchange) -
     field_names = ("cache-control", "content-location", "etag", "expires", "vary")
     missing_names = [name for name in field_names if name in observations.last.fields and name not in answer.fields]
     if missing_names:
-        yield NOT_MODIFIED_LOSES_FIELDS(observations.target, names=", ".join(missing_names))
+        yield NOT_MODIFIED_LACKS_FIELDS(observations.target, names=", ".join(missing_names))
 
 
-class NOT_MODIFIED_LOSES_FIELDS(Note, level=Level.INFO, category=Category.CONDITIONS):
+class NOT_MODIFIED_LACKS_FIELDS(Note, level=Level.INFO, category=Category.CONDITIONS):
     summary = "The 304 lacks fields that the 200 has: %(names)s."
     advice = "A cache updates its copy with the fields of the 304. Send the same fields with 200 and 304."
     reference = "RFC 9110, section 15.4.5"
@@ -134,7 +136,9 @@ def _check_last_modified(observations: FeedObservations, answer: ProbeExchange) 
         if answer.fields.get("last-modified") == observations.last.fields.get("last-modified"):
             yield LAST_MODIFIED_IGNORED(observations.target)
     elif answer.status != 200:
-        yield CONDITION_BREAKS(observations.target, field="If-Modified-Since", status=answer.status or answer.error)
+        yield CONDITIONAL_REQUEST_FAILS(
+            observations.target, field="If-Modified-Since", status=answer.status or answer.error
+        )
 
 
 class LAST_MODIFIED_WORKS(Note, level=Level.GOOD, category=Category.CONDITIONS):
@@ -154,18 +158,18 @@ def _check_repeat(observations: FeedObservations, repeat: ProbeExchange) -> Iter
     dates = [exchange.fields.get("last-modified") for exchange in (first, repeat)]
     if _has_same_content(first, repeat):
         if tags[0] and tags[1] and tags[0].opaque != tags[1].opaque:
-            yield TAG_ALWAYS_NEW(observations.target, first=tags[0].text, second=tags[1].text)
+            yield ETAG_CHANGES_EACH_TIME(observations.target, first=tags[0].text, second=tags[1].text)
         if dates[0] and dates[1] and dates[0] != dates[1]:
-            yield LAST_MODIFIED_ALWAYS_NEW(observations.target, first=dates[0], second=dates[1])
+            yield LAST_MODIFIED_CHANGES_EACH_TIME(observations.target, first=dates[0], second=dates[1])
         return
     if _content_digest(first) and _content_digest(first) == _content_digest(repeat):
-        yield CONTENT_STAMPED(observations.target)
+        yield CONTENT_CHANGES_EACH_TIME(observations.target)
         return
     if tags[0] and tags[0] == tags[1]:
-        yield TAG_FROZEN(observations.target, tag=tags[0].text)
+        yield ETAG_REUSED(observations.target, tag=tags[0].text)
 
 
-class TAG_ALWAYS_NEW(Note, level=Level.WARN, category=Category.CONDITIONS):
+class ETAG_CHANGES_EACH_TIME(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "The same content has a different ETag in each response."
     advice = """\
     The ETag was `%(first)s` first and `%(second)s` later, so no request is ever answered with 304. Compute the tag
@@ -173,7 +177,7 @@ class TAG_ALWAYS_NEW(Note, level=Level.WARN, category=Category.CONDITIONS):
     reference = "RFC 9110, section 8.8.1"
 
 
-class LAST_MODIFIED_ALWAYS_NEW(Note, level=Level.WARN, category=Category.CONDITIONS):
+class LAST_MODIFIED_CHANGES_EACH_TIME(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "The same content has a different Last-Modified in each response."
     advice = """\
     The date was %(first)s first and %(second)s later. Send the date of the newest entry instead of the time of the
@@ -181,7 +185,7 @@ class LAST_MODIFIED_ALWAYS_NEW(Note, level=Level.WARN, category=Category.CONDITI
     reference = "RFC 9110, section 8.8.2.1"
 
 
-class CONTENT_STAMPED(Note, level=Level.WARN, category=Category.CONDITIONS):
+class CONTENT_CHANGES_EACH_TIME(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "The content differs in each response, although the entries are the same."
     advice = """\
     The time of the request, a comment with a time, or a changing order makes each response a new version, so that
@@ -189,7 +193,7 @@ class CONTENT_STAMPED(Note, level=Level.WARN, category=Category.CONDITIONS):
     reference = "RSS 2.0, lastBuildDate; RFC 4287, section 4.2.15"
 
 
-class TAG_FROZEN(Note, level=Level.BAD, category=Category.CONDITIONS):
+class ETAG_REUSED(Note, level=Level.BAD, category=Category.CONDITIONS):
     summary = "Different content has the same ETag, `%(tag)s`."
     advice = "Clients with the old content get 304 and miss the new entries. The tag must change with the content."
     reference = "RFC 9110, section 8.8.1"
@@ -198,10 +202,10 @@ class TAG_FROZEN(Note, level=Level.BAD, category=Category.CONDITIONS):
 def _check_codings(observations: FeedObservations, tag: EntityTag, plain: ProbeExchange) -> Iterator[Note]:
     other = parse_tag(plain.fields.get("etag") or "")
     if other is not None and strong_match(tag, other) and observations.last.coding != plain.coding:
-        yield ONE_TAG_FOR_ALL_CODINGS(observations.target, tag=tag.text, coding=observations.last.coding)
+        yield ETAG_SHARED_BY_CODINGS(observations.target, tag=tag.text, coding=observations.last.coding)
 
 
-class ONE_TAG_FOR_ALL_CODINGS(Note, level=Level.WARN, category=Category.CONDITIONS):
+class ETAG_SHARED_BY_CODINGS(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "The plain and the compressed feed have the same strong ETag, `%(tag)s`."
     advice = """\
     A strong tag promises identical bytes, but the plain feed and the feed in %(coding)s differ. With range requests, a

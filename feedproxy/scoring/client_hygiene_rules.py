@@ -56,12 +56,14 @@ def _evaluate_accept_encoding(accepted: str) -> Verdict:
     weights = weights_in(accepted)
     if any(weights.get(name, 0) > 0 for name in ("gzip", "x-gzip", "br", "zstd", "deflate", "*")):
         return NO_VIOLATIONS
-    return (Observation(NO_COMPRESSION, f"Accept-Encoding: {accepted}" if accepted else "no Accept-Encoding"),)
+    return (
+        Observation(COMPRESSION_NOT_ACCEPTED, f"Accept-Encoding: {accepted}" if accepted else "no Accept-Encoding"),
+    )
 
 
 def evaluate_version(poll: Poll, _: ReaderState) -> Verdict:
     """Return a violation if the request was sent with HTTP/1.0."""
-    return (Observation(OLD_HTTP, poll.version),) if poll.version.endswith(_OLD_VERSIONS) else NO_VIOLATIONS
+    return (Observation(HTTP_1_0_USED, poll.version),) if poll.version.endswith(_OLD_VERSIONS) else NO_VIOLATIONS
 
 
 def evaluate_size(poll: Poll, _: ReaderState) -> Verdict | None:
@@ -71,7 +73,7 @@ def evaluate_size(poll: Poll, _: ReaderState) -> Verdict | None:
     """
     if poll.complete or poll.size < READ_MAX:
         return None
-    return (Observation(READ_WITHOUT_LIMIT, f"{poll.size / 1e6:.0f} MB of an answer without end were read"),)
+    return (Observation(ENDLESS_ANSWER_READ, f"{poll.size / 1e6:.0f} MB of an answer without end were read"),)
 
 
 def evaluate_identity(poll: Poll, state: ReaderState) -> Verdict:
@@ -81,13 +83,13 @@ def evaluate_identity(poll: Poll, state: ReaderState) -> Verdict:
     verdict = _evaluate_agent(agent.strip())
     if state.previous is None or hash(distinguishing_part(agent)) == state.user_agent_hash:
         return verdict
-    return (*verdict, Observation(CHANGING_USER_AGENT, f"User-Agent: {agent}"))
+    return (*verdict, Observation(USER_AGENT_CHANGES, f"User-Agent: {agent}"))
 
 
 @memoize_short(entries=AGENTS_MAX)
 def _evaluate_agent(agent: str) -> Verdict:
     if not agent:
-        return (Observation(NO_USER_AGENT, "no User-Agent"),)
+        return (Observation(USER_AGENT_MISSING, "no User-Agent"),)
     if _LIBRARY.fullmatch(agent) and (not _CONTACT.search(agent) or _LIBRARY_PAGE.search(agent)):
         return (Observation(LIBRARY_USER_AGENT, f"User-Agent: {agent}", {"agent": agent}),)
     if agent.startswith("Mozilla/") and product(agent) in _BROWSERS:
@@ -106,7 +108,7 @@ def evaluate_contact(poll: Poll, _: ReaderState) -> Verdict | None:
     return (
         NO_VIOLATIONS
         if _has_contact(agent) or poll.fields.get("from")
-        else (Observation(NO_CONTACT, f"User-Agent: {agent}"),)
+        else (Observation(CONTACT_MISSING, f"User-Agent: {agent}"),)
     )
 
 
@@ -125,14 +127,14 @@ def observe_subscribers(poll: Poll, _: ReaderState) -> Observation | None:
         return subscribers
     forwarding = next((name for name in _FORWARDING_FIELDS if name in poll.fields), None)
     return (
-        Observation(SUBSCRIBERS_UNTOLD, f"{forwarding} was sent, but no number of subscribers") if forwarding else None
+        Observation(SUBSCRIBERS_MISSING, f"{forwarding} was sent, but no number of subscribers") if forwarding else None
     )
 
 
 @memoize_short(entries=AGENTS_MAX)
 def _observe_claim(agent: str) -> Observation | None:
     claim = parse_claim(agent)
-    return Observation(TELLS_SUBSCRIBERS, f"User-Agent: {agent}", {"subscribers": claim.count}) if claim else None
+    return Observation(SUBSCRIBERS_STATED, f"User-Agent: {agent}", {"subscribers": claim.count}) if claim else None
 
 
 def evaluate_needless(poll: Poll, state: ReaderState) -> Verdict:
@@ -144,7 +146,9 @@ def evaluate_needless(poll: Poll, state: ReaderState) -> Verdict:
     if referrer := poll.fields.get("referer"):
         observations.append(Observation(REFERRER_SENT, f"Referer: {short_target(referrer)}"))
     if (plain := strip_cache_busters(poll.target, poll.at)) != poll.target:
-        observations.append(Observation(QUERY_ADDED, f"{short_target(poll.target)} instead of {short_target(plain)}"))
+        observations.append(
+            Observation(CACHE_BUSTING_QUERY, f"{short_target(poll.target)} instead of {short_target(plain)}")
+        )
     if state.is_get_after_head(poll):
         observations.append(Observation(HEAD_BEFORE_GET, "a HEAD for the same feed came just before this GET"))
     return tuple(observations)
@@ -177,7 +181,7 @@ def _is_request_time(text: str, at: Instant) -> bool:
     return abs(int(text) / (1000 if len(text) == 13 else 1) - at) < 86_400
 
 
-class NO_COMPRESSION(Note, level=Level.WARN, category=Category.CODING):
+class COMPRESSION_NOT_ACCEPTED(Note, level=Level.WARN, category=Category.CODING):
     summary = "%(times)s did not accept a compressed answer."
     advice = """\
     Compression reduces feeds to a quarter of their size or less. Send `Accept-Encoding: gzip`, or the codings that
@@ -185,19 +189,19 @@ class NO_COMPRESSION(Note, level=Level.WARN, category=Category.CODING):
     reference = "RFC 9110, section 12.5.3"
 
 
-class TAKES_COMPRESSION(Note, level=Level.GOOD, category=Category.CODING):
+class COMPRESSION_ACCEPTED(Note, level=Level.GOOD, category=Category.CODING):
     summary = "The reader accepts compressed answers."
     advice = "%(times)s had Accept-Encoding."
     reference = "RFC 9110, section 12.5.3"
 
 
-class OLD_HTTP(Note, level=Level.WARN, category=Category.CONNECTION):
+class HTTP_1_0_USED(Note, level=Level.WARN, category=Category.CONNECTION):
     summary = "%(times)s used HTTP/1.0."
     advice = "HTTP/1.0 has no persistent connections by default, and some servers refuse it. Use HTTP/1.1 or later."
     reference = "RFC 9112, section 2.3"
 
 
-class READ_WITHOUT_LIMIT(Note, level=Level.WARN, category=Category.CONNECTION):
+class ENDLESS_ANSWER_READ(Note, level=Level.WARN, category=Category.CONNECTION):
     summary = "%(times)s read an answer of many megabytes that did not end."
     advice = """\
     A server that fails or attacks can send without end, until the reader has no memory left. Stop reading above some
@@ -205,7 +209,7 @@ class READ_WITHOUT_LIMIT(Note, level=Level.WARN, category=Category.CONNECTION):
     reference = "RFC 9110, section 17.5"
 
 
-class NO_USER_AGENT(Note, level=Level.BAD, category=Category.IDENTITY):
+class USER_AGENT_MISSING(Note, level=Level.BAD, category=Category.IDENTITY):
     summary = "%(times)s had no User-Agent."
     advice = """\
     Name the reader and its version: `Name/1.2 (+https://example.com/about-the-reader)`. Many servers block
@@ -229,13 +233,13 @@ class BROWSER_USER_AGENT(Note, level=Level.WARN, category=Category.IDENTITY):
     reference = "RFC 9110, section 10.1.5"
 
 
-class NAMES_ITSELF(Note, level=Level.GOOD, category=Category.IDENTITY):
+class USER_AGENT_NAMES_READER(Note, level=Level.GOOD, category=Category.IDENTITY):
     summary = "The User-Agent names the reader."
     advice = "%(times)s had the reader's name in the User-Agent."
     reference = "RFC 9110, section 10.1.5"
 
 
-class CHANGING_USER_AGENT(Note, level=Level.WARN, category=Category.IDENTITY):
+class USER_AGENT_CHANGES(Note, level=Level.WARN, category=Category.IDENTITY):
     summary = "%(times)s had a different User-Agent than the previous request."
     advice = """\
     Servers count each User-Agent as a separate reader, and may take the requests for an attack. Send the same
@@ -243,7 +247,7 @@ class CHANGING_USER_AGENT(Note, level=Level.WARN, category=Category.IDENTITY):
     reference = "RFC 9110, section 10.1.5"
 
 
-class NO_CONTACT(Note, level=Level.WARN, category=Category.IDENTITY):
+class CONTACT_MISSING(Note, level=Level.WARN, category=Category.IDENTITY):
     summary = "%(times)s had no contact address for the reader's developer or operator."
     advice = """\
     Put an address into the User-Agent, such as `(+https://example.com/reader)`. Operators of servers can then report
@@ -251,13 +255,13 @@ class NO_CONTACT(Note, level=Level.WARN, category=Category.IDENTITY):
     reference = "RFC 9110, section 10.1.5; docs/how-to/ask-readers-who-they-are.md"
 
 
-class TELLS_CONTACT(Note, level=Level.GOOD, category=Category.IDENTITY):
+class CONTACT_STATED(Note, level=Level.GOOD, category=Category.IDENTITY):
     summary = "The User-Agent contains a contact address."
     advice = "%(times)s had a contact address in the User-Agent."
     reference = "RFC 9110, section 10.1.5"
 
 
-class TELLS_SUBSCRIBERS(Note, level=Level.GOOD, category=Category.IDENTITY):
+class SUBSCRIBERS_STATED(Note, level=Level.GOOD, category=Category.IDENTITY):
     summary = "The User-Agent tells the number of subscribers: %(subscribers)s."
     advice = """\
     Publishers want to know how many people read their feeds. For a shared reader, only the reader itself knows the
@@ -265,7 +269,7 @@ class TELLS_SUBSCRIBERS(Note, level=Level.GOOD, category=Category.IDENTITY):
     reference = "docs/explanation/subscribers.md"
 
 
-class SUBSCRIBERS_UNTOLD(Note, level=Level.INFO, category=Category.IDENTITY):
+class SUBSCRIBERS_MISSING(Note, level=Level.INFO, category=Category.IDENTITY):
     summary = "%(times)s came from a shared proxy or service and did not state the number of subscribers."
     advice = """\
     A service that fetches a feed once for many people can tell their number in the User-Agent: `Name/1.2
@@ -289,7 +293,7 @@ class REFERRER_SENT(Note, level=Level.WARN, category=Category.PRIVACY):
     reference = "RFC 9110, section 10.1.3"
 
 
-class QUERY_ADDED(Note, level=Level.BAD, category=Category.PRIVACY):
+class CACHE_BUSTING_QUERY(Note, level=Level.BAD, category=Category.PRIVACY):
     summary = "%(times)s had query parameters that only prevent caching."
     advice = """\
     Every value of a parameter such as `?_=1700000000` is another address for caches, so each poll goes to the
@@ -305,13 +309,13 @@ class HEAD_BEFORE_GET(Note, level=Level.WARN, category=Category.CONDITIONS):
     reference = "RFC 9110, sections 9.3.2 and 13.1"
 
 
-class NOTHING_NEEDLESS(Note, level=Level.GOOD, category=Category.PRIVACY):
+class NO_NEEDLESS_DATA(Note, level=Level.GOOD, category=Category.PRIVACY):
     summary = "The reader sends no cookies, no Referer and no query parameters of its own."
     advice = "%(times)s had only fields and parameters that the feed needs."
     reference = "RFC 9110, section 17"
 
 
-class CONNECTIONS_UNUSED(Note, level=Level.WARN, category=Category.CONNECTION):
+class CONNECTION_NOT_REUSED(Note, level=Level.WARN, category=Category.CONNECTION):
     summary = "%(times)s opened a new connection within seconds of the previous connection to the same host."
     advice = """\
     A connection can serve further requests: the target of a redirect on the same host, and other feeds of the same
@@ -319,7 +323,7 @@ class CONNECTIONS_UNUSED(Note, level=Level.WARN, category=Category.CONNECTION):
     reference = "RFC 9112, section 9.3"
 
 
-class REUSES_CONNECTIONS(Note, level=Level.GOOD, category=Category.CONNECTION):
+class CONNECTIONS_REUSED(Note, level=Level.GOOD, category=Category.CONNECTION):
     summary = "The reader reuses connections."
     advice = "%(times)s used a connection that was already open."
     reference = "RFC 9112, section 9.3"

@@ -51,7 +51,9 @@ def evaluate_tag_use(poll: Poll, state: ReaderState) -> Verdict | None:
     if "if-none-match" in poll.fields:
         return NO_VIOLATIONS
     return (
-        Observation(TAG_NOT_RETURNED, f"only If-Modified-Since, although the server had sent ETag: {state.stored.tag}"),
+        Observation(
+            ETAG_NOT_RETURNED, f"only If-Modified-Since, although the server had sent ETag: {state.stored.tag}"
+        ),
     )
 
 
@@ -73,7 +75,9 @@ def evaluate_delta(poll: Poll, state: ReaderState) -> Verdict | None:
     if state.partial and not any(tag in state.issued.tags for tag in sent):
         return None  # another worker may have issued the tag after the 226
     return (
-        Observation(TAG_OF_226_UNUSED, f"If-None-Match {_condition_text(poll)}, but the 226 had {state.stored.tag}"),
+        Observation(
+            ETAG_OF_226_NOT_RETURNED, f"If-None-Match {_condition_text(poll)}, but the 226 had {state.stored.tag}"
+        ),
     )
 
 
@@ -87,9 +91,13 @@ def _evaluate_unconditional(poll: Poll, state: ReaderState) -> Verdict | None:
         return None
     since = poll.fields.get("if-modified-since")
     if since is not None and since.strip() not in state.date_fields:
-        return (Observation(INVENTED_DATE, f"If-Modified-Since: {since}, but the server has never sent Last-Modified"),)
+        return (
+            Observation(
+                UNKNOWN_LAST_MODIFIED, f"If-Modified-Since: {since}, but the server has never sent Last-Modified"
+            ),
+        )
     return (
-        (Observation(INVENTED_TAG, f"If-None-Match {_condition_text(poll)}, but the server has never sent an ETag"),)
+        (Observation(UNKNOWN_ETAG, f"If-None-Match {_condition_text(poll)}, but the server has never sent an ETag"),)
         if _sent_tags(poll)
         else NO_VIOLATIONS
     )
@@ -107,7 +115,7 @@ def _evaluate_tag(poll: Poll, state: ReaderState) -> Verdict:
     if any(tag in state.rejected.tags for tag in sent):
         return (
             Observation(
-                TAG_OF_FAILURE,
+                VALIDATOR_OF_FAILURE,
                 f"If-None-Match {_condition_text(poll)} was sent with an answer that was not a complete feed",
             ),
         )
@@ -116,14 +124,14 @@ def _evaluate_tag(poll: Poll, state: ReaderState) -> Verdict:
             f"If-None-Match {_condition_text(poll)} is of an older version; "
             f"the current ETag is {state.stored.tag or 'absent'}"
         )
-        return (Observation(STEPPED_BACK if state.last_sent.tag in current and current else STALE_TAG, reason),)
+        return (Observation(VALIDATOR_REVERTED if state.last_sent.tag in current and current else OLD_ETAG, reason),)
     altered = next((tag for tag in current if _is_altered(sent, tag)), None)
     if altered is not None:
-        return (Observation(ALTERED_TAG, f"If-None-Match {_condition_text(poll)} instead of {altered}"),)
+        return (Observation(ETAG_ALTERED, f"If-None-Match {_condition_text(poll)} instead of {altered}"),)
     return (
         ()
         if state.partial
-        else (Observation(INVENTED_TAG, f"If-None-Match {_condition_text(poll)} was never sent by the server"),)
+        else (Observation(UNKNOWN_ETAG, f"If-None-Match {_condition_text(poll)} was never sent by the server"),)
     )
 
 
@@ -138,7 +146,7 @@ def _evaluate_date(poll: Poll, state: ReaderState) -> Verdict:
     if sent in state.rejected.dates:
         return (
             Observation(
-                TAG_OF_FAILURE, f"If-Modified-Since: {sent} was sent with an answer that was not a complete feed"
+                VALIDATOR_OF_FAILURE, f"If-Modified-Since: {sent} was sent with an answer that was not a complete feed"
             ),
         )
     if sent in state.issued.dates:
@@ -151,15 +159,16 @@ def _evaluate_date(poll: Poll, state: ReaderState) -> Verdict:
         if {state.stored.tag, state.confirmed.tag} & {*_sent_tags(poll)}:
             return (Observation(MIXED_VALIDATORS, f"{reason}; If-None-Match {_condition_text(poll)} is current"),)
         back = state.last_sent.modified == state.stored.modified and state.stored.modified
-        return (Observation(STEPPED_BACK if back else STALE_DATE, reason),)
+        return (Observation(VALIDATOR_REVERTED if back else OLD_LAST_MODIFIED, reason),)
     instant, modified = parse_http_date(sent, poll.at), parse_http_date(state.stored.modified, poll.at)
     if modified is not None and _parse_lenient_date(sent) == modified:
-        return (Observation(ALTERED_DATE, f"If-Modified-Since: {sent} instead of {state.stored.modified}"),)
+        return (Observation(LAST_MODIFIED_ALTERED, f"If-Modified-Since: {sent} instead of {state.stored.modified}"),)
     if state.partial or (not state.stored.modified and (sent in state.date_fields or instant is None)):
         return ()
     return (
         Observation(
-            INVENTED_DATE, f"If-Modified-Since: {sent}, but Last-Modified was {state.stored.modified or 'absent'}"
+            UNKNOWN_LAST_MODIFIED,
+            f"If-Modified-Since: {sent}, but Last-Modified was {state.stored.modified or 'absent'}",
         ),
     )
 
@@ -224,7 +233,7 @@ class UNCONDITIONAL_REPEAT(Note, level=Level.BAD, category=Category.CONDITIONS):
     reference = "RFC 9110, sections 13.1.2 and 13.1.3; RFC 9111, section 4.3.1"
 
 
-class TAG_NOT_RETURNED(Note, level=Level.WARN, category=Category.CONDITIONS):
+class ETAG_NOT_RETURNED(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "%(times)s had If-Modified-Since alone, although the server had sent an ETag, too."
     advice = """\
     Last-Modified counts in seconds and is often wrong. The ETag is exact. A conditional request must send
@@ -232,7 +241,7 @@ class TAG_NOT_RETURNED(Note, level=Level.WARN, category=Category.CONDITIONS):
     reference = "RFC 9111, section 4.3.1"
 
 
-class ALTERED_TAG(Note, level=Level.BAD, category=Category.CONDITIONS):
+class ETAG_ALTERED(Note, level=Level.BAD, category=Category.CONDITIONS):
     summary = "%(times)s returned the ETag in an altered form."
     advice = """\
     Quotation marks, `W/` and suffixes such as `-gzip` are part of the tag. Store the field's value unparsed and
@@ -240,13 +249,13 @@ class ALTERED_TAG(Note, level=Level.BAD, category=Category.CONDITIONS):
     reference = "RFC 9110, sections 8.8.3 and 13.1.2"
 
 
-class ALTERED_DATE(Note, level=Level.WARN, category=Category.CONDITIONS):
+class LAST_MODIFIED_ALTERED(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "%(times)s returned the date of Last-Modified in an altered form."
     advice = "Many servers compare the text of the date. Store the field's value unparsed and return it unchanged."
     reference = "RFC 9110, section 13.1.3"
 
 
-class STALE_TAG(Note, level=Level.BAD, category=Category.CONDITIONS):
+class OLD_ETAG(Note, level=Level.BAD, category=Category.CONDITIONS):
     summary = "%(times)s had the ETag of an older version, although the reader had received a newer version."
     advice = """\
     The server answers such a request with the whole feed until the reader replaces the tag. Store the validators of
@@ -254,7 +263,7 @@ class STALE_TAG(Note, level=Level.BAD, category=Category.CONDITIONS):
     reference = "RFC 9111, section 4.3.4"
 
 
-class STALE_DATE(Note, level=Level.BAD, category=Category.CONDITIONS):
+class OLD_LAST_MODIFIED(Note, level=Level.BAD, category=Category.CONDITIONS):
     summary = "%(times)s had the Last-Modified of an older version, although the reader had received a newer version."
     advice = """\
     The server answers such a request with the whole feed until the reader replaces the date. Store the validators of
@@ -262,7 +271,7 @@ class STALE_DATE(Note, level=Level.BAD, category=Category.CONDITIONS):
     reference = "RFC 9111, section 4.3.4"
 
 
-class STEPPED_BACK(Note, level=Level.WARN, category=Category.CONDITIONS):
+class VALIDATOR_REVERTED(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "%(times)s had an older validator, although an earlier request had already used a newer validator."
     advice = """\
     Several processes or machines of the reader seem to store separate copies and to take turns. Let them share the
@@ -278,7 +287,7 @@ class MIXED_VALIDATORS(Note, level=Level.WARN, category=Category.CONDITIONS):
     reference = "RFC 9110, section 13.2.2"
 
 
-class INVENTED_TAG(Note, level=Level.BAD, category=Category.CONDITIONS):
+class UNKNOWN_ETAG(Note, level=Level.BAD, category=Category.CONDITIONS):
     summary = "%(times)s had an ETag that the server had never sent."
     advice = """\
     Only the server knows what its tags mean. A tag that the reader makes, such as a hash of the content, never
@@ -286,7 +295,7 @@ class INVENTED_TAG(Note, level=Level.BAD, category=Category.CONDITIONS):
     reference = "RFC 9110, section 8.8.3"
 
 
-class INVENTED_DATE(Note, level=Level.BAD, category=Category.CONDITIONS):
+class UNKNOWN_LAST_MODIFIED(Note, level=Level.BAD, category=Category.CONDITIONS):
     summary = "%(times)s had an If-Modified-Since that the server had never sent as Last-Modified."
     advice = """\
     The time of the last poll by the reader's clock is not a validator. The reader misses entries that are published
@@ -296,7 +305,7 @@ class INVENTED_DATE(Note, level=Level.BAD, category=Category.CONDITIONS):
     reference = "RFC 9110, section 13.1.3"
 
 
-class TAG_OF_FAILURE(Note, level=Level.BAD, category=Category.CONDITIONS):
+class VALIDATOR_OF_FAILURE(Note, level=Level.BAD, category=Category.CONDITIONS):
     summary = "%(times)s had a validator of an answer that was not a complete feed."
     advice = """\
     The answer was truncated, could not be decoded, or was an error. A reader that stores the validators of such an
@@ -305,7 +314,7 @@ class TAG_OF_FAILURE(Note, level=Level.BAD, category=Category.CONDITIONS):
     reference = "RFC 9111, section 3.3"
 
 
-class TAG_OF_226_UNUSED(Note, level=Level.BAD, category=Category.CONDITIONS):
+class ETAG_OF_226_NOT_RETURNED(Note, level=Level.BAD, category=Category.CONDITIONS):
     summary = "%(times)s did not send the ETag of the previous 226."
     advice = """\
     The ETag of a 226 stands for the whole current feed, including the entries that the 226 left out. Send it in the
@@ -313,13 +322,13 @@ class TAG_OF_226_UNUSED(Note, level=Level.BAD, category=Category.CONDITIONS):
     reference = "RFC 3229, sections 10.4.1 and 5.2"
 
 
-class ASKS_WELL(Note, level=Level.GOOD, category=Category.CONDITIONS):
+class VALIDATORS_RETURNED(Note, level=Level.GOOD, category=Category.CONDITIONS):
     summary = "Every repeated request was conditional and returned the validators unchanged."
     advice = "%(times)s could be answered with 304 whenever the feed had not changed."
     reference = "RFC 9110, section 13.1"
 
 
-class USES_DELTAS(Note, level=Level.GOOD, category=Category.CONDITIONS):
+class DELTAS_ACCEPTED(Note, level=Level.GOOD, category=Category.CONDITIONS):
     summary = "The reader accepts deltas (226) and returns their ETags."
     advice = "The server sent only the new entries, and %(times)s returned the ETag of a 226."
     reference = "RFC 3229; docs/explanation/deltas.md"

@@ -51,7 +51,7 @@ class ConnectionReuse:
         if evaluation.state.follows(poll) or len(connections) >= CONNECTIONS_MAX:
             reason = f"connection {len(connections) + 1} to {authority}, seconds after the previous one"
             evaluation.record_verdict(
-                ReaderRule.CONNECTION, poll, (Observation(client_hygiene_rules.CONNECTIONS_UNUSED, reason),)
+                ReaderRule.CONNECTION, poll, (Observation(client_hygiene_rules.CONNECTION_NOT_REUSED, reason),)
             )
         if len(connections) <= CONNECTIONS_MAX:
             connections.append(poll.connection)

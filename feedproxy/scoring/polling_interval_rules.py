@@ -58,7 +58,7 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
     gap = poll.at - state.last_success
     intervals = [interval for interval in _polling_intervals(state) if interval[0] > 0]
     if not intervals:
-        intervals = [(DEFAULT_WAIT, POLLED_OFTEN, "the feed specifies no interval, or nothing of it remained")]
+        intervals = [(DEFAULT_WAIT, POLLED_TOO_OFTEN, "the feed specifies no interval, or nothing of it remained")]
     return tuple(
         Observation(kind, f"{exact_span(gap)} after the last success; {reason}", {"wait": exact_span(wait)})
         for wait, kind, reason in intervals
@@ -89,7 +89,8 @@ def _polling_intervals(state: ReaderState) -> list[tuple[Seconds, type[Note], st
         # A poll is on time right after an update computed from sy:updateBase, or a whole period after the last poll.
         steps.append(min(update - fetched, length))
     intervals += [
-        (step - state.age, POLLED_WITHIN_SY, f"the feed is updated every {exact_span(step)}") for step in steps
+        (step - state.age, POLLED_WITHIN_UPDATE_PERIOD, f"the feed is updated every {exact_span(step)}")
+        for step in steps
     ]
     return [(min(wait, DAY), kind, reason) for wait, kind, reason in intervals]
 
@@ -131,10 +132,10 @@ def evaluate_refusal(poll: Poll, state: ReaderState) -> Verdict | None:
     if refusal.status in REFUSALS:
         wait = REFUSAL_WAIT if refusal.status == 429 else DEFAULT_WAIT
         if gap < wait - timer_tolerance(wait):
-            return (Observation(HURRIED_AFTER_REFUSAL, f"{exact_span(gap)} {failure}"),)
+            return (Observation(RETRIED_SOON_AFTER_REFUSAL, f"{exact_span(gap)} {failure}"),)
         return NO_VIOLATIONS
     return (
-        (Observation(HAMMERED, f"{exact_span(gap)} {failure}"),)
+        (Observation(RETRIED_SOON_AFTER_FAILURE, f"{exact_span(gap)} {failure}"),)
         if gap < FAILURE_WAIT - timer_tolerance(FAILURE_WAIT)
         else NO_VIOLATIONS
     )
@@ -160,7 +161,7 @@ class POLLED_WITHIN_TTL(Note, level=Level.WARN, category=Category.SCHEDULE):
     reference = "RSS 2.0, ttl; RSS Feed State, TTL"
 
 
-class POLLED_WITHIN_SY(Note, level=Level.WARN, category=Category.SCHEDULE):
+class POLLED_WITHIN_UPDATE_PERIOD(Note, level=Level.WARN, category=Category.SCHEDULE):
     summary = "%(times)s came more often than the feed is updated."
     advice = """\
     `sy:updatePeriod` and `sy:updateFrequency` (in CDF: SCHEDULE) say how often the feed is updated: every %(wait)s.
@@ -168,7 +169,7 @@ class POLLED_WITHIN_SY(Note, level=Level.WARN, category=Category.SCHEDULE):
     reference = "RSS 1.0 syndication module"
 
 
-class POLLED_OFTEN(Note, level=Level.WARN, category=Category.SCHEDULE):
+class POLLED_TOO_OFTEN(Note, level=Level.WARN, category=Category.SCHEDULE):
     summary = "%(times)s came less than 15 minutes after the last success."
     advice = """\
     The feed specifies no interval, or nothing of the interval remained because a cache sent an old answer (Age). Poll
@@ -184,7 +185,7 @@ class DUPLICATE_REQUEST(Note, level=Level.WARN, category=Category.SCHEDULE):
     reference = "docs/explanation/grades.md"
 
 
-class KEEPS_PACE(Note, level=Level.GOOD, category=Category.SCHEDULE):
+class POLLED_WHEN_DUE(Note, level=Level.GOOD, category=Category.SCHEDULE):
     summary = "Every poll waited until the feed was due."
     advice = "%(times)s kept the interval that the feed specifies, or 15 minutes where it specifies none."
     reference = "RFC 9111, section 4.2; RSS 2.0, ttl"
@@ -202,13 +203,13 @@ class POLLED_ON_SKIP_DAY(Note, level=Level.WARN, category=Category.SCHEDULE):
     reference = "RSS 2.0, skipDays"
 
 
-class HEEDS_SKIPPED(Note, level=Level.GOOD, category=Category.SCHEDULE):
+class SKIPPED_TIMES_OBEYED(Note, level=Level.GOOD, category=Category.SCHEDULE):
     summary = "No request came in skipHours or on skipDays."
     advice = "%(times)s came at hours and on days that the feed does not skip."
     reference = "RSS 2.0, skipHours and skipDays"
 
 
-class ON_THE_HOUR(Note, level=Level.WARN, category=Category.SCHEDULE):
+class POLLED_ON_THE_HOUR(Note, level=Level.WARN, category=Category.SCHEDULE):
     summary = "%(times)s came within seconds of the full hour."
     advice = """\
     Many readers start by cron or a timer at the full hour, so that servers get the requests of all these readers at
@@ -225,7 +226,7 @@ class RETRY_AFTER_IGNORED(Note, level=Level.BAD, category=Category.FAILURES):
     reference = "RFC 9110, section 10.2.3; RFC 6585, section 4"
 
 
-class HURRIED_AFTER_REFUSAL(Note, level=Level.BAD, category=Category.FAILURES):
+class RETRIED_SOON_AFTER_REFUSAL(Note, level=Level.BAD, category=Category.FAILURES):
     summary = "%(times)s came too soon after the server had refused a request (429, 503)."
     advice = """\
     A refusal without Retry-After also asks the reader to slow down. Wait an hour after 429 and 15 minutes after 503.
@@ -233,7 +234,7 @@ class HURRIED_AFTER_REFUSAL(Note, level=Level.BAD, category=Category.FAILURES):
     reference = "RFC 6585, section 4; RFC 9110, section 15.6.4"
 
 
-class HAMMERED(Note, level=Level.WARN, category=Category.FAILURES):
+class RETRIED_SOON_AFTER_FAILURE(Note, level=Level.WARN, category=Category.FAILURES):
     summary = "%(times)s came within minutes of a failure."
     advice = """\
     A request that failed usually fails again if it is repeated at once. Keep the stored copy, and poll at the usual
@@ -241,7 +242,7 @@ class HAMMERED(Note, level=Level.WARN, category=Category.FAILURES):
     reference = "RFC 9110, section 15.6"
 
 
-class LEAVES_IN_PEACE(Note, level=Level.GOOD, category=Category.FAILURES):
+class WAITED_AFTER_FAILURES(Note, level=Level.GOOD, category=Category.FAILURES):
     summary = "The reader waited after refusals and failures."
     advice = "%(times)s waited long enough after a 429, a 503 or a failure."
     reference = "RFC 9110, section 10.2.3"

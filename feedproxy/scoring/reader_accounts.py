@@ -25,19 +25,19 @@ SINGLE_REQUEST_RULES = frozenset(
 """Rules for which a single request shows whether the reader keeps them."""
 
 PRAISE: Mapping[ReaderRule, type[Note]] = {
-    ReaderRule.CONDITIONS: conditional_request_rules.ASKS_WELL,
-    ReaderRule.PACE: polling_interval_rules.KEEPS_PACE,
-    ReaderRule.REFUSALS: polling_interval_rules.LEAVES_IN_PEACE,
-    ReaderRule.MOVES: redirect_rules.ADOPTS_MOVES,
-    ReaderRule.ENDINGS: redirect_rules.HEEDS_ENDINGS,
-    ReaderRule.SKIPPED: polling_interval_rules.HEEDS_SKIPPED,
-    ReaderRule.CODING: client_hygiene_rules.TAKES_COMPRESSION,
-    ReaderRule.IDENTITY: client_hygiene_rules.NAMES_ITSELF,
-    ReaderRule.TEMPORARY: redirect_rules.KEEPS_ADDRESS,
-    ReaderRule.DELTAS: conditional_request_rules.USES_DELTAS,
-    ReaderRule.CONTACT: client_hygiene_rules.TELLS_CONTACT,
-    ReaderRule.NEEDLESS: client_hygiene_rules.NOTHING_NEEDLESS,
-    ReaderRule.CONNECTION: client_hygiene_rules.REUSES_CONNECTIONS,
+    ReaderRule.CONDITIONS: conditional_request_rules.VALIDATORS_RETURNED,
+    ReaderRule.PACE: polling_interval_rules.POLLED_WHEN_DUE,
+    ReaderRule.REFUSALS: polling_interval_rules.WAITED_AFTER_FAILURES,
+    ReaderRule.MOVES: redirect_rules.PERMANENT_MOVES_ADOPTED,
+    ReaderRule.ENDINGS: redirect_rules.ENDINGS_OBEYED,
+    ReaderRule.SKIPPED: polling_interval_rules.SKIPPED_TIMES_OBEYED,
+    ReaderRule.CODING: client_hygiene_rules.COMPRESSION_ACCEPTED,
+    ReaderRule.IDENTITY: client_hygiene_rules.USER_AGENT_NAMES_READER,
+    ReaderRule.TEMPORARY: redirect_rules.ADDRESS_KEPT,
+    ReaderRule.DELTAS: conditional_request_rules.DELTAS_ACCEPTED,
+    ReaderRule.CONTACT: client_hygiene_rules.CONTACT_STATED,
+    ReaderRule.NEEDLESS: client_hygiene_rules.NO_NEEDLESS_DATA,
+    ReaderRule.CONNECTION: client_hygiene_rules.CONNECTIONS_REUSED,
 }
 
 RULES_OF_PRAISE: Mapping[type[Note], ReaderRule] = {kind: rule for rule, kind in PRAISE.items()}
@@ -119,17 +119,18 @@ class FeedAccount:
     def finalize(self, now: Instant) -> tuple[Mapping[ReaderRule, RuleTally], Mapping[type[Note], FindingCount]]:
         """Return tallies and findings for the time up to `now`.
 
-        Findings that need all polls, such as ON_THE_HOUR, are added. Praise for rules that were broken is removed.
+        Findings that need all polls, such as POLLED_ON_THE_HOUR, are added. Praise for rules that were broken is
+        removed.
         """
         tallies, findings = dict(self.tallies), dict(self.findings)
         if redirect_rules.is_left_alone(self.ended, now) and ReaderRule.ENDINGS not in tallies:
             tallies[ReaderRule.ENDINGS] = RuleTally(1, 0)
-            findings[redirect_rules.HEEDS_ENDINGS] = FindingCount({}, [], 1)
+            findings[redirect_rules.ENDINGS_OBEYED] = FindingCount({}, [], 1)
         if self.rounds >= polling_interval_rules.HOURS_MIN:
             is_hourly = self.on_hour >= self.rounds / 2
             tallies[ReaderRule.HOUR] = RuleTally(self.rounds, self.on_hour if is_hourly else 0)
             if is_hourly:
-                findings[polling_interval_rules.ON_THE_HOUR] = FindingCount(
+                findings[polling_interval_rules.POLLED_ON_THE_HOUR] = FindingCount(
                     {}, self.hourly, self.on_hour, ReaderRule.HOUR
                 )
         broken = {rule for rule, tally in tallies.items() if tally.broken}

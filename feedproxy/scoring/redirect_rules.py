@@ -160,7 +160,7 @@ class XML_REDIRECT_IGNORED(Note, level=Level.WARN, category=Category.MOVES):
     reference = "RSS Feed State, redirects"
 
 
-class ADOPTS_MOVES(Note, level=Level.GOOD, category=Category.MOVES):
+class PERMANENT_MOVES_ADOPTED(Note, level=Level.GOOD, category=Category.MOVES):
     summary = "The reader follows redirects and adopts permanent ones."
     advice = "%(times)s followed a redirect or went to the adopted address. %(example)s"
     reference = "RFC 9110, section 15.4"
@@ -173,7 +173,7 @@ class TEMPORARY_MOVE_ADOPTED(Note, level=Level.BAD, category=Category.MOVES):
     reference = "RFC 9110, sections 15.4.3 and 15.4.8"
 
 
-class KEEPS_ADDRESS(Note, level=Level.GOOD, category=Category.MOVES):
+class ADDRESS_KEPT(Note, level=Level.GOOD, category=Category.MOVES):
     summary = "Temporary redirects did not change the subscription."
     advice = "%(times)s went to the old address again."
     reference = "RFC 9110, section 15.4.3"
@@ -195,7 +195,7 @@ class XML_GONE_IGNORED(Note, level=Level.BAD, category=Category.MOVES):
     reference = "RSS Feed State, redirects"
 
 
-class HEEDS_ENDINGS(Note, level=Level.GOOD, category=Category.MOVES):
+class ENDINGS_OBEYED(Note, level=Level.GOOD, category=Category.MOVES):
     summary = "The reader stopped polling a feed that is gone."
     advice = "After the end was announced, no request came, or at most one a week."
     reference = "RFC 9110, section 15.5.11"

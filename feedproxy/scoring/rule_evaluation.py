@@ -64,7 +64,7 @@ class FeedEvaluation:
         if (observation := client_hygiene_rules.observe_subscribers(poll, state)) is not None:
             self._record_observation(observation, poll)
         if poll.answer.get("location") is None and (adoptions := redirect_rules.describe_adoptions(state, poll.target)):
-            self._record_praise(redirect_rules.ADOPTS_MOVES, poll, f"adopted {adoptions}")
+            self._record_praise(redirect_rules.PERMANENT_MOVES_ADOPTED, poll, f"adopted {adoptions}")
         if not state.belongs_to_previous(poll):
             account.rounds += 1
             if polling_interval_rules.is_on_the_hour(poll):

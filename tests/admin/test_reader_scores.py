@@ -206,7 +206,7 @@ def test_live_scores_of_partial_worker_accept_unknown_tags() -> None:
         _record_poll(live_scores, "192.0.2.1", agent, NOW)
         _record_poll(live_scores, "192.0.2.1", agent, NOW + 4000, ("If-None-Match", '"of another worker"'))
         (score,) = live_scores.scores(NOW + 4000)
-        found.append("invented-tag" in {finding.note.id() for finding in score.findings})
+        found.append("unknown-etag" in {finding.note.id() for finding in score.findings})
 
     assert found == [True, False]
 
@@ -272,7 +272,7 @@ async def test_workers_evidence_is_merged_with_unique_numbers(proxy: Proxy) -> N
 
     (reader,) = (await proxy.json("/readers"))["readers"]
 
-    (found,) = [finding for finding in reader["findings"] if finding["id"] == "no-compression"]
+    (found,) = [finding for finding in reader["findings"] if finding["id"] == "compression-not-accepted"]
     numbers = [request["number"] for request in found["requests"]]
     assert found["count"] == 8
     assert len(numbers) == len(set(numbers)) == 3
@@ -303,10 +303,10 @@ async def test_workers_praise_is_limited_to_single_request_rules(proxy: Proxy) -
     (reader,) = (await proxy.json("/readers"))["readers"]
 
     found = {finding["id"] for finding in reader["findings"]}
-    assert "keeps-pace" in alone
-    assert "keeps-pace" not in found
-    assert "asks-well" not in found
-    assert {"takes-compression", "names-itself"} <= found
+    assert "polled-when-due" in alone
+    assert "polled-when-due" not in found
+    assert "validators-returned" not in found
+    assert {"compression-accepted", "user-agent-names-reader"} <= found
 
 
 async def test_workers_polls_on_the_hour_are_counted_together(proxy: Proxy) -> None:
@@ -315,11 +315,11 @@ async def test_workers_polls_on_the_hour_are_counted_together(proxy: Proxy) -> N
     for number in range(6):
         live_scores = (own, peer)[number % 2]
         _record_poll(live_scores, "192.0.2.1", GOOD, hour + 7200 * number, GZIP, *[SAME] * (number > 0), status=304)
-    assert "on-the-hour" not in {note.note.id() for score in own.scores(NOW) for note in score.findings}
+    assert "polled-on-the-hour" not in {note.note.id() for score in own.scores(NOW) for note in score.findings}
 
     (reader,) = (await proxy.json("/readers"))["readers"]
 
-    (found,) = [finding for finding in reader["findings"] if finding["id"] == "on-the-hour"]
+    (found,) = [finding for finding in reader["findings"] if finding["id"] == "polled-on-the-hour"]
     assert found["count"] == 6
 
 
@@ -396,5 +396,5 @@ def test_partial_worker_accepts_tag_newer_than_226() -> None:
         delta, _poll(2, NOW + 4000, GOOD, ("If-None-Match", '"2"'))
     )
 
-    assert "tag-of-226-unused" in all_findings
-    assert "tag-of-226-unused" not in partial_findings
+    assert "etag-of-226-not-returned" in all_findings
+    assert "etag-of-226-not-returned" not in partial_findings

@@ -23,8 +23,15 @@ async def test_check_of_correct_feed_yields_praise_only() -> None:
 
         assert [note for note in notes if note.level is not Level.GOOD] == []
         assert {note.id() for note in notes} >= {
-            *("tag-works", "last-modified-works", "compressed", "media-type-right", "self-link-right"),
-            *("page-names-the-feed", "well-formed", "guids-unique", "dates-there", "schedule-said", "lifetime-stated"),
+            *("etag-works", "last-modified-works", "compressed", "media-type-right", "self-link-right"),
+            *(
+                "autodiscovery-works",
+                "well-formed",
+                "guids-unique",
+                "dates-complete",
+                "schedule-stated",
+                "lifetime-stated",
+            ),
         }
         assert len(publisher.requests) == observations.requests <= REQUESTS_MAX
 
@@ -37,7 +44,7 @@ async def test_check_of_https_feed_yields_praise_for_https(tmp_path: Path) -> No
         notes = check_feed(observations)
 
         assert [note for note in notes if note.level is not Level.GOOD] == []
-        assert "by-https" in {note.id() for note in notes}
+        assert "https-available" in {note.id() for note in notes}
 
 
 async def test_probe_sends_user_agent() -> None:

@@ -76,33 +76,33 @@ ATOM_03 = (
 OWN = '<atom:link rel="self" type="application/rss+xml" href="BASE/feed.xml"/>'
 
 CASES: dict[str, bytes] = {
-    "nothing-at-all": b" \n",
-    "page-instead-of-feed": b"<!doctype html><html><body>Hello</body></html>",
-    "no-feed": b'<opml version="2.0"><body/></opml>',
-    "moved-by-document": b"<redirect><newLocation>https://x.example/new</newLocation></redirect>",
-    "ended-by-document": b"<redirect><newLocation/></redirect>",
+    "document-empty": b" \n",
+    "html-instead-of-feed": b"<!doctype html><html><body>Hello</body></html>",
+    "not-a-feed": b'<opml version="2.0"><body/></opml>',
+    "xml-redirect": b"<redirect><newLocation>https://x.example/new</newLocation></redirect>",
+    "xml-gone": b"<redirect><newLocation/></redirect>",
     "ill-formed": rss().replace(b"<title>Entry 1<", b"<title>Entry & 1<"),
-    "begins-late": b"\n" + rss(),
-    "hard-to-read": rss(
+    "content-before-feed": b"\n" + rss(),
+    "recoverable-errors": rss(
         entries=items(NOW) + f"<item>{NAME}{DATE}<description>{'<b>' * 300}deep{'</b>' * 300}</description></item>"
     ),
-    "encoding-lies": rss().replace(b"What was", b"What w\xe4s", 1),
+    "encoding-mismatch": rss().replace(b"What was", b"What w\xe4s", 1),
     "encoding-unknown": rss().replace(b"UTF-8", b"utf-9"),
     "not-in-utf-8": rss().replace(b"UTF-8", b"ISO-8859-1").replace(b"What was", b"What w\xe4s", 1),
-    "version-unsaid": rss().replace(b' version="2.0"', b""),
+    "version-missing": rss().replace(b' version="2.0"', b""),
     "version-unknown": rss().replace(b'version="2.0"', b'version="3.0"'),
-    "format-old": rss().replace(b'version="2.0"', b'version="0.92"'),
+    "format-superseded": rss().replace(b'version="2.0"', b'version="0.92"'),
     "channel-incomplete": rss().replace(b"<description>An example</description>", b""),
     "document-type": rss().replace(b"<rss", b'<!DOCTYPE rss [<!ENTITY x "y">]><rss'),
     "rdf-without-about": (RDF % ("https://x.example/1", "")).encode(),
-    "rdf-list-disagrees": (RDF % ("https://x.example/2", ' rdf:about="https://x.example/1"')).encode(),
+    "rdf-item-list-mismatch": (RDF % ("https://x.example/2", ' rdf:about="https://x.example/1"')).encode(),
     "no-entries": rss(entries=""),
     "guids-missing": item(f"<title>E</title><link>https://x.example/e</link>{DATE}"),
-    "guids-twice": item(f"<title>E</title><guid>https://x.example/entry/1</guid>{DATE}"),
-    "guid-no-address": item(f"<title>E</title><link>https://x.example/e</link><guid>e-1 of 5</guid>{DATE}"),
+    "guids-duplicate": item(f"<title>E</title><guid>https://x.example/entry/1</guid>{DATE}"),
+    "guid-not-a-url": item(f"<title>E</title><link>https://x.example/e</link><guid>e-1 of 5</guid>{DATE}"),
     "dates-missing": item(NAME),
-    "date-unreadable": item(f"{NAME}<pubDate>yesterday</pubDate>"),
-    "date-in-another-form": item(f"{NAME}<pubDate>2026-11-20T08:00:00Z</pubDate>"),
+    "date-invalid": item(f"{NAME}<pubDate>yesterday</pubDate>"),
+    "date-format-wrong": item(f"{NAME}<pubDate>2026-11-20T08:00:00Z</pubDate>"),
     "date-in-future": item(f"{NAME}<pubDate>{in_gmt(-48)}</pubDate>"),
     "entries-empty": item(f"{LINK}{DATE}"),
     "titles-missing": item(f"{LINK}{DATE}<description>D</description>"),
@@ -110,23 +110,23 @@ CASES: dict[str, bytes] = {
     "scripts": item(f"{NAME}{DATE}<description>&lt;script&gt;x()&lt;/script&gt;</description>"),
     "links-relative": item(f"<title>E</title><link>/e</link><guid>https://x.example/e</guid>{DATE}"),
     "links-missing": item(f'<title>E</title><guid isPermaLink="false">e</guid>{DATE}'),
-    "mostly-old": yearly(30, 10_000),
+    "mostly-old-entries": yearly(30, 10_000),
     "feed-large": rss(entries=items(NOW) + f"<item>{NAME}{DATE}<description>{'x' * 300_000}</description></item>"),
-    "hint-without-sense": rss(channel="<ttl>often</ttl>"),
+    "hint-invalid": rss(channel="<ttl>often</ttl>"),
     "feed-finished": json.dumps({**JSON, "expired": True}).encode(),
     "hints-disagree": rss(channel=SY % "daily"),
     "ttl-very-short": rss().replace(b"<ttl>60<", b"<ttl>1<"),
     "ttl-very-long": slow("20000"),
-    "ttl-longer-than-news": rss().replace(b"<ttl>60<", b"<ttl>1400<"),
-    "skips-nearly-all": slow("60").replace(
+    "ttl-above-change-interval": rss().replace(b"<ttl>60<", b"<ttl>1400<"),
+    "skips-most-hours": slow("60").replace(
         b"</channel>",
         b"<skipHours>" + b"".join(b"<hour>%d</hour>" % at for at in range(24) if at != 12) + b"</skipHours></channel>",
     ),
-    "news-in-skipped-hours": rss(channel=f"<skipHours><hour>{int(NOW // 3600 - 5) % 24}</hour></skipHours>").replace(
+    "entries-in-skipped-hours": rss(channel=f"<skipHours><hour>{int(NOW // 3600 - 5) % 24}</hour></skipHours>").replace(
         b"</channel>", f"<item>{NAME}<pubDate>{in_gmt(29)}</pubDate></item></channel>".encode()
     ),
     "self-link-missing": rss(self_link=""),
-    "no-room-for-self-link": rss(self_link="").replace(b'version="2.0"', b'version="0.91"'),
+    "self-link-unsupported": rss(self_link="").replace(b'version="2.0"', b'version="0.91"'),
     "self-link-relative": rss(self_link='<atom:link rel="self" href="/feed.xml"/>'),
     "self-link-type-wrong": rss(self_link='<atom:link rel="self" type="text/xml" href="BASE/feed.xml"/>'),
     "self-link-relation-wrong": (ATOM_03 % "self").encode(),
@@ -136,17 +136,17 @@ CASES: dict[str, bytes] = {
         self_link='<a:link xmlns:a="http://www.w3.org/2005/atom" rel="self" href="BASE/feed.xml"/>'
     ),
     "hub-without-self-link": rss(self_link=HUB),
-    "podcast-announces-move": rss(channel=NEW_URL % "https://x.example/new.xml"),
+    "podcast-new-feed-url": rss(channel=NEW_URL % "https://x.example/new.xml"),
     "cloud-incomplete": rss(channel=CLOUD % ""),
     "cloud-protocol-unknown": rss(channel=(CLOUD % "rssCloud.pleaseNotify").replace("xml-rpc", "XML-RPC")),
     "enclosures-incomplete": item(f'{NAME}{DATE}<enclosure url="https://x.example/a.mp3"/>'),
 }
 
 SIDE_FINDINGS = {
-    "encoding-lies": {"hard-to-read"},
-    "no-room-for-self-link": {"format-old"},
+    "encoding-mismatch": {"recoverable-errors"},
+    "self-link-unsupported": {"format-superseded"},
     "hub-without-self-link": {"self-link-missing"},
-    "self-link-relation-wrong": {"format-old"},
+    "self-link-relation-wrong": {"format-superseded"},
 }
 """Other Notes that a fault implies."""
 
@@ -165,11 +165,11 @@ def test_document_with_fault_gets_its_note(name: str) -> None:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        (rss(entries="").replace(b"<ttl>", b"<pubDate>yesterday</pubDate><ttl>"), {"no-entries", "date-unreadable"}),
+        (rss(entries="").replace(b"<ttl>", b"<pubDate>yesterday</pubDate><ttl>"), {"no-entries", "date-invalid"}),
         (rss().replace(b"<link>https://x.example/</link>", b"<link>x.example</link>", 1), {"links-relative"}),
         (item(f"{NAME}{DATE}<description>&lt;form onsubmit=&#34;x()&#34;></description>"), {"scripts"}),
         (item(f"{NAME}{DATE}<description>turned on = warm</description>"), set()),
-        ((ATOM % "").replace("11:00:00Z", "11:00:00z").encode(), {"date-in-another-form"}),
+        ((ATOM % "").replace("11:00:00Z", "11:00:00z").encode(), {"date-format-wrong"}),
         (
             (ATOM % "")
             .replace("https://x.example/f", "f")
@@ -200,14 +200,14 @@ def test_variants_of_a_fault_get_its_note(body: bytes, expected: set[str]) -> No
 def test_document_without_fault_gets_praise_only(body: bytes) -> None:
     notes = check_document(body, NOW)
     assert findings(notes) == set()
-    assert "self-link-there" in {note.id() for note in notes}
+    assert "self-link-present" in {note.id() for note in notes}
 
 
 def test_document_in_atom_03_gets_note_on_age_only() -> None:
     notes = check_document((ATOM_03 % "start").encode(), NOW)
 
-    assert findings(notes) == {"format-old"}
-    assert "self-link-there" in {note.id() for note in notes}
+    assert findings(notes) == {"format-superseded"}
+    assert "self-link-present" in {note.id() for note in notes}
 
 
 def test_document_with_equal_self_links_gets_no_finding() -> None:

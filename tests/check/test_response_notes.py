@@ -127,18 +127,18 @@ CHALLENGE = change_feed(lambda *_: Answer(403, {"Cf-Mitigated": "challenge", "Co
 # Faults, or functions that make a fault for a publisher.
 CASES: dict[str, Any] = {
     "challenge-page": CHALLENGE,
-    "turned-away": status(429),
-    "ended": status(410),
+    "rate-limited": status(429),
+    "gone": status(410),
     "refused": status(403),
-    "status-of-no-feed": status(500),
-    "answer-breaks-off": change_feed(
+    "status-not-200": status(500),
+    "response-invalid": change_feed(
         lambda _, answer: dataclasses.replace(answer, framed=False).with_fields(content_length="99999")
     ),
-    "above-the-cap": fields(content_length="99999999"),
-    "undecodable": content(b"\x1f\x8b\x08 no gzip at all", **{"Content-Encoding": "gzip"}),
+    "feed-too-large": fields(content_length="99999999"),
+    "coding-invalid": content(b"\x1f\x8b\x08 no gzip at all", **{"Content-Encoding": "gzip"}),
     "media-type-missing": fields("Content-Type"),
     "media-type-generic": fields(content_type="text/xml"),
-    "media-type-of-pages": fields(content_type="text/html"),
+    "media-type-html": fields(content_type="text/html"),
     "media-type-wrong": fields(content_type="application/atom+xml"),
     "charset-unknown": fields(content_type="application/rss+xml; charset=utf-9"),
     "not-compressed": lambda publisher: change_feed(
@@ -146,20 +146,20 @@ CASES: dict[str, Any] = {
             dataclasses.replace(request, fields={**request.fields, "accept-encoding": "identity"})
         )
     ),
-    "coding-unasked": lambda publisher: change_feed(
+    "coding-not-accepted": lambda publisher: change_feed(
         lambda request, _: publisher.answer(
             dataclasses.replace(request, fields={**request.fields, "accept-encoding": "gzip"})
         )
     ),
     "no-validator": fields("Etag", "ETag", "Last-Modified"),
-    "tag-ill-formed": change_feed(
+    "etag-invalid": change_feed(
         lambda request, answer: (
             Answer(304, {**answer.fields, "ETag": "W/abc"})
             if request.fields.get("if-none-match") == "W/abc"
             else answer.with_fields(etag="W/abc")
         )
     ),
-    "last-modified-unreadable": fields(last_modified="2026-11-20 08:00"),
+    "last-modified-invalid": fields(last_modified="2026-11-20 08:00"),
     "last-modified-in-future": lambda publisher: change_feed(
         lambda request, answer: (
             Answer(304, dict(answer.fields))
@@ -167,55 +167,55 @@ CASES: dict[str, Any] = {
             else answer.with_fields(last_modified=FUTURE)
         )
     ),
-    "tag-ignored": ignoring("if-none-match"),
-    "tag-with-coding-ignored": lambda publisher: change_feed(
+    "etag-ignored": ignoring("if-none-match"),
+    "etag-of-coding-ignored": lambda publisher: change_feed(
         lambda request, answer: (
             answer.without("ETag").with_fields(etag='W/"abc-gzip"') if request.takes("gzip") else answer
         )
     ),
-    "condition-breaks": change_feed(
+    "conditional-request-fails": change_feed(
         lambda request, answer: Answer(500) if "if-none-match" in request.fields else answer
     ),
-    "not-modified-loses-fields": change_feed(
+    "not-modified-lacks-fields": change_feed(
         lambda _, answer: answer.without("Cache-Control") if answer.status == 304 else answer
     ),
     "last-modified-ignored": ignoring("if-modified-since"),
-    "tag-always-new": new_each_time("etag", lambda: f'W/"{next(NUMBERS)}"'),
-    "last-modified-always-new": new_each_time(
+    "etag-changes-each-time": new_each_time("etag", lambda: f'W/"{next(NUMBERS)}"'),
+    "last-modified-changes-each-time": new_each_time(
         "last_modified", lambda: formatdate(1_700_000_000 + next(NUMBERS), usegmt=True)
     ),
-    "content-stamped": alternating(*(f"{feed(1.78e9)}<!-- {at} -->" for at in range(7))),
-    "tag-frozen": alternating(*(feed(1.78e9 + 60 * at) for at in range(7))),
+    "content-changes-each-time": alternating(*(f"{feed(1.78e9)}<!-- {at} -->" for at in range(7))),
+    "etag-reused": alternating(*(feed(1.78e9 + 60 * at) for at in range(7))),
     "guids-unstable": alternating(
         *(feed(1.78e9).replace("<guid>BASE/", f"<guid>BASE/{at}/") for at in range(7)), tag='W/"xN"'
     ),
-    "one-tag-for-all-codings": change_feed(
+    "etag-shared-by-codings": change_feed(
         lambda request, answer: (
             Answer(304, {**answer.fields, "ETag": '"x"'})
             if request.fields.get("if-none-match") == '"x"'
             else answer.without("ETag").with_fields(etag='"x"')
         )
     ),
-    "kept-by-nobody": fields(cache_control="no-store"),
-    "asked-each-time": fields(cache_control="no-cache"),
+    "storing-forbidden": fields(cache_control="no-store"),
+    "validation-required": fields(cache_control="no-cache"),
     "ttl-shorter-than-max-age": fields(cache_control="max-age=86400"),
-    "varies-by-anything": fields(vary="*"),
-    "varies-by-reader": fields(vary="Accept-Encoding, User-Agent"),
+    "vary-asterisk": fields(vary="*"),
+    "vary-by-client-field": fields(vary="Accept-Encoding, User-Agent"),
     "vary-missing": fields("Vary"),
     "sets-cookie": fields(set_cookie="visitor=1"),
     "clock-wrong": fields(date=formatdate(1_700_000_000, usegmt=True)),
     "http-1-0": change_feed(lambda _, answer: dataclasses.replace(answer, version="HTTP/1.0")),
-    "framing-doubtful": change_feed(lambda _, answer: chunked_with_a_length(answer)),
-    "length-untold": change_feed(lambda _, answer: dataclasses.replace(answer, framed=False)),
+    "framing-contradictory": change_feed(lambda _, answer: chunked_with_a_length(answer)),
+    "length-missing": change_feed(lambda _, answer: dataclasses.replace(answer, framed=False)),
     "head-refused": change_feed(lambda request, answer: Answer(405) if request.method == "HEAD" else answer),
     "head-differs": change_feed(
         lambda request, answer: answer.with_fields(content_type="text/plain") if request.method == "HEAD" else answer
     ),
-    "page-silent": lambda request, answer: Answer(404) if request.path == "/" else answer,
-    "page-names-no-feed": lambda request, answer: (
+    "page-unavailable": lambda request, answer: Answer(404) if request.path == "/" else answer,
+    "autodiscovery-missing": lambda request, answer: (
         Answer(200, {"Content-Type": "text/html"}, b"<!doctype html><p>Hello") if request.path == "/" else answer
     ),
-    "page-names-other-feeds": lambda request, answer: (
+    "autodiscovery-other-feeds": lambda request, answer: (
         Answer(
             200,
             {"Content-Type": "text/html"},
@@ -227,7 +227,7 @@ CASES: dict[str, Any] = {
 }
 
 SIDE_FINDINGS = {
-    "media-type-of-pages": {"page-names-no-feed"},
+    "media-type-html": {"autodiscovery-missing"},
 }
 """Other Notes that a fault implies."""
 
@@ -250,13 +250,15 @@ async def test_origin_with_fault_gets_its_note(name: str) -> None:
 
 
 DOCUMENTS: dict[str, str] = {
-    "no-lifetime": feed(1.78e9).replace("<ttl>60</ttl>", ""),
+    "lifetime-missing": feed(1.78e9).replace("<ttl>60</ttl>", ""),
     "charsets-disagree": feed(1.78e9).replace("An example", "Ein Beispiel für alle"),
-    "self-link-prefers-another": feed(1.78e9, self_link='<atom:link rel="self" href="BASE/same.xml"/>'),
+    "self-link-alternative-address": feed(1.78e9, self_link='<atom:link rel="self" href="BASE/same.xml"/>'),
     "self-link-of-another-feed": feed(1.78e9, self_link='<atom:link rel="self" href="BASE/other.xml"/>'),
-    "self-link-leads-to-no-feed": feed(1.78e9, self_link='<atom:link rel="self" href="BASE/none.xml"/>'),
-    "hub-silent": feed(1.78e9, channel='<atom:link rel="hub" href="BASE/hub"/>'),
-    "cloud-silent": feed(1.78e9, channel='<cloud domain="127.0.0.1" port="PORT" path="/hub" protocol="http-post"/>'),
+    "self-link-not-a-feed": feed(1.78e9, self_link='<atom:link rel="self" href="BASE/none.xml"/>'),
+    "hub-unavailable": feed(1.78e9, channel='<atom:link rel="hub" href="BASE/hub"/>'),
+    "cloud-unavailable": feed(
+        1.78e9, channel='<cloud domain="127.0.0.1" port="PORT" path="/hub" protocol="http-post"/>'
+    ),
 }
 
 
@@ -271,7 +273,7 @@ async def test_published_feed_with_fault_gets_its_note(name: str) -> None:
         def fault(request: PublisherRequest, answer: Answer) -> Answer:
             if request.path == "/hub":
                 return Answer(503)
-            if name == "no-lifetime" and request.path == "/feed.xml":
+            if name == "lifetime-missing" and request.path == "/feed.xml":
                 return answer.without("Cache-Control")
             if name == "charsets-disagree" and request.path == "/feed.xml":
                 return answer.with_fields(content_type="application/rss+xml; charset=iso-8859-1")
@@ -282,32 +284,32 @@ async def test_published_feed_with_fault_gets_its_note(name: str) -> None:
         assert find(await observe(publisher)) == {name}
 
 
-@pytest.mark.parametrize(("status", "silent"), [(404, True), (410, True), (503, True), (400, False), (405, False)])
+@pytest.mark.parametrize(("status", "unavailable"), [(404, True), (410, True), (503, True), (400, False), (405, False)])
 @pytest.mark.parametrize("what", ["hub", "cloud"])
-async def test_hub_or_cloud_status_decides_silent_note(what: str, status: int, silent: bool) -> None:
+async def test_hub_or_cloud_status_decides_unavailable_note(what: str, status: int, unavailable: bool) -> None:
     async with publishing() as publisher:
         port = publisher.base.rpartition(":")[2]
-        publisher.documents["/feed.xml"] = DOCUMENTS[f"{what}-silent"].replace("PORT", port)
+        publisher.documents["/feed.xml"] = DOCUMENTS[f"{what}-unavailable"].replace("PORT", port)
         publisher.fault = lambda request, answer: Answer(status) if request.path == "/hub" else answer
 
         notes = check_feed(await observe(publisher))
 
-        assert (f"{what}-silent" in {note.id() for note in notes}) is silent
-        assert (f"{what}-answers" in {note.id() for note in notes}) is not silent
+        assert (f"{what}-unavailable" in {note.id() for note in notes}) is unavailable
+        assert (f"{what}-available" in {note.id() for note in notes}) is not unavailable
 
 
 @pytest.mark.parametrize(
     ("name", "fault"),
     [
-        ("has-moved", redirect("/feed.xml")),
-        ("leads-elsewhere", redirect("/feed.xml", 302)),
+        ("permanent-redirect", redirect("/feed.xml")),
+        ("temporary-redirect", redirect("/feed.xml", 302)),
         (
-            "redirects-in-a-row",
+            "redirect-chain",
             lambda request, answer: redirect("/feed.xml", at="/older.xml")(
                 request, redirect("/older.xml")(request, answer)
             ),
         ),
-        ("redirect-leads-nowhere", redirect("/old.xml")),
+        ("redirect-failed", redirect("/old.xml")),
     ],
 )
 async def test_redirect_gets_its_note(name: str, fault: Fault) -> None:
@@ -319,7 +321,7 @@ async def test_redirect_gets_its_note(name: str, fault: Fault) -> None:
 async def test_closed_port_gets_note_no_answer() -> None:
     async with publishing() as publisher:
         pass
-    assert find(await observe(publisher)) == {"no-answer"}
+    assert find(await observe(publisher)) == {"fetch-failed"}
 
 
 async def test_lifetime_of_day_for_hourly_feed_gets_note() -> None:
@@ -332,12 +334,12 @@ async def test_lifetime_of_day_for_hourly_feed_gets_note() -> None:
             )
         publisher.documents["/feed.xml"] = feed(publisher.now, entries=often).replace("<ttl>60</ttl>", "")
         publisher.fault = fields(cache_control="max-age=86400")
-        assert find(await observe(publisher)) == {"kept-longer-than-news"}
+        assert find(await observe(publisher)) == {"lifetime-above-change-interval"}
 
 
 async def test_certificate_near_or_after_expiry_gets_note(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
-    for days, name in ((-1, "certificate-refused"), (5, "certificate-ends-soon")):
+    for days, name in ((-1, "tls-failed"), (5, "certificate-expires-soon")):
         async with publishing(authority.serving("localhost", days=days), "localhost") as publisher:
             observations = await probe_feed(publisher.address, OPEN, pause=0, trust=authority.trusting)
             assert find(observations) == {name}
@@ -351,7 +353,8 @@ def at_a_public_address(observations: FeedObservations, scheme: str) -> FeedObse
 
 
 @pytest.mark.parametrize(
-    "name", ["http-only", "https-unused", "tls-old", "slow-to-answer", "redirect-to-http", "self-link-names-another"]
+    "name",
+    ["http-only", "no-redirect-to-https", "tls-old", "response-slow", "redirect-to-http", "self-link-not-requested"],
 )
 async def test_public_address_gets_its_note(name: str) -> None:
     async with publishing() as publisher:
@@ -359,23 +362,23 @@ async def test_public_address_gets_its_note(name: str) -> None:
         scheme = "https" if name == "tls-old" else "http"
         publisher.documents["/feed.xml"] = feed(publisher.now, self_link=self_link % scheme)
         observations = await observe(publisher)
-    if name == "self-link-names-another":
+    if name == "self-link-not-requested":
         assert find(dataclasses.replace(observations, self_link=None)) == {name}
         return
     known = at_a_public_address(observations, scheme)
     by_https = Request("HEAD", "https://feeds.example/feed.xml", Fields())
     match name:
-        case "https-unused":
+        case "no-redirect-to-https":
             known = dataclasses.replace(known, by_https=ProbeExchange(by_https, 200))
         case "tls-old":
             known = dataclasses.replace(known, handshake=ProbedCertificate(9e9, "", "TLSv1.1"))
-        case "slow-to-answer":
+        case "response-slow":
             known = dataclasses.replace(observations, hops=(dataclasses.replace(observations.last, seconds=9.0),))
             assert name in find(known)
             return
         case "redirect-to-http":
             first = ProbeExchange(by_https, 301, Fields([("Location", known.target)]))
             known = dataclasses.replace(known, hops=(first, known.last))
-            assert find(known) == {name, "has-moved", "http-only"}
+            assert find(known) == {name, "permanent-redirect", "http-only"}
             return
     assert find(known) == {name}

@@ -355,7 +355,9 @@ def test_lab_run_of_continuous_reader_speeds_up_time(tmp_path: Path, capsys: pyt
     assert (code, reader["cost"]["requests"]) == (0, 4)
     gaps = [after.at - before.at for before, after in zip(found.exchanges, found.exchanges[1:], strict=False)]
     assert all(gap >= 0.05 * 86_400 for gap in gaps), "a twentieth of a second is more than an hour there"
-    assert {finding["id"] for finding in reader["findings"] if finding["level"] in ("warn", "bad")} <= {"on-the-hour"}
+    assert {finding["id"] for finding in reader["findings"] if finding["level"] in ("warn", "bad")} <= {
+        "polled-on-the-hour"
+    }
     assert found.until >= found.exchanges[-1].at
 
 

@@ -182,40 +182,40 @@ HOURLY = {"wait": _always(3600)}
 
 FAULTY_READERS: dict[type[Note], tuple[type[CorrectReader], dict[str, Any], dict[str, Any]]] = {
     conditional_request_rules.UNCONDITIONAL_REPEAT: (habit(conditions=lambda self, now: []), {}, {}),
-    conditional_request_rules.TAG_NOT_RETURNED: (habit(conditions=_only("If-Modified-Since")), {}, {}),
-    conditional_request_rules.ALTERED_TAG: (
+    conditional_request_rules.ETAG_NOT_RETURNED: (habit(conditions=_only("If-Modified-Since")), {}, {}),
+    conditional_request_rules.ETAG_ALTERED: (
         habit(conditions=_with(If_None_Match=lambda self, now: self.tag.strip('"'))),
         {},
         {},
     ),
-    conditional_request_rules.ALTERED_DATE: (
+    conditional_request_rules.LAST_MODIFIED_ALTERED: (
         habit(conditions=_with(If_Modified_Since=lambda self, now: self.modified.replace("GMT", "+0000"))),
         {},
         {},
     ),
-    conditional_request_rules.STALE_TAG: (
+    conditional_request_rules.OLD_ETAG: (
         habit(keep=_first_only(tag=True, modified=False), conditions=_only("If-None-Match")),
         {},
         {},
     ),
-    conditional_request_rules.STALE_DATE: (
+    conditional_request_rules.OLD_LAST_MODIFIED: (
         habit(keep=_first_only(tag=False, modified=True), conditions=_only("If-Modified-Since")),
         {},
         {"strip": ["etag"]},
     ),
-    conditional_request_rules.STEPPED_BACK: (habit(conditions=_two_copies), {}, {}),
+    conditional_request_rules.VALIDATOR_REVERTED: (habit(conditions=_two_copies), {}, {}),
     conditional_request_rules.MIXED_VALIDATORS: (habit(keep=_first_only(tag=False, modified=True)), {}, {}),
-    conditional_request_rules.INVENTED_TAG: (
+    conditional_request_rules.UNKNOWN_ETAG: (
         habit(conditions=_with(If_None_Match=lambda self, now: '"of-my-own"')),
         {},
         {"strip": ["last-modified"]},
     ),
-    conditional_request_rules.INVENTED_DATE: (
+    conditional_request_rules.UNKNOWN_LAST_MODIFIED: (
         habit(conditions=_with(If_Modified_Since=lambda self, now: own_date(self.base))),
         {},
         {"add": ["Date-Free: yes"]},
     ),
-    conditional_request_rules.TAG_OF_FAILURE: (
+    conditional_request_rules.VALIDATOR_OF_FAILURE: (
         habit(broken=_keep_what_broke),
         {},
         {"faults": ["truncated-gzip@1d..26h"]},
@@ -226,8 +226,8 @@ FAULTY_READERS: dict[type[Note], tuple[type[CorrectReader], dict[str, Any], dict
         {},
     ),
     polling_interval_rules.POLLED_WITHIN_TTL: (habit(**HOURLY), {"extra": "<ttl>120</ttl>"}, {}),
-    polling_interval_rules.POLLED_WITHIN_SY: (habit(**HOURLY), {}, {"add": ["sy=daily/2"]}),
-    polling_interval_rules.POLLED_OFTEN: (habit(wait=_always(300)), {}, {}),
+    polling_interval_rules.POLLED_WITHIN_UPDATE_PERIOD: (habit(**HOURLY), {}, {"add": ["sy=daily/2"]}),
+    polling_interval_rules.POLLED_TOO_OFTEN: (habit(wait=_always(300)), {}, {}),
     polling_interval_rules.POLLED_IN_SKIP_HOUR: (
         habit(due=lambda self, now: now >= self.base + 3600),
         {"extra": "<skipHours><hour>3</hour></skipHours>"},
@@ -238,18 +238,18 @@ FAULTY_READERS: dict[type[Note], tuple[type[CorrectReader], dict[str, Any], dict
         {"extra": "<skipDays><day>Tuesday</day></skipDays>"},
         {},
     ),
-    polling_interval_rules.ON_THE_HOUR: (habit(due=lambda self, now: now % 3600 == 0), {}, {}),
+    polling_interval_rules.POLLED_ON_THE_HOUR: (habit(due=lambda self, now: now % 3600 == 0), {}, {}),
     polling_interval_rules.RETRY_AFTER_IGNORED: (
         habit(refused=lambda self, exchange: setattr(self, "not_before", exchange.at + 3600)),
         {},
         {"faults": ["retry-after-seconds=7200@1d..30h"]},
     ),
-    polling_interval_rules.HURRIED_AFTER_REFUSAL: (
+    polling_interval_rules.RETRIED_SOON_AFTER_REFUSAL: (
         habit(refused=lambda self, exchange: setattr(self, "not_before", exchange.at + 1200)),
         {},
         {"faults": ["429@1d..30h"]},
     ),
-    polling_interval_rules.HAMMERED: (
+    polling_interval_rules.RETRIED_SOON_AFTER_FAILURE: (
         habit(
             take=lambda self, exchange, body, is_permanent: (
                 "" if exchange.status == 500 else CorrectReader.take(self, exchange, body, is_permanent)
@@ -285,15 +285,15 @@ FAULTY_READERS: dict[type[Note], tuple[type[CorrectReader], dict[str, Any], dict
         {},
         {"faults": ["xml-gone@1d"]},
     ),
-    client_hygiene_rules.NO_COMPRESSION: (habit(fields=_without_line("Accept-Encoding")), {}, {}),
-    client_hygiene_rules.OLD_HTTP: (habit(version="HTTP/1.0"), {}, {}),
-    client_hygiene_rules.NO_USER_AGENT: (habit(fields=_without_line("User-Agent")), {}, {}),
+    client_hygiene_rules.COMPRESSION_NOT_ACCEPTED: (habit(fields=_without_line("Accept-Encoding")), {}, {}),
+    client_hygiene_rules.HTTP_1_0_USED: (habit(version="HTTP/1.0"), {}, {}),
+    client_hygiene_rules.USER_AGENT_MISSING: (habit(fields=_without_line("User-Agent")), {}, {}),
     client_hygiene_rules.LIBRARY_USER_AGENT: (
         habit(agent="python-requests/2.32.0", fields=_extra_line("From", "me@example.com")),
         {},
         {},
     ),
-    client_hygiene_rules.NO_CONTACT: (habit(agent="Perfect/1.0"), {}, {}),
+    client_hygiene_rules.CONTACT_MISSING: (habit(agent="Perfect/1.0"), {}, {}),
     client_hygiene_rules.BROWSER_USER_AGENT: (
         habit(agent="Mozilla/5.0 (X11; Linux x86_64; +https://example.com) Gecko/20100101 Firefox/140.0"),
         {},
@@ -301,8 +301,8 @@ FAULTY_READERS: dict[type[Note], tuple[type[CorrectReader], dict[str, Any], dict
     ),
     client_hygiene_rules.COOKIES_SENT: (habit(fields=_extra_line("Cookie", "redacted")), {}, {}),
     client_hygiene_rules.REFERRER_SENT: (habit(fields=_extra_line("Referer", "https://example.com/")), {}, {}),
-    client_hygiene_rules.QUERY_ADDED: (habit(address_of=lambda self, now: f"{self.feed}?_={int(now)}"), {}, {}),
-    client_hygiene_rules.CONNECTIONS_UNUSED: (
+    client_hygiene_rules.CACHE_BUSTING_QUERY: (habit(address_of=lambda self, now: f"{self.feed}?_={int(now)}"), {}, {}),
+    client_hygiene_rules.CONNECTION_NOT_REUSED: (
         habit(connection=lambda self, poll, hop: f"{poll}.{hop}"),
         {},
         {"faults": ["redirect-307"]},
@@ -311,7 +311,8 @@ FAULTY_READERS: dict[type[Note], tuple[type[CorrectReader], dict[str, Any], dict
 
 
 @pytest.mark.parametrize(
-    ("age", "expected"), [(3600, polling_interval_rules.POLLED_WITHIN_TTL), (7200, polling_interval_rules.POLLED_OFTEN)]
+    ("age", "expected"),
+    [(3600, polling_interval_rules.POLLED_WITHIN_TTL), (7200, polling_interval_rules.POLLED_TOO_OFTEN)],
 )
 def test_poll_is_too_early_before_the_rest_of_ttl_or_15_minutes(age: int, expected: type[Note]) -> None:
     """A ttl of two hours, and answers of a cache that has stored the feed for `age` seconds."""
@@ -340,7 +341,7 @@ def test_evidence_of_an_early_poll_never_reads_like_the_limit(
 def test_immediate_retry_after_404_gets_finding() -> None:
     recording = _hourly(200, 404, 404, 404, hour=60)
 
-    assert polling_interval_rules.HAMMERED in findings(score_of(recording))
+    assert polling_interval_rules.RETRIED_SOON_AFTER_FAILURE in findings(score_of(recording))
 
 
 def _hourly(*statuses: int, hour: float = 3600, document: bytes = document(3), **fields: str) -> Recording:
@@ -405,13 +406,13 @@ def test_faulty_reader_gets_its_finding_alone(kind: type[Note]) -> None:
 def test_library_user_agent_also_lacks_contact() -> None:
     score = score_of(play(habit(agent="python-requests/2.32.0")()))
 
-    assert findings(score) == {client_hygiene_rules.LIBRARY_USER_AGENT, client_hygiene_rules.NO_CONTACT}
+    assert findings(score) == {client_hygiene_rules.LIBRARY_USER_AGENT, client_hygiene_rules.CONTACT_MISSING}
 
 
 def test_stale_tag_is_found_beside_current_date() -> None:
     score = score_of(play(habit(keep=_first_only(tag=True, modified=False))()))
 
-    assert findings(score) == {conditional_request_rules.STALE_TAG}
+    assert findings(score) == {conditional_request_rules.OLD_ETAG}
 
 
 def _delta_exchanges(second: str) -> Recording:
@@ -441,11 +442,11 @@ def test_delta_reader_with_tag_of_226_is_praised() -> None:
     score = score_of(_delta_exchanges('"1"'))
 
     assert findings(score) == set()
-    assert conditional_request_rules.USES_DELTAS in findings(score, Level.GOOD)
+    assert conditional_request_rules.DELTAS_ACCEPTED in findings(score, Level.GOOD)
 
 
 def test_delta_reader_without_tag_of_226_gets_finding() -> None:
-    assert findings(score_of(_delta_exchanges('"0"'))) == {conditional_request_rules.TAG_OF_226_UNUSED}
+    assert findings(score_of(_delta_exchanges('"0"'))) == {conditional_request_rules.ETAG_OF_226_NOT_RETURNED}
 
 
 # -- readers that send more requests than a poll needs
@@ -525,7 +526,7 @@ def _with_agents(agents: Callable[[int], str]) -> Recording:
 def test_reader_with_new_user_agent_in_each_request_is_one_reader() -> None:
     score = score_of(_with_agents(lambda number: f"Perfect/1.{number} (+https://example.com/perfect)"))
 
-    assert findings(score) == {client_hygiene_rules.CHANGING_USER_AGENT}
+    assert findings(score) == {client_hygiene_rules.USER_AGENT_CHANGES}
 
 
 @pytest.mark.parametrize("count", [2, 8])
@@ -536,7 +537,7 @@ def test_readers_of_one_product_behind_one_address_are_several(count: int) -> No
     (merged,) = grade_recording(recording, one_reader=True).scores
 
     assert [findings(score) for score in scores] == [set()] * count
-    assert findings(merged) == {client_hygiene_rules.CHANGING_USER_AGENT}, "in the lab there is one reader"
+    assert findings(merged) == {client_hygiene_rules.USER_AGENT_CHANGES}, "in the lab there is one reader"
 
 
 @pytest.mark.parametrize("browser", ["Chrome/140.0.0.0 Safari/537.36", "HeadlessChrome/156.0.0.0 Safari/537.36"])
@@ -558,12 +559,14 @@ def test_incomplete_answer_is_named_in_the_evidence() -> None:
 
     score = score_of(play(reader(), days=0.1, options=ReplayOptions(faults=["reset"])))
 
-    (hammered,) = (finding for finding in score.findings if type(finding.note) is polling_interval_rules.HAMMERED)
-    assert hammered.requests[0].reason == "1 min after an incomplete 200"
+    (retried,) = (
+        finding for finding in score.findings if type(finding.note) is polling_interval_rules.RETRIED_SOON_AFTER_FAILURE
+    )
+    assert retried.requests[0].reason == "1 min after an incomplete 200"
 
 
 @pytest.mark.parametrize(
-    ("size", "expected"), [(8_000_000, set()), (64_000_000, {client_hygiene_rules.READ_WITHOUT_LIMIT})]
+    ("size", "expected"), [(8_000_000, set()), (64_000_000, {client_hygiene_rules.ENDLESS_ANSWER_READ})]
 )
 def test_reader_should_stop_reading_an_answer_without_end(size: int, expected: set[type[Note]]) -> None:
     recording = _with_requests(
@@ -583,15 +586,15 @@ def test_costliest_finding_of_a_level_comes_first() -> None:
 
     found = [type(finding.note) for finding in score_of(recording).findings if finding.note.level is Level.WARN]
 
-    assert found == [polling_interval_rules.POLLED_WITHIN_TTL, client_hygiene_rules.NO_CONTACT]
+    assert found == [polling_interval_rules.POLLED_WITHIN_TTL, client_hygiene_rules.CONTACT_MISSING]
 
 
 def test_subscriber_count_is_praised_and_its_absence_behind_proxy_noted() -> None:
     counted = score_of(play(habit(agent="Perfect/1.0 (+https://example.com; 12 subscribers)")()))
     uncounted = score_of(play(habit(fields=_extra_line("Via", "1.1 cache"))()))
 
-    assert client_hygiene_rules.TELLS_SUBSCRIBERS in findings(counted, Level.GOOD)
-    assert findings(uncounted, Level.INFO) == {client_hygiene_rules.SUBSCRIBERS_UNTOLD}
+    assert client_hygiene_rules.SUBSCRIBERS_STATED in findings(counted, Level.GOOD)
+    assert findings(uncounted, Level.INFO) == {client_hygiene_rules.SUBSCRIBERS_MISSING}
     assert counted.grade == uncounted.grade == 100
 
 
@@ -607,10 +610,10 @@ def test_faulty_readers_cover_every_finding() -> None:
 
     assert kinds == {
         *FAULTY_READERS,
-        conditional_request_rules.TAG_OF_226_UNUSED,
+        conditional_request_rules.ETAG_OF_226_NOT_RETURNED,
         client_hygiene_rules.HEAD_BEFORE_GET,
-        client_hygiene_rules.READ_WITHOUT_LIMIT,
-        client_hygiene_rules.CHANGING_USER_AGENT,
+        client_hygiene_rules.ENDLESS_ANSWER_READ,
+        client_hygiene_rules.USER_AGENT_CHANGES,
         polling_interval_rules.DUPLICATE_REQUEST,
     }
 
@@ -754,7 +757,7 @@ def test_redirect_to_other_host_that_is_followed_is_praised(
     score = score_of(_redirected(entrance, location, target, public=public))
 
     assert findings(score) == set()
-    assert redirect_rules.ADOPTS_MOVES in findings(score, Level.GOOD)
+    assert redirect_rules.PERMANENT_MOVES_ADOPTED in findings(score, Level.GOOD)
     assert len(score.feeds) == 1, "what a feed leads to is the same feed"
 
 

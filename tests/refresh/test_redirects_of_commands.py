@@ -37,8 +37,8 @@ async def test_check_of_the_upstream_follows_redirects_to_the_public_address_the
         done = await check(publisher.base + "/old.xml", told_of(publisher), pause=0)
 
     found = {each.id() for each in done.notes}
-    assert "has-moved" in found
-    assert not found & {"redirect-leads-nowhere", "no-answer"}
+    assert "permanent-redirect" in found
+    assert not found & {"redirect-failed", "fetch-failed"}
 
 
 @pytest.mark.parametrize("how", [moves_in_public, is_an_xml_redirect])

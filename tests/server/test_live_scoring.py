@@ -21,7 +21,7 @@ async def test_live_score_finds_unconditional_reader(front: Opened, fast_path: b
 
     assert score.user_agent == "Reader/1.0"
     assert score.cost.requests == 5
-    assert {"unconditional-repeat", "polled-within-ttl", "no-contact"} <= {
+    assert {"unconditional-repeat", "polled-within-ttl", "contact-missing"} <= {
         finding.note.id() for finding in score.findings
     }
 
@@ -37,7 +37,7 @@ async def test_live_score_of_fast_path_uses_request_conditions(front: Opened) ->
 
     (score,) = proxy.stage.app.live_scores.scores(proxy.clock.now())
 
-    assert "asks-well" in {finding.note.id() for finding in score.findings}
+    assert "validators-returned" in {finding.note.id() for finding in score.findings}
     assert score.cost.unchanged == 5
 
 
