@@ -114,8 +114,8 @@ _PLAIN = re.compile(r"https?://[a-z0-9.:-]+/[!$&-;=A-Z_a-z~]*")
 The only possible secret in such an address is a token in its path.
 """
 
-_ADDRESS = re.compile(r"https?://[^\s<>\"']++")
-"""Pattern of an address in a text."""
+_ADDRESS = re.compile(r"https?://[^\s<>\"']*[^\s<>\"'.,:;]")
+"""Pattern of an address in a text, without punctuation at the end."""
 
 _AUTHORITY = re.compile(r"(?i)(https?(?::|%3a)(?:/|%2f){1,2})((?:(?!https?(?::|%3a)/)[^/?#&\s])*+)")
 _USERINFO = re.compile(r"(?i)\A.*(?:@|%40)", re.DOTALL)
