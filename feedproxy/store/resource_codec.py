@@ -116,7 +116,7 @@ def restore(header: bytes, bodies: Iterable[Bodies], previous: bytes, target: st
 def _read(header: bytes | memoryview, context: "_Context") -> Resource:
     try:
         resource: Resource = _read_resource(json.loads(str(header, "utf-8", "surrogatepass")), context)
-    except (TypeError, ValueError, LookupError, AttributeError, RecursionError, struct.error) as error:
+    except (TypeError, ValueError, LookupError, AttributeError, RecursionError, OverflowError, struct.error) as error:
         raise _invalid_header_error(error) from error
     return resource
 
@@ -371,14 +371,15 @@ def _decoder(kind: Any) -> _Decoder:
     raise TypeError(f"unsupported type in the store: {kind}")
 
 
-def _sequence_decoder(make: Callable[[list[Any]], Any], plain_types: frozenset[type]) -> _Decoder:
+def _sequence_decoder(make: Callable[[Iterable[Any]], Any], plain_types: frozenset[type]) -> _Decoder:
     """Return the function that checks a list of JSON values against `plain_types`, and passes the list to `make`."""
 
     def read(value: Any, context: _Context) -> Any:
         items = _read_list(value, context)
         if not plain_types.issuperset(map(type, items)):
             raise TypeError(f"expected only {', '.join(sorted(kind.__name__ for kind in plain_types))}")
-        return make(items)
+        # An integer that is too large for a float would fail later, when instants are compared.
+        return make(map(float, items) if float in plain_types else items)
 
     return read
 

@@ -147,6 +147,14 @@ def test_number_of_any_size_is_read_as_written(number: int) -> None:
     assert load(dump(resource)).version_records == resource.version_records
 
 
+def test_instant_too_large_for_a_float_is_a_store_error() -> None:
+    header, bodies = envelope.open_parts(envelope.EnvelopeKind.RESOURCE, dump(a_resource()))
+    plain = json.loads(bytes(header)) | {"changes": [10**400]}
+
+    with pytest.raises(StoreError, match="invalid header"):
+        load(envelope.seal_parts(envelope.EnvelopeKind.RESOURCE, json.dumps(plain).encode(), bytes(bodies)))
+
+
 @given(st.binary(max_size=300))
 def test_state_decodes_to_itself(data: bytes) -> None:
     assert envelope.unseal(envelope.seal(data)) == data
