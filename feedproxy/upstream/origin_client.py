@@ -200,6 +200,8 @@ class Fetcher:
                 lines += f"Proxy-Authorization: {parent.authorization}\r\n".encode("ascii")
         if request.method not in _WITHOUT_CONTENT:
             lines += b"Content-Length: %d\r\n" % len(content)
+        if not (virtual_host.isascii() and _SENDABLE.fullmatch(virtual_host)):
+            raise BadTarget("invalid field 'Host': expected a valid host")
         host_line = b"Host: %b\r\n" % virtual_host.encode("ascii") if virtual_host else host.line
         message = b"%b %b HTTP/1.1\r\n%b%b\r\n%b" % (request.method.encode(), path, host_line, lines, content)
         shares = self._shares[trust is AddressTrust.OPERATOR_HOST]

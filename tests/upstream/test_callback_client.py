@@ -2,6 +2,7 @@
 
 import pytest
 
+from feedproxy.errors import BadTarget
 from feedproxy.http.message import Fields
 from feedproxy.upstream.callback_client import RESPONSE_MAX, CallbackClient
 from feedproxy.upstream.upstream_errors import FetchError
@@ -26,6 +27,16 @@ async def test_field_host_replaces_host_of_url() -> None:
         await caller.close()
         assert raw.heads[0].count(b"Host: ") == 1
         assert b"\r\nHost: feeds.example\r\n" in raw.heads[0]
+
+
+@pytest.mark.parametrize("host", ["feeds.example\r\nX-Injected: 1", "fêeds.example"])
+async def test_invalid_field_host_is_not_sent(host: str) -> None:
+    async with origin(OK) as raw:
+        caller = CallbackClient(a_policy())
+        with pytest.raises(BadTarget):
+            await caller.call("PURGE", raw.url("/feed"), Fields([("Host", host)]))
+        await caller.close()
+        assert not raw.heads
 
 
 async def test_large_content_of_response_is_not_read() -> None:
