@@ -1,7 +1,10 @@
 """Media type and self link of feeds. With both, a click on a feed opens a feed reader (USM)."""
 
+from dataclasses import replace
+
 from mitmproxy import http
 
+from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Response
 from feedproxy.refresh.ingest.ingest import ingest
 from feedproxy.server.addon import Addon
@@ -34,13 +37,13 @@ class Usm(Addon):
         content = prepared.content
         if not content.feed or content.media_type is None:
             return
-        label = response.headers.get("content-encoding", "identity").strip().lower()
         fields = plain.fields.with_field("Content-Type", content.media_type)
-        if label != "identity":
-            fields = fields.without("content-encoding")
-        if prepared.changes:
-            fields = fields.without("content-md5", "content-digest", "repr-digest", "etag")
         body = content.bodies["identity"]
+        if body != response.raw_content:
+            fields = fields.without("content-encoding", "content-md5", "content-digest", "repr-digest")
+            # The ETag belongs to other bytes with the same meaning.
+            if tag := parse_tag(fields.get("etag") or ""):
+                fields = fields.with_field("ETag", replace(tag, weak=True).text)
         response.headers = headers_of(fields.with_field("Content-Length", str(len(body))))
         response.raw_content = body
 

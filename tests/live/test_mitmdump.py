@@ -1,5 +1,6 @@
 """Stock mitmdump with the product's scripts: all of them, and each alone."""
 
+import gzip
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -153,6 +154,19 @@ def test_media_type_script_alone_corrects_the_media_type(dump: Dump, origin: Ori
     assert feed.fields["Content-Type"] == "application/rss+xml; charset=utf-8"
     assert b'rel="self"' in feed.body.replace(b"'", b'"')
     assert (page.fields["Content-Type"], page.body) == ("text/html", b"<html>hello</html>")
+
+
+def test_media_type_script_alone_labels_decoded_content_as_such(dump: Dump, origin: Origin) -> None:
+    feed = a_feed("one")
+    proxy = dump("usm.py")
+    coded = gzip.compress(feed)
+    origin.publish("/usm.rss", coded, Content_Encoding="gzip", Content_Digest="sha-256=:AAAA:", ETag='"v1"')
+
+    seen = proxy.get(origin.url("/usm.rss"), accept_encoding="gzip")
+
+    assert seen.body.endswith(b"</rss>\n")
+    assert not {"Content-Encoding", "Content-Digest"} & set(seen.fields)
+    assert seen.fields["ETag"] == 'W/"v1"'
 
 
 def test_coding_script_alone_encodes_for_the_reader(dump: Dump, origin: Origin) -> None:

@@ -51,7 +51,6 @@ class IngestedContent:
     content: Content
     channel: Channel | None = None
     relocation: Moved | Gone | None = None
-    changes: tuple[str, ...] = ()
     error: FeedproxyError | None = None
     empty: bool = False
     html: bool = False
@@ -177,8 +176,7 @@ def ingest(
         charset=charset_of(declared),
     )
     if announced_links := announcement(settings):
-        announced = hub_and_cloud_links.announce(edited.body, channel, announced_links, charset=charset_of(declared))
-        edited = self_link.EditResult(announced.body, (*edited.changes, *announced.changes))
+        edited = hub_and_cloud_links.announce(edited.body, channel, announced_links, charset=charset_of(declared))
     content_hash = _content_hash(edited.body)
     if edited.body is identity and not channel.content_digest and _defers_digest(known_channel, content_hash):
         channel, previous_channel = replace(channel, content_digest=pending_digest(content_hash)), None
@@ -207,7 +205,6 @@ def ingest(
         if is_dictionary and not stored.is_dictionary and stored.bodies.get("identity") == identity:
             stored = replace(stored, is_dictionary=True)
         return replace(ingested, content=stored)
-    changes = (*_media_type_change(declared, media_type), *edited.changes)
     # The received coding is stored if the content is unchanged.
     received_coding = (layers[0], response.body) if len(layers) == 1 and edited.body is identity else None
     content = Content(
@@ -227,7 +224,6 @@ def ingest(
     return replace(
         ingested,
         content=content,
-        changes=changes,
         retired_versions=tuple(retired_versions),
         previous_contents=previous_contents,
         new_publications=() if is_same_channel else _new_publications(identity, superseded, now),
@@ -348,7 +344,6 @@ def ingest_fast_path(
             is_dictionary="use-as-dictionary" in response.fields,
         ),
         channel,
-        changes=_media_type_change(declared, media_type),
     )
 
 
@@ -418,10 +413,6 @@ def _media_type(channel: Channel, declared: str | None, identity: bytes, setting
     if not settings.feed_usm:
         return declared
     return media_type_of(channel, declared, identity, rdf_media_type=settings.rdf_media_type)
-
-
-def _media_type_change(declared: str | None, media_type: str | None) -> tuple[str, ...]:
-    return (f"media type {declared or '(none)'} → {media_type}",) if media_type != declared else ()
 
 
 def _content_hash(body: bytes) -> str:
