@@ -55,7 +55,7 @@ class AdminServer:
         self._is_listening = is_listening or (lambda: app.ready)
         self._listener: AdminListener | None = None
         self._template_loading: asyncio.Future[None] | None = None
-        """Future of a thread that loads all templates after the start."""
+        """Future of a thread that loads all HTML templates after the start."""
 
     @property
     def url(self) -> str:

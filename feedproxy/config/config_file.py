@@ -192,7 +192,10 @@ def _normalise_override(name: str, value: Any, location: str) -> Any:
 
 
 def line_of(mapping: Any, key: Any) -> int:
-    """Return the line number of a key. A merged key (`<<`) has the line number of its mapping."""
+    """Return the line number of a key.
+
+    A key that `<<` merges from another mapping has the line number of the mapping that contains `<<`.
+    """
     try:
         return int(mapping.lc.key(key)[0]) + 1
     except (AttributeError, KeyError, TypeError):

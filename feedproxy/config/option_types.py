@@ -24,7 +24,7 @@ class OptionSpec:
     maximum: int | None = None
     unit: Unit = ""
     own: bool = False
-    """True for an option of feedproxy, with checks in option_texts.py."""
+    """True for an option of feedproxy, which option_texts.py checks, and false for an option of mitmproxy."""
 
 
 def option_specs() -> dict[str, OptionSpec]:

@@ -37,7 +37,7 @@ function FindProxyForURL(url, host) {{
 
 
 def document(base: str, hosts: Iterable[str], patterns: Iterable[str]) -> str:
-    """Return the function for a proxy at `base`, such as http://proxy.example:8080.
+    """Return the script with the function FindProxyForURL for a proxy at `base`, such as http://proxy.example:8080.
 
     Requests to `hosts`, and to hosts that match `patterns` such as `*.example.com`, use the proxy, or a direct
     connection if the proxy is down. All other requests use a direct connection.

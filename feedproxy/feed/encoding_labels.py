@@ -77,5 +77,5 @@ def superset_of(codec: str) -> str:
 
 
 def is_ascii_compatible(codec: str) -> bool:
-    """Return True if all decoders of this encoding agree on the characters of ASCII."""
+    """Return True if all decoders of this encoding read ASCII bytes as ASCII characters."""
     return codec not in _ASCII_INCOMPATIBLE

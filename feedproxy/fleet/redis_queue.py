@@ -1,7 +1,8 @@
 """The queue of messages to Redis. Callers do not wait until a message is sent.
 
-For each target, the queue has at most a purge and a request to send its copy. The copy is read from the store when it
-is sent. Messages stay queued while Redis is unavailable or full. A message that is sent twice has no further effect.
+For each target, the queue has at most two entries: a purge, and the order to send its copy. The copy is read from the
+store when it is sent. Messages stay queued while Redis is unavailable or full. A message that is sent twice has no
+further effect.
 """
 
 import asyncio
@@ -115,7 +116,7 @@ class RedisQueue:
         self._awake.set()
 
     def now(self) -> int:
-        """Return the time of this machine's clock in microseconds, the unit of the tokens in Redis."""
+        """Return the time of this machine's clock in microseconds, the unit of the fencing tokens in Redis."""
         return int(self._clock.now() * 1_000_000)
 
     async def flush(self, timeout: Seconds) -> None:

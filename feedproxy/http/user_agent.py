@@ -22,7 +22,7 @@ COUNT_MAX = 10**12
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The statement of a service that it fetches for `count` subscribers.
+    """A service's statement of the number of subscribers for which it fetches a feed (`count`).
 
     `feed_id` is the service's own id of the feed, or empty.
     """

@@ -33,7 +33,7 @@ class UnknownTopic(FeedproxyError):
 
 
 async def resolve_topic(service: NotificationService, address: str, topics_allowed: str, base: str) -> str:
-    """Return the current target of a feed. `address` is the URL of the feed that the client sent.
+    """Return the target of a feed after confirmed moves. `address` is the URL of the feed that the client sent.
 
     A feed of the upstream is fetched first if it is not stored. Raises UnknownTopic if no permitted feed has the URL,
     and StoreError if the database fails. `base` is the proxy's URL as the client wrote it.

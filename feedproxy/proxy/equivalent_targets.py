@@ -84,7 +84,8 @@ class EquivalentTargets:
     def _by_origin(self, target: str, request: Request) -> str:
         """Return a recorded equivalent target with a stored response that needs no validation, or else `target`.
 
-        A response that needs validation may get another No-Vary-Search.
+        A response that needs validation is not used: the origin may answer with another No-Vary-Search, by which the
+        targets are not equivalent any more.
         """
         candidates = self._targets.get(target.partition("?")[0])
         if candidates is None or candidates == (target,) or self._is_stored(target) or has_secret(target):

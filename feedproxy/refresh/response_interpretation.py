@@ -99,7 +99,8 @@ class ResponseInterpreter:
     ) -> RefreshResult | None:
         """Return the result of the received response for the stored resource, or None if another request is needed.
 
-        Another request is needed if a 304 validates no stored response, or if an origin refuses a client's conditions.
+        Another request is needed if a 304 validates no stored response, or if an origin refuses a request with
+        a client's conditions (_REFUSALS_OF_FIELDS).
         """
         before = (
             correct_future_instants(stored, started)

@@ -218,8 +218,10 @@ class _Context:
         self._texts = {target: target}
 
     def text(self, text: str) -> str:
-        """Return one object for all equal texts of a stored resource, such as the target, which each variant
-        contains."""
+        """Return the same object for equal texts, so that a stored resource contains each text once in memory.
+
+        The target, for example, occurs in each variant.
+        """
         return self._texts.setdefault(text, text)
 
     @abstractmethod

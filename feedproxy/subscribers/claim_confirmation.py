@@ -29,10 +29,10 @@ class ClaimState:
     """The claims of one fetcher for one feed.
 
     - `peaks`: confirmed claims with the instants of their last requests. Each claim is smaller and later than the
-      previous claim.
+      previous claim: an earlier claim that is not larger cannot be the maximum again.
     - `anchor`: the claim from which growth is measured, and its instant.
     - `unconfirmed`: the claim that waits for confirmation, and the instant of its first request.
-    - `times`: the number of requests with a claim.
+    - `times`: how many requests had a claim.
     """
 
     peaks: tuple[tuple[int, Instant], ...]

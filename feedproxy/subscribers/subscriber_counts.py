@@ -105,9 +105,9 @@ class SubscriberCounts:
     - `claim_max`: limit of each claim of a fetcher for one feed. The sum of these claims over all feed ids (the
       fetcher's own ids for the feed) has the same limit.
     - `claim_jump`: factor of growth within an hour above which a claim must be confirmed.
-    - `readers_max`, `claims_max`: limits of the entries of one feed.
-    - `feeds_max`: limit of the feeds.
-    - `entries_max`: limit of the entries of all feeds together. An entry takes about 100 bytes.
+    - `readers_max`, `claims_max`: maximum numbers of readers and of claims for one feed.
+    - `feeds_max`: maximum number of feeds.
+    - `entries_max`: maximum number of readers and claims of all feeds together. Each takes about 100 bytes.
     - `peers`: the counts of other machines.
     """
 

@@ -65,8 +65,8 @@ class Resolver:
         """Return the addresses of a host. Raises OSError if the look-up fails, and Overload if this machine cannot look
         names up.
 
-        Calls for the same host share one look-up. A call for a known feed shares only a look-up that began for a known
-        feed.
+        Calls for the same host share one look-up. A call on behalf of a known feed (`current_requester`) shares only
+        look-ups on behalf of known feeds, because these have look-ups reserved for them.
         """
         key = (host, current_requester().is_known)
         task = self._under_way.get(key)

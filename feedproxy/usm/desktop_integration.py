@@ -64,7 +64,7 @@ class Folders:
 
     @property
     def record(self) -> Path:
-        """Return the path of the installation's record."""
+        """Return the path of the file that records what this integration has installed."""
         return self.state / "feedproxy" / "subscribe.json"
 
 
@@ -219,7 +219,7 @@ def _without_entry(now: str | None, before: str | None) -> str | None:
     """Return the list of default programs `now` without feedproxy's entry, after another program has changed the list.
 
     If no other program remains for a media type, those in `before`, the list before the installation, are restored.
-    Return None if `now` is None, because the other program has deleted the list.
+    If `now` is None, the other program has deleted the list, and the result is None, too.
     """
     if now is None:
         return None

@@ -71,11 +71,13 @@ class _StopParsing(Exception):
 
 
 def find_channel(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -> ChannelOffsets | None:
-    """Return the offsets in an Atom feed (`atom`) or an RSS feed.
+    """Return the offsets of the channel's tags and self links in an Atom feed (`atom`) or an RSS feed.
 
-    Return None for any other format, and for a document that must not be edited, such as a signed one. With `whole`,
-    the search continues after the first item. With `every`, all self links are collected. Otherwise, the search ends at
-    the first self link with the format's own relation (`start` in Atom 0.3, else `self`).
+    Return None for any other format, and for a document that must not be edited, such as a signed one.
+
+    * With `every`, all self links are collected. Without `every`, the search ends at the first self link with the
+      format's own relation (`start` in Atom 0.3, else `self`).
+    * Without `whole`, the search also ends at the first item if a `link` of the feed's own format precedes the item.
     """
     finder = _ChannelFinder(utf8, atom=atom, whole=whole, every=every)
     try:

@@ -32,7 +32,7 @@ def self_link_mode(settings: Settings) -> str:
 
 @memoize_by_identity()
 def settings_digest(settings: Settings) -> str:
-    """Return the digest of the settings that control editing, or an empty text for the defaults."""
+    """Return the digest of the settings for the editing of feeds, or an empty text for the defaults."""
     return _digest(_edit_settings(settings))
 
 

@@ -28,7 +28,8 @@ host, a limit for the feeds of one publisher also pauses those of the others. Th
 """
 
 RAISE = 2.0
-"""Each reached limit that a site states (429, RateLimit) multiplies the price of its refreshes by this factor.
+"""Each time a site answers that a limit is reached (429, RateLimit), the price of the site's refreshes is multiplied
+by this factor.
 
 The price is the staleness, in seconds, that a refresh must save (option `polling`).
 """

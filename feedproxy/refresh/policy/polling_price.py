@@ -39,13 +39,11 @@ Thirty hours include the first poll of the next day, even after the last poll of
 """
 
 MARGIN = 0.02
-"""Length of the last part of a copy's lifetime, as a fraction of the lifetime.
-
-A poll that is expected in the last part is treated as a poll after the lifetime, because readers' intervals vary.
-"""
+"""A poll that is expected in this last fraction of a copy's lifetime is treated as a poll after the lifetime, because
+readers' intervals vary."""
 
 MARGIN_MAX = 30.0
-"""Maximum length of the last part of a copy's lifetime (MARGIN), in seconds."""
+"""Maximum length in seconds of the part of a lifetime that MARGIN determines."""
 
 RENEWED = 0.06
 """A plan assumes that a poll has renewed an expired copy if the probability that no poll has come is below this value.

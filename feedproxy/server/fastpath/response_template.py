@@ -23,7 +23,7 @@ from feedproxy.store.resource import Resource
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
 TEMPLATE_OVERHEAD = 1024
-"""Bytes of a template without its head: objects, key, and the log lines of the current state."""
+"""Bytes that a template takes in addition to its head: for objects, its key, and the log lines that it caches."""
 
 LOG_LINES_MAX = 1024
 """A template caches the log lines of at most this many clients. At the limit, it drops all of them."""

@@ -46,8 +46,8 @@ SWEEP_BATCH = 1024
 class AdmissionFilter:
     """Filter that admits a value to a cache when the value occurs for the second time.
 
-    If `sampled` is true, only one in SAMPLE_ONE_IN values is recorded after SAMPLE_AFTER new values in a row. Some
-    values are then admitted later.
+    The filter records the values that occurred. If `sampled` is true, it records only one in SAMPLE_ONE_IN values after
+    SAMPLE_AFTER new values in a row. A value that was not recorded is admitted at a later occurrence.
     """
 
     def __init__(self, *, sampled: bool = False) -> None:
