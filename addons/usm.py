@@ -1,10 +1,8 @@
 """Media type and self link of feeds. With both, a click on a feed opens a feed reader (USM)."""
 
-from dataclasses import replace
-
 from mitmproxy import http
 
-from feedproxy.http.etag import parse_tag
+from feedproxy.http.etag import EntityTag, parse_tag
 from feedproxy.http.message import Response
 from feedproxy.refresh.ingest.ingest import ingest
 from feedproxy.server.addon import Addon
@@ -43,7 +41,7 @@ class Usm(Addon):
             fields = fields.without("content-encoding", "content-md5", "content-digest", "repr-digest")
             # The ETag belongs to other bytes with the same meaning.
             if tag := parse_tag(fields.get("etag") or ""):
-                fields = fields.with_field("ETag", replace(tag, weak=True).text)
+                fields = fields.with_field("ETag", EntityTag(tag.opaque, weak=True).text)
         response.headers = headers_of(fields.with_field("Content-Length", str(len(body))))
         response.raw_content = body
 

@@ -15,7 +15,12 @@ from typing import Any
 from feedproxy.check.run_checks import CHECKS
 from feedproxy.lab.replay.faults import GROUPS
 from feedproxy.notes import Category, Level, Note, as_markdown, notes_of
-from feedproxy.scoring import client_hygiene_rules, conditional_request_rules, polling_interval_rules, redirect_rules
+from feedproxy.scoring import (
+    client_hygiene_rules,
+    conditional_request_rules,
+    polling_interval_rules,
+    redirect_and_gone_rules,
+)
 from feedproxy.scoring.rule_weights import ReaderRule
 from feedproxy.settings import Settings, format_value, option_names
 from feedproxy.telemetry.metrics import Metrics
@@ -251,7 +256,7 @@ def findings() -> str:
     """Return the page of rules and findings about readers, by category."""
     kinds = [
         kind
-        for module in (conditional_request_rules, polling_interval_rules, redirect_rules, client_hygiene_rules)
+        for module in (conditional_request_rules, polling_interval_rules, redirect_and_gone_rules, client_hygiene_rules)
         for kind in notes_of(module)
     ]
     lines = [FINDINGS_HEAD, "## Rules", "", "| rule | weight |", "|---|---|"]

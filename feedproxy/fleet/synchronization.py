@@ -19,7 +19,7 @@ from feedproxy.fleet.redis_connection import START_TIMEOUT, RedisConnection, Red
 from feedproxy.fleet.redis_keys import RedisKeys
 from feedproxy.fleet.redis_operations import FleetEvent, RedisOperations
 from feedproxy.fleet.shared_polls import SharedPolls
-from feedproxy.fleet.subscriber_sums import SubscriberSums
+from feedproxy.fleet.subscriber_counts_of_machines import SubscriberSums
 from feedproxy.fleet.via_pseudonym_and_secret import agree_on_state
 from feedproxy.notify.changes.change_log import FeedSnapshot
 from feedproxy.notify.notification_service import NotificationService

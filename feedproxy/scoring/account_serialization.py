@@ -8,7 +8,12 @@ from dataclasses import astuple, fields
 from typing import Any
 
 from feedproxy.notes import Level, Note, notes_of
-from feedproxy.scoring import client_hygiene_rules, conditional_request_rules, polling_interval_rules, redirect_rules
+from feedproxy.scoring import (
+    client_hygiene_rules,
+    conditional_request_rules,
+    polling_interval_rules,
+    redirect_and_gone_rules,
+)
 from feedproxy.scoring.reader_accounts import (
     Evidence,
     FeedAccount,
@@ -21,7 +26,7 @@ from feedproxy.scoring.rule_weights import ReaderRule
 
 KINDS: dict[str, type[Note]] = {
     kind.id(): kind
-    for module in (conditional_request_rules, client_hygiene_rules, redirect_rules, polling_interval_rules)
+    for module in (conditional_request_rules, client_hygiene_rules, redirect_and_gone_rules, polling_interval_rules)
     for kind in notes_of(module)
 }
 """All kinds of Notes about readers, keyed by name."""

@@ -12,7 +12,12 @@ from typing import Any, NamedTuple
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.notes import Note
-from feedproxy.scoring import client_hygiene_rules, conditional_request_rules, polling_interval_rules, redirect_rules
+from feedproxy.scoring import (
+    client_hygiene_rules,
+    conditional_request_rules,
+    polling_interval_rules,
+    redirect_and_gone_rules,
+)
 from feedproxy.scoring.reader_names import ReaderName, reader_name
 from feedproxy.scoring.rule_weights import ReaderRule
 
@@ -28,12 +33,12 @@ PRAISE: Mapping[ReaderRule, type[Note]] = {
     ReaderRule.CONDITIONS: conditional_request_rules.VALIDATORS_RETURNED,
     ReaderRule.PACE: polling_interval_rules.POLLED_WHEN_DUE,
     ReaderRule.REFUSALS: polling_interval_rules.WAITED_AFTER_FAILURES,
-    ReaderRule.MOVES: redirect_rules.PERMANENT_MOVES_ADOPTED,
-    ReaderRule.ENDINGS: redirect_rules.ENDINGS_OBEYED,
+    ReaderRule.MOVES: redirect_and_gone_rules.PERMANENT_MOVES_ADOPTED,
+    ReaderRule.ENDINGS: redirect_and_gone_rules.ENDINGS_OBEYED,
     ReaderRule.SKIPPED: polling_interval_rules.SKIPPED_TIMES_OBEYED,
     ReaderRule.CODING: client_hygiene_rules.COMPRESSION_ACCEPTED,
     ReaderRule.IDENTITY: client_hygiene_rules.USER_AGENT_NAMES_READER,
-    ReaderRule.TEMPORARY: redirect_rules.ADDRESS_KEPT,
+    ReaderRule.TEMPORARY: redirect_and_gone_rules.ADDRESS_KEPT,
     ReaderRule.DELTAS: conditional_request_rules.DELTAS_ACCEPTED,
     ReaderRule.CONTACT: client_hygiene_rules.CONTACT_STATED,
     ReaderRule.NEEDLESS: client_hygiene_rules.NO_NEEDLESS_DATA,
@@ -123,9 +128,9 @@ class FeedAccount:
         removed.
         """
         tallies, findings = dict(self.tallies), dict(self.findings)
-        if redirect_rules.is_left_alone(self.ended, now) and ReaderRule.ENDINGS not in tallies:
+        if redirect_and_gone_rules.is_left_alone(self.ended, now) and ReaderRule.ENDINGS not in tallies:
             tallies[ReaderRule.ENDINGS] = RuleTally(1, 0)
-            findings[redirect_rules.ENDINGS_OBEYED] = FindingCount({}, [], 1)
+            findings[redirect_and_gone_rules.ENDINGS_OBEYED] = FindingCount({}, [], 1)
         if self.rounds >= polling_interval_rules.HOURS_MIN:
             is_hourly = self.on_hour >= self.rounds / 2
             tallies[ReaderRule.HOUR] = RuleTally(self.rounds, self.on_hour if is_hourly else 0)

@@ -283,7 +283,7 @@ class ReaderState:
         elif (
             poll.status in REFUSALS or poll.status >= 400 or not poll.status or not poll.complete or poll.status == 200
         ):
-            # The rule on ended feeds (redirect_rules.py) applies to 410.
+            # The rule on ended feeds (redirect_and_gone_rules.py) applies to 410.
             self.refusal = (
                 None
                 if poll.status == 410

@@ -8,7 +8,12 @@ from collections.abc import Callable, Mapping
 
 from feedproxy.clock import Instant
 from feedproxy.notes import Note
-from feedproxy.scoring import client_hygiene_rules, conditional_request_rules, polling_interval_rules, redirect_rules
+from feedproxy.scoring import (
+    client_hygiene_rules,
+    conditional_request_rules,
+    polling_interval_rules,
+    redirect_and_gone_rules,
+)
 from feedproxy.scoring.reader_accounts import PRAISE, Evidence, FeedAccount, FindingCount, RuleTally
 from feedproxy.scoring.reader_state import ReaderState
 from feedproxy.scoring.rule_weights import Observation, ReaderRule, Verdict
@@ -20,13 +25,13 @@ EVALUATORS: Mapping[ReaderRule, Evaluator] = {
     ReaderRule.CONDITIONS: conditional_request_rules.evaluate,
     ReaderRule.PACE: polling_interval_rules.evaluate,
     ReaderRule.REFUSALS: polling_interval_rules.evaluate_refusal,
-    ReaderRule.MOVES: redirect_rules.evaluate,
-    ReaderRule.ENDINGS: redirect_rules.evaluate_ended,
+    ReaderRule.MOVES: redirect_and_gone_rules.evaluate,
+    ReaderRule.ENDINGS: redirect_and_gone_rules.evaluate_ended,
     ReaderRule.SKIPPED: polling_interval_rules.evaluate_skips,
     ReaderRule.CODING: client_hygiene_rules.evaluate_coding,
     ReaderRule.IDENTITY: client_hygiene_rules.evaluate_identity,
     ReaderRule.TAGS: conditional_request_rules.evaluate_tag_use,
-    ReaderRule.TEMPORARY: redirect_rules.evaluate_temporary,
+    ReaderRule.TEMPORARY: redirect_and_gone_rules.evaluate_temporary,
     ReaderRule.DELTAS: conditional_request_rules.evaluate_delta,
     ReaderRule.CONTACT: client_hygiene_rules.evaluate_contact,
     ReaderRule.NEEDLESS: client_hygiene_rules.evaluate_needless,
@@ -63,8 +68,10 @@ class FeedEvaluation:
                 self.record_verdict(rule, poll, verdict)
         if (observation := client_hygiene_rules.observe_subscribers(poll, state)) is not None:
             self._record_observation(observation, poll)
-        if poll.answer.get("location") is None and (adoptions := redirect_rules.describe_adoptions(state, poll.target)):
-            self._record_praise(redirect_rules.PERMANENT_MOVES_ADOPTED, poll, f"adopted {adoptions}")
+        if poll.answer.get("location") is None and (
+            adoptions := redirect_and_gone_rules.describe_adoptions(state, poll.target)
+        ):
+            self._record_praise(redirect_and_gone_rules.PERMANENT_MOVES_ADOPTED, poll, f"adopted {adoptions}")
         if not state.belongs_to_previous(poll):
             account.rounds += 1
             if polling_interval_rules.is_on_the_hour(poll):

@@ -1,4 +1,4 @@
-"""Strict parser for the head of a response: status line, field lines, framing.  RFC 9112, sections 2 to 6
+"""Strict parser for the head of a response: status line and field lines.  RFC 9112, sections 2 to 5
 
 A parsed head is unambiguous: it has no folded line and only one framing.
 """
@@ -7,8 +7,9 @@ import re
 from dataclasses import dataclass
 
 from feedproxy.fast_init import fast_init
-from feedproxy.http.field_lines import TOKEN, Line, parse_field_lines, replace_controls
+from feedproxy.http.field_lines import Line, parse_field_lines, replace_controls
 from feedproxy.http.message import SHARED_LENGTH_MAX
+from feedproxy.upstream.message_framing import find_framing_error, frame_message, members
 from feedproxy.upstream.upstream_errors import MalformedResponse
 
 # "A recipient MAY recognize a single LF as a line terminator" -- RFC 9112, section 2.2; old scripts send it.
@@ -18,10 +19,6 @@ _LINE_END = re.compile(rb"\r?\n")
 _STATUS = re.compile(rb"HTTP/1\.([0-9]) +([1-5][0-9]{2})(?: (.*))?", re.DOTALL)
 _PLAIN = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t -~\x80-\xff]*+\r\n)*+")
 """Pattern of field lines that are valid and unfolded."""
-_DIGITS = re.compile(rb"[0-9]{1,18}")
-
-_TRANSFER_CODINGS = (b"chunked", b"gzip", b"deflate", b"compress")
-_CLOSE: Line = (b"Connection", b"close")
 
 LINES_MAX = 512
 """At most this many field lines are cached. Responses with equal lines share one object."""
@@ -103,11 +100,11 @@ def parse_head(data: bytes) -> ResponseHead:
     names = {name.lower() for name, _ in lines}
     framing_anomaly, reusable, chunked, length = "", True, False, None
     if b"transfer-encoding" in names or b"content-length" in names:
-        codings, lengths = _members(lines, b"transfer-encoding"), _members(lines, b"content-length")
-        framing_anomaly = _framing_error(codings, lengths)
-        lines, reusable, chunked, length = _frame(lines, minor, codings, lengths)
+        codings, lengths = members(lines, b"transfer-encoding"), members(lines, b"content-length")
+        framing_anomaly = find_framing_error(codings, lengths)
+        lines, reusable, chunked, length = frame_message(lines, minor, codings, lengths)
     if minor == 0 or b"connection" in names:
-        options = _members(lines, b"connection")
+        options = members(lines, b"connection")
         # "If the received protocol is HTTP/1.0, the "keep-alive" connection option is present ..." -- section 9.3
         reusable = reusable and b"close" not in options and (minor > 0 or b"keep-alive" in options)
     if status in _NO_CONTENT and (chunked or length):
@@ -123,58 +120,3 @@ def parse_head(data: bytes) -> ResponseHead:
         length,
         framing_anomaly,
     )
-
-
-def _frame(
-    lines: tuple[Line, ...], minor: int, codings: list[bytes], lengths: list[bytes]
-) -> tuple[tuple[Line, ...], bool, bool, int | None]:
-    """Return how the end of the message is found (RFC 9112, sections 6.1 to 6.3), as four values.
-
-    `codings` and `lengths` are the members of Transfer-Encoding and Content-Length in `lines`. The values are the lines
-    without ineffective framing fields, True if the connection is reusable, True if the content is chunked, and the
-    length of the content in bytes or None.
-    """
-    if codings == [b"identity"]:  # servers of RFC 2616's time send it; it has no effect
-        lines, codings = _without(lines, b"transfer-encoding"), []
-    if codings:
-        if codings != [b"chunked"]:
-            if not all(TOKEN.fullmatch(coding) for coding in codings) or any(
-                name in coding for coding in codings for name in _TRANSFER_CODINGS
-            ):
-                raise MalformedResponse(f"unsupported transfer codings {b', '.join(codings)[:60]!r}: expected chunked")
-            # "If a Transfer-Encoding header field is present in a response and the chunked transfer coding is not the
-            # final encoding, the message body length is determined by reading the connection until it is closed" --
-            # section 6.3. A name that resembles no transfer coding is taken for a mistake of the origin: the content is
-            # not coded.
-            lines = (*_without(_without(lines, b"transfer-encoding"), b"content-length"), _CLOSE)
-            return lines, False, False, None
-        # "the Transfer-Encoding overrides the Content-Length. Such a message might indicate an attempt to
-        # perform request smuggling": the chunks are read, and the connection is not reused.
-        return _without(lines, b"content-length"), not lengths and minor > 0, True, None
-    if not lengths:
-        return lines, True, False, None
-    if len(set(lengths)) > 1 or not _DIGITS.fullmatch(lengths[0]):
-        raise MalformedResponse(f"invalid Content-Length {b', '.join(lengths)[:60]!r}: expected one number")
-    if len(lengths) > 1:
-        position = next(at for at, (name, _) in enumerate(lines) if name.lower() == b"content-length")
-        one = (lines[position][0], lengths[0])
-        lines = (*lines[:position], one, *_without(lines[position + 1 :], b"content-length"))
-    return lines, True, False, int(lengths[0])
-
-
-def _framing_error(codings: list[bytes], lengths: list[bytes]) -> str:
-    """Return the error that makes the end of the message ambiguous, or "" without an error."""
-    if codings and lengths:
-        return "both Transfer-Encoding and Content-Length"
-    if len(lengths) > 1:
-        return "several Content-Length fields"
-    return "a Transfer-Encoding other than chunked" if codings and codings != [b"chunked"] else ""
-
-
-def _members(lines: tuple[Line, ...], name: bytes) -> list[bytes]:
-    values = [value for line_name, value in lines if line_name.lower() == name]
-    return [member.strip(b" \t").lower() for value in values for member in value.split(b",")]
-
-
-def _without(lines: tuple[Line, ...], name: bytes) -> tuple[Line, ...]:
-    return tuple(line for line in lines if line[0].lower() != name)

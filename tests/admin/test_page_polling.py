@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from feedproxy.cache.cache_status import CacheStatus
-from feedproxy.web.templates import page_tag
+from feedproxy.web.page_entity_tag import page_entity_tag
 from tests.stages.admin import Proxy
 
 
@@ -38,8 +38,8 @@ async def test_page_is_sent_again_when_a_count_changes(proxy: Proxy) -> None:
 def test_page_tag_does_not_depend_on_the_time_of_rendering() -> None:
     page = b'<p>12 feeds</p><p id="as-of" data-live>as of %s</p>'
 
-    assert page_tag(page % b"noon") == page_tag(page % b"night")
-    assert page_tag(page) != page_tag(page.replace(b"12", b"13"))
+    assert page_entity_tag(page % b"noon") == page_entity_tag(page % b"night")
+    assert page_entity_tag(page) != page_entity_tag(page.replace(b"12", b"13"))
 
 
 @pytest.mark.parametrize("name", ["feeds", "readers", "notifications", "configuration"])

@@ -15,7 +15,12 @@ from feedproxy.lab.recording_scores import grade_recording
 from feedproxy.lab.replay.faults import CATALOGUE
 from feedproxy.lab.replay.replay_source import ReplayOptions
 from feedproxy.notes import Level, Note, notes_of
-from feedproxy.scoring import client_hygiene_rules, conditional_request_rules, polling_interval_rules, redirect_rules
+from feedproxy.scoring import (
+    client_hygiene_rules,
+    conditional_request_rules,
+    polling_interval_rules,
+    redirect_and_gone_rules,
+)
 from feedproxy.scoring.grade import ReaderScore
 from feedproxy.scoring.reader_names import secret_hash
 from feedproxy.scoring.score_report import as_text
@@ -258,29 +263,29 @@ FAULTY_READERS: dict[type[Note], tuple[type[CorrectReader], dict[str, Any], dict
         {},
         {"faults": ["500@1d..26h"]},
     ),
-    redirect_rules.REDIRECT_NOT_FOLLOWED: (
+    redirect_and_gone_rules.REDIRECT_NOT_FOLLOWED: (
         habit(follows=lambda self, status: False, due=lambda self, now: now % 3600 == 420),
         {},
         {"faults": ["redirect-302@1d..30h"]},
     ),
-    redirect_rules.REDIRECT_LOOP_FOLLOWED: (
+    redirect_and_gone_rules.REDIRECT_LOOP_FOLLOWED: (
         habit(detects_loops=False, hops_max=30),
         {},
         {"faults": ["redirect-loop@1d..30h"]},
     ),
-    redirect_rules.PERMANENT_MOVE_IGNORED: (habit(adopt=_never), {}, {"faults": ["redirect-301@1d"]}),
-    redirect_rules.XML_REDIRECT_IGNORED: (
+    redirect_and_gone_rules.PERMANENT_MOVE_IGNORED: (habit(adopt=_never), {}, {"faults": ["redirect-301@1d"]}),
+    redirect_and_gone_rules.XML_REDIRECT_IGNORED: (
         habit(adopt=_never, due=lambda self, now: now % 3600 == 420),
         {},
         {"faults": ["xml-redirect@1d"]},
     ),
-    redirect_rules.TEMPORARY_MOVE_ADOPTED: (habit(take=_adopt_always), {}, {"faults": ["redirect-302@1d"]}),
-    redirect_rules.GONE_IGNORED: (
+    redirect_and_gone_rules.TEMPORARY_MOVE_ADOPTED: (habit(take=_adopt_always), {}, {"faults": ["redirect-302@1d"]}),
+    redirect_and_gone_rules.GONE_IGNORED: (
         habit(end=lambda self: setattr(self, "not_before", self.base + 3600), due=lambda self, now: now % 3600 == 420),
         {},
         {"faults": ["410@1d"]},
     ),
-    redirect_rules.XML_GONE_IGNORED: (
+    redirect_and_gone_rules.XML_GONE_IGNORED: (
         habit(end=_never, due=lambda self, now: now % 3600 == 420),
         {},
         {"faults": ["xml-gone@1d"]},
@@ -621,7 +626,7 @@ def test_faulty_readers_cover_every_finding() -> None:
 def _all_notes() -> set[type[Note]]:
     return {
         kind
-        for module in (conditional_request_rules, polling_interval_rules, redirect_rules, client_hygiene_rules)
+        for module in (conditional_request_rules, polling_interval_rules, redirect_and_gone_rules, client_hygiene_rules)
         for kind in notes_of(module)
     }
 
@@ -739,7 +744,7 @@ def test_redirect_to_other_host_counts_only_if_followed_through_proxy(
 ) -> None:
     score = score_of(_redirected(entrance, location, "", public=public))
 
-    assert (redirect_rules.REDIRECT_NOT_FOLLOWED in findings(score)) == is_evaluated
+    assert (redirect_and_gone_rules.REDIRECT_NOT_FOLLOWED in findings(score)) == is_evaluated
 
 
 @pytest.mark.parametrize(
@@ -757,7 +762,7 @@ def test_redirect_to_other_host_that_is_followed_is_praised(
     score = score_of(_redirected(entrance, location, target, public=public))
 
     assert findings(score) == set()
-    assert redirect_rules.PERMANENT_MOVES_ADOPTED in findings(score, Level.GOOD)
+    assert redirect_and_gone_rules.PERMANENT_MOVES_ADOPTED in findings(score, Level.GOOD)
     assert len(score.feeds) == 1, "what a feed leads to is the same feed"
 
 

@@ -27,6 +27,7 @@ from feedproxy.request.feed_id import feed_id
 from feedproxy.telemetry import recent_activity
 from feedproxy.telemetry.page_redaction import View, public_name
 from feedproxy.web import templates
+from feedproxy.web.page_entity_tag import page_entity_tag
 
 PER_PAGE = 50
 """The list shows this many feeds on a page if the query has no `per_page`."""
@@ -211,7 +212,7 @@ class FeedPages:
         notice = self._notices.get(request.query.get("done", ""))
         shared = {"now": now, "as_of": now, "notice": notice, "path": request.path, "version": __version__}
         body = templates.page(template, **(shared | values))
-        tag = templates.page_tag(body)
+        tag = page_entity_tag(body)
         if tag in [text.strip() for text in request.headers.get("If-None-Match", "").split(",")]:
             return web.Response(status=304, headers={"ETag": tag})
         answer = web.Response(body=body, headers={"Content-Type": templates.HTML, "ETag": tag})

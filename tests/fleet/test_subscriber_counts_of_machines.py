@@ -8,7 +8,7 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.fleet.redis_keys import RedisKeys
-from feedproxy.fleet.subscriber_sums import SubscriberSums
+from feedproxy.fleet.subscriber_counts_of_machines import SubscriberSums
 from tests.fleet.conftest import Start
 from tests.fleet.machines import Machine, until
 from tests.fleet.redis_server import RedisServer
