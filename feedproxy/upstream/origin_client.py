@@ -57,7 +57,10 @@ _TARGET = re.compile(r"(https?://[!\"$-.0->@-~]+)([!\"$-~]*)(?:#.*)?")
 """Pattern of a target, with groups for scheme and authority, and for path and query."""
 
 _WITHOUT_CONTENT = frozenset({"GET", "HEAD"})
-"""Methods of requests without content. Such a request may be repeated (RFC 9110, section 9.2.2)."""
+"""Methods of requests without content and without Content-Length."""
+
+_IDEMPOTENT = _WITHOUT_CONTENT | {"PURGE"}
+"""Methods of requests that may be repeated (RFC 9110, section 9.2.2)."""
 
 CACHED_HOSTS_MAX = 1024
 """At most this many `_Host` objects are cached."""
@@ -249,8 +252,7 @@ class Fetcher:
         """Make one exchange in this slot and return its response. The connection is closed afterwards unless `reuse` is
         true.
 
-        The exchange of a request without content is repeated if the origin closed a pooled connection before it
-        responded.
+        An idempotent request is repeated if the origin closed a pooled connection before it responded.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.total
@@ -263,7 +265,7 @@ class Fetcher:
                 try:
                     return await exchange()
                 except StaleConnection:
-                    if method not in _WITHOUT_CONTENT:
+                    if method not in _IDEMPOTENT:
                         raise
                     return await exchange()
                 finally:

@@ -65,3 +65,13 @@ async def test_request_with_content_is_not_repeated_after_close_of_pooled_connec
             await caller.call("POST", raw.url(), body=b"")
         await caller.close()
         assert len(raw.heads) == 2
+
+
+async def test_purge_is_repeated_after_close_of_pooled_connection() -> None:
+    async with origin(OK, play(then="close"), OK) as raw:
+        caller = CallbackClient(a_policy())
+        await caller.call("PURGE", raw.url())
+        answer = await caller.call("PURGE", raw.url())
+        await caller.close()
+        assert answer.status == 200
+        assert (len(raw.heads), raw.connections) == (3, 2)
