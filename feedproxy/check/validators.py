@@ -189,7 +189,7 @@ class CONTENT_CHANGES_EACH_TIME(Note, level=Level.WARN, category=Category.CONDIT
     summary = "The content differs in each response, although the entries are the same."
     advice = """\
     The time of the request, a comment with a time, or a changing order makes each response a new version, so that
-    none is answered with 304. Let `lastBuildDate` and `updated` be the time when an entry last changed."""
+    no request is answered with 304. Let `lastBuildDate` and `updated` be the time when an entry last changed."""
     reference = "RSS 2.0, lastBuildDate; RFC 4287, section 4.2.15"
 
 

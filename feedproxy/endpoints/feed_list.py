@@ -55,7 +55,7 @@ seconds, and never after a change of rules.
 REUSE_MAX: Seconds = 60
 
 STATE_CHECK_INTERVAL: Seconds = 1.0
-"""Seconds between two reads of the stored imports, which another process may have changed."""
+"""Seconds between two reads of the stored lists of imported feeds, which another process may have changed."""
 
 CONCURRENT_SITES_MAX = 4
 """Imported feeds are fetched from at most this many sites concurrently."""

@@ -167,7 +167,8 @@ class OutboundSubscriptions:
         """Enqueue a refresh of the topic. Return False if the feed is no longer stored, or no server offers
         notifications of it now.
 
-        Only the server knows the callback URL. No other program can cause refreshes, so no rate limit is needed.
+        Only the notifying server (hub, cloud or CNWS publisher) knows the callback URL. No other program can cause
+        refreshes, so no rate limit is needed.
         """
         resource = self._service.proxy.store.peek(subscription.topic)
         if resource is None or self._find_target(resource) is None:

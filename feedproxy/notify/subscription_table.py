@@ -207,8 +207,9 @@ class Subscriptions:
         """Move subscriptions from `topic` to `new_topic`, because the feed has moved.
 
         A moved subscription gets the notifications of both topics. If a callback has subscriptions to both topics, the
-        subscription to `topic` is removed. If `new_topic` equals `topic`, the feed has moved back, and its moved
-        subscriptions return to `topic`.
+        subscription to `topic` is removed. The table records the earlier topic of each moved subscription. If
+        `new_topic` equals `topic`, the feed is at this address again, and the subscriptions that were moved away return
+        to it.
         """
 
         def work(db: sqlite3.Connection) -> None:

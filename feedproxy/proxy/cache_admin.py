@@ -90,7 +90,7 @@ class CacheAdmin:
     def target_matcher(self, pattern: str) -> Callable[[str], bool]:
         """Return a predicate that tests whether a target, or its public address, matches a glob.
 
-        The key of a private copy matches if its target matches.
+        The predicate also accepts the key of a client-specific copy: the key matches if its target does.
         """
         glob = compile_glob(pattern)
         # The options that map URLs are global: rules cannot override them.

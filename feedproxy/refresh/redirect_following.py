@@ -218,7 +218,8 @@ class NonFeedRedirects:
     def may_follow(self, context: RequestContext) -> bool:
         """Return whether redirects of a target that is not a known feed may be followed for this request.
 
-        The result is False for browsers, for requests with Range, and for recorded targets.
+        The result is False for browsers, for requests with Range, and for targets with redirects that led to no feed
+        before.
         """
         target, accept = context.request.target, context.request.fields.combined("accept")
         leads_to_no_feed = self._epochs.get(target) == self._coordination.invalidation_epoch(target)

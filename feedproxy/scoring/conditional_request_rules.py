@@ -176,8 +176,8 @@ def _evaluate_date(poll: Poll, state: ReaderState) -> Verdict:
 def _sent_tags(poll: Poll) -> tuple[str, ...]:
     """Return the tags of If-None-Match as text.
 
-    The first element is the whole value of the field: servers also issue invalid tags, and readers must return them
-    unchanged.
+    The first element is the whole value of the field. Servers also issue invalid tags, which cannot be parsed, and
+    readers must return them unchanged.
     """
     value = (poll.fields.combined("if-none-match") or "").strip()
     if not value:

@@ -30,7 +30,7 @@ def without_rss_namespace(namespace: str) -> str:
 
 
 def make_node(element: Element, depth: int = 0) -> Node | None:
-    """Return the node of an element, or None if its name cannot be written or it is nested too deeply.
+    """Return the node of an element, or None if its name cannot be written in XML or it is nested too deeply.
 
     `depth` is the number of elements around the element.
     """

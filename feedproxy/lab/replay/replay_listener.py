@@ -25,7 +25,7 @@ _SENDABLE = re.compile(r"\A[\t\x20-\x7e\x80-\xff]*\Z")
 """Pattern of the field values that h11 can send. Other recorded values are dropped."""
 
 BLANKS = b" " * 65_536
-"""A piece of blanks. An endless body ends with such pieces until the connection is reset."""
+"""A piece of blanks. An endless body is continued with such pieces until the connection is reset."""
 
 BODY_PIECES = 8
 """A slow body is sent in this many pieces."""

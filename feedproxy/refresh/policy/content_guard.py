@@ -58,7 +58,8 @@ An update without any items always counts as one.
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """The decision that the update becomes the stored copy. An unconfirmed format change is forgotten."""
+    """The decision that the update becomes the stored copy. If a change to another format was recorded before and waits
+    for confirmation, the record is removed."""
 
     reason: str
 

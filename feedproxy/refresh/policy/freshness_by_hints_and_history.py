@@ -129,7 +129,7 @@ def rests_until(resource: Resource | None, stored: StoredResponse, fresh: Freshn
 
     The instant is the end of the learned lifetime, at most `stale_while_refreshing` seconds after the copy became
     stale. Return 0 if HTTP forbids stale responses, if the feed has no history, for content that is not a feed, and for
-    a copy with an early refetch.
+    a copy that is fetched earlier than usual (early_refetch_of_ill_formed_copies.py).
     """
     limit = settings.stale_while_refreshing
     if (
