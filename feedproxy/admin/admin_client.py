@@ -22,7 +22,7 @@ from feedproxy.config.option_types import option_specs
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http import uri
 from feedproxy.settings import Settings, from_options, listen_address
-from feedproxy.usm.address_discovery import parse_source
+from feedproxy.usm.address_or_file import parse_source
 
 DEFAULT = Settings().admin
 

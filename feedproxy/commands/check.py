@@ -53,7 +53,7 @@ async def check(source: str, settings: Settings, **options: Any) -> Any:
     from feedproxy.check.check_report import CheckReport  # noqa: PLC0415
     from feedproxy.check.probe import probe_feed  # noqa: PLC0415
     from feedproxy.clock import SystemClock  # noqa: PLC0415
-    from feedproxy.usm.address_discovery import from_file, parse_source, private_address_hint  # noqa: PLC0415
+    from feedproxy.usm.address_or_file import from_file, parse_source, private_address_hint  # noqa: PLC0415
 
     now = SystemClock().now()
     address = parse_source(source)

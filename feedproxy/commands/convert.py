@@ -14,7 +14,7 @@ from feedproxy.feed.convert.read.from_document import read, with_source_address
 from feedproxy.http.date import parse_http_date
 from feedproxy.refresh.standalone_fetch import Document, fetch_document, follow_saved_redirect
 from feedproxy.settings import Settings
-from feedproxy.usm.address_discovery import from_file, parse_source, private_address_hint
+from feedproxy.usm.address_or_file import from_file, parse_source, private_address_hint
 
 
 def register(subparsers: Any) -> None:

@@ -11,7 +11,7 @@ from feedproxy.durations_and_sizes import count_noun
 from feedproxy.feed import opml as lists
 from feedproxy.refresh.standalone_fetch import fetch_document
 from feedproxy.settings import Settings
-from feedproxy.usm.address_discovery import from_file, parse_source
+from feedproxy.usm.address_or_file import from_file, parse_source
 
 
 def register(subparsers: Any) -> None:

@@ -13,7 +13,8 @@ from feedproxy.errors import BadTarget, FeedproxyError, UsageError
 from feedproxy.http import uri
 from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.usm import desktop_integration
-from feedproxy.usm.address_discovery import discover, private_address_hint
+from feedproxy.usm.address_discovery import discover
+from feedproxy.usm.address_or_file import private_address_hint
 
 PLACES = ("%u", "%U", "%s", "{}")
 """Placeholders for the address in a reader's command. Without a placeholder, the address is the last argument."""

@@ -11,9 +11,11 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from feedproxy.client_network import parse_address
 from feedproxy.http.message import Fields
+from feedproxy.settings import Settings
 
 X_FORWARDED_FOR = "x-forwarded-for"
 FORWARDED = "forwarded"
@@ -45,6 +47,17 @@ class Hop:
     address: str
     scheme: str = ""
     host: str = ""
+
+
+def is_trusted_proxy(settings: Settings, peer: str) -> bool:
+    """Return True if `peer` is in `trusted_proxies`."""
+    return bool(settings.trusted_proxies) and _is_in_networks(settings.trusted_proxies, peer)
+
+
+@lru_cache(maxsize=4096)
+def _is_in_networks(networks: tuple[str, ...], peer: str) -> bool:
+    address = parse_address(peer)
+    return address is not None and any(address in ipaddress.ip_network(network, strict=False) for network in networks)
 
 
 def client_hop(fields: Fields, field_name: str, peer: str, is_trusted: Callable[[str], bool]) -> Hop:

@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 
 from feedproxy.client_network import client_network
-from feedproxy.server.mitm.request_routing import is_trusted_proxy
+from feedproxy.request.forwarded_client_address import is_trusted_proxy
 from feedproxy.settings import Settings
 
 

@@ -4,29 +4,18 @@ The input is a feed or a page, given by its address or as a file. The first choi
 a self link, the page of the feed is requested. A page gives the feeds that it names by autodiscovery.
 """
 
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
-from feedproxy.errors import FeedproxyError, Forbidden, TooLarge, UsageError
+from feedproxy.errors import FeedproxyError
 from feedproxy.feed.autodiscovery import DiscoveredFeed, discover_feeds, is_page
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.channel_addresses import page_address, self_address
-from feedproxy.feed.feed_scheme import strip_feed_scheme
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http import uri
 from feedproxy.http.message import NO_FIELDS
 from feedproxy.refresh.standalone_fetch import Document, fetch_document, follow_saved_redirect
 from feedproxy.settings import Settings
-
-_FILES = r"xml|rss|atom|rdf|json|opml|html?|cdf|har|txt|gz"
-_SCHEMELESS = re.compile(rf"(?!\.)(?:[A-Za-z0-9-]+\.)+(?!(?:{_FILES})$)[A-Za-z][A-Za-z0-9-]+(?::\d+)?(?:/|$)")
-"""Pattern of a host name with a dot, followed by a path or nothing."""
-
-_HOST_AND_PORT = re.compile(r"[^/\s]+:\d+(?:/|$)")
+from feedproxy.usm.address_or_file import from_file, parse_source
 
 
 class NothingFound(FeedproxyError):
@@ -86,51 +75,6 @@ async def verification_failure(address: str, settings: Settings) -> str:
         return str(error)
     own = {uri.normalise(address), document.final_address, self_address(channel, document.final_address)}
     return "" if own & addresses else f"its page, {page}, does not name it"
-
-
-def parse_source(source: str) -> str | None:
-    """Return the address in `source` without a `feed:` prefix, or None if `source` is a file.
-
-    A `source` without a scheme is a file if the file exists. Otherwise, a `source` that begins with a host name with a
-    dot is an https address: `example.com/feed.xml`.
-    """
-    text = strip_feed_scheme(source)
-    if text.lower().startswith(("http://", "https://")):
-        return text
-    if _SCHEMELESS.match(text) and not Path(text).exists():
-        return f"https://{text}"
-    return None
-
-
-@contextmanager
-def private_address_hint(source: str, settings: Settings) -> Iterator[None]:
-    """Catch Forbidden for an address in a private network, and raise it again with the option that permits such
-    addresses in its message. `source` contains the address."""
-    try:
-        yield
-    except Forbidden as error:
-        address = parse_source(source)
-        if settings.allow_private or address is None or not uri.is_local(uri.normalise(address)):
-            raise
-        raise Forbidden(f"{error} (--allow-private permits it)") from error
-
-
-def from_file(source: str, limit: int) -> bytes:
-    """Return the content of a file, named by its path or a `file:` address.
-
-    Raises UsageError if the file cannot be read, and TooLarge if it has more than `limit` bytes.
-    """
-    split = urlsplit(source)
-    path = unquote(split.path) if split.scheme.lower() == "file" else source
-    try:
-        with Path(path).open("rb") as file:
-            body = file.read(limit + 1)
-    except (OSError, ValueError) as error:
-        hint = "; a URL begins with http:// or https://" if _HOST_AND_PORT.match(source) else ""
-        raise UsageError(f"{source}: {getattr(error, 'strerror', None) or error}{hint}") from error
-    if len(body) > limit:
-        raise TooLarge(f"{source} is larger than {limit} bytes")
-    return body
 
 
 async def _of_feed(channel: Channel, document: Document, source: str, settings: Settings) -> DiscoveryResult:

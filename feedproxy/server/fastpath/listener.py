@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from feedproxy.app import App
 from feedproxy.clock import Seconds
 from feedproxy.errors import UsageError
+from feedproxy.request.forwarded_client_address import is_trusted_proxy
 from feedproxy.server.client_connection_limit import ConnectionLimiter
 from feedproxy.server.fastpath.client_connection import ClientConnection
 from feedproxy.server.fastpath.client_tls_connection import (
@@ -33,7 +34,6 @@ from feedproxy.server.fastpath.handoff import PeerAddress
 from feedproxy.server.fastpath.loop_preemption import call_between_callbacks
 from feedproxy.server.fastpath.template_cache import FastPathCache
 from feedproxy.server.mitm.http1_limits_and_corrections import error_page
-from feedproxy.server.mitm.request_routing import is_trusted_proxy
 from feedproxy.upstream.local_failure import DESCRIPTORS_RESERVED, RateLimitedLog
 from feedproxy.upstream.origin_connection_limits import CONNECTIONS
 

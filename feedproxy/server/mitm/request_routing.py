@@ -5,15 +5,13 @@ part that these proxies wrote is used (request/forwarded_client_address.py).
 """
 
 import contextlib
-import ipaddress
 import re
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from urllib.parse import urlsplit
 
 from mitmproxy import http
 
-from feedproxy.client_network import parse_address
 from feedproxy.errors import BadTarget, NotFound, WrongHost
 from feedproxy.feed import pasted_address
 from feedproxy.http import uri
@@ -21,7 +19,7 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.http.target_uri.gateway_path import gateway_target, lacks_path
 from feedproxy.http.target_uri.registrable_domain import has_known_suffix
 from feedproxy.request.context import ClientContext, Entrance
-from feedproxy.request.forwarded_client_address import Hop, client_hop
+from feedproxy.request.forwarded_client_address import Hop, client_hop, is_trusted_proxy
 from feedproxy.request.gateway_hosts import is_gateway_host
 from feedproxy.server.mitm.http_layer import ABSOLUTE_FORM
 from feedproxy.settings import Settings
@@ -344,17 +342,6 @@ def _stated_hop(head: IncomingRequest, settings: Settings) -> Hop:
         return Hop(head.peer, "", "")
     hop = client_hop(head.fields, settings.forwarded_by, head.peer, partial(is_trusted_proxy, settings))
     return hop if AUTHORITY.match(hop.host) else replace(hop, host="")
-
-
-def is_trusted_proxy(settings: Settings, peer: str) -> bool:
-    """Return True if `peer` is in `trusted_proxies`."""
-    return bool(settings.trusted_proxies) and _is_in_networks(settings.trusted_proxies, peer)
-
-
-@lru_cache(maxsize=4096)
-def _is_in_networks(networks: tuple[str, ...], peer: str) -> bool:
-    address = parse_address(peer)
-    return address is not None and any(address in ipaddress.ip_network(network, strict=False) for network in networks)
 
 
 def is_client_gone(flow: http.HTTPFlow) -> bool:
