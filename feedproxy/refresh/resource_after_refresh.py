@@ -20,8 +20,8 @@ from feedproxy.refresh.policy.stale_max_after_failure import FetchOutcome
 from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.request.upstream_request import FIXED_FIELDS, background_request, is_credential
 from feedproxy.settings import Settings
-from feedproxy.store.previous_contents import NO_CONTENTS, PreviousContents
 from feedproxy.store.resource import Relocation, RelocationKind, Resource, VersionRecord
+from feedproxy.store.versions_for_dictionaries import NO_CONTENTS, PreviousContents
 from feedproxy.upstream.fetch_result import Fetched
 
 VARIANTS_MAX = 8

@@ -8,7 +8,7 @@ from feedproxy.clock import Instant, is_set_back
 from feedproxy.fast_init import fast_init
 from feedproxy.feed.channel import Channel
 from feedproxy.http.negotiation import vary_names
-from feedproxy.store.previous_contents import NO_CONTENTS, PreviousContents
+from feedproxy.store.versions_for_dictionaries import NO_CONTENTS, PreviousContents
 
 
 class RelocationKind(StrEnum):

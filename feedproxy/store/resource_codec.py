@@ -22,8 +22,8 @@ from feedproxy.http.message import Fields
 from feedproxy.store import envelope
 from feedproxy.store.envelope import Damaged
 from feedproxy.store.packing.interning import Interner
-from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import Resource
+from feedproxy.store.versions_for_dictionaries import PreviousContents
 
 _INTERNER = Interner()
 _INTERNED_MEMBERS = frozenset({"detail", "edited_by", "media_type", "namespace", "protocol", "rel", "type", "version"})

@@ -20,9 +20,9 @@ from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.errors import StoreError
 from feedproxy.http.message import Fields
 from feedproxy.store import envelope
-from feedproxy.store.previous_contents import NO_CONTENTS, PreviousContents
 from feedproxy.store.resource import Failures, Resource, VersionRecord
 from feedproxy.store.resource_codec import dump, load
+from feedproxy.store.versions_for_dictionaries import NO_CONTENTS, PreviousContents
 
 TEXTS = st.text(st.characters(), max_size=12)  # including lone surrogates
 NUMBERS = st.floats(allow_nan=False)

@@ -20,8 +20,8 @@ from feedproxy.proxy.representations.dcz_to_clients import Dictionaries
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.settings import Settings
-from feedproxy.store.previous_contents import NO_CONTENTS
 from feedproxy.store.resource import Resource
+from feedproxy.store.versions_for_dictionaries import NO_CONTENTS
 from tests.proxy.busy import refuse_first_job
 from tests.proxy.test_delta_responses import Counting
 

@@ -4,8 +4,8 @@ import pytest
 from lxml import etree
 
 from feedproxy.feed.channel import Channel, Kind
+from feedproxy.feed.edit.media_type_and_charset import media_type_of
 from feedproxy.feed.edit.self_link import EditResult, apply_self_link
-from feedproxy.feed.edit.usm_media_type import media_type_of
 from feedproxy.feed.parse.channel_parser import read
 
 ATOM_10 = "http://www.w3.org/2005/Atom"

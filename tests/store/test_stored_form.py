@@ -19,7 +19,6 @@ from feedproxy.http.message import Fields
 from feedproxy.store import envelope
 from feedproxy.store.disk import DiskStore
 from feedproxy.store.disk_shard import Shard
-from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import (
     DeltaBase,
     Failures,
@@ -30,6 +29,7 @@ from feedproxy.store.resource import (
     VersionRecord,
 )
 from feedproxy.store.resource_codec import dump, load
+from feedproxy.store.versions_for_dictionaries import PreviousContents
 
 TARGET = "https://example.com/feed"
 

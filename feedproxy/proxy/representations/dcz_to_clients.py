@@ -22,8 +22,8 @@ from feedproxy.refresh.policy.dictionary_privacy import is_shared, permits_dicti
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.request.upstream_and_public_urls import public_url_for
 from feedproxy.settings import Settings
-from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import Resource
+from feedproxy.store.versions_for_dictionaries import PreviousContents
 
 
 class Dictionaries:

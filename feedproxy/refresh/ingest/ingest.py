@@ -15,7 +15,7 @@ from feedproxy.feed.channel import Channel
 from feedproxy.feed.content_digest import pending_digest, pending_hash
 from feedproxy.feed.delta.entry_identities import find_entries, pack
 from feedproxy.feed.edit import hub_and_cloud_links, self_link
-from feedproxy.feed.edit.usm_media_type import media_type_of
+from feedproxy.feed.edit.media_type_and_charset import media_type_of
 from feedproxy.feed.parse import channel_parser
 from feedproxy.feed.parse.channel_scan import scan_channel
 from feedproxy.feed.xml_redirect import Gone, Moved
@@ -28,8 +28,8 @@ from feedproxy.refresh.ingest.coding_policy import compression_level, encode_if_
 from feedproxy.refresh.ingest.edit_settings import is_outdated, self_link_mode, settings_digest
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import announcement
 from feedproxy.settings import Settings
-from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import DeltaBase
+from feedproxy.store.versions_for_dictionaries import PreviousContents
 
 CONTENT_HASH_BYTES = 10
 """This many bytes of SHA-256 identify a content."""

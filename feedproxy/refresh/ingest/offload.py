@@ -16,8 +16,8 @@ from feedproxy.refresh.policy.dictionary_privacy import is_shared
 from feedproxy.refresh.policy.versions_for_deltas import superseded_feeds
 from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.refresh.resource_after_refresh import stored_document
-from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import Resource
+from feedproxy.store.versions_for_dictionaries import PreviousContents
 from feedproxy.upstream.fetch_result import Fetched
 
 

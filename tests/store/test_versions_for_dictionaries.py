@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from feedproxy.http.coding.compression_dictionary import compress
 from feedproxy.store.packing.memory_entry import MemoryEntry
-from feedproxy.store.previous_contents import CONTENT_BYTES_MAX, CONTENTS_MAX, NO_CONTENTS, PreviousContents
 from feedproxy.store.resource import Resource
+from feedproxy.store.versions_for_dictionaries import CONTENT_BYTES_MAX, CONTENTS_MAX, NO_CONTENTS, PreviousContents
 
 WORDS = random.Random(9842)
 ITEMS = [b"<item><title>%s</title></item>\n" % WORDS.randbytes(200).hex().encode() for _ in range(60)]
