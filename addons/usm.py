@@ -37,10 +37,13 @@ class Usm(Addon):
             return
         fields = plain.fields.with_field("Content-Type", content.media_type)
         body = content.bodies["identity"]
+        # A label of content that is not coded was wrong.
+        fields = fields.without("content-encoding")
         if body != response.raw_content:
-            fields = fields.without("content-encoding", "content-md5", "content-digest", "repr-digest")
             # The ETag belongs to other bytes with the same meaning.
-            if tag := parse_tag(fields.get("etag") or ""):
+            tag = parse_tag(fields.get("etag") or "")
+            fields = fields.without("content-md5", "content-digest", "repr-digest", "etag")
+            if tag is not None:
                 fields = fields.with_field("ETag", EntityTag(tag.opaque, weak=True).text)
         response.headers = headers_of(fields.with_field("Content-Length", str(len(body))))
         response.raw_content = body

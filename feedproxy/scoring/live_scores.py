@@ -131,7 +131,7 @@ class LiveScores:
         return rank(score_account(account, now) for account in self.accounts())
 
     def accounts(self) -> Iterator[ReaderAccount]:
-        """Yield the account of each reader. An account is valid only until the next request is recorded."""
+        """Yield the account of each reader. Requests that are recorded later change the account."""
         return (reader.account() for reader in list(self._readers.values()))
 
     def __len__(self) -> int:

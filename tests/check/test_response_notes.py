@@ -318,7 +318,7 @@ async def test_redirect_gets_its_note(name: str, fault: Fault) -> None:
         assert find(await observe(publisher, "/old.xml")) == {name}
 
 
-async def test_closed_port_gets_note_no_answer() -> None:
+async def test_closed_port_gets_note_fetch_failed() -> None:
     async with publishing() as publisher:
         pass
     assert find(await observe(publisher)) == {"fetch-failed"}

@@ -414,7 +414,7 @@ def test_library_user_agent_also_lacks_contact() -> None:
     assert findings(score) == {client_hygiene_rules.LIBRARY_USER_AGENT, client_hygiene_rules.CONTACT_MISSING}
 
 
-def test_stale_tag_is_found_beside_current_date() -> None:
+def test_old_etag_is_found_beside_current_date() -> None:
     score = score_of(play(habit(keep=_first_only(tag=True, modified=False))()))
 
     assert findings(score) == {conditional_request_rules.OLD_ETAG}

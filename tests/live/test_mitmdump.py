@@ -169,6 +169,17 @@ def test_media_type_script_alone_labels_decoded_content_as_such(dump: Dump, orig
     assert seen.fields["ETag"] == 'W/"v1"'
 
 
+def test_media_type_script_alone_removes_a_wrong_label_and_an_invalid_tag(dump: Dump, origin: Origin) -> None:
+    proxy = dump("usm.py", self_link="off")
+    origin.publish("/label.rss", a_feed("one"), Content_Encoding="gzip")
+    origin.publish("/tag.rss", gzip.compress(a_feed("one")), Content_Encoding="gzip", ETag='"a"b"')
+
+    label, tag = proxy.get(origin.url("/label.rss")), proxy.get(origin.url("/tag.rss"))
+
+    assert (label.body, label.fields["Content-Encoding"]) == (a_feed("one"), None)
+    assert tag.fields["ETag"] is None
+
+
 def test_coding_script_alone_encodes_for_the_reader(dump: Dump, origin: Origin) -> None:
     origin.publish("/coding.rss", a_feed(*map(str, range(50))))
     proxy = dump("coding.py")

@@ -105,10 +105,11 @@ def test_recorded_token_is_refused_at_other_workers_and_after_a_restart(
 ) -> None:
     first, second = (WsseVerifier(shared=NonceFolder(tmp_path / "nonces")) for _ in range(2))
     overheard = made(b"0123456789abcdef", decoded=False, hexadecimal=False)
+    respelled = [respell(overheard), replace(respell(overheard), user="carol")]
+    assert all(WsseVerifier().verify(token, PASSWORDS, NOW + 1) for token in respelled)
     assert first.verify(overheard, PASSWORDS, NOW)
 
-    assert not second.verify(respell(overheard), PASSWORDS, NOW + 1)
-    assert not second.verify(replace(respell(overheard), user="carol"), PASSWORDS, NOW + 1)
+    assert not any(second.verify(token, PASSWORDS, NOW + 1) for token in respelled)
 
 
 def test_used_token_stays_used_while_a_clock_is_ahead_and_after_it_is_set_back() -> None:
