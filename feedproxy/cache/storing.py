@@ -57,7 +57,7 @@ def reason_not_to_store(
     # A Vary with "*" always fails to match: the response could not even be validated.
     if vary_names(response.fields) == ("*",):
         return "Vary: *"
-    return _no_permission(request, response, control, is_targeted=is_targeted)
+    return _missing_permission(request, response, control, is_targeted=is_targeted)
 
 
 def _status_forbids(status: int) -> str | None:
@@ -92,7 +92,9 @@ def storing_prohibition(control: CacheControl, status: int) -> str | None:
     return None
 
 
-def _no_permission(request: Request, response: Response, control: CacheControl, *, is_targeted: bool) -> str | None:
+def _missing_permission(
+    request: Request, response: Response, control: CacheControl, *, is_targeted: bool
+) -> str | None:
     # "the response contains at least one of the following: a public response directive [...]; an Expires
     # header field; a max-age response directive; if the cache is shared: an s-maxage response directive;
     # [...] or a status code that is defined as heuristically cacheable"

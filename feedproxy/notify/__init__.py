@@ -18,9 +18,9 @@ How to add a protocol:
    (`what="verify"`), which survives a restart. If the client waits for the outcome, use `delivery_worker.request_now`.
 4. Store each subscription of feedproxy at another server as a `Subscription` with role PUBLISHER. Its request is a
    delivery (`what="subscribe"`), which a `SubscriberSender` in `NotificationService.subscribers` sends. The service
-   calls its method `renew` at `renew_at`. Without `public_url` no server can
-   call back: check `notifications.can_receive_calls`. `outbound_subscriptions.py` does all of this for protocols in
-   which the feed names the server.
+   calls its method `renew` at `renew_at`. Without `public_url` no server can call back: check
+   `notifications.can_receive_calls`. `outbound_subscriptions.py` does all of this for protocols in which the feed names
+   the server.
 5. For a received push, call `refresh_requests.accept_ping([topic], source)`. For a push that belongs to a subscription,
    also call `proxy.admin.record_push(topic, until)`, so that feedproxy polls the feed less often. Pass pushed content
    to `proxy.admin.apply_push`.
