@@ -483,7 +483,7 @@ class _Services:
         while True:
             await asyncio.sleep(subscriber_counts.SAVE_INTERVAL)
             try:
-                await self.counts.finish_sweep(self.clock.now())
+                await self.counts.sweep(self.clock.now())
             except Exception:
                 logger.exception("cannot remove the readers that have left subscriber_window")
 

@@ -20,7 +20,7 @@ async def test_counts_are_saved_while_their_sweep_is_slow_or_fails(
     async def skip_intervals(seconds: float, result: Any = None) -> Any:
         return await sleep(0.001 if seconds >= traffic_history.SAVE_INTERVAL else seconds, result)
 
-    async def finish_sweep(now: float) -> None:
+    async def sweep(now: float) -> None:
         nonlocal sweeps
         sweeps += 1
         if failing:
@@ -36,7 +36,7 @@ async def test_counts_are_saved_while_their_sweep_is_slow_or_fails(
     app.configure({"admin": "", "store": "memory:"})
     app.ready = True
     services = app._open()
-    monkeypatch.setattr(services.counts, "finish_sweep", finish_sweep)
+    monkeypatch.setattr(services.counts, "sweep", sweep)
     monkeypatch.setattr(services.store, "put_state", put_state)
     try:
         await asyncio.wait_for(saved.wait(), PATIENCE)

@@ -69,9 +69,6 @@ PUNCTUAL: Seconds = 90
 A plan treats several polls within this time as one (CLUSTER_LENGTH in refresh/policy/polling_price.py).
 """
 
-SWEEP_BATCH = 4
-"""After each poll, this many feeds are searched for readers without a poll in the last `window` seconds."""
-
 GAPS_MAX = 5
 _RECORD = struct.Struct("<Qdfff5f")
 _KEY, _LAST = struct.Struct("<Q"), struct.Struct("<d")
@@ -112,7 +109,6 @@ class PollRhythms:
         self._bytes_max = readers_max * _RECORD.size
         self._bytes = 0
         self._swept: Instant = 0.0
-        self._unswept: list[str] = []
         self._feeds: dict[str, bytes] = {}  # the feed polled longest ago is first
         self._surprises: dict[str, None] = {}
         self._full_until: dict[str, Instant] = {}
@@ -142,7 +138,6 @@ class PollRhythms:
         return list(self._feeds)
 
     def _record(self, target: str, pseudonym: Pseudonym, now: Instant) -> bool:
-        self._sweep(now)
         records = self._feeds.pop(target, None)
         if records is None:
             records = b""
@@ -279,7 +274,7 @@ class PollRhythms:
         except (ValueError, struct.error) as error:
             raise StoreError(f"damaged poll rhythms: {error}") from error
         self._feeds, self._full_until = feeds, {}
-        self._swept, self._unswept = now, []
+        self._swept = now
         self._bytes = sum(map(len, feeds.values()))
         for name in outdated:
             feeds[name] = _correct(feeds[name], now)
@@ -287,30 +282,15 @@ class PollRhythms:
         while self._bytes > self._bytes_max or len(self._feeds) > self._feeds_max:
             self.forget(next(iter(self._feeds)))
 
-    async def finish_sweep(self, now: Instant) -> None:
+    async def sweep(self, now: Instant) -> None:
         """Forget all readers without a poll in the last `window` seconds, with pauses for other tasks.
 
-        `record` does the same, but only while polls arrive.
+        The call does nothing if less than a twenty-fourth of the window has passed since the last sweep.
         """
-        self._begin_sweep(now)
-        async for _ in iterate_in_background(self._sweeps(now)):
-            pass
-
-    def _sweeps(self, now: Instant) -> Iterator[None]:
-        while self._unswept:
-            self._sweep(now)
-            yield
-
-    def _begin_sweep(self, now: Instant) -> None:
-        if not self._unswept and abs(now - self._swept) >= self._window / 24:
-            self._swept, self._unswept = now, list(self._feeds)
-
-    def _sweep(self, now: Instant) -> None:
-        """Search a few feeds for readers without a poll in the last `window` seconds. Each feed is searched 24 times in
-        this time."""
-        self._begin_sweep(now)
-        for _ in range(min(SWEEP_BATCH, len(self._unswept))):
-            self.expire(self._unswept.pop(), now)
+        if abs(now - self._swept) >= self._window / 24:
+            self._swept = now
+            async for target in iterate_in_background(list(self._feeds)):
+                self.expire(target, now)
 
     def _are_current(self, records: bytes, now: Instant) -> bool:
         """Return True if all recorded polls were made in the last `window` seconds before `now`. Raises ValueError for

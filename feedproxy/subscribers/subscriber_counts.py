@@ -50,8 +50,8 @@ RECENT_MAX = 1000
 SAVE_INTERVAL = 600
 """Seconds between two writes of the counts. A crash loses at most the counts of this time."""
 
-SWEEP_BATCH = 128
-"""Each request checks at most this many feeds, and removes at most this many expired readers.
+EXPIRED_BATCH = 128
+"""A sweep removes at most this many expired readers at a time, and then lets other tasks run.
 
 This takes a tenth of a millisecond.
 """
@@ -134,7 +134,6 @@ class SubscriberCounts:
         self._names = ProductNames()
         self._entries = 0
         self._pruned: Instant = 0.0
-        self._unswept: list[str] = []  # targets that remain to be pruned, the next target at the end
         self.reader_seen: Signal[ReadRecord] = Signal()
         """Emits the requests that other processes and machines need for their counts (read_events.py)."""
         self.distinct = DistinctReaders()
@@ -157,9 +156,6 @@ class SubscriberCounts:
         """Record one request. Return True if other processes need to know the request."""
         self.distinct.record(target, pseudonym, now)
         self.rhythms.record(target, pseudonym, now)
-        self._begin_sweep(now)
-        if self._unswept:
-            self._sweep(now)
         feed = self._feeds.pop(target, None)
         if feed is None:
             feed = FeedReaders()
@@ -278,26 +274,28 @@ class SubscriberCounts:
 
     def prune(self, now: Instant) -> None:
         """Remove readers and claims without a request in the last `window` seconds."""
-        self._pruned, self._unswept = now, []
         self.rhythms.prune(now)
-        for target, feed in list(self._feeds.items()):
-            self._expire(feed, now)
-            if not feed.size and not feed.claims:
-                self._forget(target)
+        for _ in self._sweep(now):
+            pass
 
-    async def finish_sweep(self, now: Instant) -> None:
+    async def sweep(self, now: Instant) -> None:
         """Remove readers and claims without a request in the last `window` seconds, with pauses for other tasks.
 
-        `record_read` does the same, but only while requests arrive.
+        The call does nothing if less than a twenty-fourth of the window has passed since the last sweep.
         """
-        self._begin_sweep(now)
-        async for _ in iterate_in_background(self._sweeps(now)):
-            pass
-        await self.rhythms.finish_sweep(now)
+        if abs(now - self._pruned) >= self._window / 24:
+            async for _ in iterate_in_background(self._sweep(now)):
+                pass
+        await self.rhythms.sweep(now)
 
-    def _sweeps(self, now: Instant) -> Iterator[None]:
-        while self._unswept:
-            self._sweep(now)
+    def _sweep(self, now: Instant) -> Iterator[None]:
+        """Remove readers, claims and feeds as `prune` does. Yield after each feed and each EXPIRED_BATCH readers."""
+        self._pruned = now
+        for target in list(self._feeds):
+            while (feed := self._feeds.get(target)) is not None and self._expire(feed, now, EXPIRED_BATCH):
+                yield
+            if feed is not None and not feed.size and not feed.claims:
+                self._forget(target)
             yield
 
     async def dump(self) -> bytes:
@@ -327,7 +325,7 @@ class SubscriberCounts:
                 for key, claim_state in claims.items():
                     feed.set_claim_state(key, claim_state)
             self._entries += feed.weight() + weight_of_name(target)
-        self._pruned, self._unswept = now, []
+        self._pruned = now
         if has_claims or not is_clock_set or stored.oldest <= int((now - self._window) * 1000):
             self.prune(now)
         if self._entries > self._entries_max or len(self._feeds) > self._feeds_max:
@@ -400,23 +398,6 @@ class SubscriberCounts:
         for (fetcher, _), claim_state in feed.claims.items():
             by_fetcher[fetcher] += current_claim(claim_state, now, self._window)
         return sum(min(count, self._claim_max) for count in by_fetcher.values())
-
-    def _begin_sweep(self, now: Instant) -> None:
-        if not self._unswept and abs(now - self._pruned) >= self._window / 24:
-            self._pruned, self._unswept = now, list(self._feeds)
-
-    def _sweep(self, now: Instant) -> None:
-        remaining = SWEEP_BATCH
-        while self._unswept and remaining > 0:
-            target = self._unswept[-1]
-            feed = self._feeds.get(target)
-            if feed is not None:
-                remaining -= self._expire(feed, now, remaining)
-            remaining -= 1
-            if remaining > 0 or feed is None:
-                self._unswept.pop()
-                if feed is not None and not feed.size and not feed.claims:
-                    self._forget(target)
 
     def _expire(self, feed: FeedReaders, now: Instant, at_most: int | None = None) -> int:
         """Remove the claims, and at most `at_most` readers, without a request in the last `window` seconds.

@@ -217,7 +217,7 @@ async def test_rhythms_survive_a_start_whose_clock_is_not_set() -> None:
     after.load(await rhythms.dump(), 0.0)
     after.record(FEED, reader(1), 60.0)
     after.expire(FEED, 60.0)
-    await after.finish_sweep(30 * DAY)
+    await after.sweep(30 * DAY)
 
     after.record(FEED, reader(2), NOW + 60)
     rhythms.record(FEED, reader(2), NOW + 60)

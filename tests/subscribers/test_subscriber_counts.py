@@ -15,7 +15,7 @@ from feedproxy.subscribers.poll_rhythms import READERS_MAX
 from feedproxy.subscribers.product_codes import NAMES_MAX
 from feedproxy.subscribers.pseudonyms import Identifier, Pseudonym
 from feedproxy.subscribers.read_events import ReadRecord
-from feedproxy.subscribers.subscriber_counts import SWEEP_BATCH, SubscriberCounts
+from feedproxy.subscribers.subscriber_counts import EXPIRED_BATCH, SubscriberCounts
 from tests.steps import steps
 from tests.subscribers.dumps import dumped
 
@@ -174,51 +174,47 @@ def test_product_names_are_bounded_and_reused() -> None:
         counts.record_read(FEED, reader(number + 1), f"bot{number}/1.0", NOW)
     assert dict(counts.view(FEED, NOW).readers)["other"] == 400 - 255
 
+    counts.prune(NOW + DAY)
     counts.record_read(FEED, reader(999), "NetNewsWire", NOW + DAY)
     counts.record_read(FEED, reader(1000), "Liferea/1.15", NOW + DAY + 1)
 
     assert counts.view(FEED, NOW + DAY + 1).readers == (("Liferea", 1), ("NetNewsWire", 1))
 
 
-def test_readers_outside_the_window_are_swept() -> None:
+async def test_readers_outside_the_window_are_swept() -> None:
     counts = SubscriberCounts()
     for number in range(1000):
         counts.record_read(f"https://example.com/{number}", reader(number + 1), "curl/8", NOW)
         counts.record_read(f"https://example.com/{number}", reader(1), "Feedly/1.0 (5 subscribers)", NOW)
 
-    for second in range(1000):
-        counts.record_read(FEED, reader(1), "curl/8", NOW + DAY + second)
+    counts.record_read(FEED, reader(1), "curl/8", NOW + DAY)
+    await counts.sweep(NOW + DAY)
 
     assert counts.targets() == [FEED]
 
 
-def test_sweep_is_divided_among_requests() -> None:
+def test_sweep_removes_few_readers_between_two_pauses() -> None:
     counts = SubscriberCounts()
     for number in range(1000):
-        counts.record_read(f"https://example.com/{number}", reader(number + 1), "curl/8", NOW)
-        counts.record_read("https://example.com/crowded", reader(number + 1), "curl/8", NOW)
-    held: list[int] = []
+        counts.record_read(FEED, reader(number + 1), "curl/8", NOW)
+    feed = counts._feeds[FEED]
 
-    while len(counts.targets()) > 1:
-        counts.record_read(FEED, reader(1), "curl/8", NOW + DAY + len(held))
-        held.append(len(counts.targets()))
+    sizes = [feed.size for _ in counts._sweep(NOW + DAY)]
 
-    assert len(held) > 10
-    assert all(before - after <= SWEEP_BATCH for before, after in pairwise([1002, *held]))
+    assert all(0 <= before - after <= EXPIRED_BATCH for before, after in pairwise([1000, *sizes]))
+    assert counts.targets() == []
 
 
 def test_reader_returning_during_sweep_is_counted() -> None:
     counts = SubscriberCounts()
-    for number in range(1000):
+    for number in range(10):
         counts.record_read(f"https://example.com/{number}", reader(number + 1), "curl/8", NOW)
 
-    counts.record_read(FEED, reader(1), "curl/8", NOW + DAY)
-    counts.record_read("https://example.com/999", reader(1000), "curl/8", NOW + DAY)
-    for second in range(1000):
-        counts.record_read(FEED, reader(1), "curl/8", NOW + DAY + second)
+    for _ in counts._sweep(NOW + DAY):
+        counts.record_read("https://example.com/9", reader(10), "curl/8", NOW + DAY)
 
-    assert counts.targets() == ["https://example.com/999", FEED]
-    assert counts.total("https://example.com/999", NOW + DAY + 1000) == 1
+    assert counts.targets() == ["https://example.com/9"]
+    assert counts.total("https://example.com/9", NOW + DAY) == 1
 
 
 def test_clock_set_back_keeps_readers() -> None:
@@ -473,12 +469,12 @@ def test_unrequested_feed_stays_packed_and_is_dumped_unchanged() -> None:
 
 async def test_readers_and_rhythms_are_forgotten_without_further_requests() -> None:
     counts = SubscriberCounts(window=DAY)
-    for number in range(3 * SWEEP_BATCH):
+    for number in range(3 * EXPIRED_BATCH):
         counts.record_read(f"{FEED}?{number % 50}", reader(number), "Reader/1", NOW)
-    await counts.finish_sweep(NOW + DAY / 2)
+    await counts.sweep(NOW + DAY / 2)
     assert len(counts.targets()) == len(counts.rhythms) == 50
 
-    await counts.finish_sweep(NOW + 1.1 * DAY)
+    await counts.sweep(NOW + 1.1 * DAY)
 
     assert counts.targets() == counts.rhythms.targets() == []
 
@@ -535,16 +531,16 @@ def test_single_reader_is_counted_as_one_of_several_readers_is() -> None:
         assert found.view(FEED, NOW + 120 + DAY).readers == (("Miniflux", 1),)
 
 
-def test_counts_are_swept_an_hour_after_a_restart() -> None:
-    """A sweep makes a list of all feeds, which takes long if there are many. `load` has checked all readers."""
+async def test_counts_are_swept_an_hour_after_a_restart() -> None:
+    """`load` has checked all readers."""
     counts = SubscriberCounts(window=DAY)
     counts.record_read(FEED, reader(1), "Reader/1", NOW)
     loaded = SubscriberCounts(window=DAY)
-    loaded.load(dumped(counts), NOW)
-    loaded.rhythms.load(dumped(counts.rhythms), NOW)
+    loaded.load(await counts.dump(), NOW)
+    loaded.rhythms.load(await counts.rhythms.dump(), NOW)
 
-    loaded.record_read(FEED, reader(2), "Reader/1", NOW + 1)
+    await loaded.sweep(NOW + 1)
     assert (loaded._pruned, loaded.rhythms._swept) == (NOW, NOW)
 
-    loaded.record_read(FEED, reader(2), "Reader/1", NOW + DAY / 24)
+    await loaded.sweep(NOW + DAY / 24)
     assert (loaded._pruned, loaded.rhythms._swept) == (NOW + DAY / 24, NOW + DAY / 24)
