@@ -386,7 +386,7 @@ class _Services:
             claim_jump=settings.claim_jump,
             feeds_max=settings.memory.feeds,
             entries_max=settings.memory.readers,
-            peers=self.fleet.sums if self.fleet is not None else None,
+            sum_with_peers=self.fleet.sums.sum_of if self.fleet is not None else None,
         )
         with contextlib.suppress(StoreError, ValueError):
             self.counts.load(self.store.get_state("counts") or b"", app.clock.now())

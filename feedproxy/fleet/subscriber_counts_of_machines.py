@@ -106,30 +106,15 @@ class SubscriberSums:
         self._waiting.setdefault(target, []).append(read)
         self._size += 1
 
-    def total_with_peers(self, target: str, direct: int, claimed: int, now: Instant) -> int:
-        """Return the number of the feed's subscribers on all machines.
-
-        `direct` readers and `claimed` subscribers are known to this machine. The result is at least their sum.
-        """
-        sums = self._current(target, now)
-        return direct + claimed if sums is None else max(direct, sums.direct) + max(claimed, sums.claimed)
-
-    def direct_count_with_peers(self, target: str, direct: int, now: Instant) -> int:
-        """Return the number of the feed's direct readers on all machines. `direct` is the number on this machine."""
-        sums = self._current(target, now)
-        return direct if sums is None else max(direct, sums.direct)
-
-    def _current(self, target: str, now: Instant) -> _Sum | None:
-        sums = self._sums.get(target)
-        return sums if sums is not None and now - sums.at < self._window else None
-
     def sum_of(self, target: str) -> tuple[int, int]:
         """Return the numbers of direct readers and of claimed subscribers on all machines, as last fetched.
 
-        Both are 0 if no sum of this feed is in memory.
+        Both are 0 if no sum of this feed was fetched in the last `window` seconds.
         """
         sums = self._sums.get(target)
-        return (sums.direct, sums.claimed) if sums is not None else (0, 0)
+        if sums is None or self._clock.now() - sums.at >= self._window:
+            return 0, 0
+        return sums.direct, sums.claimed
 
     async def refresh(self, target: str) -> None:
         """Send the recorded reads of this feed, and fetch its sum. While Redis is unavailable, keep the reads."""

@@ -9,10 +9,9 @@ Memory is bounded (removal_at_limits.py).
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice, takewhile
-from typing import Protocol
 
 from feedproxy.clock import Instant, Seconds, is_set_back, is_unset
 from feedproxy.cooperative_iteration import THROTTLED_BLOCKING_TIME, iterate_cooperatively, iterate_in_background
@@ -78,26 +77,6 @@ class CountView:
     readers: tuple[tuple[str, int], ...]
 
 
-class PeerCounts(Protocol):
-    """The subscriber counts of other machines."""
-
-    def total_with_peers(self, target: str, direct: int, claimed: int, now: Instant) -> int:
-        """Return the feed's subscribers on all machines. `direct` and `claimed` are the counts of this machine."""
-        ...
-
-    def direct_count_with_peers(self, target: str, direct: int, now: Instant) -> int:
-        """Return the feed's direct readers on all machines. `direct` is the count of this machine."""
-        ...
-
-
-class NoPeerCounts:
-    def total_with_peers(self, target: str, direct: int, claimed: int, now: Instant) -> int:
-        return direct + claimed
-
-    def direct_count_with_peers(self, target: str, direct: int, now: Instant) -> int:
-        return direct
-
-
 class SubscriberCounts:
     """The counts of all feeds. Not thread-safe.
 
@@ -108,7 +87,8 @@ class SubscriberCounts:
     - `readers_max`, `claims_max`: maximum numbers of readers and of claims for one feed.
     - `feeds_max`: maximum number of feeds.
     - `entries_max`: maximum number of readers and claims of all feeds together. Each takes about 100 bytes.
-    - `peers`: the counts of other machines.
+    - `sum_with_peers` returns the numbers of a feed's direct readers and of its claimed subscribers on all machines of
+      a fleet, or zeros if they are unknown. Without a fleet, it is None.
     """
 
     def __init__(
@@ -121,7 +101,7 @@ class SubscriberCounts:
         claims_max: int = 128,
         feeds_max: int = 200_000,
         entries_max: int = 1_000_000,
-        peers: PeerCounts | None = None,
+        sum_with_peers: Callable[[str], tuple[int, int]] | None = None,
     ) -> None:
         self._window = window
         self._claim_max = claim_max
@@ -138,7 +118,7 @@ class SubscriberCounts:
         """Emits the requests that other processes and machines need for their counts (read_events.py)."""
         self.distinct = DistinctReaders()
         self.rhythms = PollRhythms(window=window, feeds_max=feeds_max, readers_max=entries_max)
-        self._peers = peers or NoPeerCounts()
+        self._sum_with_peers = sum_with_peers or (lambda _: (0, 0))
         self._claim_anchors: dict[str, tuple[int, Instant]] = {}
         """For each feed, the sum of its claims with which later sums are compared, and the instant of this sum. It is
         replaced after an hour."""
@@ -197,7 +177,8 @@ class SubscriberCounts:
         if feed is None:
             return 0
         self._expire(feed, now)
-        return self._peers.total_with_peers(target, feed.size, self._claimed_number(feed, now), now)
+        direct, claimed = self._sum_with_peers(target)
+        return max(feed.size, direct) + max(self._claimed_number(feed, now), claimed)
 
     def confirmed_claim(self, target: str, fetcher: str, feed_id: str, now: Instant) -> int:
         """Return the largest confirmed claim of one fetcher for a feed and feed id, or 0."""
@@ -221,7 +202,7 @@ class SubscriberCounts:
         Peers report direct readers only. The result is at least the `count_recent` of this machine, which includes
         fetchers.
         """
-        return self._peers.direct_count_with_peers(target, self.count_recent(target, now - self._window), now)
+        return max(self.count_recent(target, now - self._window), self._sum_with_peers(target)[0])
 
     def last_read(self, target: str) -> Instant | None:
         """Return the instant of the last request for the feed, or None without a request."""

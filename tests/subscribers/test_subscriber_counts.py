@@ -479,16 +479,6 @@ async def test_readers_and_rhythms_are_forgotten_without_further_requests() -> N
     assert counts.targets() == counts.rhythms.targets() == []
 
 
-class OtherMachine:
-    """Peers with a hundred readers of each feed."""
-
-    def total_with_peers(self, target: str, direct: int, claimed: int, now: float) -> int:
-        return self.direct_count_with_peers(target, direct, now) + claimed
-
-    def direct_count_with_peers(self, target: str, direct: int, now: float) -> int:
-        return direct + 100
-
-
 def test_full_sample_represents_the_readers_of_all_machines() -> None:
     def weight(counts: SubscriberCounts) -> float:
         for number in range(READERS_MAX):
@@ -499,7 +489,9 @@ def test_full_sample_represents_the_readers_of_all_machines() -> None:
 
     alone = weight(SubscriberCounts())
 
-    assert weight(SubscriberCounts(peers=OtherMachine())) == pytest.approx(alone * (READERS_MAX + 100) / READERS_MAX)
+    assert weight(SubscriberCounts(sum_with_peers=lambda _: (READERS_MAX + 100, 0))) == pytest.approx(
+        alone * (READERS_MAX + 100) / READERS_MAX
+    )
 
 
 def test_counts_of_a_feed_with_one_reader_take_at_most_700_bytes() -> None:
