@@ -40,7 +40,6 @@ from feedproxy.request.upstream_and_public_urls import to_public
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.scoring.live_scores import LiveScores
 from feedproxy.settings import Settings, deprecated_names, from_options, option_names, ports
-from feedproxy.store.interface import Store
 from feedproxy.store.permitted_store import PermittedStore
 from feedproxy.store.store_location import open_store
 from feedproxy.subscribers import subscriber_counts
@@ -356,21 +355,22 @@ class _Services:
         # Load the list of public suffixes at the start, so that no client waits for it.
         site_of_host("www.example")
         self.clock = app.clock
-        self.store: Store = open_store(
+        store = open_store(
             settings.local_store,
             memory_max=settings.memory.responses,
             disk_max=settings.store_max,
             on_failure=app.metrics.on_store_failure,
             shared=app.worker.coordination_file if app.worker is not None else False,
         )
-        self.fleet = FleetSynchronization(settings, self.store, app.clock, app.events) if settings.is_fleet else None
+        self.store = PermittedStore(store, app.is_redirect_permitted)
+        self.fleet: FleetSynchronization | None = None
         name = partial(new_pseudonym, app.random_bytes)
         makers = {"pseudonym": name, "reader-secret": partial(app.random_bytes, 32)}
-        if self.fleet is not None:
+        if settings.is_fleet:
+            self.fleet = FleetSynchronization(settings, store, app.is_redirect_permitted, app.clock, app.events)
             self.fleet.adopt_shared_state(makers)
             self.store = self.fleet.store
         permitted, own = (settings.allow_private, settings.allow_networks), app.listeners
-        self.store = PermittedStore(self.store, app.is_redirect_permitted)
         self.policy = AddressPolicy(*permitted, ports(settings, settings.allow_ports), listeners=own)
         self.connect_policy = AddressPolicy(*permitted, ports(settings, settings.connect_ports), listeners=own)
         pseudonym, secret = (self.stored_secret(*item) for item in makers.items())

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 
 from feedproxy.clock import Clock
@@ -15,20 +14,34 @@ from feedproxy.refresh.refresh_events import Events
 from feedproxy.single_flight import SingleFlight
 from feedproxy.store import resource_codec
 from feedproxy.store.interface import Precondition, Store
+from feedproxy.store.permitted_store import IsRedirectPermitted, PermittedStore
 from feedproxy.store.resource import Resource
 
 logger = logging.getLogger("feedproxy.fleet")
 
 
-class FleetStore:
+class FleetStore(PermittedStore):
     """A store that reads only from this machine. `put` queues copies for other machines, and `fetch_copy` fetches the
-    copy of another machine."""
+    copy of another machine.
 
-    def __init__(self, local: Store, redis_operations: RedisOperations, clock: Clock, events: Events) -> None:
+    Copies are exchanged without the access rules of `is_redirect_permitted`, which each machine applies to its reads.
+    """
+
+    def __init__(
+        self,
+        local: Store,
+        is_redirect_permitted: IsRedirectPermitted,
+        redis_operations: RedisOperations,
+        clock: Clock,
+        events: Events,
+    ) -> None:
+        super().__init__(local, is_redirect_permitted)
         self.local = local
         self.redis_operations = redis_operations
         self.redis_queue = RedisQueue(redis_operations, local.get_latest, self.schedule_pull, clock)
-        self.coordination = MachineCoordination(local.coordination, redis_operations, self.redis_queue, copies=self)
+        self._coordination = MachineCoordination(
+            local.coordination, redis_operations, self.redis_queue, self.stored_token, self.store_copy
+        )
         self.shared_state: dict[str, bytes] = {}
         """State that is the same on all machines, by name."""
         self._pulls: SingleFlight[str, bool] = SingleFlight()
@@ -39,23 +52,8 @@ class FleetStore:
     # -- the Store protocol
 
     @property
-    def unwritten_count(self) -> int:
-        return self.local.unwritten_count
-
-    def get(self, target: str) -> Resource | None:
-        return self.local.get(target)
-
-    def get_latest(self, target: str) -> Resource | None:
-        return self.local.get_latest(target)
-
-    def peek(self, target: str) -> Resource | None:
-        return self.local.peek(target)
-
-    def holds(self, target: str) -> bool:
-        return self.local.holds(target)
-
-    def version(self, target: str, *, used: bool = False) -> object | None:
-        return self.local.version(target, used=used)
+    def coordination(self) -> MachineCoordination:
+        return self._coordination
 
     async def put(self, resource: Resource, precondition: Precondition | None = None) -> None:
         """Store a resource here, and send it to the other machines.
@@ -75,17 +73,8 @@ class FleetStore:
         self.coordination.purge(target)
         await self.local.delete(target)
 
-    def targets(self) -> Iterator[str]:
-        return self.local.targets()
-
     def get_state(self, name: str) -> bytes | None:
         return self.shared_state.get(name) or self.local.get_state(name)
-
-    async def put_state(self, name: str, data: bytes) -> None:
-        await self.local.put_state(name, data)
-
-    async def wait_written(self, target: str) -> None:
-        await self.local.wait_written(target)
 
     async def flush(self) -> None:
         """Wait until all resources are written here, and then at most FLUSH_TIMEOUT seconds until Redis has them."""

@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
@@ -28,35 +28,26 @@ class _Lease:
     holders: int = 1
 
 
-class CopyStore(Protocol):
-    """The copies of this machine."""
-
-    def stored_token(self, target: str) -> int:
-        """Return the fencing token of this machine's copy of `target`, or 0 without a copy."""
-        ...
-
-    async def store_copy(self, target: str, stored_copy: StoredCopy, before: object) -> bool:
-        """Store another machine's copy here. Return True if it was later than this machine's copy.
-
-        A copy is ignored if `target` was purged here since `MachineCoordination.purge_state` returned `before`.
-        """
-        ...
-
-
 class MachineCoordination:
     """Fetch leases of targets, for this machine and for the fleet.
 
     At most one process of this machine holds the lease of a target. While Redis is available, at most one process of
-    all machines holds it.
+    all machines holds it. `stored_token` and `store_copy` are those of FleetStore.
     """
 
     def __init__(
-        self, local: Coordination, redis_operations: RedisOperations, redis_queue: RedisQueue, copies: CopyStore
+        self,
+        local: Coordination,
+        redis_operations: RedisOperations,
+        redis_queue: RedisQueue,
+        stored_token: Callable[[str], int],
+        store_copy: Callable[[str, StoredCopy, object], Awaitable[bool]],
     ) -> None:
         self.local = local
         self._redis_operations = redis_operations
         self._redis_queue = redis_queue
-        self._copies = copies
+        self._stored_token = stored_token
+        self._store_copy = store_copy
         self._epochs = [0] * COUNTERS
         self._global_epoch = 0
         self._leases: dict[str, _Lease] = {}
@@ -119,7 +110,7 @@ class MachineCoordination:
             state = self.purge_state(target)
             lease = self._leases.get(target)
             acquired = await self._redis_operations.acquire_lease(
-                target, self._copies.stored_token(target), lease.token if lease is not None else 0
+                target, self._stored_token(target), lease.token if lease is not None else 0
             )
         except (RedisUnavailable, RedisRefused):
             return True  # without Redis, two machines may fetch the target
@@ -135,7 +126,7 @@ class MachineCoordination:
             lease.token, lease.holders = acquired.token, lease.holders + 1
         else:
             self._leases[target] = _Lease(acquired.token)
-        if await self._copies.store_copy(target, acquired.found, state):
+        if await self._store_copy(target, acquired.found, state):
             self._completion_counts[counter_of(target)] += 1
         return True
 

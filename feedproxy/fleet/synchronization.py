@@ -28,6 +28,7 @@ from feedproxy.refresh.refresh_events import Events
 from feedproxy.settings import Settings
 from feedproxy.single_flight import SingleFlight
 from feedproxy.store.interface import Store
+from feedproxy.store.permitted_store import IsRedirectPermitted
 from feedproxy.task_cancellation import cancel
 from feedproxy.telemetry.metrics import Metrics
 
@@ -47,7 +48,14 @@ A later slot is moved to this limit, because the clock of that machine may be ah
 class FleetSynchronization:
     """Synchronization of a worker process. Call `join`, then `start`."""
 
-    def __init__(self, settings: Settings, local: Store, clock: Clock, events: Events) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        local: Store,
+        is_redirect_permitted: IsRedirectPermitted,
+        clock: Clock,
+        events: Events,
+    ) -> None:
         self._clock = clock
         self._settings = settings
         self.connection = RedisConnection(settings.store, timeout=settings.fleet_timeout / 1000)
@@ -56,7 +64,7 @@ class FleetSynchronization:
         self.redis_operations = RedisOperations(
             self.connection, self.keys, self.machine, lease=settings.fleet_lease, expiry=settings.fleet_expiry
         )
-        self.store = FleetStore(local, self.redis_operations, clock, events)
+        self.store = FleetStore(local, is_redirect_permitted, self.redis_operations, clock, events)
         self.comparison = CopyComparison(self.store, self.redis_operations, self._is_mine, self._invalidate)
         self.event_listener = EventListener(self.redis_operations, self._apply_event, self._on_events_lost)
         self._refreshes: SingleFlight[str, bool] = SingleFlight()
