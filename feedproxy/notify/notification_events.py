@@ -12,6 +12,10 @@ class NotificationEvents:
 
     feed_seen: Signal[Resource] = field(default_factory=Signal)
     """Emitted for each stored feed at the start, and for each feed with new content."""
+    feed_private: Signal[str] = field(default_factory=Signal)
+    """Emitted with the target after each refresh of a feed that public lists must not name."""
+    feed_relocated: Signal[str] = field(default_factory=Signal)
+    """Emitted with the target after each refresh of another feed with a relocation (store/resource.py)."""
     delivery_started: AsyncSignal = field(default_factory=AsyncSignal)
     """Emitted when this process begins to send deliveries, and after an outage."""
     tick: AsyncSignal = field(default_factory=AsyncSignal)

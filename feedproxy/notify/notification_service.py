@@ -202,13 +202,18 @@ class NotificationService:
             self._wake_timer = asyncio.get_running_loop().call_later(NEW_FEED_DELAY, self.wake)
 
     def _on_refresh_ended(self, event: RefreshEnded) -> None:
-        resource = self.proxy.store.peek(event.target)
+        target = event.target
+        resource = self.proxy.store.peek(target)
         if (
             resource is not None
             and self._outages.record_refresh(resource, self.clock.now())
             and self.database.acquire_delivery_lock()
         ):
             self.defer(self.events.delivery_started.emit)
+        if not may_be_listed(target, self.settings_for(target), resource):
+            self.events.feed_private.emit(target)
+        elif resource is not None and resource.relocation is not None:
+            self.events.feed_relocated.emit(target)
 
     async def is_listed(self, target: str) -> bool:
         """Return whether public lists may name a target: it is in the list of feeds, or below the upstream."""

@@ -17,9 +17,7 @@ from feedproxy.http import uri
 from feedproxy.notify.notification_protocol import DAY, Delivered, DeliveryRequest, Refused, Verdict
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import Role, State, Subscription
-from feedproxy.notify.topics import is_no_longer_public
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import endpoint_address
-from feedproxy.refresh.refresh_events import RefreshEnded
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
@@ -62,7 +60,7 @@ class OutboundSubscriptions:
         self._lifetime = lifetime
         self._renewed_by_pushes = renewed_by_pushes
         service.events.feed_seen.subscribe(self.on_feed)
-        service.proxy.events.refresh_ended.subscribe(self._on_refresh_ended)
+        service.events.feed_private.subscribe(self._on_feed_private)
         service.events.delivery_started.subscribe(self.confirm_all)
 
     def on_feed(self, resource: Resource) -> None:
@@ -70,10 +68,8 @@ class OutboundSubscriptions:
         if self._service.can_receive_calls and (server := self._find_target(resource)) is not None:
             self._service.defer(partial(self.subscribe, resource.target, server))
 
-    def _on_refresh_ended(self, event: RefreshEnded) -> None:
-        target = event.target
-        if is_no_longer_public(self._service, target):
-            self._service.defer(partial(self._end_private, target))
+    def _on_feed_private(self, target: str) -> None:
+        self._service.defer(partial(self._end_private, target))
 
     async def _end_private(self, topic: str) -> None:
         resource = self._service.proxy.store.peek(topic)

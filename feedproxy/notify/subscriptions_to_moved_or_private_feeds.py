@@ -13,7 +13,6 @@ from feedproxy.notify.notification_protocol import DeliveryRequest
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import Role, Subscription
 from feedproxy.notify.topics import is_no_longer_public, moved_target
-from feedproxy.refresh.refresh_events import RefreshEnded
 
 SWEEP_INTERVAL: Seconds = 600
 """Seconds between two checks whether topics have become private or have moved."""
@@ -36,13 +35,12 @@ class SubscriberMaintenance:
         self._protocol = protocol
         self._final_message = final_message
         self._last_sweep: Instant | None = None
-        service.proxy.events.refresh_ended.subscribe(self._on_refresh_ended)
+        service.events.feed_private.subscribe(self._update_later)
+        service.events.feed_relocated.subscribe(self._update_later)
         service.events.tick.subscribe(self._on_tick)
 
-    def _on_refresh_ended(self, event: RefreshEnded) -> None:
-        target = event.target
-        if is_no_longer_public(self._service, target) or moved_target(self._service, target) != target:
-            self._service.defer(partial(self.update_subscriptions, target))
+    def _update_later(self, target: str) -> None:
+        self._service.defer(partial(self.update_subscriptions, target))
 
     async def _on_tick(self) -> None:
         now = self._service.clock.now()

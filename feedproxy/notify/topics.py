@@ -9,14 +9,11 @@ from collections.abc import Callable
 
 from feedproxy.errors import BadTarget, FeedproxyError, NotFound
 from feedproxy.http import uri
-from feedproxy.http.memoize import memoize_by_identity
 from feedproxy.http.target_uri.gateway_path import gateway_target
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.public_feeds import may_be_listed
 from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.request.upstream_and_public_urls import is_upstream_target
-from feedproxy.settings import Settings
-from feedproxy.store.resource import Resource
 
 SITE_FEEDS_MAX = 10
 """A subscription to a site covers at most this many of its feeds."""
@@ -95,19 +92,7 @@ def may_notify(service: NotificationService, target: str) -> bool:
 
 def is_no_longer_public(service: NotificationService, target: str) -> bool:
     """Return whether a target is private, by its stored resource or, without a resource, by its settings."""
-    settings, resource = service.settings_for(target), service.proxy.store.peek(target)
-    return is_private(resource, settings) if resource is not None else not may_be_listed(target, settings)
-
-
-@memoize_by_identity(entries=1)
-def is_private(resource: Resource, settings: Settings) -> bool:
-    """Return True if public lists must not name a feed, or if its origin forbids shared caches to store the feed.
-
-    `settings` are those of the feed's target.
-    """
-    # A feed has no stored response if its origin forbids shared caches to store it.
-    may_be_stored = resource.channel is None or bool(resource.variants)
-    return not may_be_stored or not may_be_listed(resource.target, settings, resource)
+    return not may_be_listed(target, service.settings_for(target), service.proxy.store.peek(target))
 
 
 def current_topic(service: NotificationService, target: str) -> str:

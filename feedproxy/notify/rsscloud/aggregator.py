@@ -33,7 +33,7 @@ from feedproxy.notify.rsscloud.rsscloud_messages import (
     NotificationMethod,
 )
 from feedproxy.notify.subscription_table import Subscription
-from feedproxy.notify.topics import is_private
+from feedproxy.proxy.public_feeds import may_be_listed
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
@@ -84,7 +84,7 @@ class RssCloudAggregator:
         if cloud is None:
             return None
         settings = self._service.settings_for(resource.target)
-        if not settings.push_subscribe or is_private(resource, settings):
+        if not settings.push_subscribe or not may_be_listed(resource.target, settings, resource):
             return None
         public = settings.public_url.rstrip("/") + settings.endpoint_prefix
         return None if cloud.callback.startswith(public) else cloud

@@ -34,12 +34,11 @@ from feedproxy.notify.notification_protocol import (
 )
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import Role, State, Subscription, SubscriptionsFull
-from feedproxy.notify.topics import is_no_longer_public, is_private
 from feedproxy.notify.websub import signatures_and_tokens, websub_messages
 from feedproxy.notify.websub.hub_discovery import DiscoveredHubs, discover, prefer_https
 from feedproxy.notify.websub.websub_messages import NAME, Mode
+from feedproxy.proxy.public_feeds import may_be_listed
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import endpoint_address
-from feedproxy.refresh.refresh_events import RefreshEnded
 from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.store.resource import Resource
 
@@ -82,7 +81,7 @@ class Subscriber:
         self._last_sweep: Instant | None = None
         self._sweep_remaining: list[str] = []
         service.events.feed_seen.subscribe(self._on_feed)
-        service.proxy.events.refresh_ended.subscribe(self._on_refresh_ended)
+        service.events.feed_private.subscribe(self._on_feed_private)
         service.events.tick.subscribe(self._on_tick)
 
     # -- which feeds
@@ -99,14 +98,9 @@ class Subscriber:
         else:
             self._without_hub.add(resource.target)
 
-    def _on_refresh_ended(self, event: RefreshEnded) -> None:
+    def _on_feed_private(self, target: str) -> None:
         """Check at once a feed that is no longer public, because hubs must not know of private feeds."""
-        target = event.target
-        if (
-            self._service.can_receive_calls
-            and is_no_longer_public(self._service, target)
-            and len(self._pending_checks) < PENDING_CHECKS_MAX
-        ):
+        if self._service.can_receive_calls and len(self._pending_checks) < PENDING_CHECKS_MAX:
             self._pending_checks[target] = self._service.clock.now()
             self._service.wake()
 
@@ -185,7 +179,7 @@ class Subscriber:
         if resource is None or resource.channel is None or not settings.push_subscribe:
             return no_hubs
         # A publisher's own proxy knows of changes earlier than a hub. A hub must not know of private feeds.
-        if is_upstream_target(target, settings) or is_private(resource, settings):
+        if is_upstream_target(target, settings) or not may_be_listed(target, settings, resource):
             return no_hubs
         stored = resource.feed_variant
         if stored is None:
