@@ -48,7 +48,7 @@ from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 from feedproxy.task_cancellation import cancel
 from feedproxy.telemetry import traffic_history
 from feedproxy.telemetry.metrics import Metrics
-from feedproxy.telemetry.metrics_aggregation import NoOtherWorkers, PeerMetrics
+from feedproxy.telemetry.metrics_aggregation import PeerReports
 from feedproxy.telemetry.recent_activity import RecentActivity
 from feedproxy.telemetry.traffic_history import HistoryRecorder
 from feedproxy.upstream import local_failure
@@ -123,8 +123,6 @@ class App:
         """True after SIGTERM. Connections that wait are accepted until `draining` is set."""
         self.drain_deadline: Seconds | None = None
         """End of `drain_timeout` by the event loop's clock, or None while the proxy is not shutting down."""
-        self.peer_metrics: PeerMetrics = NoOtherWorkers()
-        """The metrics of the other workers."""
         self.enforces_targets = False
         """True if mitmproxy may connect only to targets that server/mitm/passthrough.py has approved."""
         self.listeners = OwnListeners()
@@ -280,6 +278,15 @@ class App:
         """Return the synchronization with other machines, or None without a fleet or before the store is open."""
         return self._services.fleet if self._services is not None else None
 
+    @property
+    def worker_peers(self) -> WorkerPeers | None:
+        """Return the other workers, or None for a single process or before the store is open."""
+        return self._services.worker_peers if self._services is not None else None
+
+    async def peer_reports(self) -> PeerReports:
+        """Return what the other workers report. The call also applies their readers' requests in this worker."""
+        return await self.worker_peers.reports() if self.worker_peers is not None else PeerReports()
+
     def status_lines(self) -> tuple[str, ...]:
         """Return the status line of the fleet in a tuple, or an empty tuple without a fleet."""
         return (self.fleet.status_line(),) if self.fleet is not None else ()
@@ -420,16 +427,21 @@ class _Services:
         )
         self.worker_peers: WorkerPeers | None = None
         if worker is not None:
-            self.worker_peers = app.peer_metrics = WorkerPeers(
+            self.worker_peers = WorkerPeers(
                 worker,
                 self.service,
                 app.metrics,
                 app.clock,
-                lambda: app.connections,
                 self.history_recorder,
                 lambda: app.live_scores,
                 app.recent_activity,
             )
+
+        def observe() -> None:
+            app.metrics.under_way.set(self.service.admin.active_refreshes)
+            app.metrics.connections.set(app.connections)
+
+        app.metrics.add_flush_hook(observe)
         self.service.schedule.resume()
         self.feed_list = FeedList(self.service, imports, app.clock, app.settings_for, lambda: app.settings_generation)
         if worker is None or worker.is_first:

@@ -25,17 +25,16 @@ class Probes:
 
     async def metrics(self, _: web.Request) -> web.Response:
         """Return the metrics in Prometheus's exposition format."""
-        peer_families = await self._app.peer_metrics.families()
+        reports = await self._app.peer_reports()
         service = self._pages.service()
         subscribers = subscribers_of(await self._pages.table())
         metrics = self._app.metrics
-        metrics.observe_process(under_way=service.admin.active_refreshes, connections=self._app.connections)
         metrics.stored.set(await self._feed_table.count(service))
         metrics.unwritten.set(service.store.unwritten_count)
         metrics.subscribers.set(sum(subscribers))
         metrics.feeds_read.set(len(subscribers))
         metrics.draining.set(self._app.draining)
-        body = metrics.exposition(metrics_aggregation.merge_families(metrics.families(), peer_families))
+        body = metrics.exposition(metrics_aggregation.merge_families(metrics.families(), reports.families))
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def healthz(self, _: web.Request) -> web.Response:

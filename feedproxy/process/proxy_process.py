@@ -40,7 +40,6 @@ from feedproxy.telemetry.log_setup import set_log
 from feedproxy.upstream import parent_proxy
 from feedproxy.upstream.parent_proxy import OPTION
 from feedproxy.workers.worker_context import WorkerContext
-from feedproxy.workers.worker_messages import WorkerPeers
 
 logger = logging.getLogger("feedproxy")
 
@@ -252,8 +251,8 @@ async def serve(
         # The socket becomes readable when the supervisor exits.
         loop.add_reader(worker.lifeline, stop_without_supervisor)
         await app.service.store.flush()  # the next worker must find the pseudonym and secrets of the installation
-        if isinstance(app.peer_metrics, WorkerPeers):
-            await app.peer_metrics.start()
+        if app.worker_peers is not None:
+            await app.worker_peers.start()
     if app.fleet is not None:
         await app.fleet.start()
     if app.terminating:

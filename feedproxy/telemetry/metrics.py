@@ -165,6 +165,7 @@ class Metrics:
         self._bytes_of(entrance, "store").inc(size)
 
     def add_flush_hook(self, flush: Callable[[], None]) -> None:
+        """Let `flush` bring its counters and gauges up to date whenever the metrics are read."""
         self._flush_hooks.append(flush)
 
     def _flush(self) -> None:
@@ -205,11 +206,6 @@ class Metrics:
 
     def on_scheduled_refresh_started(self, target: str) -> None:
         self._scheduled.inc()
-
-    def observe_process(self, *, under_way: int, connections: int) -> None:
-        """Set the gauges that each worker has."""
-        self.under_way.set(under_way)
-        self.connections.set(connections)
 
     def observe_fleet(self, *, up: bool, waiting: int, events: Mapping[str, int]) -> None:
         """Set the metrics of the fleet. `events` contains counts since the start."""

@@ -5,13 +5,12 @@ CPU, and leaves files behind.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
-from feedproxy.scoring.reader_accounts import ReaderAccount
-from feedproxy.telemetry.recent_activity import FetchActivity
 from feedproxy.telemetry.traffic_history import History
 
 SUMMED_GAUGES = frozenset(
@@ -30,57 +29,18 @@ type Plain = list[list[Any]]
 """Metric families as JSON values: name, help text, type, and samples with name, labels and value."""
 
 
-class PeerMetrics(Protocol):
-    """The metrics of the other workers."""
+@dataclass(frozen=True, slots=True)
+class PeerReports:
+    """The reports of the other workers. Without other workers, all parts are empty."""
 
-    async def families(self) -> Sequence[Plain]:
-        """Return the metric families of each other worker.
-
-        The call also records, in this worker, the reads and feed changes that the other workers report.
-        """
-        ...
-
-    async def readers(self) -> Sequence[ReaderAccount]: ...
-
-    async def fetches(self, target: str) -> Sequence[FetchActivity]: ...
-
-    @property
-    def journals(self) -> Sequence[Mapping[str, Any]]:
-        """Return the recent activity (recent_activity.py) of each other worker, as of the last call of `families`."""
-        ...
-
-    @property
-    def histories(self) -> Sequence[History]:
-        """Return the traffic history of each other worker, as of the last call of `families`."""
-        ...
-
-    @property
-    def silent(self) -> int: ...
-
-
-class NoOtherWorkers:
-    """Metrics without other workers. Every result is empty."""
-
-    async def families(self) -> Sequence[Plain]:
-        return ()
-
-    async def readers(self) -> Sequence[ReaderAccount]:
-        return ()
-
-    async def fetches(self, target: str) -> Sequence[FetchActivity]:
-        return ()
-
-    @property
-    def journals(self) -> Sequence[Mapping[str, Any]]:
-        return ()
-
-    @property
-    def histories(self) -> Sequence[History]:
-        return ()
-
-    @property
-    def silent(self) -> int:
-        return 0
+    families: Sequence[Plain] = ()
+    """The metric families of each other worker, and of exited workers."""
+    journals: Sequence[Mapping[str, Any]] = ()
+    """The recent activity of each other worker (recent_activity.py)."""
+    histories: Sequence[History] = ()
+    """The traffic history of each other worker."""
+    silent: int = 0
+    """Number of workers that did not answer."""
 
 
 def plain_families(families: Iterable[Metric]) -> Plain:

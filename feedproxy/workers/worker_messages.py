@@ -17,7 +17,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple
 from typing import Any
 from urllib.parse import urlencode
@@ -39,7 +39,7 @@ from feedproxy.subscribers.read_events import ReadEvents, ReadRecord, read_event
 from feedproxy.task_cancellation import cancel
 from feedproxy.telemetry import metrics_aggregation, traffic_history
 from feedproxy.telemetry.metrics import Metrics
-from feedproxy.telemetry.metrics_aggregation import Plain
+from feedproxy.telemetry.metrics_aggregation import PeerReports, Plain
 from feedproxy.telemetry.recent_activity import FetchActivity, RecentActivity
 from feedproxy.telemetry.traffic_history import History, HistoryRecorder
 from feedproxy.workers.metrics_across_restarts import MetricsSnapshot
@@ -73,7 +73,6 @@ class WorkerPeers:
         service: Service,
         metrics: Metrics,
         clock: Clock,
-        connections: Callable[[], int],
         history_recorder: HistoryRecorder,
         live_scores: Callable[[], LiveScores],
         recent_activity: RecentActivity,
@@ -82,7 +81,6 @@ class WorkerPeers:
         self._service = service
         self._metrics = metrics
         self._clock = clock
-        self._connections = connections
         self._history_recorder = history_recorder
         self._live_scores = live_scores
         self._recent_activity = recent_activity
@@ -104,8 +102,6 @@ class WorkerPeers:
         counts may lack them.
         """
         self._history_by_worker: dict[int, History] = {}
-        self.silent = 0
-        """Number of workers that did not answer the last request."""
         coordination = service.store.coordination
         if isinstance(coordination, MachineCoordination):
             coordination = coordination.local  # a change by another machine counts when this machine's store has it
@@ -148,21 +144,27 @@ class WorkerPeers:
         counts.apply_peer_reads(reads)
         self._sync_task = asyncio.ensure_future(self._sync_loop())
 
-    async def families(self) -> Sequence[Plain]:
+    async def reports(self) -> PeerReports:
         """Return the metrics of the other workers and of exited workers, including those that had this worker's number.
+        Return also the last known activity and traffic history of each other worker: a restarted worker continues the
+        history of its predecessor.
 
         The call also applies, in this worker, the changes of feeds and the readers' requests that the other workers
         report.
         """
         self._process_changes()
         answers = await asyncio.gather(*(self._request(session, "families") for session in self._sessions))
-        self.silent = sum(answer is None for answer in answers)
         families = [self._predecessor_counts]
         for index, answer in zip(self._indices, answers, strict=True):
             parsed = self._parse_families(index, answer) if answer is not None else None
             # A worker that restarts or does not answer is represented by its last snapshot.
             families.append(parsed if parsed is not None else _read_snapshot(self._snapshots[index]))
-        return families
+        return PeerReports(
+            families,
+            list(self._recent_by_worker.values()),
+            list(self._history_by_worker.values()),
+            sum(answer is None for answer in answers),
+        )
 
     def _parse_families(self, index: int, answer: bytes) -> Plain | None:
         try:
@@ -197,17 +199,6 @@ class WorkerPeers:
             except (ValueError, TypeError) as error:
                 logger.warning("workers: invalid fetches of a worker: %s", error)
         return activities
-
-    @property
-    def journals(self) -> Sequence[Mapping[str, Any]]:
-        """Return the recent activity of each other worker, as of the last call of `families`."""
-        return list(self._recent_by_worker.values())
-
-    @property
-    def histories(self) -> Sequence[History]:
-        """Return the history of traffic of each other worker, as of the last call of `families`. A restarted worker
-        continues the history of its predecessor."""
-        return list(self._history_by_worker.values())
 
     async def send_reads(self) -> None:
         """Report the requests of this worker's readers to the other workers. Return when they have received the
@@ -256,14 +247,11 @@ class WorkerPeers:
             self._catching_up = asyncio.ensure_future(self._process_all())
             return
         for target in changed:
-            self._report_change(target)
+            self._service.events.updated_by_peer.emit(target)
 
     async def _process_all(self) -> None:
         async for target in iterate_cooperatively(self._service.store.targets()):
-            self._report_change(target)
-
-    def _report_change(self, target: str) -> None:
-        self._service.events.updated_by_peer.emit(target)
+            self._service.events.updated_by_peer.emit(target)
 
     async def _request(self, session: aiohttp.ClientSession, path: str, message: bytes | None = None) -> bytes | None:
         """Return another worker's answer, or None if it does not answer."""
@@ -277,7 +265,6 @@ class WorkerPeers:
 
     async def _send_families(self, _: web.Request) -> web.Response:
         await self.send_reads()
-        self._metrics.observe_process(under_way=self._service.admin.active_refreshes, connections=self._connections())
         message = {
             "families": metrics_aggregation.plain_families(
                 metrics_aggregation.merge_families(self._metrics.families(), [self._predecessor_counts])

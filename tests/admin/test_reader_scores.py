@@ -12,7 +12,8 @@ from feedproxy.scoring import account_serialization
 from feedproxy.scoring.live_scores import FEED_BYTES, LiveScores
 from feedproxy.scoring.reader_accounts import ReaderAccount
 from feedproxy.scoring.scored_request import Poll, cached_content
-from feedproxy.telemetry.metrics_aggregation import NoOtherWorkers
+from feedproxy.telemetry.metrics_aggregation import PeerReports
+from feedproxy.workers.worker_messages import WorkerPeers
 from tests.stages.admin import NOW, TARGET, Proxy
 
 CHANNEL = Channel(Kind.RSS, "2.0", well_formed=True, schedule=Schedule(ttl=60))
@@ -219,16 +220,23 @@ SAME = ("If-None-Match", '"1"')
 KEY = b"k" * 32
 
 
-class OtherWorker(NoOtherWorkers):
+class OtherWorker(WorkerPeers):
     """Another worker, with its accounts serialized and parsed."""
 
     def __init__(self, live_scores: LiveScores) -> None:
-        self._live_scores = live_scores
+        self._accounts = live_scores.accounts
+
+    async def reports(self) -> PeerReports:
+        return PeerReports()
+
+    async def send_reads(self) -> None: ...
+
+    async def close(self) -> None: ...
 
     async def readers(self) -> Sequence[ReaderAccount]:
         return [
             account_serialization.load_account(account_serialization.dump_account(account))
-            for account in self._live_scores.accounts()
+            for account in self._accounts()
         ]
 
 
@@ -236,7 +244,7 @@ def _of_two(proxy: Proxy) -> tuple[LiveScores, LiveScores]:
     own, peer = proxy.app.live_scores, LiveScores(proxy.app.live_scores.size)
     own.join_workers(0, 2, KEY)
     peer.join_workers(1, 2, KEY)
-    proxy.app.peer_metrics = OtherWorker(peer)
+    proxy.app._open().worker_peers = OtherWorker(peer)
     return own, peer
 
 

@@ -49,8 +49,8 @@ async def workers(contexts: list[WorkerContext], tmp_path: Path) -> AsyncIterato
 
 async def start(app: App) -> None:
     _ = app.service
-    assert isinstance(app.peer_metrics, WorkerPeers)
-    await app.peer_metrics.start()
+    assert app.worker_peers is not None
+    await app.worker_peers.start()
 
 
 def polled(app: App, *ago: float) -> None:
@@ -92,6 +92,6 @@ async def test_worker_receives_rhythms_of_another_at_start(workers: list[App]) -
 
 
 async def send_reads(app: App) -> None:
-    peers = app.peer_metrics
+    peers = app.worker_peers
     assert isinstance(peers, WorkerPeers)
     await peers.send_reads()

@@ -23,6 +23,7 @@ from feedproxy.scoring.score_report import display_name
 from feedproxy.settings import Settings, listen_address
 from feedproxy.telemetry import metrics_aggregation, recent_activity, traffic_history
 from feedproxy.telemetry.metrics import answered_count
+from feedproxy.telemetry.metrics_aggregation import PeerReports
 from feedproxy.telemetry.page_redaction import View, redact_text
 from feedproxy.telemetry.traffic_history import DAY, HOUR, NO_TRAFFIC, History, TrafficCounts
 from feedproxy.web.display_formats import iso
@@ -54,9 +55,9 @@ class Dashboard:
 
     async def show(self, request: web.Request) -> web.Response:
         """Return the page, or its values as JSON."""
-        peer_families = await self._app.peer_metrics.families()
-        table, traffic = await self._pages.table(), self.merged_history()
-        view = await self._view(table, peer_families, traffic)
+        reports = await self._app.peer_reports()
+        table, traffic = await self._pages.table(), self._merged_history(reports)
+        view = await self._view(table, reports, traffic)
         if wants_json(request):
             return as_json(view)
         now = self._app.clock.now()
@@ -90,32 +91,25 @@ class Dashboard:
     async def history(self, request: web.Request) -> web.Response:
         """Return the traffic of each of the last 72 hours, and of each of the last 400 days, as JSON. Hours and days
         without traffic are omitted."""
-        await self._app.peer_metrics.families()
-        traffic = self.merged_history()
+        traffic = self._merged_history(await self._app.peer_reports())
         periods = (("hours", traffic.hours, HOUR), ("days", traffic.days, DAY))
         return as_json({name: _slots(tallies, unit) for name, tallies, unit in periods})
 
-    def merged_history(self) -> History:
+    def _merged_history(self, reports: PeerReports) -> History:
         """Return the sum of all workers' histories of traffic, including the current traffic."""
         self._pages.service()
         own = self._app.history_recorder.record(self._app.clock.now())
-        return traffic_history.merge_histories([own, *self._app.peer_metrics.histories])
+        return traffic_history.merge_histories([own, *reports.histories])
 
-    async def _view(
-        self, table: FeedTable, peer_families: Sequence[metrics_aggregation.Plain], traffic: History
-    ) -> View:
+    async def _view(self, table: FeedTable, reports: PeerReports, traffic: History) -> View:
         now, metrics, settings = self._app.clock.now(), self._app.metrics, self._app.settings
-        metrics.observe_process(
-            under_way=self._pages.service().admin.active_refreshes, connections=self._app.connections
-        )
-        families = metrics_aggregation.merge_families(metrics.families(), peer_families)
+        families = metrics_aggregation.merge_families(metrics.families(), reports.families)
         totals = metrics.tally(families)
         memory = metrics_aggregation.gauge_value(families, "process_resident_memory_bytes")
         subscribers = subscribers_of(table)
         ready = self._is_listening() and not self._app.draining
         connections = round(metrics_aggregation.gauge_value(families, "feedproxy_connections") or 0)
-        silent = self._app.peer_metrics.silent
-        workers = max(1, self._app.workers - silent)
+        workers = max(1, self._app.workers - reports.silent)
         usage = await self._store_usage.measure(settings.local_store, settings.store_max)
         findings = health.examine(
             health.HealthFacts(
@@ -125,17 +119,16 @@ class Dashboard:
                 connections=connections,
                 connections_max=settings.max_connections * self._app.workers,
                 workers=workers,
-                silent=silent,
+                silent=reports.silent,
                 unwritten=self._pages.service().store.unwritten_count,
                 recent=sum((tally for _, tally in traffic.last(HOUR, 2, now)), NO_TRAFFIC),
                 problems=[redact_text(problem) for problem in self._app.problems()],
             )
         )
-        journals = self._app.peer_metrics.journals
         table_ids = {row["id"] for row in table.rows}
-        failed = recent_activity.merge_failures(journals, self._app.recent_activity.failed_addresses())
+        failed = recent_activity.merge_failures(reports.journals, self._app.recent_activity.failed_addresses())
         failed = [address for address in failed if feed_id(address.target) not in table_ids]
-        requests = recent_activity.merge_requests(journals, self._app.recent_activity.requests())
+        requests = recent_activity.merge_requests(reports.journals, self._app.recent_activity.requests())
         states = by_state(table.rows)
         troubled = sum(states[state] for state in TROUBLED_STATES)
         today = next(tally for _, tally in traffic.last(DAY, 1, now))

@@ -83,7 +83,7 @@ class FeedPages:
 
         The parameters are `q` (a part of title or address), `state`, `sort`, `page` and `per_page`.
         """
-        await self.load_peer_counts()
+        await self._app.peer_reports()
         table = await self.table()
         query, state = request.query.get("q", "").strip(), request.query.get("state", "")
         sort = request.query.get("sort", "subscribers")
@@ -126,7 +126,7 @@ class FeedPages:
 
     async def feed(self, request: web.Request) -> web.Response:
         """Return the page of a feed. Raises NotFound if no feed has the id."""
-        await self.load_peer_counts()
+        await self._app.peer_reports()
         service, target = self.service(), await self.target(request.match_info["id"])
         resource = service.store.get(target)
         if resource is None:
@@ -134,9 +134,9 @@ class FeedPages:
         now = self._app.clock.now()
         resource_view = view_resource(resource, service, self._app.settings_for(target), now)
         versions = await service.helper_pool.submit(partial(version_list, resource))
-        fetches = recent_activity.merge_fetches(
-            [*self._app.recent_activity.fetches(target), *await self._app.peer_metrics.fetches(target)]
-        )
+        peers = self._app.worker_peers
+        peer_fetches = await peers.fetches(target) if peers is not None else ()
+        fetches = recent_activity.merge_fetches([*self._app.recent_activity.fetches(target), *peer_fetches])
         view = {
             **feed_view(resource_view, service.counts.view(target, now)),
             "versions": versions,
@@ -162,10 +162,6 @@ class FeedPages:
         return web.Response(text=templates.ICON, content_type="image/svg+xml")
 
     # -- for other handlers
-
-    async def load_peer_counts(self) -> None:
-        """Load the subscriber counts of the other workers."""
-        await self._app.peer_metrics.families()
 
     def service(self) -> Service:
         """Return the service. Raises StoreClosed when the store is closed, because a page must not open it again."""

@@ -45,7 +45,8 @@ class ReaderScores:
         now = self._app.clock.now()
         if self._last is not None and 0 <= now - self._last[0] < age_max:
             return self._last[1]
-        peer_accounts = await self._app.peer_metrics.readers()
+        peers = self._app.worker_peers
+        peer_accounts = await peers.readers() if peers is not None else ()
         scores = []
         for account in merge_accounts([*self._app.live_scores.accounts(), *peer_accounts]):
             scores.append(score_account(account, now))
@@ -56,7 +57,7 @@ class ReaderScores:
 
     async def show(self, request: web.Request) -> web.Response:
         """Return the scores of the tracked readers, the lowest grade first."""
-        await self._pages.load_peer_counts()
+        await self._app.peer_reports()
         summary = await self.summary()
         scores = summary.scores[:SHOWN_MAX]
         total = score_report.cost_view(sum_costs(score.cost for score in scores))
