@@ -30,17 +30,9 @@ class SubscriptionRequest:
     url: str
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceChange:
-    """A change of a resource. Title and description may be empty."""
-
-    resource: str
-    title: str = ""
-    description: str = ""
-
-
-def read(content: bytes) -> SubscriptionRequest | tuple[ResourceChange, ...]:
-    """Return the subscription request or the changes of a message. Raises InvalidCall if the message is invalid."""
+def read(content: bytes) -> SubscriptionRequest | list[str]:
+    """Return the subscription request of a message, or the resources that it reports as changed. Raises InvalidCall if
+    the message is invalid."""
     root = _notification(content)
     subscribe = _child(root, "subscribe")
     if subscribe is not None:
@@ -48,12 +40,8 @@ def read(content: bytes) -> SubscriptionRequest | tuple[ResourceChange, ...]:
         if not resource or not url:
             raise InvalidCall("invalid subscription: expected a resourceID and a notificationURL")
         return SubscriptionRequest(resource, url)
-    changes = tuple(
-        ResourceChange(_text(change, "resourceID"), _text(change, "title"), _text(change, "description"))
-        for change in root
-        if split_tag(change.tag)[1] == "resourceChange"
-    )
-    if not changes or len(changes) > CHANGES_MAX or not all(change.resource for change in changes):
+    changes = [_text(change, "resourceID") for change in root if split_tag(change.tag)[1] == "resourceChange"]
+    if not changes or len(changes) > CHANGES_MAX or not all(changes):
         raise InvalidCall(f"invalid message: expected a subscription, or 1 to {CHANGES_MAX} changes")
     return changes
 

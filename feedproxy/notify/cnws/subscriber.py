@@ -92,6 +92,6 @@ class Subscriber:
         subscription = await self.subscriptions.find_by_callback(call.path.rpartition("/")[2])
         is_wanted = False
         if subscription is not None and not isinstance(message, SubscriptionRequest):
-            is_subscribed = any(is_same_topic(change.resource, subscription) for change in message)
+            is_subscribed = any(is_same_topic(resource, subscription) for resource in message)
             is_wanted = is_subscribed and await self.subscriptions.on_notification(subscription)
         return generated_response(200, XML, cnws_messages.write_result(is_wanted))
