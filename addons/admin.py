@@ -36,7 +36,7 @@ class Admin(Addon):
         app, master = self.app(), ctx.master
         if not app.settings.admin or (app.worker is not None and not app.worker.is_first):
             return
-        server = AdminServer(app, lambda: app.ready or _listens(master), app.admin_actions, app.admin_pages)
+        server = AdminServer(app, lambda: app.ready or _listens(master))
         try:
             await server.start(app.admin_sockets)
         except FeedproxyError as error:

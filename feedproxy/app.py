@@ -135,6 +135,7 @@ class App:
         """Endpoints below `/-/`."""
         self.admin_actions: dict[str, AdminHandler] = {}
         self.admin_pages: dict[str, AdminHandler] = {}
+        """Handlers of addons for paths of the admin listener."""
         self.flow_handler: Any = None
         """The handler of flows from mitmproxy (server/mitm/flow_handler.py)."""
         self._live_scores = LiveScores()

@@ -7,10 +7,9 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from http import HTTPStatus
-from types import MappingProxyType
 
 from aiohttp import web
 
@@ -38,20 +37,11 @@ LOGGED_PARAMETERS = ("action", "deed", "id", "url", "pattern", "feed", "name", "
 class AdminServer:
     """The routes of the proxy's admin listener.
 
-    `is_listening` returns True while clients are accepted. Its default is `app.ready`. `extra_actions` and
-    `extra_pages` are handlers of addons, by path.
+    `is_listening` returns True while clients are accepted. Its default is `app.ready`.
     """
 
-    def __init__(
-        self,
-        app: App,
-        is_listening: Callable[[], bool] | None = None,
-        extra_actions: Mapping[str, AdminHandler] = MappingProxyType({}),
-        extra_pages: Mapping[str, AdminHandler] = MappingProxyType({}),
-    ) -> None:
+    def __init__(self, app: App, is_listening: Callable[[], bool] | None = None) -> None:
         self._app = app
-        self._extra_actions = extra_actions
-        self._extra_pages = extra_pages
         self._is_listening = is_listening or (lambda: app.ready)
         self._listener: AdminListener | None = None
         self._template_loading: asyncio.Future[None] | None = None
@@ -69,7 +59,7 @@ class AdminServer:
         token = admin_token(settings)
         host, port = admin_address(settings.admin, token)
         authorization = AdminAuthorization(host, token, settings.admin_hosts, clock=self._app.clock)
-        listener = AdminListener(self._routes(), error_response, _record_outcome)
+        listener = AdminListener(self._routes(), error_response, _log_action)
         await listener.start(authorization, host, port, sockets, reuse_port=settings.reuse_port)
         self._listener = listener
         self._template_loading = asyncio.get_running_loop().run_in_executor(None, templates.make_ready)
@@ -102,13 +92,13 @@ class AdminServer:
         gets: dict[str, AdminHandler] = {"feeds": pages.feeds, "feeds/{id}": pages.feed}
         gets["moves"] = partial(show_moves, pages=pages)
         gets["configuration"] = partial(show_configuration, app=self._app, pages=pages)
-        gets |= {"notifications": notifications.show, "readers": reader_scores.show, **self._extra_pages}
+        gets |= {"notifications": notifications.show, "readers": reader_scores.show, **self._app.admin_pages}
         for name, page in gets.items():
             routes += [("GET", f"/{name}", page), ("GET", f"/api/{name}", page)]
         posts: dict[str, AdminHandler] = {"refresh": actions.refresh, "purge": actions.purge, "undo": actions.undo}
         posts |= {"add": actions.add, **{name: partial(actions.decide, action=name) for name in DECISIONS}}
         posts |= {"subscription": notifications.act, "ping": notifications.ping}
-        posts |= {name: _with_notice(pages, action) for name, action in self._extra_actions.items()}
+        posts |= {name: _with_notice(pages, action) for name, action in self._app.admin_actions.items()}
         for name, action in posts.items():
             routes += [("POST", f"/{name}", action), ("POST", f"/api/{name}", action)]
         return routes
@@ -126,14 +116,10 @@ def _with_notice(pages: FeedPages, action: AdminHandler) -> AdminHandler:
     return act
 
 
-async def _record_outcome(request: web.Request, status: int, error: str) -> None:
+async def _log_action(request: web.Request, status: int, error: str) -> None:
+    """Log a POST to a known path, with its outcome."""
     reason = error or OUTCOME.get()
     OUTCOME.set("")
-    await _log_action(request, status, reason)
-
-
-async def _log_action(request: web.Request, status: int, reason: str) -> None:
-    """Log a POST to a known path, with its outcome."""
     if request.method != "POST" or request.match_info.route.resource is None:
         return
     parameters = dict(request.query)

@@ -24,7 +24,8 @@ async def proxy() -> AsyncIterator[Proxy]:
     app.configure(OPTIONS)
     app.ready = True
     feed_list = FeedListImport(app)
-    admin = AdminServer(app, extra_actions={"opml": feed_list.take}, extra_pages={"opml": feed_list.show})
+    app.admin_actions["opml"], app.admin_pages["opml"] = feed_list.take, feed_list.show
+    admin = AdminServer(app)
     await admin.start()
     made = Proxy(app, admin, aiohttp.ClientSession())
     yield made

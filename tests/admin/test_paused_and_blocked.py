@@ -24,7 +24,8 @@ async def proxy() -> AsyncIterator[Proxy]:
     app.configure({"admin": "127.0.0.1:0", "store": "memory:", "site_interval": 0, "polling": "off"})
     origin.publish("/feed.xml", a_feed("An entry"))
     app.ready = True
-    admin = AdminServer(app, extra_actions={"opml": FeedListImport(app).take})
+    app.admin_actions["opml"] = FeedListImport(app).take
+    admin = AdminServer(app)
     await admin.start()
     made = Proxy(app, admin, aiohttp.ClientSession())
     made.origin = origin  # type: ignore[attr-defined]
