@@ -99,7 +99,8 @@ async def test_text_from_other_hosts_is_escaped(proxy: Proxy) -> None:
 async def test_failed_subscription_requests_are_shown_newest_first(proxy: Proxy) -> None:
     worker = proxy.app.notifications.delivery_worker
     for callback in ("http://old.example/call", f"http://me.example/{EVIL}?token=hunter2"):
-        worker.record_failed_request("websub", "verify", TARGET, callback, "the callback did not repeat the challenge")
+        request = DeliveryRequest("websub", "verify", TARGET, callback)
+        worker.record_failure(request, "the callback did not repeat the challenge")
 
     status, text = await proxy.get("/notifications")
     newest, oldest = (await proxy.json("/notifications"))["failed_requests"]
@@ -115,9 +116,8 @@ async def test_failed_subscription_requests_are_shown_newest_first(proxy: Proxy)
 
 async def test_failed_subscription_requests_are_bounded(proxy: Proxy) -> None:
     for number in range(2 * FAILED_REQUESTS_MAX):
-        proxy.app.notifications.delivery_worker.record_failed_request(
-            "websub", "verify", TARGET, f"http://{number}/", ""
-        )
+        request = DeliveryRequest("websub", "verify", TARGET, f"http://{number}/")
+        proxy.app.notifications.delivery_worker.record_failure(request, "")
 
     assert len((await proxy.json("/notifications"))["failed_requests"]) == FAILED_REQUESTS_MAX
 

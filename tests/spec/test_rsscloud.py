@@ -189,7 +189,7 @@ async def test_callback_that_does_not_return_the_challenge_is_not_notified(cloud
     assert verdict(await by_form(clouds, domain="victim.example"))[0] == "false"
 
     (failed,) = clouds.stand.notifications.delivery_worker.failed_requests
-    assert (failed.what, failed.topic) == ("verify", TARGET)
+    assert (failed.request.what, failed.request.topic) == ("verify", TARGET)
     await change(clouds)
     assert clouds.stand.others.calls == []
 

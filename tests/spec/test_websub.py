@@ -261,7 +261,7 @@ async def test_verification_fails_on_any_answer_other_than_the_challenge(
     assert await stage.held() == []
     assert f"websub: verify refused, {ME}: " in caplog.text
     (failed,) = stage.stand.notifications.delivery_worker.failed_requests
-    assert (failed.protocol, failed.what, failed.callback) == ("websub", "verify", ME)
+    assert (failed.request.protocol, failed.request.what, failed.request.callback) == ("websub", "verify", ME)
 
 
 async def test_verification_of_an_unreachable_callback_is_tried_three_times_with_new_challenges(

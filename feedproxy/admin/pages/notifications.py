@@ -8,6 +8,7 @@ from feedproxy.app import App
 from feedproxy.durations_and_sizes import count_noun
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.target_uri.url_redaction import redact_target
+from feedproxy.notify.notification_protocol import DeliveryRequest
 from feedproxy.notify.pings import ping_messages
 from feedproxy.notify.pings.sinks import PingSinks, site_ping_request
 from feedproxy.notify.subscription_table import State, Subscription
@@ -115,10 +116,7 @@ class NotificationsPage:
             },
             "failing": [
                 {
-                    "protocol": delivery.request.protocol,
-                    "what": delivery.request.what,
-                    **public_name(delivery.request.topic, settings),
-                    "callback": redact_target(delivery.request.callback),
+                    **self._request_view(delivery.request),
                     "tries": delivery.tries,
                     "since": iso(delivery.since),
                     "next_try": iso(due),
@@ -129,10 +127,7 @@ class NotificationsPage:
             "failed_requests": [
                 {
                     "at": iso(failed.at),
-                    "protocol": failed.protocol,
-                    "what": failed.what,
-                    **public_name(failed.topic, notifications.settings()),
-                    "callback": redact_target(failed.callback),
+                    **self._request_view(failed.request),
                     "words": redact_text(failed.reason[:300]),
                 }
                 for failed in reversed(notifications.delivery_worker.failed_requests)
@@ -152,6 +147,14 @@ class NotificationsPage:
                 for site in await notifications.refresh_requests.unknown_sites(RECENT_MAX)
             ],
             "reachable": notifications.can_receive_calls,
+        }
+
+    def _request_view(self, request: DeliveryRequest) -> View:
+        return {
+            "protocol": request.protocol,
+            "what": request.what,
+            **public_name(request.topic, self._app.settings),
+            "callback": redact_target(request.callback),
         }
 
     def _subscription_view(self, subscription: Subscription) -> View:

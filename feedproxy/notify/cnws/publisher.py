@@ -18,7 +18,16 @@ from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.notify.cnws import cnws_messages
 from feedproxy.notify.cnws.cnws_messages import NAME, SubscriptionRequest
 from feedproxy.notify.endpoint_responses import XML, generated_response
-from feedproxy.notify.notification_protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
+from feedproxy.notify.notification_protocol import (
+    DAY,
+    Delivered,
+    Delivery,
+    DeliveryRequest,
+    Message,
+    Refused,
+    Retry,
+    Verdict,
+)
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings.ping_messages import InvalidCall
 from feedproxy.notify.refresh_requests import TooManyRequests
@@ -93,7 +102,7 @@ class Publisher:
             try:
                 await self._verify(callback, topics[0], request.resource, client.address)
             except FeedproxyError as error:
-                service.delivery_worker.record_failed_request(NAME, "verify", topics[0], callback, str(error))
+                service.delivery_worker.record_failure(DeliveryRequest(NAME, "verify", topics[0], callback), str(error))
                 raise
         now = service.clock.now()
         new = [

@@ -94,10 +94,7 @@ class FailedRequest:
     """A subscription request, to or from feedproxy, that has failed and is not repeated."""
 
     at: Instant
-    protocol: str
-    what: str
-    topic: str
-    callback: str
+    request: DeliveryRequest
     reason: str
 
 
@@ -157,9 +154,10 @@ class DeliveryWorker:
                 self._capacity.notify_all()
             self._wake()
 
-    def record_failed_request(self, protocol: str, what: str, topic: str, callback: str, reason: str) -> None:
-        """Record a failed subscription request for the operator's pages."""
-        self.failed_requests.append(FailedRequest(self._clock.now(), protocol, what, topic, callback, reason))
+    def record_failure(self, request: DeliveryRequest, reason: str) -> None:
+        """Record the failure of a subscription request for the operator's pages. Ignore other kinds of deliveries."""
+        if request.what in SUBSCRIPTION_REQUESTS:
+            self.failed_requests.append(FailedRequest(self._clock.now(), request, reason))
 
     def check(self, url: str) -> None:
         """Raise BadTarget if a callback URL is invalid, and Forbidden if it is not permitted."""
@@ -325,7 +323,7 @@ class DeliveryWorker:
                 next_attempt = next_try(delivery.tries + 1, delivery.since, now, jitter=self._jitter())
                 is_last = next_attempt is None and sender is not None and sender.remove_on_failure
                 if next_attempt is None:
-                    self._record_if_subscription_request(delivery, verdict.reason)
+                    self.record_failure(delivery.request, verdict.reason)
                 return DeliveryOutcome(delivery, verdict, now, next_attempt, remove=is_last)
             case Refused(reason, remove):
                 self.counts.refused += 1
@@ -333,12 +331,7 @@ class DeliveryWorker:
                 logger.info(
                     "%s: %s refused, %s: %s", request.protocol, request.what or "delivery", request.callback, reason
                 )
-                self._record_if_subscription_request(delivery, reason)
+                self.record_failure(request, reason)
                 return DeliveryOutcome(delivery, verdict, now, remove=remove)
         self.counts.delivered += 1
         return DeliveryOutcome(delivery, verdict, now)
-
-    def _record_if_subscription_request(self, delivery: Delivery, reason: str) -> None:
-        request = delivery.request
-        if request.what in SUBSCRIPTION_REQUESTS:
-            self.record_failed_request(request.protocol, request.what, request.topic, request.callback, reason)
