@@ -57,31 +57,17 @@ class ContextBuilder:
             # turns out to be a feed: requests for invented addresses must not displace counts of feeds. A target
             # without a feed has no subscribers.
             new_reader = request.fields.get("user-agent") or ""
-        sends_range = request.method == "GET" and "range" in request.fields and is_new and not is_feed
         upstream = build_upstream_request(
             request,
             client,
             resource,
             via=self._via,
             own_agent=(lambda: self._readers.upstream_user_agent(target, new_reader)) if own_agent else None,
-            keep_range=sends_range,
+            keep_range=request.method == "GET" and "range" in request.fields and is_new and not is_feed,
             shared_fields=shared_names(settings.shared_fields),
             unstored_names=self._unstored_names_of(target),
         )
-        return RequestContext(
-            request,
-            client,
-            settings,
-            CacheControl.from_request(request.fields),
-            upstream.request,
-            own_agent,
-            key=upstream.key,
-            varying_fields=upstream.varying_fields,
-            withheld_names=upstream.withheld_names,
-            has_credentials=upstream.has_credentials,
-            sends_range=sends_range,
-            resource=resource,
-        )
+        return RequestContext(request, client, settings, CacheControl.from_request(request.fields), upstream, resource)
 
     def _unstored_names_of(self, target: str) -> frozenset[str]:
         return self._unstored_names.get(target) or frozenset() if len(self._unstored_names) else frozenset()

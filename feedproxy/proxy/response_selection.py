@@ -88,7 +88,7 @@ class ResponseSelector:
             return response
         if resource is not None and is_known_oversized(resource, now):
             return PassThrough(CacheStatus(fwd=Fwd.BYPASS, detail=Detail.OVERSIZED))
-        context = self._with_effective_directives(context, now)
+        context, has_credentials = self._with_effective_directives(context, now), context.upstream.has_credentials
         variant, freshness = self._select_variant(context, resource, now)
         if variant is None and (part := missing_ranges.serve_from_part(context, resource, now)) is not None:
             return self._hit(context, *part, None)
@@ -106,7 +106,7 @@ class ResponseSelector:
         match decision:
             case Reuse(stored, stored_freshness, detail):
                 return self._hit(context, stored, stored_freshness, detail)
-            case ReuseAndRevalidate(stored) if stored.authorized or (context.has_credentials and len(stored.key)):
+            case ReuseAndRevalidate(stored) if stored.authorized or (has_credentials and len(stored.key)):
                 # Only a request of the client itself can refresh this response.
                 return await self._validate_or_fetch(context, stored, freshness, Fwd.STALE, is_retry=is_retry)
             case ReuseAndRevalidate(stored, stored_freshness):
@@ -135,13 +135,7 @@ class ResponseSelector:
     ) -> tuple[StoredResponse | None, Freshness | None]:
         if resource is None:
             return None, None
-        variant = client_keyed_responses.choose(
-            resource,
-            context.upstream_request.fields,
-            context.key,
-            own_agent=context.own_agent,
-            credentials=context.has_credentials,
-        )
+        variant = client_keyed_responses.choose(resource, context.upstream)
         if variant is None:
             return None, None
         return variant, assess(resource, variant, context.settings, now)
@@ -162,7 +156,7 @@ class ResponseSelector:
     def _hit_and_refresh(
         self, context: RequestContext, stored: StoredResponse, freshness: Freshness, now: Instant
     ) -> SelectedResponse:
-        resource, target = context.resource, context.request.target
+        resource, target, upstream = context.resource, context.request.target, context.upstream
         permission = self.coordinator.permissions.check(resource, target, context.settings)
 
         def is_resting() -> bool:
@@ -170,8 +164,8 @@ class ResponseSelector:
 
         if isinstance(permission, Allowed) and not is_resting():
             # A page that the explicit proxy fetched with its client's User-Agent is refreshed in the same way.
-            is_of_some_clients = len(stored.key) > 0 or len(context.varying_fields) > 0 or not context.own_agent
-            if is_of_some_clients and not context.has_credentials:
+            is_of_some_clients = len(stored.key) > 0 or len(upstream.varying_fields) > 0 or not upstream.own_agent
+            if is_of_some_clients and not upstream.has_credentials:
                 self.coordinator.refresh_variant(_with_get(context), stored)
             else:
                 self.coordinator.refresh_stale(target, is_resting)
@@ -198,7 +192,7 @@ class ResponseSelector:
         known_names = context.resource.varying_names if context.resource is not None else frozenset[str]()
         unstored_names = _unstored_varying_names(result)
         varying_names = (result.resource.varying_names | unstored_names) - known_names
-        if not is_retry and not context.withheld_names.isdisjoint(varying_names):
+        if not is_retry and not context.upstream.withheld_names.isdisjoint(varying_names):
             # The shared request to the origin lacked a field by which the response varies. Select again, with the
             # client's field.
             if unstored_names:
@@ -359,10 +353,10 @@ def _unstored_varying_names(result: RefreshResult) -> frozenset[str]:
 def _with_get(context: RequestContext) -> RequestContext:
     """Return the context with GET as the method for the origin, because the response to a HEAD has no content to
     parse."""
-    upstream = context.upstream_request
-    if upstream.method == "GET":
+    request = context.upstream.request
+    if request.method == "GET":
         return context
-    return replace(context, upstream_request=replace(upstream, method="GET"))
+    return replace(context, upstream=replace(context.upstream, request=replace(request, method="GET")))
 
 
 def _stale_while_refreshing(

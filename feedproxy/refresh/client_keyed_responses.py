@@ -14,6 +14,7 @@ from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import NO_FIELDS, Fields, Response
 from feedproxy.http.negotiation import vary_names
 from feedproxy.refresh.refresh_job import RefreshJob
+from feedproxy.request.context import UpstreamRequest
 from feedproxy.request.upstream_request import is_credential, shared_names
 from feedproxy.store.resource import Resource
 
@@ -26,36 +27,33 @@ _ORDINARY_AGENT = re.compile(r"[\w ()+,./:;@~!*'=-]{0,256}", re.ASCII)
 _WHOLE_OR_PART = frozenset({200, 206})
 
 
-def selects(stored: StoredResponse, request: Fields, key: Fields, *, own_agent: bool) -> bool:
-    """Return whether a request with the fields `request` selects the keyed response `stored`.
+def selects(stored: StoredResponse, upstream: UpstreamRequest) -> bool:
+    """Return whether a client's request selects the keyed response `stored`.
 
-    `key` contains the client-specific fields of the request. `own_agent` is true if feedproxy replaces the client's
-    User-Agent by its own in the request to the origin.
+    `upstream` is the request for the origin.
     """
-    agent = stored.key.get("user-agent")
-    if agent is not None and (own_agent or request.combined("user-agent") != agent):
+    fields, agent = upstream.request.fields, stored.key.get("user-agent")
+    if agent is not None and (upstream.own_agent or fields.combined("user-agent") != agent):
         return False
-    if sorted(_without_nominated(key, stored.fields)) != sorted(stored.key.without("user-agent")):
+    if sorted(_without_nominated(upstream.key, stored.fields)) != sorted(stored.key.without("user-agent")):
         return False
-    return vary.selects(stored, request, own_agent=own_agent)
+    return vary.selects(stored, fields, own_agent=upstream.own_agent)
 
 
-def choose(
-    resource: Resource, request: Fields, key: Fields, *, own_agent: bool, credentials: bool = False
-) -> StoredResponse | None:
-    """Return the stored response that the request selects, keyed or shared, or None.
+def choose(resource: Resource, upstream: UpstreamRequest) -> StoredResponse | None:
+    """Return the stored response that a client's request selects, keyed or shared, or None.
 
-    The arguments are explained in `selects`. For a request with credentials (`credentials`), responses with the same
-    key take precedence over shared responses, and shared error responses are not used.
+    `upstream` is the request for the origin. If it has credentials, responses with the same key take precedence over
+    shared responses, and shared error responses are not used.
     """
     keyed = [response for response in resource.keyed if response.status != 206]
-    same_key = [response for response in keyed if selects(response, request, key, own_agent=own_agent)]
+    same_key = [response for response in keyed if selects(response, upstream)]
     # A response that is keyed by User-Agent alone is for all clients with that User-Agent.
-    of_agent = [response for response in keyed if selects(response, request, NO_FIELDS, own_agent=own_agent)]
-    shared = [response for response in (*resource.variants, *of_agent) if not credentials or response.status < 400]
-    if credentials and same_key:
-        shared = []
-    return vary.choose((*same_key, *shared), request, own_agent=own_agent)
+    without_key = replace(upstream, key=NO_FIELDS)
+    shared = [*resource.variants, *(response for response in keyed if selects(response, without_key))]
+    if upstream.has_credentials:
+        shared = [] if same_key else [response for response in shared if response.status < 400]
+    return vary.choose((*same_key, *shared), upstream.request.fields, own_agent=upstream.own_agent)
 
 
 def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: bool) -> Fields:

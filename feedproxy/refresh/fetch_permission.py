@@ -54,7 +54,7 @@ class FetchPermissions:
         permission = self.check(resource, target, settings)
         if isinstance(permission, Deferred) and permission.detail is Detail.PAUSED:
             return permission
-        if context.has_credentials and resource is not None:
+        if context.upstream.has_credentials and resource is not None:
             failures = resource.failures if resource.failures.detail in _ORIGIN_FAILURES else NO_FAILURES
             permission = self._check_failures(target, failures, resource.fetched, settings)
         keyed = self.keyed_record(context).failures
@@ -71,10 +71,10 @@ class FetchPermissions:
 
     def keyed_record(self, context: RequestContext) -> KeyedRecord:
         """Return the outcome of the last request for this target with the client-specific fields of this request."""
-        if not len(context.key):
+        if not len(context.upstream.key):
             return NO_RECORD
-        request = context.upstream_request
-        return self._keyed_failures.get(request.target, context.key, _client_agent(request, own=context.own_agent))
+        agent = _client_agent(context.upstream.request, own=context.upstream.own_agent)
+        return self._keyed_failures.get(context.request.target, context.upstream.key, agent)
 
     def record(self, job: RefreshJob, result: RefreshResult) -> None:
         """Record the outcome of a job, so that failures delay later requests with the same client-specific fields.

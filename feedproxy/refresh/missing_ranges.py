@@ -113,10 +113,10 @@ def with_part(resource: Resource, response: StoredResponse, job: RefreshJob) -> 
 
 def _selected_parts(context: RequestContext, resource: Resource) -> list[StoredResponse]:
     """Return the stored parts that this request selects (RFC 9111, section 4.1), newest first."""
-    fields, own = context.upstream_request.fields, context.own_agent
+    fields, own = context.upstream.request.fields, context.upstream.own_agent
     keyed = [part for part in reversed(resource.keyed) if part.status == 206]
     return [
-        *(part for part in keyed if client_keyed_responses.selects(part, fields, context.key, own_agent=own)),
+        *(part for part in keyed if client_keyed_responses.selects(part, context.upstream)),
         *(part for part in reversed(resource.parts) if vary.selects(part, fields, own_agent=own)),
     ]
 

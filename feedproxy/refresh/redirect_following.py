@@ -223,7 +223,7 @@ class NonFeedRedirects:
         """
         target, accept = context.request.target, context.request.fields.combined("accept")
         leads_to_no_feed = self._epochs.get(target) == self._coordination.invalidation_epoch(target)
-        return not prefers_html(accept) and not leads_to_no_feed and "range" not in context.upstream_request.fields
+        return not prefers_html(accept) and not leads_to_no_feed and "range" not in context.upstream.request.fields
 
 
 def prefers_html(accept: str | None) -> bool:

@@ -111,15 +111,15 @@ class RefreshCoordinator:
         `result` is the result of the client's request.
         """
         is_shared = result.response is None or not len(result.response.key)
-        if is_shared and not len(context.key) and not len(context.varying_fields):
+        if is_shared and not len(context.upstream.key) and not len(context.upstream.varying_fields):
             return
         resource, now = self._store.get(context.request.target), self._clock.now()
         if resource is None or resource.channel is None:
-            if context.has_credentials or result.response is None or not result.response.content.feed:
+            if context.upstream.has_credentials or result.response is None or not result.response.content.feed:
                 return
         else:
             newest = resource.variants[-1] if resource.variants else None
-            if newest is None or (result.stored and (is_shared or len(context.varying_fields))):
+            if newest is None or (result.stored and (is_shared or len(context.upstream.varying_fields))):
                 return
             if assess(resource, newest, context.settings, now).is_fresh(now):
                 return
@@ -293,9 +293,9 @@ class RefreshCoordinator:
         target, settings = context.request.target, context.settings
         before = self._store.get(target)
         async with FetchLease(self._coordination, target, timeout=settings.fetch_timeout) as lease:
-            fields = context.upstream_request.fields
+            fields = context.upstream.request.fields
             if (
-                result := self._find_peer_result(lease, before, target, fields, settings, context.own_agent)
+                result := self._find_peer_result(lease, before, target, fields, settings, context.upstream.own_agent)
             ) is not None:
                 return result
             return await self._run_for_request(context, resource, variant)
@@ -331,16 +331,16 @@ class RefreshCoordinator:
         if is_known_feed and not (resource is not None and resource.failures.detail == Detail.REFUSED):
             await self.permissions.wait_for_site(target, settings)
         # A HEAD is sent only for targets that are not feeds. Its client gets the redirect itself.
-        follow = context.upstream_request.method == "GET" and (
+        follow = context.upstream.request.method == "GET" and (
             is_known_feed or self._non_feed_redirects.may_follow(context)
         )
         result = await self._run_job(
             RefreshJob(
-                context.upstream_request,
+                context.upstream.request,
                 settings,
                 self_href=to_public(target, settings),
                 validate=variant,
-                own_agent=context.own_agent,
+                own_agent=context.upstream.own_agent,
                 occasion="reader",
                 follow_redirects=follow,
                 skip_address_check=is_upstream_target(target, settings),
@@ -349,9 +349,9 @@ class RefreshCoordinator:
                 else None,
                 accept_encoding=context.request.fields.combined("accept-encoding"),
                 client_fields=context.request.fields if variant is None and _is_never_stored(resource) else NO_FIELDS,
-                key=context.key,
+                key=context.upstream.key,
                 keyed_record=self.permissions.keyed_record(context),
-                varying_fields=context.varying_fields,
+                varying_fields=context.upstream.varying_fields,
             ),
             self._store.get(target),
         )

@@ -62,14 +62,14 @@ def collapse_keys(context: RequestContext, resource: Resource | None) -> tuple[o
     The result is empty if the request needs a refresh of its own. The first requests for a target share one refresh
     even in different languages, because most feeds are the same in all languages.
     """
-    if context.sends_range or context.has_credentials or context.upstream_request.method != "GET":
+    target, upstream = context.request.target, context.upstream
+    if upstream.sends_range or upstream.has_credentials or upstream.request.method != "GET":
         return ()
-    target = context.request.target
-    client_specific = (*context.key, *context.varying_fields)
+    client_specific = (*upstream.key, *upstream.varying_fields)
     if not client_specific:
         return (target,)
     is_new = resource is None or not (resource.variants or resource.keyed or resource.channel)
-    with_language = is_new and is_only_language(context.key) and not len(context.varying_fields)
+    with_language = is_new and is_only_language(upstream.key) and not len(upstream.varying_fields)
     return ((target, "accept-language"), (target, client_specific)) if with_language else ((target, client_specific),)
 
 
@@ -77,7 +77,7 @@ def may_share(context: RequestContext, result: RefreshResult) -> bool:
     """Return whether a collapsed request may use the result of another request."""
     if result.response is None or result.fallback is not None:
         return True  # failures, moves and ends are the same for all requests
-    stored, fields, own_agent = result.response, context.upstream_request.fields, context.own_agent
+    stored, upstream = result.response, context.upstream
     if len(stored.key):
-        return result.stored and client_keyed_responses.selects(stored, fields, context.key, own_agent=own_agent)
-    return result.stored and vary.selects(stored, fields, own_agent=own_agent)
+        return result.stored and client_keyed_responses.selects(stored, upstream)
+    return result.stored and vary.selects(stored, upstream.request.fields, own_agent=upstream.own_agent)

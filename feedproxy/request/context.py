@@ -63,25 +63,38 @@ class PassThrough:
 
 
 @dataclass(frozen=True, slots=True)
+class UpstreamRequest:
+    """A request for an origin.
+
+    * `key` contains the client-specific fields. Only requests with equal client-specific fields get the stored
+      response.
+    * `varying_fields` contains the fields that Vary nominates.
+    * `withheld_names` contains the names of client-specific fields that are left out in a request for a shared copy.
+    * `has_credentials` is true if a field identifies a user.
+    * `own_agent` is true if User-Agent is feedproxy's own.
+    * `sends_range` is true if the request has the client's Range.
+    """
+
+    request: Request
+    key: Fields
+    varying_fields: Fields
+    withheld_names: frozenset[str]
+    has_credentials: bool
+    own_agent: bool
+    sends_range: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RequestContext:
     """A client's request with the values that are looked up once.
 
-    * `upstream_request` is the request for the origin.
-    * `own_agent` is true if `upstream_request` has feedproxy's own User-Agent.
-    * `sends_range` is true if `upstream_request` has the client's Range.
-    * `key`, `varying_fields`, `withheld_names` and `has_credentials` are those of UpstreamRequest.
+    `upstream` is the request for the origin. `resource` is the stored resource of the target, or None if nothing is
+    stored.
     """
 
     request: Request
     client: ClientContext
     settings: Settings
     directives: CacheControl
-    upstream_request: Request
-    own_agent: bool
-    key: Fields
-    varying_fields: Fields
-    withheld_names: frozenset[str]
-    has_credentials: bool
-    sends_range: bool
-    resource: Resource | None = None
-    """The stored resource of the target, or None if nothing is stored."""
+    upstream: UpstreamRequest
+    resource: Resource | None

@@ -13,7 +13,7 @@ from feedproxy.http.hop_by_hop import HOP_BY_HOP
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.negotiation import vary_names
-from feedproxy.request.context import ClientContext, Entrance
+from feedproxy.request.context import ClientContext, Entrance, UpstreamRequest
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
@@ -114,24 +114,6 @@ FIXED_FIELDS = frozenset({"user-agent", "accept-encoding", "accept", "cache-cont
 """Request fields that feedproxy itself writes in all requests for shared copies of feeds."""
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamRequest:
-    """A request for an origin.
-
-    * `key` contains the client-specific fields. Only requests with equal client-specific fields get the stored
-      response.
-    * `varying_fields` contains the fields that Vary nominates.
-    * `withheld_names` contains the names of client-specific fields that are left out in a request for a shared copy.
-    * `has_credentials` is true if a field identifies a user.
-    """
-
-    request: Request
-    key: Fields
-    varying_fields: Fields
-    withheld_names: frozenset[str]
-    has_credentials: bool
-
-
 @memoize_short()
 def is_forwarded(name: str) -> bool:
     """Return True if a client's field with this name may be forwarded to the origin."""
@@ -212,6 +194,8 @@ def build_upstream_request(
         forwarded.varying,
         forwarded.withheld_names,
         forwarded.has_credentials,
+        own_agent=own_agent is not None,
+        sends_range=keep_range,
     )
 
 

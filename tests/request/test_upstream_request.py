@@ -3,12 +3,11 @@
 import pytest
 
 from feedproxy.http.message import Fields, Request
-from feedproxy.request.context import ClientContext, Entrance
+from feedproxy.request.context import ClientContext, Entrance, UpstreamRequest
 from feedproxy.request.upstream_request import (
     ACCEPT,
     ACCEPT_LANGUAGE_MAX,
     VIA_MEMBERS_MAX,
-    UpstreamRequest,
     build_upstream_request,
     is_only_language,
     own_user_agent,
