@@ -458,7 +458,7 @@ class _Services:
             clock=app.clock,
             listed_feeds=self.feed_list.public_addresses,
             on_failure=app.metrics.on_store_failure,
-            peers=self.fleet,
+            claim_delivery=self.fleet.claim_delivery if self.fleet is not None else None,
         )
         if self.fleet is not None:
             self.fleet.join(self.service, self.notifications, app.metrics)

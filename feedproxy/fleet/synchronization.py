@@ -99,6 +99,7 @@ class FleetSynchronization:
         self._service, self._notifications = service, notifications
         service.counts.reader_seen.subscribe(self.sums.record)
         service.counts.reader_seen.subscribe(self._polls.note)
+        notifications.events.change_found.subscribe(self._publish_change)
         metrics.add_flush_hook(lambda: self._observe(metrics))
         self.store.redis_queue.start()
         self.event_listener.start()
@@ -161,7 +162,7 @@ class FleetSynchronization:
             async for target in self.redis_operations.targets():
                 yield target
 
-    def publish_change(self, snapshot: FeedSnapshot) -> None:
+    def _publish_change(self, snapshot: FeedSnapshot) -> None:
         """Send the other machines a change that this machine found, without waiting."""
         members = {name: getattr(snapshot, name) for name in FeedSnapshot.__slots__}
         members["first"] = members.pop("is_new")  # the key of this member in messages between machines

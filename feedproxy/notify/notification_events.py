@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from feedproxy.event_signal import AsyncSignal, Signal
+from feedproxy.notify.changes.change_log import FeedSnapshot
 from feedproxy.store.resource import Resource
 
 
@@ -12,6 +13,8 @@ class NotificationEvents:
 
     feed_seen: Signal[Resource] = field(default_factory=Signal)
     """Emitted for each stored feed at the start, and for each feed with new content."""
+    change_found: Signal[FeedSnapshot] = field(default_factory=Signal)
+    """Emitted for each change that this machine found, for the other machines of a fleet."""
     feed_private: Signal[str] = field(default_factory=Signal)
     """Emitted with the target after each refresh of a feed that public lists must not name."""
     feed_relocated: Signal[str] = field(default_factory=Signal)

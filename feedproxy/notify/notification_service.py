@@ -20,7 +20,6 @@ from feedproxy.notify.delivery.delivery_queue import DeliveryQueue
 from feedproxy.notify.delivery.delivery_worker import DeliveryWorker
 from feedproxy.notify.notification_database import NotificationDatabase, shift_deadlines
 from feedproxy.notify.notification_events import NotificationEvents
-from feedproxy.notify.notification_peers import NotificationPeers, SingleMachine
 from feedproxy.notify.notification_protocol import (
     SUBSCRIBER_REQUESTS,
     Change,
@@ -103,12 +102,13 @@ class NotificationService:
         clock: Clock,
         listed_feeds: Callable[[], Awaitable[Container[str]]],
         on_failure: OnFailure,
-        peers: NotificationPeers | None,
+        claim_delivery: Callable[[FeedSnapshot], Awaitable[bool]] | None,
     ) -> None:
         """Create the service.
 
         `listed_feeds` returns the targets that public lists may name (endpoints/feed_list.py). `on_failure` gets each
-        failure of the database.
+        failure of the database. `claim_delivery` returns whether this machine of a fleet makes those deliveries of a
+        change that are made only once in the fleet, such as pings. Without a fleet, it is None.
         """
         self._listed_feeds = listed_feeds
         self.clock = clock
@@ -141,7 +141,7 @@ class NotificationService:
             wake=self.wake,
         )
         self.events = NotificationEvents()
-        self._peers: NotificationPeers = peers or SingleMachine()
+        self._claim_delivery = claim_delivery
         self._deferred: deque[Callable[[], Awaitable[None]]] = deque(maxlen=PENDING_MAX)
         self._outages = Outages()
         self._pending_changes: list[FeedSnapshot] = []
@@ -184,7 +184,7 @@ class NotificationService:
         self._emit_feed_seen(event.resource)
         snapshot = self._snapshot(event.resource, first=event.is_new)
         if snapshot is not None:
-            self._peers.publish_change(snapshot)
+            self.events.change_found.emit(snapshot)
             self._add_pending(snapshot)
 
     def on_peer_change(self, snapshot: FeedSnapshot) -> None:
@@ -360,7 +360,8 @@ class NotificationService:
                 claimed = {
                     snapshot.target
                     for snapshot in batch
-                    if snapshot not in self._peer_changes and await self._peers.claim_delivery(snapshot)
+                    if snapshot not in self._peer_changes
+                    and (self._claim_delivery is None or await self._claim_delivery(snapshot))
                 }
                 await self.changes.record(batch, self.clock.now(), partial(self._extra_deliveries_of, claimed))
                 self._peer_changes.difference_update(batch)
