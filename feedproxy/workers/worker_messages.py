@@ -58,9 +58,6 @@ MESSAGE_MAX = 64 * 1024 * 1024
 A worker reports its readers' requests to the others in one message. Even a full queue of such reports is smaller.
 """
 
-ACCOUNTS_PER_ITERATION = 10
-"""This many readers' accounts are sent or read before other tasks run."""
-
 logger = logging.getLogger("feedproxy.process.supervisor")
 
 
@@ -182,10 +179,8 @@ class WorkerPeers:
         accounts = []
         for answer in await asyncio.gather(*(self._request(session, "readers") for session in self._sessions)):
             try:
-                for number, line in enumerate((answer or b"").splitlines()):
+                async for line in iterate_cooperatively((answer or b"").splitlines()):
                     accounts.append(account_serialization.load_account(line))
-                    if number % ACCOUNTS_PER_ITERATION == ACCOUNTS_PER_ITERATION - 1:
-                        await asyncio.sleep(0)
             except (ValueError, LookupError, TypeError, AttributeError) as error:
                 logger.warning("workers: invalid reader accounts of a worker: %s", error)
         return accounts
@@ -275,11 +270,8 @@ class WorkerPeers:
         return web.json_response(message)
 
     async def _send_readers(self, _: web.Request) -> web.Response:
-        lines = []
-        for number, account in enumerate(self._live_scores().accounts()):
-            lines.append(account_serialization.dump_account(account))
-            if number % ACCOUNTS_PER_ITERATION == ACCOUNTS_PER_ITERATION - 1:
-                await asyncio.sleep(0)
+        accounts = iterate_cooperatively(self._live_scores().accounts())
+        lines = [account_serialization.dump_account(account) async for account in accounts]
         return web.Response(body=b"".join(lines))
 
     async def _send_fetches(self, request: web.Request) -> web.Response:
