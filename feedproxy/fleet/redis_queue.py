@@ -144,9 +144,6 @@ class RedisQueue:
     def _is_progressing(self) -> bool:
         return (bool(self) or self.busy) and self._redis_operations.connection.up and not self._is_redis_full
 
-    def __bool__(self) -> bool:
-        return bool(self._updates or self._events)
-
     async def _work(self) -> None:
         while True:
             await self._awake.wait()

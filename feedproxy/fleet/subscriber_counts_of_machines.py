@@ -36,9 +36,6 @@ WAITING_MAX = 50_000
 
 The feed readers poll again later, and are recorded then.
 """
-CLIENT_TIMEOUT_FACTOR = 1
-"""The timeout of a request to Redis for which a client waits is the Redis timeout times this factor."""
-
 BACKGROUND_TIMEOUT_FACTOR = 4
 """The timeout of a request to Redis in the background is the Redis timeout times this factor."""
 BATCH_SIZE = 200
@@ -119,8 +116,8 @@ class SubscriberSums:
     async def refresh(self, target: str) -> None:
         """Send the recorded reads of this feed, and fetch its sum. While Redis is unavailable, keep the reads."""
         try:
-            await self._send(self._take_pending([target]), CLIENT_TIMEOUT_FACTOR)
-            await self._fetch_sums([target], CLIENT_TIMEOUT_FACTOR)
+            await self._send(self._take_pending([target]))
+            await self._fetch_sums([target])
         except RedisUnavailable:
             return
 
@@ -139,7 +136,7 @@ class SubscriberSums:
         self._size -= len(pending)
         return pending
 
-    async def _send(self, reads: list[ReadRecord], timeout_factor: float) -> None:
+    async def _send(self, reads: list[ReadRecord], timeout_factor: float = 1) -> None:
         for start in range(0, len(reads), BATCH_SIZE):
             try:
                 await self._connection.run_each(
@@ -173,7 +170,7 @@ class SubscriberSums:
             for name, member in zip(keys, readers, strict=True)
         ]
 
-    async def _fetch_sums(self, targets: list[str], timeout_factor: float) -> None:
+    async def _fetch_sums(self, targets: list[str], timeout_factor: float = 1) -> None:
         began, fetch = self._clock.now(), next(self._fetches)
         period = int(began // self._period) - 1
         span = [int((began - self._window) * 1000) + 1, int(began * 1000), self._window_part]
