@@ -4,7 +4,6 @@ A delivery stays in the queue until its outcome is recorded, and is sent again a
 holds the database's lock sends deliveries.
 """
 
-import math
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from feedproxy.notify.notification_protocol import (
     Delivery,
     DeliveryRequest,
     Refused,
-    Retry,
     Verdict,
 )
 from feedproxy.notify.subscription_table import callback_site, record_attempt, remove_in
@@ -60,12 +58,12 @@ class DeliveryOutcome:
 
     delivery: Delivery
     verdict: Verdict
-    at: Instant
-    next_try: Instant | None = None
-    """Instant of the next attempt, or None if the delivery has ended."""
-    remove: bool = False
-    started: Instant = math.inf
+    """Verdict on the attempt. It is `Refused` after the last failed attempt, too."""
+    started: Instant
     """Instant at which the attempt began. If a push has set the subscription's `note` since then, this note is kept."""
+    at: Instant
+    next_try: Instant | None
+    """Instant of the next attempt, or None if the delivery has ended."""
 
 
 class DeliveryQueue:
@@ -160,10 +158,10 @@ def enqueue_in(db: sqlite3.Connection, requests: Iterable[DeliveryRequest], now:
     )
 
 
-def enqueue_for_subscribers(db: sqlite3.Connection, change: Change, now: Instant) -> int:
-    """Enqueue a delivery for each active subscription to the feed or its former URL. Return their number."""
+def enqueue_for_subscribers(db: sqlite3.Connection, change: Change, now: Instant) -> None:
+    """Enqueue a delivery for each active subscription to the feed or its former URL."""
     values = (change.target, change.number, now, now, change.target, change.target, now)
-    return db.execute(f"{_INSERT} {_FROM_SUBSCRIPTIONS}{_ON_CONFLICT}", values).rowcount
+    db.execute(f"{_INSERT} {_FROM_SUBSCRIPTIONS}{_ON_CONFLICT}", values)
 
 
 def _record_outcome(db: sqlite3.Connection, outcome: DeliveryOutcome) -> None:
@@ -172,25 +170,22 @@ def _record_outcome(db: sqlite3.Connection, outcome: DeliveryOutcome) -> None:
     if request.subscription is not None:
         success = isinstance(outcome.verdict, Delivered)
         record_attempt(db, request.subscription, outcome.at, reason, success=success, started=outcome.started)
-    match outcome.verdict:
-        case Retry() if outcome.next_try is not None:
-            db.execute(
-                "UPDATE deliveries SET due = ?, tries = tries + 1, note = ? WHERE id = ?",
-                (outcome.next_try, reason, delivery.id),
-            )
-        case Delivered() | Retry() | Refused():
-            # A request that replaced this one during the attempt has not been sent: it stays, and its retries begin
-            # anew.
-            db.execute(
-                "UPDATE deliveries SET due = ?, since = ?, tries = 0, note = '' WHERE id = ?"
-                " AND (change <> ? OR data <> ?)",
-                (outcome.at, outcome.at, delivery.id, request.change, request.data),
-            )
-            db.execute(
-                "DELETE FROM deliveries WHERE id = ? AND change = ? AND data = ?",
-                (delivery.id, request.change, request.data),
-            )
-    if outcome.remove and request.subscription is not None:
+    if outcome.next_try is not None:
+        db.execute(
+            "UPDATE deliveries SET due = ?, tries = tries + 1, note = ? WHERE id = ?",
+            (outcome.next_try, reason, delivery.id),
+        )
+        return
+    # A request that replaced this one during the attempt has not been sent: it stays, and its retries begin anew.
+    db.execute(
+        "UPDATE deliveries SET due = ?, since = ?, tries = 0, note = '' WHERE id = ? AND (change <> ? OR data <> ?)",
+        (outcome.at, outcome.at, delivery.id, request.change, request.data),
+    )
+    db.execute(
+        "DELETE FROM deliveries WHERE id = ? AND change = ? AND data = ?",
+        (delivery.id, request.change, request.data),
+    )
+    if isinstance(outcome.verdict, Refused) and outcome.verdict.remove and request.subscription is not None:
         remove_in(db, request.subscription)
 
 

@@ -9,7 +9,7 @@ import logging
 import random
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from feedproxy.client_network import parse_address
 from feedproxy.clock import Clock, Instant, Seconds
@@ -18,6 +18,7 @@ from feedproxy.http.message import Response
 from feedproxy.notify.delivery.delivery_queue import DeliveryOutcome, DeliveryQueue, next_try
 from feedproxy.notify.notification_protocol import (
     SUBSCRIBER_REQUESTS,
+    Delivered,
     Delivery,
     DeliveryRequest,
     Message,
@@ -273,36 +274,32 @@ class DeliveryWorker:
             self._running.pop(outcome.delivery.id, None)
 
     async def _deliver(self, delivery: Delivery) -> None:
-        started = self._clock.now()
+        started, sender = self._clock.now(), self._find_sender(delivery.request)
         try:
-            outcome = replace(await self._attempt(delivery), started=started)
-        except StoreError:
+            verdict = await self._attempt(delivery, sender)
+        except StoreError:  # the outcome is unknown: the delivery stays due
             await self._clock.sleep(1)
-            outcome = None
-        if outcome is None:  # the outcome is unknown: the delivery stays due
             self._running.pop(delivery.id, None)
         else:
-            self._outcomes.append(outcome)
+            self._outcomes.append(self._outcome(delivery, sender, verdict, started))
         self._wake()
 
-    async def _attempt(self, delivery: Delivery) -> DeliveryOutcome:
-        sender = self._find_sender(delivery.request)
+    async def _attempt(self, delivery: Delivery, sender: Sender | None) -> Verdict:
         if sender is None:
-            return self._outcome(delivery, None, Retry("the protocol is switched off"))
+            return Retry("the protocol is switched off")
         number = delivery.request.subscription
         subscription = await self._subscriptions.get(number) if number is not None else None
         if number is not None and subscription is None:
-            return self._outcome(delivery, sender, Refused("the subscription has ended"))
+            return Refused("the subscription has ended")
         if subscription is not None and subscription.state is State.PAUSED:
-            return self._outcome(delivery, sender, Refused("paused by the operator"))
+            return Refused("paused by the operator")
         try:
-            verdict = await self._send(delivery, sender, subscription)
+            return await self._send(delivery, sender, subscription)
         except StoreError:
             raise
         except Exception:
             logger.exception("notify: delivery by %s failed", delivery.request.protocol)
-            verdict = Retry("internal error; see feedproxy's log")
-        return self._outcome(delivery, sender, verdict)
+            return Retry("internal error; see feedproxy's log")
 
     async def _send(self, delivery: Delivery, sender: Sender, subscription: Subscription | None) -> Verdict:
         message = await sender.message(delivery, subscription)
@@ -315,23 +312,23 @@ class DeliveryWorker:
             answer = error
         return await sender.interpret(delivery, subscription, answer)
 
-    def _outcome(self, delivery: Delivery, sender: Sender | None, verdict: Verdict) -> DeliveryOutcome:
-        now = self._clock.now()
+    def _outcome(
+        self, delivery: Delivery, sender: Sender | None, verdict: Verdict, started: Instant
+    ) -> DeliveryOutcome:
+        now, request, next_attempt = self._clock.now(), delivery.request, None
         match verdict:
-            case Retry():
+            case Delivered():
+                self.counts.delivered += 1
+            case Retry(reason):
                 self.counts.retried += 1
                 next_attempt = next_try(delivery.tries + 1, delivery.since, now, jitter=self._jitter())
-                is_last = next_attempt is None and sender is not None and sender.remove_on_failure
                 if next_attempt is None:
-                    self.record_failure(delivery.request, verdict.reason)
-                return DeliveryOutcome(delivery, verdict, now, next_attempt, remove=is_last)
-            case Refused(reason, remove):
+                    verdict = Refused(reason, remove=sender is not None and sender.remove_on_failure)
+                    self.record_failure(request, reason)
+            case Refused(reason):
                 self.counts.refused += 1
-                request = delivery.request
                 logger.info(
                     "%s: %s refused, %s: %s", request.protocol, request.what or "delivery", request.callback, reason
                 )
                 self.record_failure(request, reason)
-                return DeliveryOutcome(delivery, verdict, now, remove=remove)
-        self.counts.delivered += 1
-        return DeliveryOutcome(delivery, verdict, now)
+        return DeliveryOutcome(delivery, verdict, started, now, next_attempt)
