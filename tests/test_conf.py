@@ -35,7 +35,7 @@ def _known() -> dict[str, option_types.OptionSpec]:
     """Return every option of the product, including those of mitmproxy."""
 
     async def ask() -> dict[str, option_types.OptionSpec]:
-        made, _ = mitmproxy_master.make_master(ServePlan())
+        made, *_ = mitmproxy_master.build_master(ServePlan())
         return mitmproxy_master.known_options(made)
 
     return asyncio.run(ask())
@@ -207,7 +207,7 @@ def test_compose_file_runs_a_valid_command(name: str, tmp_path: Path) -> None:
 
     async def made() -> Settings:
         plan = ServePlan(given.config, (*given.set, f"confdir={tmp_path}"))
-        return mitmproxy_master.make_master(plan)[1].settings
+        return mitmproxy_master.build_master(plan)[1].settings
 
     settings = asyncio.run(made())
     assert settings.store == "redis://valkey:6379/0"

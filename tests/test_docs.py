@@ -87,7 +87,7 @@ def _known() -> dict[str, option_types.OptionSpec]:
     """Return every option of the product, including those of mitmproxy."""
 
     async def ask() -> dict[str, option_types.OptionSpec]:
-        made, _ = mitmproxy_master.make_master(ServePlan())
+        made, *_ = mitmproxy_master.build_master(ServePlan())
         return mitmproxy_master.known_options(made)
 
     return asyncio.run(ask())

@@ -145,7 +145,7 @@ async def test_certificate_authority_made_before_the_clock_is_set_is_valid_for_l
     monkeypatch.setattr(certs, "CA_EXPIRY", certs.CA_EXPIRY)
     plan = ServePlan(options={"confdir": str(tmp_path), "store": "memory:", "admin": ""})
 
-    mitmproxy_master.make_master(plan, App(clock=ManualClock(60.0)))
+    mitmproxy_master.build_master(plan, App(clock=ManualClock(60.0)))
 
     validity = Cert.from_pem((tmp_path / "mitmproxy-ca-cert.pem").read_bytes())
     assert validity.notafter - validity.notbefore > datetime.timedelta(days=70 * 365)
@@ -331,7 +331,7 @@ class FullDisk(io.StringIO):
 
 def configured(tmp_path: Path, text: str, **given: object) -> tuple[master.Master, App]:
     (path := tmp_path / "feedproxy.yaml").write_text(text, encoding="utf-8")
-    return mitmproxy_master.make_master(ServePlan(str(path), options={"admin": "", "store": "memory:", **given}))
+    return mitmproxy_master.build_master(ServePlan(str(path), options={"admin": "", "store": "memory:", **given}))[:2]
 
 
 async def test_app_and_its_flow_handler_are_freed_with_their_master(tmp_path: Path) -> None:
@@ -484,7 +484,7 @@ async def test_error_on_the_command_line_does_not_name_the_file(tmp_path: Path) 
 async def test_recent_fetches_use_the_injected_clock() -> None:
     given = App(ManualClock(1_000_000_000))
 
-    _, app = mitmproxy_master.make_master(ServePlan(options={"admin": "", "store": "memory:"}), given)
+    _, app, _ = mitmproxy_master.build_master(ServePlan(options={"admin": "", "store": "memory:"}), given)
     app.recent_activity.on_refresh_ended(RefreshEnded("http://example.com/", RefreshRecord("reader", 200, "updated")))
 
     assert [fetch.at for fetch in app.recent_activity.fetches("http://example.com/")] == [1_000_000_000]
@@ -495,7 +495,7 @@ async def test_environment_overrides_the_file_and_set_overrides_both(tmp_path: P
     environment = {"FEEDPROXY_SKIP_MAX": "2h", "FEEDPROXY_SITE_INTERVAL": "2h"}
     options = {"admin": "", "store": "memory:"}
 
-    _, app = mitmproxy_master.make_master(ServePlan(str(path), ("site_interval=3h",), options, environment))
+    _, app, _ = mitmproxy_master.build_master(ServePlan(str(path), ("site_interval=3h",), options, environment))
 
     assert (app.settings.hint_max, app.settings.skip_max, app.settings.site_interval) == (3600, 7200, 10_800)
 
@@ -540,7 +540,7 @@ async def test_check_reports_an_error_with_the_options_name(
 async def test_admin_token_is_read_from_its_file(tmp_path: Path) -> None:
     (file := tmp_path / "token").write_text("a-secret\n")
 
-    _, app = mitmproxy_master.make_master(ServePlan(options={"admin": ":8081", "admin_token_file": str(file)}))
+    _, app, _ = mitmproxy_master.build_master(ServePlan(options={"admin": ":8081", "admin_token_file": str(file)}))
 
     assert admin_token(app.settings) == "a-secret"
 
@@ -550,7 +550,7 @@ async def test_admin_token_in_two_places_is_refused(tmp_path: Path) -> None:
     plan = ServePlan(options={"admin": ":8081", "admin_token_file": str(file), "admin_token": "another"})
 
     with pytest.raises(UsageError, match="admin_token_file: admin_token is set as well"):
-        mitmproxy_master.make_master(plan)
+        mitmproxy_master.build_master(plan)
 
 
 # -- messages at the start

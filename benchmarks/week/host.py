@@ -17,7 +17,7 @@ from benchmarks.week.origin import is_skipped
 from benchmarks.week.page import NEVER, Page
 from feedproxy.app import App
 from feedproxy.clock import Instant, Seconds
-from feedproxy.process.mitmproxy_master import make_master
+from feedproxy.process.mitmproxy_master import build_master
 from feedproxy.process.option_sources import ServePlan
 
 PATIENCE = 240.0
@@ -144,7 +144,7 @@ def _run(feeds: Sequence[Feed], start: float, page: Path, options: dict[str, Any
 
 async def _live(feeds: Sequence[Feed], start: float, page: Page, options: dict[str, Any], pipe: Connection) -> None:
     clock = PlayClock(page)
-    made, here = make_master(ServePlan(options=options), App(clock))
+    made, here, _ = build_master(ServePlan(options=options), App(clock))
     count = ScheduledRefreshCount(feeds, clock, start)
     running = asyncio.ensure_future(made.run())
     words: asyncio.Queue[float | str | None] = asyncio.Queue()

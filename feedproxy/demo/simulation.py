@@ -24,7 +24,7 @@ from feedproxy.demo.demo_origin import Origin, Tally
 from feedproxy.demo.publishers import START, DemoFeed, create_feeds
 from feedproxy.demo.simulated_readers import PollPlan, SimulatedPoll, plan_polls
 from feedproxy.errors import FeedproxyError
-from feedproxy.process.mitmproxy_master import make_master
+from feedproxy.process.mitmproxy_master import build_master
 from feedproxy.process.option_sources import ServePlan
 
 ITERATIONS = 8
@@ -139,7 +139,7 @@ async def _start_feedproxy(clock: ManualClock) -> AsyncIterator[tuple[str, int, 
             "allow_private": True,
             "trusted_proxies": ["127.0.0.1"],
         }
-        master, app = make_master(ServePlan(options=options), App(clock))
+        master, app, _ = build_master(ServePlan(options=options), App(clock))
         task = asyncio.ensure_future(master.run())
         try:
             server = master.addons.get("proxyserver")

@@ -72,13 +72,9 @@ class Master(master.Master):
             super()._asyncio_exception_handler(loop, context)
 
 
-def make_master(plan: ServePlan, app: App | None = None) -> tuple[master.Master, App]:
-    """Return a configured master and its App. Requires a running event loop. Raises UsageError if the configuration is
-    invalid."""
-    return build_master(plan, app)[:2]
-
-
-def build_master(plan: ServePlan, app: App | None) -> tuple[master.Master, App, LoadedOptions]:
+def build_master(plan: ServePlan, app: App | None = None) -> tuple[master.Master, App, LoadedOptions]:
+    """Return a configured master, its App and its options. Requires a running event loop. Raises UsageError if the
+    configuration is invalid."""
     declared = options.Options()
     # Set before addons are added, because mitmproxy configures all addons again for each option that changes.
     declared.update_defer(**MITMPROXY_DEFAULTS)

@@ -14,7 +14,7 @@ from aiohttp.abc import ResolveResult
 from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from feedproxy.http.message import Fields
-from feedproxy.process.mitmproxy_master import make_master
+from feedproxy.process.mitmproxy_master import build_master
 from feedproxy.process.option_sources import ServePlan
 from feedproxy.upstream import connection_pool
 from feedproxy.upstream.upstream_errors import Unreachable
@@ -189,7 +189,7 @@ async def whole_proxy(clock: ManualClock, origin_port: int, **settings: Any) -> 
     given = {"listen_port": 0, "admin": "", "store": "memory:", "log_format": "off", **settings}
     resolve: Callable[..., Any] = lambda _, *args, **named: names.resolve(*args, **named)  # noqa: E731
     with patch.object(connection_pool.CheckedResolver, "resolve", resolve):
-        made, here = make_master(ServePlan(options=given), App(clock))
+        made, here, _ = build_master(ServePlan(options=given), App(clock))
         running = asyncio.ensure_future(made.run())
         server: Any = made.addons.get("proxyserver")
         while not server.listen_addrs():

@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 
 from feedproxy.errors import UsageError
 from feedproxy.http.message import Fields, Response
-from feedproxy.process.mitmproxy_master import make_master
+from feedproxy.process.mitmproxy_master import build_master
 from feedproxy.process.option_sources import ServePlan
 from feedproxy.process.reload import reload
 from feedproxy.server.fastpath.client_connection import ClientConnection
@@ -381,7 +381,7 @@ async def test_invalid_certificate_is_reported_at_start(tmp_path: Path) -> None:
     given = {"tls_certificate": str(tmp_path / "cert.pem"), "admin": "", "store": "memory:"}
 
     with pytest.raises(UsageError, match=r"^tls_certificate: .*cert\.pem: expected a certificate, .* in PEM form$"):
-        make_master(ServePlan(options=given))
+        build_master(ServePlan(options=given))
 
 
 async def test_key_of_another_certificate_is_reported_at_start(tmp_path: Path) -> None:
@@ -391,7 +391,7 @@ async def test_key_of_another_certificate_is_reported_at_start(tmp_path: Path) -
     given = {"tls_certificate": certificate, "tls_key": key, "admin": "", "store": "memory:"}
 
     with pytest.raises(UsageError, match=r"^tls_certificate: .*cert\.pem: its key belongs to another certificate$"):
-        make_master(ServePlan(options=given))
+        build_master(ServePlan(options=given))
 
 
 async def test_tls_without_the_fast_path_is_refused(tmp_path: Path) -> None:
@@ -399,7 +399,7 @@ async def test_tls_without_the_fast_path_is_refused(tmp_path: Path) -> None:
     given = {"tls_certificate": certificate, "tls_key": key, "fast_path": False, "admin": "", "store": "memory:"}
 
     with pytest.raises(UsageError, match=r"^tls_certificate: .* needs the fast path"):
-        make_master(ServePlan(options=given))
+        build_master(ServePlan(options=given))
 
 
 async def test_slow_reader_of_a_large_response_makes_the_proxy_encrypt_one_batch(front: Opened, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ class OnAddons:
 
     async def open(self) -> None:
         self._context = taddons.context()
-        declare(self._context.options, *defaults())  # before addons exist, as in mitmproxy_master.make_master
+        declare(self._context.options, *defaults())  # before addons exist, as in mitmproxy_master.build_master
         self._addons = self._context.master.addons
         self.app = App(self.clock, make_client=lambda _: OriginFetcher(self.origin))
         bind_app(self._context.master, self.app)

@@ -204,7 +204,7 @@ class OnProxy:
         self.app.set_rules(rules)
 
     async def open(self) -> None:
-        from feedproxy.process.mitmproxy_master import make_master
+        from feedproxy.process.mitmproxy_master import build_master
         from feedproxy.process.option_sources import ServePlan
 
         self._runner = await on_loopback(self.origin)
@@ -217,7 +217,7 @@ class OnProxy:
             "log_format": "off",
             "fast_path": False,
         }
-        self._master, self.app = make_master(
+        self._master, self.app, _ = build_master(
             ServePlan(options={**given, **resolved(self.settings, self.origin)}), App(self.clock)
         )
         self._running = asyncio.ensure_future(self._master.run())
