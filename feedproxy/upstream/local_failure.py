@@ -9,7 +9,6 @@ import os
 import resource
 import socket
 import time
-from collections.abc import Callable
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import Overload
@@ -39,11 +38,6 @@ DESCRIPTORS_RESERVED = 32
 """Exchanges with origins leave this many file descriptors to the store, the listeners and other processes."""
 ADDRESS_SPACE_RESERVED = 96 * 1024 * 1024
 """Address space that must be free before an exchange begins, in bytes: enough for the largest response."""
-
-EXCHANGES_PER_CHECK = 8
-"""After a check of the resources, this many exchanges may begin without a further check."""
-CHECK_INTERVAL: Seconds = 0.1
-"""The resources are checked again after this many seconds."""
 
 
 class NetworkState:
@@ -116,29 +110,6 @@ def overload_of(error: BaseException | None, failure: str) -> Overload | None:
 
 _ANY_DESCRIPTOR = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 """Descriptor of /dev/null. `shortage` duplicates the descriptor to learn the lowest free number."""
-
-
-class ResourceCheck:
-    """Check of the descriptors and the memory that are left for an exchange with an origin.
-
-    After a check that found enough, EXCHANGES_PER_CHECK exchanges may begin within CHECK_INTERVAL seconds without a
-    check.
-    """
-
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._permitted = 0
-        self._expires = 0.0
-
-    def is_nearly_exhausted(self) -> bool:
-        """Return True if this process has too few descriptors or too little address space left for an exchange."""
-        now = self._monotonic()
-        if self._permitted and now < self._expires:
-            self._permitted -= 1
-            return False
-        is_exhausted = bool(shortage())
-        self._permitted, self._expires = 0 if is_exhausted else EXCHANGES_PER_CHECK, now + CHECK_INTERVAL
-        return is_exhausted
 
 
 def shortage() -> str:

@@ -148,7 +148,6 @@ class Fetcher:
         }
         self._hosts: dict[str, _Host] = {}
         self._open: set[object] = set()
-        self._resources = local_failure.ResourceCheck()
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -187,8 +186,8 @@ class Fetcher:
         `fetch`.
         """
         host, path = self._host(request.target)
-        if self._resources.is_nearly_exhausted():
-            local_failure.complaints.warn(local_failure.shortage() or "file descriptors or memory")
+        if shortage := local_failure.shortage():
+            local_failure.complaints.warn(shortage)
             raise Overload("file descriptors or memory are nearly exhausted")
         if trust is AddressTrust.UNTRUSTED:
             self._policy.check_port(host.port)

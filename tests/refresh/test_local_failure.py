@@ -22,7 +22,7 @@ from feedproxy.refresh.ingest import helper_pool
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.store.resource import Failures
 from feedproxy.upstream import local_failure
-from feedproxy.upstream.local_failure import NetworkState, RateLimitedLog, ResourceCheck, is_exhaustion, overload_of
+from feedproxy.upstream.local_failure import NetworkState, RateLimitedLog, is_exhaustion, overload_of
 from feedproxy.upstream.upstream_errors import NoNetwork, ParentFailed, ParentRefused, Unreachable
 from tests.stages.origin import a_feed
 from tests.stages.play import OnService, Proxy
@@ -214,19 +214,3 @@ def test_connections_refused_for_lack_of_descriptors_log_one_line_without_traceb
 
     (record,) = caplog.records
     assert record.exc_info is None
-
-
-def test_resources_are_checked_again_after_some_exchanges_and_after_an_interval() -> None:
-    now = 0.0
-    check = ResourceCheck(lambda: now)
-    assert not check.is_nearly_exhausted()
-    with few_descriptors():
-        permitted = [check.is_nearly_exhausted() for _ in range(local_failure.EXCHANGES_PER_CHECK)]
-        assert not any(permitted)
-        assert check.is_nearly_exhausted(), "the number of exchanges without a check is limited"
-        assert check.is_nearly_exhausted(), "each exchange is checked while the resources are exhausted"
-    assert not check.is_nearly_exhausted()
-    with few_descriptors():
-        assert not check.is_nearly_exhausted()
-        now += local_failure.CHECK_INTERVAL
-        assert check.is_nearly_exhausted(), "the time without a check is limited"
