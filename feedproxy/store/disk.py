@@ -100,16 +100,16 @@ class DiskStore:
 
         `on_header` receives each resource and its encoded header (resource_codec.py).
         """
-        values_by_shard: dict[int, list[tuple[str, bytes]]] = {}
+        values_by_shard: dict[int, dict[str, bytes]] = {}
         pacer = WritePacer()
         for resource in resources:
             pacer.pause()
             data, header = resource_codec.dump_with_header(resource, block=HEADER_BLOCK)
             on_header(resource, header)
             if len(data) < FILE_MIN:
-                values_by_shard.setdefault(self._number(resource.target), []).append((resource.target, data))
+                values_by_shard.setdefault(self._number(resource.target), {})[resource.target] = data
             else:
-                self.write(resource)
+                self._write_encoded(resource.target, data)
         for number, values in values_by_shard.items():
             pacer.pause()
             self._shards[number].set_all(values)
@@ -121,12 +121,14 @@ class DiskStore:
         A resource larger than half of the shard's size limit is not stored, and the target's earlier resource is
         removed.
         """
-        shard = self._shard(resource.target)
-        data, _ = resource_codec.dump_with_header(resource, block=HEADER_BLOCK)
+        self._write_encoded(resource.target, resource_codec.dump_with_header(resource, block=HEADER_BLOCK)[0])
+
+    def _write_encoded(self, target: str, data: bytes) -> None:
+        shard = self._shard(target)
         if len(data) > self._value_max:
-            shard.delete(resource.target)
+            shard.delete(target)
             return
-        shard.set(resource.target, data)
+        shard.set(target, data)
         shard.cull_slice(CULL_SLICE)
 
     def delete(self, target: str) -> None:

@@ -14,7 +14,7 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import diskcache
@@ -107,8 +107,8 @@ class Shard:
         """Store this value. Raises StoreError if the disk fails; the old value may then remain."""
         self._write(lambda rows: rows.set(key, value))
 
-    def set_all(self, values: Sequence[tuple[str, bytes]]) -> None:
-        """Store all of these values, or none. Raises StoreError if the disk fails."""
+    def set_all(self, values: Mapping[str, bytes]) -> None:
+        """Store all of these values, each smaller than FILE_MIN, or none. Raises StoreError if the disk fails."""
         self._write(lambda rows: rows.set_all(values))
 
     def delete(self, key: str) -> None:

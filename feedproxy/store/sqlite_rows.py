@@ -10,9 +10,8 @@ import os
 import re
 import sqlite3
 import stat
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -147,9 +146,6 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
     Each thread has its own connection, which `close` closes.
     """
 
-    _remove_later: Callable[[str | None], None] | None = None
-    """Function that collects the replaced files of the current transaction, which are removed after the commit."""
-
     def __init__(self, folder: Path, *, size_max: int | None) -> None:
         make_folder(folder)
         with contextlib.suppress(FileExistsError):
@@ -206,43 +202,18 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
 
         return execute_checked
 
-    @contextlib.contextmanager
-    def _transact(self, retry: bool = False, filename: str | None = None) -> Iterator[tuple[Any, Any]]:
-        """Run a transaction. Files of replaced rows are removed after the outermost commit.
+    def set_all(self, values: Mapping[str, bytes]) -> None:
+        """Store several values, which must be smaller than FILE_MIN, in one transaction.
 
-        diskcache alone would remove the files after an inner transaction. A crash before the outer commit would then
-        leave the old row without its file.
-        """
-        if threading.get_ident() == self._txn_id and self._remove_later is not None:
-            yield self._sql, self._remove_later
-            return
-        with super()._transact(retry, filename) as (sql, remove_later):
-            self._remove_later = remove_later
-            try:
-                yield sql, remove_later
-            finally:
-                self._remove_later = None
-
-    def set_all(self, values: Iterable[tuple[str, bytes]]) -> None:
-        """Store several values in one transaction.
-
-        One statement stores all those values that have no file of their own, because the thread may have to wait for
-        Python's interpreter lock after each statement.
+        One statement stores all values, because the thread may have to wait for Python's interpreter lock after each
+        statement.
         """
         with self._transact() as (sql, cleanup):
-            inline: dict[str, bytes] = {}
-            for key, value in values:
-                if len(value) < FILE_MIN:
-                    inline[key] = value
-                else:
-                    self.set(key, value)
-            if not inline:
-                return
-            for (name,) in sql(_FILES_OF.format(marks=", ".join("?" * len(inline))), tuple(inline)).fetchall():
+            for (name,) in sql(_FILES_OF.format(marks=", ".join("?" * len(values))), tuple(values)).fetchall():
                 cleanup(name)
             now = time.time()
-            columns = [column for key, value in inline.items() for column in (key, 1, now, now, MODE_RAW, value)]
-            sql(_STORE_INLINE.format(marks=", ".join(["(?, ?, ?, ?, ?, ?)"] * len(inline))), columns)
+            columns = [column for key, value in values.items() for column in (key, 1, now, now, MODE_RAW, value)]
+            sql(_STORE_INLINE.format(marks=", ".join(["(?, ?, ?, ?, ?, ?)"] * len(values))), columns)
 
     def volume(self) -> int:
         """Return the size of the SQLite file and of the files of values, in bytes."""

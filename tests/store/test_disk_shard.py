@@ -220,7 +220,7 @@ def test_shard_truncated_in_use_raises_and_is_replaced(
     """With a memory map, the first read beyond the end of the file would end the process by SIGBUS."""
     shard = open_shard()
     keys = [f"https://{number}.example/" for number in range(40)]
-    shard.set_all([(key, b"v" * 100_000) for key in keys])  # more than the connection's page cache
+    shard.set_all(dict.fromkeys(keys, b"v" * 100000))  # more than the connection's page cache
     with contextlib.closing(sqlite3.connect(folder / "cache.db")) as connection:
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
     os.truncate(folder / "cache.db", 4096)
