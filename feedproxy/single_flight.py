@@ -35,8 +35,10 @@ class SingleFlight[Key, Result]:
         task.add_done_callback(lambda done: self._on_done(key, done))
         return task, False
 
-    async def wait_for(self, task: asyncio.Task[Result], timeout: float, on_abandoned: Callable[[], None]) -> Result:
-        """Return the result of a task. Raises TimeoutError after `timeout` seconds.
+    async def wait_for(
+        self, task: asyncio.Task[Result], timeout: float | None, on_abandoned: Callable[[], None]
+    ) -> Result:
+        """Return the result of a task. Raises TimeoutError after `timeout` seconds, unless `timeout` is None.
 
         `on_abandoned` is called if this caller is cancelled and no other caller waits for the task.
         """

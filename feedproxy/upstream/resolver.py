@@ -7,7 +7,6 @@ look-up occupies its thread until the timeout. Look-ups are therefore limited pe
 
 import asyncio
 import errno
-import functools
 import os
 import socket
 import threading
@@ -17,6 +16,7 @@ from weakref import WeakKeyDictionary
 from feedproxy.clock import Seconds
 from feedproxy.errors import Overload
 from feedproxy.http.target_uri.registrable_domain import site_of_host
+from feedproxy.single_flight import SingleFlight
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.origin_connection_limits import FairLimits, Limit, Slot, current_requester
 
@@ -54,8 +54,7 @@ class Resolver:
     def __init__(self, resolve: Callable[[str], list[str]] = _system_addresses) -> None:
         self._resolve = resolve
         self._shares = FairLimits(THREADS, site=PER_SITE, client=PER_CLIENT)
-        self._under_way: dict[tuple[str, bool], asyncio.Task[list[str]]] = {}
-        self._waiters: dict[asyncio.Task[list[str]], int] = {}
+        self._look_ups: SingleFlight[tuple[str, bool], list[str]] = SingleFlight()
         self._in_thread: set[asyncio.Task[list[str]]] = set()
 
     def __len__(self) -> int:
@@ -69,28 +68,15 @@ class Resolver:
         look-ups on behalf of known feeds, because these have look-ups reserved for them.
         """
         key = (host, current_requester().is_known)
-        task = self._under_way.get(key)
-        if task is None:
-            task = self._under_way[key] = asyncio.ensure_future(self._look_up(host))
-            task.add_done_callback(functools.partial(self._on_done, key))
-        self._waiters[task] = self._waiters.get(task, 0) + 1
-        try:
-            return await asyncio.shield(task)
-        finally:
-            self._waiters[task] -= 1
-            if not self._waiters[task]:
-                del self._waiters[task]
-                # A running thread keeps its slot until it ends. Later look-ups join it.
-                if task not in self._in_thread:
-                    self._on_done(key, task)
-                    task.cancel()
+        task, _ = self._look_ups.join_or_start(key, lambda: self._look_up(host))
 
-    def _on_done(self, key: tuple[str, bool], task: asyncio.Task[list[str]]) -> None:
-        self._in_thread.discard(task)
-        if self._under_way.get(key) is task:
-            del self._under_way[key]
-        if task.done() and not task.cancelled():
-            task.exception()  # retrieve the exception, so that asyncio does not warn if no task waits for the result
+        def abandon() -> None:
+            # A running thread keeps its slot until it ends. Later look-ups join it.
+            if not task.done() and task not in self._in_thread:
+                self._look_ups.stop_joining(key)
+                task.cancel()
+
+        return await self._look_ups.wait_for(task, None, abandon)
 
     async def _look_up(self, host: str) -> list[str]:
         slot = await self._shares.acquire(timeout=THREAD_WAIT_MAX, site=site_of_host(host))
@@ -104,9 +90,13 @@ class Resolver:
                 local_failure.complaints.warn(f"no thread for a look-up: {error}")
                 raise Overload("no thread is available to resolve a name") from error
             raise
-        if (task := asyncio.current_task()) is not None:
-            self._in_thread.add(task)
-        return await result
+        task = asyncio.current_task()
+        assert task is not None
+        self._in_thread.add(task)
+        try:
+            return await result
+        finally:
+            self._in_thread.discard(task)
 
     def _run(self, host: str, slot: Slot, loop: asyncio.AbstractEventLoop, result: asyncio.Future[list[str]]) -> None:
         """Resolve a name in the thread, and complete `result` in the event loop."""
