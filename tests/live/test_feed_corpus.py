@@ -189,7 +189,7 @@ def test_self_link_is_that_of_the_usm_rules(observed: list[Observed]) -> None:
         expected = feed.body
         if channel is not None:
             charset = parse_parameters(feed.declared)[1].get("charset")
-            expected = self_link.apply_self_link(feed.body, channel, href=each.href, mode=mode, charset=charset).body
+            expected = self_link.apply_self_link(feed.body, channel, href=each.href, mode=mode, charset=charset)
         assert each.seen.body == expected, feed.name
 
 

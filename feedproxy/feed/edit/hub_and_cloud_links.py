@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 
 from feedproxy.feed.channel import Channel, Cloud, Kind
-from feedproxy.feed.edit.self_link import NOT_EXTENSIBLE, EditResult, atom_prefix
+from feedproxy.feed.edit.self_link import NOT_EXTENSIBLE, atom_prefix
 from feedproxy.feed.edit.splice import Edit, EncodedDocument, open_document, splice
 from feedproxy.feed.edit.tag_offsets import ChannelOffsets, find_channel
 from feedproxy.feed.json_scanner import DECODER, expect, scan_object, skip_space
@@ -32,8 +32,8 @@ class Announcement:
         return bool(self.hub or self.cloud)
 
 
-def announce(body: bytes, channel: Channel, announcement: Announcement, *, charset: str | None = None) -> EditResult:
-    """Return the document with the announced hub and cloud.
+def announce(body: bytes, channel: Channel, announcement: Announcement, *, charset: str | None = None) -> bytes:
+    """Return the document with the announced hub and cloud. An unchanged document is the same object.
 
     `channel` is the channel of `body`, and `charset` the parameter of the origin's Content-Type, or None.
     """
@@ -42,12 +42,10 @@ def announce(body: bytes, channel: Channel, announcement: Announcement, *, chars
     may_change = channel.well_formed and (hub or cloud is not None)
     document = open_document(body, charset) if may_change else None
     if document is None:
-        return EditResult(body)
+        return body
     edits = _edit_json(document, hub) if channel.kind is Kind.JSON else _edit_xml(document, channel, hub, cloud)
     edited = splice(document, edits) if edits else None
-    if edited is None:
-        return EditResult(body)
-    return EditResult(edited, tuple(name for name, address in (("hub added", hub), ("cloud added", cloud)) if address))
+    return body if edited is None else edited
 
 
 def add_link_fields(fields: Fields, *, hub: str, self_href: str) -> Fields:

@@ -37,14 +37,6 @@ _ATTRIBUTE = re.compile(rb"""(?<![^\s=<>"'/])([^\s=<>"'/]++)\s*+=\s*+("[^"]*+"|'
 
 
 @dataclass(frozen=True, slots=True)
-class EditResult:
-    """An edited document with its changes, or the unchanged document without changes."""
-
-    body: bytes
-    changes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class _LinkForm:
     """The correct form of a self link in one format. `rels` are the accepted relations. A new or corrected link gets
     `rel`.
@@ -71,36 +63,36 @@ def apply_self_link(
     mode: str,
     link_text: bool = False,
     charset: str | None = None,
-) -> EditResult:
-    """Return the document with a self link to `href`, an absolute URI.
+) -> bytes:
+    """Return the document with a self link to `href`, an absolute URI. An unchanged document is the same object.
 
     `channel` is the channel of `body`, and `charset` the parameter of the origin's Content-Type, or None. `mode` is
     `add`, `correct` or `off`. With `link_text`, a link that is added to RSS contains the address of the
     feed's web page as text.
     """
     if is_self_link_correct(body, channel, href=href, mode=mode):
-        return EditResult(body)
+        return body
     every = mode == "correct" and len(channel.self_links) > 1
     document = open_document(body, charset)
     if document is None:
-        return EditResult(body)
+        return body
     offsets = find_channel(document.utf8, atom=channel.kind is Kind.ATOM, whole=bool(channel.self_links), every=every)
     form = _link_form(channel.kind, offsets) if offsets else None
     if offsets is None or form is None:
-        return EditResult(body)
+        return body
     present = [link for link in offsets.self_links if link.rel in form.rels]
     if mode == "add" and any(_is_usable(link.href) for link in present):
-        return EditResult(body)
+        return body
     if present:
         first = next((link for link in present if link.rel == form.rel), present[0])
         title = plain_title(channel.title) if mode == "correct" and channel.kind is not Kind.ATOM else None
         # A further link keeps its rel, because both values name the feed's address.
         others = [(link, replace(form, rel=link.rel)) for link in present if every and link is not first]
-        edits, changes = _correct_links(document, [(first, form), *others], href, title, channel.kind.media_types)
+        edits = _correct_links(document, [(first, form), *others], href, title, channel.kind.media_types)
     else:
-        edits, changes = _add_link(document, offsets, form, channel, href=href, link_text=link_text)
+        edits = _add_link(document, offsets, form, channel, href=href, link_text=link_text)
     edited = splice(document, edits) if edits else None
-    return EditResult(body) if edited is None else EditResult(edited, changes)
+    return body if edited is None else edited
 
 
 def is_self_link_correct(body: bytes, channel: Channel, *, href: str, mode: str) -> bool:
@@ -150,10 +142,10 @@ def _link_form(kind: Kind, offsets: ChannelOffsets) -> _LinkForm | None:
 
 def _add_link(
     document: EncodedDocument, offsets: ChannelOffsets, form: _LinkForm, channel: Channel, *, href: str, link_text: bool
-) -> tuple[list[Edit], tuple[str, ...]]:
+) -> list[Edit]:
     position = offsets.own_link or offsets.start
     if position is None:
-        return [], ()
+        return []
     escaped = document.character_data
     attributes = {"rel": form.rel, "type": channel.kind.media_types[0], "title": "", "href": href}
     content = ""
@@ -167,7 +159,7 @@ def _add_link(
     name = f"{prefix}:link" if prefix else "link"
     attribute_text = "".join(f' {key}="{escaped(value)}"' for key, value in attributes.items() if value)
     end = f">{content}</{name}>" if content else "/>"
-    return [Edit(position, position, f"<{name}{attribute_text}{declaration}{end}")], ("self link added",)
+    return [Edit(position, position, f"<{name}{attribute_text}{declaration}{end}")]
 
 
 def atom_prefix(offsets: ChannelOffsets) -> tuple[str, str]:
@@ -194,31 +186,28 @@ def _correct_links(
     href: str,
     title: str | None,
     types: tuple[str, ...],
-) -> tuple[list[Edit], tuple[str, ...]]:
-    edits: list[Edit] = []
-    changes: list[str] = []
-    for link, form in links:
-        tag = document.utf8[link.start : link.end]
-        for part, name, value in _corrections(link, form, href, title, types):
-            edits.append(_set_attribute(tag, link, name, document.character_data(value)))
-            changes.append(f"self link: {part} corrected")
-    return edits, tuple(dict.fromkeys(changes))
+) -> list[Edit]:
+    return [
+        _set_attribute(document.utf8[link.start : link.end], link, name, document.character_data(value))
+        for link, form in links
+        for name, value in _corrections(link, form, href, title, types)
+    ]
 
 
 def _corrections(
     link: LinkTag, form: _LinkForm, href: str, title: str | None, types: tuple[str, ...]
-) -> Iterator[tuple[str, str, str]]:
-    """Yield the corrections of a link, each with a description, and the attribute's name and value."""
+) -> Iterator[tuple[str, str]]:
+    """Yield the attributes of a link to correct, each with its name and correct value."""
     if link.href is None or not _same_address(link.href, href):
-        yield "href", "href", href
+        yield "href", href
     if title is not None if link.type is None else link.type.partition(";")[0].strip().lower() not in types:
-        yield "type", "type", types[0]
+        yield "type", types[0]
     if title and link.title is not None and title not in (link.title, plain_title(link.title)):
-        yield "title", "title", title
+        yield "title", title
     if link.rel != form.rel:
-        yield "rel", "rel", form.rel
+        yield "rel", form.rel
     if link.namespace != form.namespace:
-        yield "namespace", f"xmlns:{link.prefix}" if link.prefix else "xmlns", form.namespace
+        yield f"xmlns:{link.prefix}" if link.prefix else "xmlns", form.namespace
 
 
 def _set_attribute(tag: bytes, link: LinkTag, name: str, value: str) -> Edit:

@@ -176,9 +176,9 @@ def ingest(
         charset=charset_of(declared),
     )
     if announced_links := announcement(settings):
-        edited = hub_and_cloud_links.announce(edited.body, channel, announced_links, charset=charset_of(declared))
-    content_hash = _content_hash(edited.body)
-    if edited.body is identity and not channel.content_digest and _defers_digest(known_channel, content_hash):
+        edited = hub_and_cloud_links.announce(edited, channel, announced_links, charset=charset_of(declared))
+    content_hash = _content_hash(edited)
+    if edited is identity and not channel.content_digest and _defers_digest(known_channel, content_hash):
         channel, previous_channel = replace(channel, content_digest=pending_digest(content_hash)), None
     else:
         channel, previous_channel = (
@@ -192,7 +192,7 @@ def ingest(
         publication_dates=_publication_dates(_first_document(superseded) or identity, first_seen),
     )
     # Origin and proxy identify a dictionary by the hash of the decoded content, which must therefore be unedited.
-    is_dictionary = is_offered and edited.body is identity
+    is_dictionary = is_offered and edited is identity
     is_same_channel = known_channel is not None and not ingested.is_change(known_channel)
     is_current = stored is not None and not is_outdated(stored, settings)
     if (
@@ -200,15 +200,15 @@ def ingest(
         and is_same_channel
         and is_current
         and stored
-        and _is_equivalent(stored, edited.body, media_type)
+        and _is_equivalent(stored, edited, media_type)
     ):
         if is_dictionary and not stored.is_dictionary and stored.bodies.get("identity") == identity:
             stored = replace(stored, is_dictionary=True)
         return replace(ingested, content=stored)
     # The received coding is stored if the content is unchanged.
-    received_coding = (layers[0], response.body) if len(layers) == 1 and edited.body is identity else None
+    received_coding = (layers[0], response.body) if len(layers) == 1 and edited is identity else None
     content = Content(
-        _encode_bodies(edited.body, received_coding, settings, codings, accept_encoding),
+        _encode_bodies(edited, received_coding, settings, codings, accept_encoding),
         tag=content_hash,
         media_type=media_type,
         last_modified=last_modified,
