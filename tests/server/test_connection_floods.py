@@ -29,7 +29,7 @@ async def test_overlong_head_is_answered_and_not_cached(front: Opened) -> None:
 async def test_cached_log_lines_are_dropped_when_the_response_changes_its_age(front: Opened) -> None:
     proxy = await front(log_format="text")
     line = await proxy.warm()
-    (recipe,) = proxy.listener._caches[False].by_key.values()
+    (recipe,) = proxy.listener._caches[False].templates.values()
     for number in range(20):
         await line.ask(proxy.get().replace(b"Reader/1.0", b"Reader/%d" % number))
     assert recipe.log_lines
@@ -51,7 +51,7 @@ async def test_number_of_cached_log_lines_is_limited(front: Opened, monkeypatch:
     monkeypatch.setattr(access_log, "CACHED_LINES_MAX", 5)
     proxy = await front(log_format="text")
     line = await proxy.warm()
-    (recipe,) = proxy.listener._caches[False].by_key.values()
+    (recipe,) = proxy.listener._caches[False].templates.values()
 
     for number in range(20):
         await line.ask(proxy.get().replace(b"Reader/1.0", b"Reader/%d" % number))
@@ -65,15 +65,13 @@ async def test_response_template_keeps_its_size(front: Opened) -> None:
     proxy = await front()
     line = await proxy.warm()
     table = proxy.listener._caches[False]
-    ((key, recipe),) = table.by_key.items()
+    ((key, recipe),) = table.templates.items()
     weight = recipe.size()
 
     for seconds in (1, 10, 1000):
         proxy.clock.advance(seconds)
         await line.ask(proxy.get())
         assert recipe.size() == weight
-    for data in list(table.by_bytes):
-        table.remove_bytes(data)
     table.remove(key)
 
     assert table.size == 0

@@ -13,6 +13,7 @@ from feedproxy.server.fastpath.response_template import (
     HitCounter,
     ResponseTemplate,
     SharedProperties,
+    log_names,
     prepare_head,
 )
 from feedproxy.server.response_head import encode_head
@@ -44,10 +45,16 @@ def a_response(hit: ReusableHit, state: HitState, *more: tuple[str, str]) -> Res
     return Response(200, Fields([*hit.stored.fields, *volatile, *more]), b"x")
 
 
-def a_template(hit: ReusableHit, state: HitState, prepared: tuple[HeadForm, bytes]) -> ResponseTemplate:
+def a_template(
+    hit: ReusableHit, state: HitState, prepared: tuple[HeadForm, bytes], names: tuple[str, str] = ("", "")
+) -> ResponseTemplate:
     client = ClientContext(Entrance.REVERSE, "http://feeds.example", address="192.0.2.1")
-    shared = SharedProperties(hit.conditions, client, None, "GET", 200, False, 0, True, None, HitCounter(), "")
-    return ResponseTemplate(hit.resource.target, shared, prepared, b"x", state)
+    form, own_values = prepared
+    names_in_log = log_names(hit.resource.target, *names)
+    shared = SharedProperties(
+        hit.conditions, client, None, "GET", 200, False, 0, True, None, HitCounter(), "", form, names_in_log
+    )
+    return ResponseTemplate(hit.resource.target, shared, own_values, b"x", state)
 
 
 def test_heads_of_two_feeds_share_one_form() -> None:
@@ -100,9 +107,6 @@ def test_released_template_makes_its_head_again_at_the_next_hit() -> None:
 def test_template_returns_the_names_for_the_log(public: str, upstream: str) -> None:
     hit = a_hit()
     state = a_state(hit, NOON + 5)
-    template = a_template(hit, state, prepare_head(a_response(hit, state), state, closes=False))
-    assert template.public_name == ""
-
-    template.set_log_names(public, upstream)
+    template = a_template(hit, state, prepare_head(a_response(hit, state), state, closes=False), (public, upstream))
 
     assert (template.public_name, template.upstream_name) == (public, upstream)

@@ -121,7 +121,7 @@ def test_previous_contents_survive_packing() -> None:
     entry.pack()
 
     assert entry.size > len(held.data)
-    assert entry.resource.previous == held
+    assert entry.resource("https://example.com/").previous == held
 
 
 def test_previous_contents_refuse_content_above_the_bound() -> None:

@@ -129,10 +129,7 @@ class AccessLogger:
         form = app.settings.log_format
         if form == "off":
             return ""
-        if not (public := template.public_name):
-            public, upstream = app.names_in_log(template.target)
-            template.set_log_names(public, upstream)
-        shared, reason = template.shared, template.hit_state.reason
+        shared, public, reason = template.shared, template.public_name, template.hit_state.reason
         if form == "text":
             return access_line_text(
                 client.pseudonym_text,

@@ -1,9 +1,9 @@
 """Request handler of the fast path.
 
-A request with the same bytes as an earlier request is answered from the cache without parsing. All other requests are
-parsed, and looked up by their key (request_head.py). If the cache has no template for the response
-(response_template.py), the handler calls the service. A request that is not a simple GET or HEAD for a feed is handed
-off to mitmproxy, together with all bytes that were read.
+A request with the field lines of earlier requests is looked up without parsing (template_cache.py). All other requests
+are parsed (request_head.py). If the cache has no template for the response (response_template.py), the handler
+calls the service. A request that is not a simple GET or HEAD for a feed is handed off to mitmproxy, together with all
+bytes that were read.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ from feedproxy.server.fastpath.access_log import AccessLogger
 from feedproxy.server.fastpath.client_connection import ClientConnection
 from feedproxy.server.fastpath.loop_preemption import PREEMPT_AFTER
 from feedproxy.server.fastpath.request_head import KEYED_FIELDS, RequestHead, parse_head, without_unique_lines
-from feedproxy.server.fastpath.response_template import ResponseTemplate, SharedProperties, prepare_head
-from feedproxy.server.fastpath.template_cache import CACHEABLE_HEAD_MAX, FastPathCache, TemplatePartInterner
+from feedproxy.server.fastpath.response_template import ResponseTemplate, SharedProperties, log_names, prepare_head
+from feedproxy.server.fastpath.template_cache import CACHEABLE_HEAD_MAX, FastPathCache, RequestKey, TemplatePartInterner
 from feedproxy.server.mitm.request_routing import IncomingRequest, RoutedRequest, route
 from feedproxy.server.response_head import encode_head, finish_response, refusal_response
 from feedproxy.upstream import local_failure
@@ -98,22 +98,26 @@ class FastPathHandler:
     def handle_bytes(self, connection: ClientConnection, data: bytes) -> None:
         """Answer all complete requests in `data`, and keep the remaining bytes as unparsed input."""
         cache: FastPathCache = connection.cache
-        known_bytes = data
-        entry = cache.by_bytes.get(known_bytes)
-        if entry is None and len(data) <= CACHEABLE_HEAD_MAX:
-            known_bytes = without_unique_lines(data)
-            entry = cache.by_bytes.get(known_bytes)
-            if entry is not None and not entry[0].shared.is_keyed:
-                entry = None  # Vary may name a field that was removed
-        if entry is not None:
-            template, user_agent = entry
-            if (template.generation == self._generation and self.now <= template.valid_until) or self._is_current(
-                template
-            ):
-                connection.unparsed = b""
-                self._send_cached(connection, template, user_agent)
-                return
-            cache.remove_bytes(known_bytes)
+        line_end = data.find(b"\r\n")
+        field_lines = data[line_end:]
+        section = cache.sections.get(field_lines)
+        if section is None and len(data) <= CACHEABLE_HEAD_MAX:
+            section = cache.sections.get(without_unique_lines(field_lines))
+        if section is not None:
+            request_line = data[:line_end]
+            key: RequestKey = (request_line, section[0])
+            template = cache.templates.get(key)
+            if template is None:
+                key = (request_line, field_lines)
+                template = cache.templates.get(key)
+            if template is not None:
+                if (template.generation == self._generation and self.now <= template.valid_until) or self._is_current(
+                    template
+                ):
+                    connection.unparsed = b""
+                    self._send_cached(connection, template, section[1])
+                    return
+                cache.remove(key)
         while data:
             if data[0] not in b"GH":
                 self._connections.hand_off(connection, data)
@@ -147,17 +151,25 @@ class FastPathHandler:
             self._connections.hand_off(connection, block + remaining)
             return False
         cache: FastPathCache = connection.cache
-        template = cache.by_key.get(head.key) if head.key is not None and len(block) <= CACHEABLE_HEAD_MAX else None
-        if template is None:
+        key: RequestKey | None = head.key
+        template = None
+        if key is not None and len(block) <= CACHEABLE_HEAD_MAX:
+            field_lines = block[len(key[0]) :]
+            template = cache.templates.get(key)
+            if template is None:
+                key = (key[0], field_lines)
+                template = cache.templates.get(key)
+        if key is None or template is None:
             return self._call_service(connection, head, block)
         if not (
             (template.generation == self._generation and self.now <= template.valid_until) or self._is_current(template)
         ):
-            assert head.key is not None
-            cache.remove(head.key)
+            cache.remove(key)
             return self._call_service(connection, head, block)
-        if not remaining and cache.should_admit_bytes(plain := without_unique_lines(block)):
-            cache.put_bytes(plain, template, self._interner(head.user_agent))
+        if not remaining and cache.should_admit_section(usual_lines := without_unique_lines(field_lines)):
+            assert head.key is not None
+            keyed_lines = self._interner(tuple(map(self._interner, head.key[1])))
+            cache.put_section(usual_lines, (keyed_lines, self._interner(head.user_agent)))
         return self._send_cached(connection, template, head.user_agent)
 
     def _is_current(self, template: ResponseTemplate) -> bool:
@@ -359,7 +371,7 @@ class FastPathHandler:
         if hit is None or hit_state is None or version is None:
             return
         try:
-            prepared = prepare_head(response, hit_state, closes=head.closes)
+            head_form, own_values = prepare_head(response, hit_state, closes=head.closes)
         except ValueError:
             return
         channel = hit.resource.channel
@@ -375,11 +387,13 @@ class FastPathHandler:
             self.app.rules,
             self.access_logger.counter_for(routed.client.entrance, hit.detail, response.status),
             self._interner(secret_hash(hit.resource.target)),
+            head_form,
+            log_names(hit.resource.target, *self.app.names_in_log(hit.resource.target)),
         )
         template = ResponseTemplate(
             hit.resource.target,
             self._interner.intern_properties(shared),
-            prepared,
+            own_values,
             _response_body(response, request.method),
             hit_state,
         )
@@ -387,11 +401,11 @@ class FastPathHandler:
         # Oversized requests are neither scored (scoring/live_scores.py) nor interned.
         if self.app.settings.score_readers and sum(map(len, head.lines)) <= FIELDS_LENGTH_MAX:
             template.request_lines = self._interner(tuple(map(self._interner, head.lines[1:])))
+        request_line, keyed_lines = head.key
         if shared.is_keyed:
-            request_line, *shared_lines = head.key
-            cache.put((request_line, *map(self._interner, shared_lines)), template)
-        elif cache.should_admit_bytes(block):
-            cache.put_bytes(block, template, self._interner(head.user_agent))
+            cache.put((request_line, self._interner(tuple(map(self._interner, keyed_lines)))), template)
+        elif cache.should_admit_section(field_lines := block[len(request_line) :]):
+            cache.put((request_line, field_lines), template)
 
 
 def _response_body(response: Response, method: str) -> bytes:

@@ -56,7 +56,7 @@ KEYED_FIELDS = frozenset(
 )
 """Names of request fields. The values of these fields are part of a request's key.
 
-If Vary names another field, the response is found only by the exact bytes of the request.
+If Vary names another field, only requests with exactly the same bytes get the response.
 """
 
 _KIND_BY_NAME: dict[str, int] = {
@@ -99,12 +99,12 @@ _MEMOIZED_LINE_MAX = 1024
 class RequestHead(NamedTuple):
     """The head of a request.
 
-    `key` contains all lines that affect the response, or is None if no template may answer. `closes` is true if the
-    client sent `Connection: close`.
+    `key` contains the request line and all field lines that affect the response, or is None if no template may answer.
+    `closes` is true if the client sent `Connection: close`.
     """
 
     lines: list[bytes]
-    key: tuple[bytes, ...] | None
+    key: tuple[bytes, tuple[bytes, ...]] | None
     user_agent: bytes
     closes: bool
 
@@ -260,5 +260,5 @@ def parse_head(block: bytes, *, trusted_peer: bool = False) -> RequestHead | Non
         # The order of fields with different names has no meaning (RFC 9110, section 5.3). Fields with the same name
         # keep their order.
         keyed.sort(key=_CLASSIFIER.kind_of)
-    key = (request_line, host, *keyed, *((_CLOSE_LINE,) if closes else ()))
+    key = request_line, (host, *keyed, *((_CLOSE_LINE,) if closes else ()))
     return RequestHead(lines, None if is_uncacheable or user_agents > 1 else key, user_agent, closes)

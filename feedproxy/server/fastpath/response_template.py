@@ -84,6 +84,22 @@ class HitCounter:
         self.size = 0
 
 
+class LogNames(NamedTuple):
+    """The public address and the upstream address of a target in the log.
+
+    To save memory, each address is stored as its beginning, followed by a number. The beginning replaces this number of
+    characters at the start of the target.
+    """
+
+    public: str
+    public_replaces: int
+    upstream: str
+    upstream_replaces: int
+
+
+_shared_names = lru_cache(maxsize=1024)(LogNames)
+
+
 class SharedProperties(NamedTuple):
     """The properties that the templates of many feeds share."""
 
@@ -102,22 +118,8 @@ class SharedProperties(NamedTuple):
     hit_counter: HitCounter
     secret_hash: str
     """Hash of the secrets in the target (scoring/reader_names.py). Most targets have none, and an empty hash."""
-
-
-class LogNames(NamedTuple):
-    """The public address and the upstream address of a target in the log.
-
-    To save memory, each address is stored as its beginning, followed by a number. The beginning replaces this number of
-    characters at the start of the target.
-    """
-
-    public: str
-    public_replaces: int
-    upstream: str
-    upstream_replaces: int
-
-
-_shared_names = lru_cache(maxsize=1024)(LogNames)
+    head_form: HeadForm
+    log_names: LogNames
 
 
 class ResponseTemplate:
@@ -130,8 +132,6 @@ class ResponseTemplate:
     """
 
     __slots__ = (
-        "_form",
-        "_log_names",
         "_own_values",
         "body",
         "cache_status",
@@ -151,12 +151,12 @@ class ResponseTemplate:
     )
 
     def __init__(
-        self, target: str, shared: SharedProperties, head: tuple[HeadForm, bytes], body: bytes, hit_state: HitState
+        self, target: str, shared: SharedProperties, own_values: bytes, body: bytes, hit_state: HitState
     ) -> None:
-        """Make a template with the parts of the head that `prepare_head` returned."""
+        """Make a template. `shared.head_form` and `own_values` are the two values that `prepare_head` returned."""
         self.target = target
         self.shared = shared
-        self._form, self._own_values = head
+        self._own_values = own_values
         self.body = body
         self.hit_state = hit_state
         self.resource_version: object = None
@@ -166,7 +166,6 @@ class ResponseTemplate:
         self.reader: Pseudonym | None = None
         """The reader of the last hit that was recorded in the subscriber counts, and the instant of the hit."""
         self.recorded_at: Instant = 0.0
-        self._log_names: LogNames | None = None
         self.generation = -1
         self.first_client = NO_CLIENT
         self.log_line = ""
@@ -178,7 +177,7 @@ class ResponseTemplate:
         self.hit_state = hit_state
         self.drop_log_lines()
         age, self.cache_status, cache_control, self.valid_until = hit_state.fields()
-        self.head = _make_head(self._form, self._own_values, age, self.cache_status, cache_control)
+        self.head = _make_head(self.shared.head_form, self._own_values, age, self.cache_status, cache_control)
 
     def release(self) -> None:
         """Drop what is needed only during the present hit state. The next hit must update the state."""
@@ -190,21 +189,17 @@ class ResponseTemplate:
         shared = self.shared
         return ReusableHit(resource, resource.variants[shared.variant_index], *shared.conditions)
 
-    def set_log_names(self, public: str, upstream: str) -> None:
-        """Set the public and the upstream address of the target in the log."""
-        self._log_names = _shared_names(*_relative_to(self.target, public), *_relative_to(self.target, upstream))
-
     @property
     def public_name(self) -> str:
-        """Return the public address of the target in the log, or "" if it is not set."""
-        names = self._log_names
-        return names.public + self.target[names.public_replaces :] if names is not None else ""
+        """Return the public address of the target in the log."""
+        names = self.shared.log_names
+        return names.public + self.target[names.public_replaces :]
 
     @property
     def upstream_name(self) -> str:
-        """Return the upstream address of the target in the log, or "" if it is not set."""
-        names = self._log_names
-        return names.upstream + self.target[names.upstream_replaces :] if names is not None else ""
+        """Return the upstream address of the target in the log, or "" if it equals the public address."""
+        names = self.shared.log_names
+        return names.upstream + self.target[names.upstream_replaces :]
 
     def store_log_line(self, client: tuple[str, bytes], log_line: str) -> None:
         """Cache the log line of a client for the current hit state."""
@@ -221,7 +216,7 @@ class ResponseTemplate:
 
     def size(self) -> int:
         """Return the memory of this template in bytes, without the body."""
-        head_length = len(self._form.text) + len(self._own_values)
+        head_length = len(self.shared.head_form.text) + len(self._own_values)
         return TEMPLATE_OVERHEAD + 2 * head_length + sum(map(len, self.request_lines))
 
 
@@ -242,6 +237,11 @@ def prepare_head(response: Response, hit_state: HitState, *, closes: bool) -> tu
 def _make_head(form: HeadForm, own_values: bytes, age: int, cache_status: str, cache_control: str) -> bytes:
     volatile_values = f"{age}\n{cache_status}\n{cache_control}\n".encode("ascii")
     return form.text % form.select((volatile_values + own_values).split(b"\n"))
+
+
+def log_names(target: str, public: str, upstream: str) -> LogNames:
+    """Return the form in which templates store the names of a target in the log (App.names_in_log)."""
+    return _shared_names(*_relative_to(target, public), *_relative_to(target, upstream))
 
 
 def _relative_to(target: str, name: str) -> tuple[str, int]:

@@ -1,11 +1,12 @@
-"""The cache of the fast path: response templates, by the exact bytes of a request and by the request's key.
+"""The cache of the fast path: response templates by the key of a request, and known field sections.
 
-A request with the bytes of an earlier request is looked up without parsing. All other requests are parsed, and looked
-up by their key (request_head.py).
+The key of a request consists of the lines that affect the response (request_head.py): the request line, and some field
+lines. Clients send the same field lines with many requests. Which of the lines belong to the key is therefore cached by
+the exact bytes after the request line, the *field section*. A request with a known field section is not parsed.
 
-All tables (by bytes, by key) together have a limit in bytes. The oldest entries are evicted first. A template is stored
-at the second request with its key or bytes, so that requests that never repeat evict nothing. While half of the space
-is free, a template is stored at the first request with its key.
+The templates, and the field sections, have a limit in bytes. A template is stored at the second request with its key,
+so that requests that never repeat evict nothing. While half of the space is free, a template is stored at the first
+request with its key.
 """
 
 from collections import OrderedDict
@@ -16,13 +17,21 @@ from feedproxy.proxy.repeated_hit import HitConditions
 from feedproxy.server.fastpath.body_files import BodyFiles
 from feedproxy.server.fastpath.response_template import ResponseTemplate, SharedProperties
 
-type RequestKey = tuple[bytes, ...]
+type RequestKey = tuple[bytes, tuple[bytes, ...] | bytes]
+"""The request line, and the field lines that affect the response. If Vary names a field that is not among these lines,
+the second part is the whole field section."""
+
+type FieldSection = tuple[tuple[bytes, ...], bytes]
+"""The lines of a field section that belong to the key of a request, and the line of User-Agent."""
 
 CACHEABLE_HEAD_MAX = 2048
 """A request head of more than this many bytes is not cached. Requests with a longer head go to the service."""
 
 ENTRY_OVERHEAD = 320
-"""Bytes of an entry without its key: the pair, its slot in the table, the object headers."""
+"""Bytes of an entry without its key: its slot in the table, the object headers."""
+
+SECTIONS_SHARE = 16
+"""Each of the two generations of field sections takes at most this fraction of a cache's limit: 1 / SECTIONS_SHARE."""
 
 HASHES_PER_GENERATION = 16_384
 """Each of the two generations of an AdmissionFilter holds at most this many hashes."""
@@ -108,66 +117,59 @@ class FastPathCache:
     """
 
     def __init__(self, size_max: int, sibling: "FastPathCache | None" = None) -> None:
-        self._max = size_max
+        self._section_bytes_max = size_max // SECTIONS_SHARE
+        self._max = size_max - 4 * self._section_bytes_max
         self._sibling = sibling
         if sibling is not None:
             sibling._sibling = self
         self.size = 0
-        self.by_bytes: OrderedDict[bytes, tuple[ResponseTemplate, bytes]] = OrderedDict()
-        """Template and User-Agent line, by the bytes of a whole request."""
-        self.by_key: OrderedDict[RequestKey, ResponseTemplate] = OrderedDict()
+        """Bytes of the templates and their keys."""
+        self.templates: OrderedDict[RequestKey, ResponseTemplate] = OrderedDict()
+        self.sections: dict[bytes, FieldSection] = {}
+        """The younger generation of field sections. It replaces the older generation when it is full."""
+        self._older_sections: dict[bytes, FieldSection] = {}
+        self._section_bytes = 0
         self.body_files = BodyFiles()
-        self._key_filter, self._bytes_filter = AdmissionFilter(), AdmissionFilter(sampled=True)
+        self._key_filter, self._section_filter = AdmissionFilter(), AdmissionFilter(sampled=True)
 
     def should_admit(self, key: RequestKey) -> bool:
         """Return True if half of the space is free, or if the key occurs for at least the second time."""
         return self.size < self._max // 2 or self._key_filter.is_seen_before(key)
 
-    def should_admit_bytes(self, data: bytes) -> bool:
-        """Return True if these bytes occur for at least the second time. Some repetitions are missed."""
-        return self._bytes_filter.is_seen_before(data)
+    def should_admit_section(self, data: bytes) -> bool:
+        """Return True if this field section occurs for at least the second time. Some repetitions are missed."""
+        return data in self._older_sections or self._section_filter.is_seen_before(data)
 
     def put(self, key: RequestKey, template: ResponseTemplate) -> None:
         """Store the template for requests with this key."""
-        if key not in self.by_key:
+        if key not in self.templates:
             self.size += _entry_size(key)
         else:
-            self.size -= self.by_key[key].size()
-        self.by_key[key] = template
+            self.size -= self.templates[key].size()
+        self.templates[key] = template
         self.size += template.size()
         self._enforce_limit()
 
-    def put_bytes(self, data: bytes, template: ResponseTemplate, user_agent: bytes) -> None:
-        """Store the template for the request bytes `data`."""
-        if data not in self.by_bytes:
-            self.size += len(data) + ENTRY_OVERHEAD
-        self.by_bytes[data] = (template, user_agent)
-        self._enforce_limit()
+    def put_section(self, data: bytes, section: FieldSection) -> None:
+        """Store the parsed form of the field section `data`."""
+        if self._section_bytes >= self._section_bytes_max:
+            self._older_sections, self.sections, self._section_bytes = self.sections, {}, 0
+        self.sections[data] = section
+        self._section_bytes += len(data) + ENTRY_OVERHEAD + sum(map(len, section[0]))
 
     def remove(self, key: RequestKey) -> None:
         """Remove the template of a key."""
-        template = self.by_key.pop(key, None)
+        template = self.templates.pop(key, None)
         if template is not None:
             self.size -= template.size() + _entry_size(key)
 
-    def remove_bytes(self, data: bytes) -> None:
-        """Remove the template for the request bytes `data`."""
-        if self.by_bytes.pop(data, None) is not None:
-            self.size -= len(data) + ENTRY_OVERHEAD
-
     def evict_stale(self, is_current: Callable[[ResponseTemplate], bool]) -> None:
-        """Check the next SWEEP_BATCH entries of each table, and remove templates for which `is_current` returns
-        False."""
-        for _ in range(min(SWEEP_BATCH, len(self.by_key))):
-            key, template = next(iter(self.by_key.items()))
-            self.by_key.move_to_end(key)
+        """Check the next SWEEP_BATCH templates, and remove those for which `is_current` returns False."""
+        for _ in range(min(SWEEP_BATCH, len(self.templates))):
+            key, template = next(iter(self.templates.items()))
+            self.templates.move_to_end(key)
             if not is_current(template):
                 self.remove(key)
-        for _ in range(min(SWEEP_BATCH, len(self.by_bytes))):
-            data, (template, _) = next(iter(self.by_bytes.items()))
-            self.by_bytes.move_to_end(data)
-            if not is_current(template):
-                self.remove_bytes(data)
 
     def _enforce_limit(self) -> None:
         for _ in range(EVICTION_BATCH):
@@ -177,13 +179,10 @@ class FastPathCache:
             (sibling if sibling is not None and sibling.size > self.size else self)._evict_oldest()
 
     def _evict_oldest(self) -> None:
-        if self.by_bytes:
-            data, _ = self.by_bytes.popitem(last=False)
-            self.size -= len(data) + ENTRY_OVERHEAD
-        if self.by_key:
-            key, template = self.by_key.popitem(last=False)
-            self.size -= template.size() + _entry_size(key)
+        key, template = self.templates.popitem(last=False)
+        self.size -= template.size() + _entry_size(key)
 
 
 def _entry_size(key: RequestKey) -> int:
-    return ENTRY_OVERHEAD + sum(map(len, key))
+    request_line, lines = key
+    return ENTRY_OVERHEAD + len(request_line) + (len(lines) if isinstance(lines, bytes) else sum(map(len, lines)))

@@ -68,9 +68,9 @@ def fields_size(fields: Fields) -> int:
 
 
 class MemoryEntry:
-    """The entry of one resource in memory."""
+    """The entry of one resource in memory. `was_used` is true after a use, until the store looks for room."""
 
-    __slots__ = ("_bodies", "_estimated_size", "_header", "_known_header", "_previous", "_resource", "_target")
+    __slots__ = ("_bodies", "_estimated_size", "_header", "_known_header", "_previous", "_resource", "was_used")
 
     def __init__(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
         """Create an unpacked entry.
@@ -79,10 +79,10 @@ class MemoryEntry:
         (resource_codec.py), or b"" if unknown.
         """
         self._resource: Resource | ref[Resource] | None = resource
-        self._target = resource.target
         self._header = b""
         self._bodies: Bodies | tuple[Bodies, ...] = ()
         self._known_header = header
+        self.was_used = False
         self._previous = resource.previous.data
         self._estimated_size = memory_size(resource) if size is None else size
 
@@ -95,9 +95,8 @@ class MemoryEntry:
         size = PACKED_OVERHEAD + len(self._header) + len(self._previous)
         return size + sum([BODIES_OVERHEAD + variant.size for variant in bodies])
 
-    @property
-    def resource(self) -> Resource:
-        """Return the resource, which is unpacked if necessary."""
+    def resource(self, target: str) -> Resource:
+        """Return the resource of `target`, which is unpacked if necessary."""
         alive = self._resource
         if isinstance(alive, Resource):
             return alive
@@ -108,12 +107,12 @@ class MemoryEntry:
                 decompress_header(self._header),
                 (bodies,) if isinstance(bodies, Bodies) else bodies,
                 self._previous,
-                self._target,
+                target,
             )
         return unpacked
 
-    def unpack(self) -> Resource:
-        self._resource = unpacked = self.resource
+    def unpack(self, target: str) -> Resource:
+        self._resource = unpacked = self.resource(target)
         return unpacked
 
     def remember_header(self, resource: Resource, header: bytes) -> None:
