@@ -171,6 +171,13 @@ def test_replay_negotiates_recorded_coding() -> None:
     assert packed.fields.get("vary") == "Accept-Encoding"
 
 
+def test_endless_fault_keeps_recorded_wrong_content_encoding() -> None:
+    world = a_world(a_version(0, coded=("gzip",), raw=True))
+    reply = ask(make_replay(world, ReplayOptions(faults=["endless"]), AT))
+    assert reply.fields.get("content-encoding") == "gzip"
+    assert (reply.body, reply.blanks) == (a_version(0).content, 64_000_000)
+
+
 # -- recordings
 
 

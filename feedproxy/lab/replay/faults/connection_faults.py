@@ -103,7 +103,8 @@ class Endless(NumberFault):
     least = 32
 
     def change_representation(self, representation: Version, context: FaultContext) -> Version:
-        return replace(representation, coded=())  # blanks after the end of gzip data would be an error
+        # Blanks after the end of gzip data would be an error. A recorded wrong Content-Encoding remains.
+        return representation if representation.raw else replace(representation, coded=())
 
     def change_response(self, reply: ReplayResponse, context: FaultContext) -> ReplayResponse:
         return replace(reply, blanks=int(self.number * 1_000_000)) if reply.body else reply
