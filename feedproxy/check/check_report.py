@@ -9,10 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from feedproxy import __version__
 from feedproxy.clock import Instant
 from feedproxy.http.target_uri.url_redaction import text_without_secrets
-from feedproxy.lab.score_page import with_code
 from feedproxy.notes import Category, Level, Note, sorted_by_level
 from feedproxy.web import templates
 from feedproxy.web.display_formats import iso, plain_text
@@ -123,7 +121,5 @@ def as_html(report: CheckReport) -> str:
         praise=[note for note in ordered if note.level is Level.GOOD],
         at=report.at,
         is_page=bool(report.requests),
-        version=__version__,
-        with_code=lambda text: with_code(plain_text(text_without_secrets(text), 4000)),
-        redact=lambda text: plain_text(text_without_secrets(text)),
+        redact=lambda text, longest=300: plain_text(text_without_secrets(text), longest),
     ).decode()

@@ -10,9 +10,6 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
-from markupsafe import Markup, escape
-
-from feedproxy import __version__
 from feedproxy.clock import Instant
 from feedproxy.durations_and_sizes import span
 from feedproxy.feed.schedule_hints import is_skipped
@@ -80,17 +77,11 @@ def render_html(graded: RecordingScores) -> str:
         "score.html",
         title="How these readers behave",
         readers=readers,
-        version=__version__,
         width=WIDTH,
         left=LEFT,
         most=REQUESTS_SHOWN,
-        marked=with_code,
     )
     return body.decode()
-
-
-def grade_level(grade: int) -> str:
-    return "good" if grade >= 90 else "held" if grade >= 75 else "warn" if grade >= 50 else "bad"
 
 
 def _reader_context(score: ReaderScore, polls: Any) -> dict[str, Any]:
@@ -99,8 +90,6 @@ def _reader_context(score: ReaderScore, polls: Any) -> dict[str, Any]:
     return {
         "name": score_report.display_name(score),
         "score": score,
-        "level": grade_level(score.grade),
-        "cost": score.cost,
         "begin": absolute(begin),
         "length": span(end - begin),
         "feeds": [_feed_context(feed, polls[feed.feed], begin, end) for feed in score.feeds],
@@ -113,7 +102,6 @@ def _feed_context(
     return {
         "name": short_target(score.feed),
         "score": score,
-        "level": grade_level(score.grade),
         "interval": span(score.interval) if score.interval else "",
         "timeline": draw_chart(observations, begin, end),
     }
@@ -244,15 +232,6 @@ def _fault_names(observation: ObservedPoll) -> str:
     if observation.poll.status in REDIRECTS:
         return ""
     return ", ".join(observation.faults) or (str(observation.poll.status) if observation.poll.status >= 400 else "")
-
-
-def with_code(text: str) -> Markup:
-    """Return a text with HTML code elements for the parts between backticks."""
-    parts = [
-        escape(part) if at % 2 == 0 else Markup("<code>{}</code>").format(part)
-        for at, part in enumerate(text.split("`"))
-    ]
-    return Markup("").join(parts)
 
 
 def _time_labels(begin: Instant, end: Instant, x_of: Any) -> Iterable[tuple[float, str]]:

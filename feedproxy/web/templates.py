@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
+from feedproxy import __version__
 from feedproxy.clock import Instant
 from feedproxy.durations_and_sizes import span
 from feedproxy.web.display_formats import absolute, number, plural, short, size
@@ -62,6 +63,20 @@ def when(text: str | None, now: Instant) -> Markup | str:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(text, title, relative)
 
 
+def with_code(text: str) -> Markup:
+    """Return a text with HTML code elements for the parts between backticks."""
+    parts = [
+        escape(part) if at % 2 == 0 else Markup("<code>{}</code>").format(part)
+        for at, part in enumerate(text.split("`"))
+    ]
+    return Markup("").join(parts)
+
+
+def grade_level(grade: int) -> str:
+    """Return the CSS class of a feed reader's grade."""
+    return "good" if grade >= 90 else "held" if grade >= 75 else "warn" if grade >= 50 else "bad"
+
+
 @cache
 def style() -> str:
     """Return the style sheet that is part of each page."""
@@ -93,7 +108,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(when=when, span=span, bytes=size, number=number, absolute=absolute)
+    environment.filters.update(code=with_code, grade_level=grade_level)
     environment.globals["style"] = Markup(style())  # noqa: S704 -- a file of the package
     environment.globals["assets"] = {name.partition("-")[0]: f"/assets/{name}" for name in _assets()}
-    environment.globals["plural"] = plural
+    environment.globals.update(plural=plural, version=__version__)
     return environment

@@ -17,7 +17,6 @@ from feedproxy.admin.pages.store_usage import StoreUsageMeter
 from feedproxy.app import App
 from feedproxy.clock import Seconds
 from feedproxy.http import uri
-from feedproxy.lab.score_page import grade_level
 from feedproxy.request.feed_id import feed_id
 from feedproxy.scoring.score_report import display_name
 from feedproxy.settings import Settings, listen_address
@@ -81,11 +80,7 @@ class Dashboard:
             more_troubled=max(0, len(troubled) - ATTENTION_MAX),
             popular=await asyncio.to_thread(_popular, table.rows),
             readers=(await self._pages.service().counts.by_reader(now))[:READERS_MAX],
-            worst=[
-                (display_name(score), score.grade, grade_level(score.grade))
-                for score in scores[:READERS_MAX]
-                if score.grade < 90
-            ],
+            worst=[(display_name(score), score.grade) for score in scores[:READERS_MAX] if score.grade < 90],
         )
 
     async def history(self, request: web.Request) -> web.Response:

@@ -1,7 +1,9 @@
 """Pages about feeds, as HTML, or as JSON for clients that prefer JSON."""
 
 import asyncio
+import hashlib
 import json
+import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -12,7 +14,6 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from feedproxy import __version__
 from feedproxy.admin.pages import activity_views
 from feedproxy.admin.pages.feed_state import MEANING, FeedState
 from feedproxy.admin.pages.feed_table import FeedTable, FeedTableCache
@@ -27,7 +28,6 @@ from feedproxy.request.feed_id import feed_id
 from feedproxy.telemetry import recent_activity
 from feedproxy.telemetry.page_redaction import View, public_name
 from feedproxy.web import templates
-from feedproxy.web.page_entity_tag import page_entity_tag
 
 PER_PAGE = 50
 """The list shows this many feeds on a page if the query has no `per_page`."""
@@ -40,6 +40,9 @@ OUTCOME: ContextVar[str] = ContextVar("outcome", default="")
 NOTICES_MAX = 64
 """The outcomes of at most this many actions are remembered. The page to which an action redirects shows the outcome of
 the action."""
+
+_AS_OF = re.compile(rb'<p id="as-of".*?</p>', re.DOTALL)
+"""Pattern of the part of a page that states when the page was made (frame.html)."""
 
 _ORDER = {str(state): number for number, state in enumerate(FeedState)}
 
@@ -206,7 +209,7 @@ class FeedPages:
         """Return a page from a template, with the notice of the action that redirected to the page."""
         now = self._app.clock.now()
         notice = self._notices.get(request.query.get("done", ""))
-        shared = {"now": now, "as_of": now, "notice": notice, "path": request.path, "version": __version__}
+        shared = {"now": now, "as_of": now, "notice": notice, "path": request.path}
         body = templates.page(template, **(shared | values))
         tag = page_entity_tag(body)
         if tag in [text.strip() for text in request.headers.get("If-None-Match", "").split(",")]:
@@ -214,6 +217,11 @@ class FeedPages:
         answer = web.Response(body=body, headers={"Content-Type": templates.HTML, "ETag": tag})
         answer.enable_compression()
         return answer
+
+
+def page_entity_tag(body: bytes) -> str:
+    """Return the weak entity tag of a page. The time when the page was made does not affect the tag."""
+    return f'W/"{hashlib.sha256(_AS_OF.sub(b"", body)).hexdigest()[:32]}"'
 
 
 def wants_json(request: web.Request) -> bool:

@@ -11,7 +11,6 @@ from aiohttp import web
 from feedproxy.admin.pages.feed_pages import FeedPages, as_json, wants_json
 from feedproxy.app import App
 from feedproxy.clock import Instant, Seconds
-from feedproxy.lab.score_page import grade_level, with_code
 from feedproxy.scoring import score_report
 from feedproxy.scoring.grade import ReaderScore, rank, score_account
 from feedproxy.scoring.reader_accounts import merge_accounts, sum_costs
@@ -70,7 +69,6 @@ class ReaderScores:
         readers = [
             {
                 "name": score_report.display_name(score),
-                "level": grade_level(score.grade),
                 "score": score,
                 "feeds": [short_target(feed.feed) for feed in score.feeds[:3]],
             }
@@ -81,7 +79,6 @@ class ReaderScores:
             "readers.html",
             readers=readers,
             summary=summary,
-            marked=with_code,
             total=total,
             counted=counted[:COUNTED_MAX],
             more_counted=max(0, len(counted) - COUNTED_MAX),
