@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+from feedproxy.commands.replay import make_recorder
 from feedproxy.commands.score import FORMATS, print_scores
 from feedproxy.errors import UsageError
 from feedproxy.progress_line import ProgressLine
@@ -43,37 +44,30 @@ def run(args: argparse.Namespace) -> int:
     After SIGINT or SIGTERM, write the recording without a score, and return 128 plus the number of the signal.
     """
     from feedproxy.lab import plan, run  # noqa: PLC0415
+    from feedproxy.lab.record.har_redaction import ADDRESSES  # noqa: PLC0415
     from feedproxy.lab.recording_scores import grade_recording  # noqa: PLC0415 -- only this command pays for the lab
 
     # argparse removes the `--` before the command only if no option precedes it.
     command = args.command[1:] if args.command[0] == "--" else args.command
     test_plan = plan.read_plan(Path(args.plan))
-    for file in filter(None, (args.record, args.output)):
-        if not Path(file).parent.is_dir():  # fail before the run instead of after it
-            raise UsageError(f"{file}: No such file or directory")
+    if args.output and not Path(args.output).parent.is_dir():  # fail before the run instead of after it
+        raise UsageError(f"{args.output}: No such file or directory")
     world = _world(args.plan, test_plan)
+    # The only network address in the lab is the loopback address.
+    recorder = make_recorder(args.record, test_plan.seed, keep=(ADDRESSES,)) if args.record else None
     with ProgressLine() as line:
 
         def report(done: int, whole: int) -> None:
             line.show(f"poll {done} of {whole}")
 
-        async def run_and_record() -> Any:
-            done = await run.run(test_plan, world, command, verbose=args.verbose, progress=report)
-            if args.record:
-                _write_recording(Path(args.record), done.recording, test_plan.seed)
-            return done
-
-        done, received = asyncio.run(_until_signal(run_and_record()))
+        lab_run = run.run(test_plan, world, command, verbose=args.verbose, progress=report, recorder=recorder)
+        done, received = asyncio.run(_until_signal(lab_run))
     if done.is_interrupted and received is not None:
         recorded = f"; {args.record} has the requests until then" if args.record else ""
         print(f"feedproxy: lab run: interrupted by {received.name} at poll {done.starts}{recorded}", file=sys.stderr)
         return 128 + received
     graded = grade_recording(done.recording, one_reader=True)
-    grades = [
-        (score.user_agent or "(no User-Agent)", score.grade, frozenset(finding.note.id() for finding in score.findings))
-        for score in graded.scores
-    ]
-    unmet = run.unmet_demands(test_plan, done, grades)
+    unmet = run.unmet_demands(test_plan, done, graded.scores)
     print_scores(graded, args.format, args.output, tuple(unmet))
     if done.failed:
         hint = "" if args.verbose else "; --verbose shows the output of the command"
@@ -102,19 +96,6 @@ async def _until_signal[T](lab_run: Coroutine[Any, Any, T]) -> tuple[T, signal.S
             loop.add_signal_handler(number, interrupt, number)
     result = await task
     return result, received[0] if received else None
-
-
-def _write_recording(file: Path, recording: Any, seed: str) -> None:
-    from feedproxy.lab.record import har_format  # noqa: PLC0415
-    from feedproxy.lab.record.har_redaction import ADDRESSES, Redactor  # noqa: PLC0415
-
-    # The only network address in the lab is the loopback address.
-    redacted = Redactor(seed.encode("utf-8", "surrogateescape"), keep=(ADDRESSES,)).recording(recording)
-    try:
-        file.touch(mode=0o600)
-        file.write_bytes(har_format.dump_recording(redacted))
-    except OSError as error:
-        raise UsageError(f"{file}: {error.strerror or error}") from error
 
 
 def _world(file: str, test_plan: Any) -> Any:

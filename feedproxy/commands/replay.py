@@ -101,7 +101,7 @@ async def _serve_replay(args: argparse.Namespace, replay: Any, clock: Clock) -> 
     from feedproxy.admin.replay_clock import replay_admin  # noqa: PLC0415
     from feedproxy.lab.replay.replay_listener import ReplayListener  # noqa: PLC0415
 
-    recorder = _recorder(args.record, args.seed) if args.record else None
+    recorder = make_recorder(args.record, args.seed) if args.record else None
     listener = ReplayListener(
         replay,
         clock,
@@ -165,20 +165,22 @@ def read_recording(path: Path) -> Any:
     from feedproxy.lab.record import har_format  # noqa: PLC0415
 
     with contextlib.suppress(OSError), path.open("rb") as file:
-        if file.read(1).isdigit():
-            from feedproxy.server.mitm import exchanges_from_flows  # noqa: PLC0415
+        if file.read(1).isdigit():  # a flow file begins with the length of its first flow
+            from feedproxy.server.mitm.exchanges_from_flows import read_flow_file  # noqa: PLC0415
 
-            return exchanges_from_flows.read(path)
+            return read_flow_file(path)
     return har_format.read(path)
 
 
-def _recorder(file: str, seed: str) -> Any:
+def make_recorder(file: str, seed: str, *, keep: tuple[str, ...] = ()) -> Any:
+    """Return a recorder of virtual traffic that writes to `file`. `keep` has the meaning of the option `record_keep`.
+    Raises UsageError if the file cannot be written."""
     from feedproxy.lab.record.har_redaction import Redactor  # noqa: PLC0415
     from feedproxy.lab.record.har_writer import HarWriter  # noqa: PLC0415
     from feedproxy.lab.record.recorder import Recorder  # noqa: PLC0415
 
     # The same replay gives the same file: the pseudonyms of its readers depend on the seed.
-    return Recorder(HarWriter(Path(file)), Redactor(seed.encode("utf-8", "surrogateescape")))
+    return Recorder(HarWriter(Path(file)), Redactor(seed.encode("utf-8", "surrogateescape"), keep))
 
 
 def _advance_callback(clock: Clock, seconds: float) -> Callable[[], None] | None:

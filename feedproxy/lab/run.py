@@ -23,10 +23,11 @@ from feedproxy.clock import AcceleratedClock, Clock, Instant, ManualClock, Secon
 from feedproxy.errors import UsageError
 from feedproxy.lab.plan import Plan
 from feedproxy.lab.record.exchange import Exchange, Recording
-from feedproxy.lab.record.recorder import with_digest
+from feedproxy.lab.record.recorder import Recorder, with_digest
 from feedproxy.lab.replay.replay_listener import ReplayListener
 from feedproxy.lab.replay.replay_source import ReplayOptions, feed_table, make_replay
 from feedproxy.lab.replay.timeline import ReplayWorld, Timeline
+from feedproxy.scoring.grade import ReaderScore
 
 SHUTDOWN_GRACE: Seconds = 5
 """The command has this many seconds to exit after SIGTERM. It then gets SIGKILL."""
@@ -58,8 +59,9 @@ async def run(
     *,
     verbose: bool = False,
     progress: Progress = lambda *_: None,
+    recorder: Recorder | None = None,
 ) -> RunResult:
-    """Run the plan and return the recording.
+    """Run the plan and return the recording. `recorder` records the requests and is closed at the end.
 
     In the command, `{url}`, `{host}`, `{port}`, `{home}`, `{poll}` and `{time}` are replaced by the values of the run.
     If the task is cancelled, the command ends, and the result contains the requests until then. Raises UsageError if
@@ -82,6 +84,8 @@ async def run(
         exchanges.append(recorded)
         if recorded.digest:
             contents[recorded.digest] = content
+        if recorder is not None:
+            recorder.record(exchange, body)
 
     listener = ReplayListener(replay, clock, observe=record)
     home = Path(tempfile.mkdtemp(prefix="feedproxy-lab-"))
@@ -99,6 +103,8 @@ async def run(
         with contextlib.suppress(asyncio.CancelledError):  # the polls have ended, so the recording is complete
             await asyncio.shield(listener.close())
         shutil.rmtree(home, ignore_errors=True)
+        if recorder is not None:
+            recorder.close(clock.now())
     # The recording ends with the plan, because the time without requests after a 410 counts.
     result.recording = Recording(tuple(exchanges), contents, clock.now())
     return result
@@ -229,17 +235,15 @@ def _select_feed(plan: Plan, world: ReplayWorld) -> tuple[str, Timeline]:
     return next(feed_table(world))
 
 
-def unmet_demands(plan: Plan, run: RunResult, grades: Sequence[tuple[str, int, frozenset[str]]]) -> list[str]:
-    """Return the requirements of the plan that the run did not meet, as texts.
-
-    `grades` has the name, grade and findings of each reader.
-    """
+def unmet_demands(plan: Plan, run: RunResult, scores: Sequence[ReaderScore]) -> list[str]:
+    """Return the requirements of the plan that the run did not meet, as texts."""
     unmet = []
-    if not grades:
+    if not scores:
         unmet.append("the reader never requested the feed, or got no answer that is a feed")
-    for name, grade, findings in grades:
-        if grade < plan.grade:
-            unmet.append(f"{name}: grade {grade}, expected {plan.grade} or more")
+    for score in scores:
+        name, findings = score.user_agent or "(no User-Agent)", {finding.note.id() for finding in score.findings}
+        if score.grade < plan.grade:
+            unmet.append(f"{name}: grade {score.grade}, expected {plan.grade} or more")
         unmet += [f"{name}: {finding}" for finding in plan.without if finding in findings]
     if run.starts and run.failed == run.starts:
         unmet.append(f"the command failed each time ({run.first_failure})")

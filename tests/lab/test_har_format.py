@@ -19,8 +19,8 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.lab.record import har_format, har_writer
 from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_digest
 from feedproxy.lab.record.har_writer import HarWriter
-from feedproxy.server.mitm import exchanges_from_flows
-from tests.lab.exchanges import AT, an_exchange
+from feedproxy.server.mitm.exchanges_from_flows import read_flow_file
+from tests.lab.exchanges import AT, an_exchange, dump_recording
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,7 +60,7 @@ def _recordings(draw: st.DrawFn) -> Recording:
 
 @given(_recordings())
 def test_har_round_trip_preserves_recording(recording: Recording) -> None:
-    parsed = har_format.parse(har_format.dump_recording(recording))
+    parsed = har_format.parse(dump_recording(recording))
 
     assert [replace(exchange, at=0) for exchange in parsed.exchanges] == [
         replace(exchange, at=0) for exchange in recording.exchanges
@@ -70,11 +70,11 @@ def test_har_round_trip_preserves_recording(recording: Recording) -> None:
     ]
     assert parsed.contents == recording.contents
     assert parsed.until == recording.until
-    assert har_format.dump_recording(parsed) == har_format.dump_recording(recording)
+    assert dump_recording(parsed) == dump_recording(recording)
 
 
 def test_har_entries_have_fields_of_version_1_2() -> None:
-    document = json.loads(har_format.dump_recording(Recording((an_exchange(answered=[("Location", "/b")], size=3),))))
+    document = json.loads(dump_recording(Recording((an_exchange(answered=[("Location", "/b")], size=3),))))
 
     log = document["log"]
     assert log["version"] == "1.2"
@@ -112,9 +112,7 @@ def test_har_is_readable_by_mitmproxy(tmp_path: Path) -> None:
     ]
     file = tmp_path / "week.har"
     file.write_bytes(
-        har_format.dump_recording(
-            Recording(tuple(exchanges), {content_digest(content): content for content in contents})
-        )
+        dump_recording(Recording(tuple(exchanges), {content_digest(content): content for content in contents}))
     )
 
     with file.open("rb") as opened:
@@ -126,7 +124,7 @@ def test_har_is_readable_by_mitmproxy(tmp_path: Path) -> None:
 
 def test_har_that_is_truncated_is_read_to_last_complete_exchange(tmp_path: Path) -> None:
     exchanges = tuple(an_exchange(at=AT + number) for number in range(3))
-    document = har_format.dump_recording(Recording(exchanges))
+    document = dump_recording(Recording(exchanges))
 
     assert har_format.parse(document[:-40]).exchanges == exchanges[:2]
     assert har_format.parse(document[: len(har_format.HEAD)]).exchanges == ()
@@ -165,7 +163,7 @@ def test_har_that_is_invalid_is_reported_by_file_name(text: str) -> None:
     ],
 )
 def test_har_entry_with_wrong_kind_of_value_is_reported_by_member(path: str, value: object, message: str) -> None:
-    document = json.loads(har_format.dump_recording(Recording((an_exchange(),))))
+    document = json.loads(dump_recording(Recording((an_exchange(),))))
     *names, last = path.split(".")
     parent = document["log"]["entries"][0]
     for name in names:
@@ -177,7 +175,7 @@ def test_har_entry_with_wrong_kind_of_value_is_reported_by_member(path: str, val
 
 
 def test_har_with_half_a_surrogate_pair_has_a_replacement_character() -> None:
-    document = har_format.dump_recording(Recording((an_exchange(asked=(("User-Agent", "Reader"),)),))).replace(
+    document = dump_recording(Recording((an_exchange(asked=(("User-Agent", "Reader"),)),))).replace(
         b'"Reader"', b'"Reader\\ud800"'
     )
 
@@ -249,7 +247,7 @@ def test_flow_file_has_reader_and_origin_sides(tmp_path: Path) -> None:
 
 def test_flow_file_converted_from_har_has_no_reader(tmp_path: Path) -> None:
     file = tmp_path / "week.har"
-    file.write_bytes(har_format.dump_recording(Recording((an_exchange("https://example.com/1"),))))
+    file.write_bytes(dump_recording(Recording((an_exchange("https://example.com/1"),))))
     with file.open("rb") as opened:
         flows: list[Any] = list(FlowReader(opened).stream())
 
@@ -269,7 +267,7 @@ def _imported(folder: Path, *flows: Any) -> Recording:
     with (folder / "week.mitm").open("wb") as file:
         for flow in flows:
             FlowWriter(file).add(flow)
-    return exchanges_from_flows.read(folder / "week.mitm")
+    return read_flow_file(folder / "week.mitm")
 
 
 def test_har_writer_rotates_full_file_with_complete_contents(tmp_path: Path) -> None:

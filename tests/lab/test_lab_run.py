@@ -21,8 +21,10 @@ from feedproxy.errors import UsageError
 from feedproxy.lab.plan import Plan, generate_feed, read_plan
 from feedproxy.lab.record import har_format
 from feedproxy.lab.record.exchange import Recording
+from feedproxy.lab.record.har_writer import HarWriter
 from feedproxy.lab.replay.replay_listener import ReplayListener
 from feedproxy.lab.run import run
+from tests.lab.exchanges import dump_recording
 from tests.live.conftest import needs
 from tests.waiting import PATIENCE
 
@@ -244,14 +246,14 @@ def test_signal_keeps_the_recording_while_the_listener_starts_or_closes(
 def test_signal_while_the_recording_is_written_loses_nothing(
     plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
-    original, recorded = har_format.dump_recording, tmp_path / "run.har"
+    original, recorded = HarWriter.close, tmp_path / "run.har"
 
-    def interrupted(recording: Recording) -> bytes:
+    def interrupted(writer: HarWriter, until: float = 0.0) -> None:
         assert callable(signal.getsignal(number)), "the default action would end the tests"
         os.kill(os.getpid(), number)
-        return original(recording)
+        original(writer, until)
 
-    monkeypatch.setattr(har_format, "dump_recording", interrupted)
+    monkeypatch.setattr(HarWriter, "close", interrupted)
 
     assert _run(plan, "{url}", "{home}", "keeps", options=("--record", str(recorded))) == 0
     assert len(har_format.read(recorded).exchanges) == 6
@@ -313,7 +315,7 @@ def test_score_of_recording_without_reader_misses_every_minimum(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], code: int
 ) -> None:
     file = tmp_path / "week.har"
-    file.write_bytes(har_format.dump_recording(Recording(())))
+    file.write_bytes(dump_recording(Recording(())))
 
     assert cli.main(["score", str(file), *options]) == code
 

@@ -60,17 +60,6 @@ def entry_line(exchange: Exchange, content: bytes | None) -> bytes:
     return json.dumps(entry(exchange, content), ensure_ascii=True, separators=(",", ":")).encode()
 
 
-def dump_recording(recording: Recording) -> bytes:
-    """Return a recording as a HAR document."""
-    encoded_digests: set[str] = set()
-    lines = []
-    for exchange in recording.exchanges:
-        new = exchange.digest in recording.contents and exchange.digest not in encoded_digests
-        encoded_digests.add(exchange.digest)
-        lines.append(entry_line(exchange, recording.contents[exchange.digest] if new else None))
-    return HEAD + SEPARATOR.join(lines) + (closing_tail(recording.until) if recording.until else TAIL)
-
-
 def entry(exchange: Exchange, content: bytes | None) -> dict[str, Any]:
     """Return an exchange as an item of HAR's list `entries`."""
     request, fields = exchange.request, exchange.fields

@@ -21,7 +21,7 @@ from feedproxy.client_network import client_network
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields
 from feedproxy.http.target_uri.url_redaction import has_secret, without_secrets
-from feedproxy.lab.record.exchange import Exchange, Recording
+from feedproxy.lab.record.exchange import Exchange
 from feedproxy.request.upstream_request import is_credential
 
 ADDRESSES = "addresses"
@@ -118,15 +118,6 @@ class Redactor:
             reader=self.address(exchange.reader),
             public=name(exchange.public, secrets),
             failure=self._redact_text(exchange.failure, secrets),
-        )
-
-    def recording(self, recording: Recording) -> Recording:
-        """Return the redacted recording, without the contents of private responses."""
-        public = {exchange.digest for exchange in recording.exchanges if not self.is_private(exchange)}
-        return Recording(
-            tuple(map(self.exchange, recording.exchanges)),
-            {digest: content for digest, content in recording.contents.items() if digest in public},
-            recording.until,
         )
 
     def _redact_url(self, url: str, secrets: set[str]) -> str:

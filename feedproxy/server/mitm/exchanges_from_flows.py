@@ -15,7 +15,6 @@ from feedproxy.client_network import client_network
 from feedproxy.errors import BadTarget, UsageError
 from feedproxy.http import uri
 from feedproxy.http.message import NO_FIELDS, Request
-from feedproxy.lab.record import har_format
 from feedproxy.lab.record.exchange import Exchange, Recording, Side
 from feedproxy.lab.record.recorder import with_digest
 from feedproxy.lru_map import LRU
@@ -142,19 +141,8 @@ def _body(response: http.Response | None) -> bytes | None:
 # -- files
 
 
-def read(path: Path) -> Recording:
-    """Return the recording in a HAR file or in a flow file of mitmproxy. Raises UsageError if the file cannot be
-    read."""
-    try:
-        with path.open("rb") as file:
-            beginning = file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
-    # A flow file begins with the length of its first flow.
-    return _import_flow_file(path) if beginning[:1].isdigit() else har_format.read(path)
-
-
-def _import_flow_file(path: Path) -> Recording:
+def read_flow_file(path: Path) -> Recording:
+    """Return the recording in a flow file of mitmproxy. Raises UsageError if the file cannot be read."""
     exchanges: list[Exchange] = []
     contents: dict[str, bytes] = {}
     connections, readers = StableNames(""), StableNames("reader-")
