@@ -14,7 +14,7 @@ import pytest
 from feedproxy.errors import StoreError, UsageError
 from feedproxy.store import write_behind as queue_module
 from feedproxy.store.coordination import worker_coordination
-from feedproxy.store.coordination.shared_overflow import DELETED, SharedOverflow
+from feedproxy.store.coordination.shared_overflow import DELETED, SLOTS, SharedOverflow
 from feedproxy.store.coordination.worker_coordination import RING_SIZE, SharedMemoryCoordination
 from feedproxy.store.disk_shard import Shard
 from feedproxy.store.interface import Store
@@ -405,6 +405,16 @@ def test_shared_overflow_counts_overwritten_value_as_lost(tmp_path: Path) -> Non
             assert small.get(stored) in ((None,) if expects is None else (expects, DELETED))
     assert len(small) == sum(value is not None for value in expected.values())
     small.close()
+    shared.close()
+
+
+def test_shared_overflow_uses_all_its_buckets(tmp_path: Path) -> None:
+    shared = SharedMemoryCoordination(tmp_path / "common")
+
+    for number in range(SLOTS // 2 + 2_000):
+        shared.overflow.put(f"name-{number}", b"value", lambda: True)
+
+    assert len(shared.overflow) > SLOTS // 2
     shared.close()
 
 

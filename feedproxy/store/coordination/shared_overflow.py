@@ -142,7 +142,8 @@ class SharedOverflow:
         del self._map
 
     def _find(self, key: int) -> tuple[int, int]:
-        first = self._table + key % (SLOTS // BUCKET) * BUCKET * _SLOT.size
+        # The lowest bit of each hash is 1, and would leave every second bucket unused.
+        first = self._table + (key >> 1) % (SLOTS // BUCKET) * BUCKET * _SLOT.size
         oldest = (1 << 64, first)
         for slot_offset in range(first, first + BUCKET * _SLOT.size, _SLOT.size):
             stored_key, position = _SLOT.unpack_from(self._map, slot_offset)
