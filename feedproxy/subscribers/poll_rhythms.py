@@ -216,11 +216,6 @@ class PollRhythms:
         self._bytes -= len(self._feeds.pop(target, b""))
         self._full_until.pop(target, None)
 
-    def prune(self, now: Instant) -> None:
-        """Forget all readers without a poll in the last `window` seconds."""
-        for target in list(self._feeds):
-            self.expire(target, now)
-
     def expire(self, target: str, now: Instant) -> None:
         """Forget those readers of one feed that have no poll in the last `window` seconds."""
         records = self._feeds.get(target)

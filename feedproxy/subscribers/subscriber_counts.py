@@ -255,7 +255,6 @@ class SubscriberCounts:
 
     def prune(self, now: Instant) -> None:
         """Remove readers and claims without a request in the last `window` seconds."""
-        self.rhythms.prune(now)
         for _ in self._sweep(now):
             pass
 

@@ -135,9 +135,9 @@ def test_reader_outside_window_is_replaced() -> None:
     assert expected(rhythms) == []
     polled([NOW - HOUR, NOW], 1000, rhythms)
     assert expected(rhythms)
-    rhythms.prune(NOW)
+    rhythms.expire(FEED, NOW)
     assert rhythms.count_sampled(FEED) == 1
-    rhythms.prune(NOW + 2 * DAY)
+    rhythms.expire(FEED, NOW + 2 * DAY)
     assert len(rhythms) == 0
 
 
