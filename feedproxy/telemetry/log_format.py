@@ -164,16 +164,26 @@ class LineBatch:
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
-        self._lines: list[str] = []
+        self._is_scheduled = False
+        self.lines: list[str] = []
+        """The lines that are not written yet. Blank lines are not written, but counted."""
+        self.written_count = 0
 
     def add(self, line: str) -> None:
         """Write a line within BATCH_INTERVAL seconds."""
-        self._lines.append(line)
-        if len(self._lines) == 1:
+        self.lines.append(line)
+        self.schedule_flush()
+
+    def schedule_flush(self) -> None:
+        """Write the lines within BATCH_INTERVAL seconds."""
+        if self.lines and not self._is_scheduled:
+            self._is_scheduled = True
             asyncio.get_running_loop().call_later(BATCH_INTERVAL, self.flush)
 
     def flush(self) -> None:
-        """Write the lines that were added."""
-        lines, self._lines = self._lines, []
-        if lines:
-            write_all(self._logger, lines)
+        """Write the lines now."""
+        self._is_scheduled = False
+        lines, self.lines[:] = list(self.lines), ()
+        self.written_count += len(lines)
+        if lines_to_write := [line for line in lines if line]:
+            write_all(self._logger, lines_to_write)

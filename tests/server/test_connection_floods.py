@@ -75,4 +75,4 @@ async def test_response_template_keeps_its_size(front: Opened) -> None:
     table.remove(key)
 
     assert table.size == 0
-    await until(lambda: not proxy.listener._handler.access_logger.log_lines)
+    await until(lambda: not proxy.listener._handler.access_logger.batch.lines)

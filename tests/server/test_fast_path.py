@@ -390,7 +390,7 @@ async def test_every_response_is_logged_and_counted_and_its_reader_is_a_subscrib
     await proxy.warm()
     caplog.set_level(logging.INFO, "feedproxy.access")
 
-    await until(lambda: not proxy.listener._handler.access_logger.log_lines)
+    await until(lambda: not proxy.listener._handler.access_logger.batch.lines)
     caplog.clear()
     line = await proxy.warm(proxy.get().replace(b"Reader/1.0", b"Other/2.0"))
     for _ in range(3):

@@ -35,9 +35,9 @@ async def test_readers_are_served_between_the_callbacks_of_one_iteration(
         if not seen:
             line.writer.write(sent)
             assert proxy.listener._epoll.poll(30), "it has not come"
-        seen.append(proxy.listener._handler.access_logger.logged_count + len(lines))
+        seen.append(proxy.listener._handler.access_logger.batch.written_count + len(lines))
 
-    before = proxy.listener._handler.access_logger.logged_count + len(lines)
+    before = proxy.listener._handler.access_logger.batch.written_count + len(lines)
     for _ in range(3):
         loop.call_soon(step)
     assert (await line.hear()).status == 200

@@ -40,7 +40,7 @@ class OnFront(OnProxy):
 
     async def ask(self, method: str, line: str, fields: Fields, *, address: str, body: bytes = b"") -> Seen:
         first = await super().ask(method, line, fields, address=address, body=body)
-        self._front._listener._handler.access_logger.flush()  # scenarios read the log immediately
+        self._front._listener._handler.access_logger.batch.flush()  # scenarios read the log immediately
         if body or method not in ("GET", "HEAD") or not _may_be_asked_again(first):
             return first
         if "host" not in fields:

@@ -5,7 +5,6 @@ second. The log line of a cached hit is formatted once for each client and each 
 Counts of hits are added to the metrics once a second, and when the metrics are read.
 """
 
-import asyncio
 import logging
 from collections import deque
 from functools import lru_cache, partial
@@ -24,7 +23,7 @@ from feedproxy.server.fastpath.response_template import HitCounter, ResponseTemp
 from feedproxy.subscribers.poll_rhythms import REPEAT
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.telemetry.access_log_format import AccessLine, access_line_text, quote_agent
-from feedproxy.telemetry.log_format import ACCESS_LOGGER, BATCH_INTERVAL, write_all
+from feedproxy.telemetry.log_format import ACCESS_LOGGER, LineBatch
 from feedproxy.telemetry.recent_activity import REQUESTS_MAX, RequestActivity
 
 logger = logging.getLogger(ACCESS_LOGGER)
@@ -64,15 +63,12 @@ class AccessLogger:
     def __init__(self, app: App) -> None:
         self._app = app
         self._live_scores = app.live_scores  # changed settings reach this object with the next template
-        self.log_lines: list[str] = []
-        """Buffered lines that are not written yet."""
+        self.batch = LineBatch(logger)
+        """The log lines. The number of written lines schedules the garbage collections."""
         self.recent_hits: deque[tuple[Instant, ResponseTemplate, str, bytes]] = deque(maxlen=REQUESTS_MAX)
         """The last hits, until `flush_counters` adds them to the recent activity. Each has its time, its template, its
         Cache-Status and the User-Agent line."""
         self._counters: dict[tuple[Entrance, str | None, int], HitCounter] = {}
-        self.logged_count = 0
-        """Number of responses with lines that `flush` has written. Garbage collections are scheduled by this number."""
-        self._flush_scheduled = False
         self._clients: dict[tuple[str, bytes], ClientIdentity] = {}
         self._cached_lines: deque[tuple[Instant, ResponseTemplate]] = deque()
         """For each cached log line: the instant until which the line is valid, and its template."""
@@ -161,23 +157,14 @@ class AccessLogger:
 
     def log(self, record: AccessRecord) -> None:
         """Log and count a response that was not sent from a template."""
-        self.log_lines.append(record_access(self._app, record))
+        self.batch.lines.append(record_access(self._app, record))
 
     def schedule_flush(self) -> None:
-        """Flush within BATCH_INTERVAL seconds, or now if FLUSH_THRESHOLD lines are buffered or the proxy shuts down."""
-        if len(self.log_lines) >= FLUSH_THRESHOLD or self._app.draining:
-            self.flush()
-        elif self.log_lines and not self._flush_scheduled:
-            self._flush_scheduled = True
-            asyncio.get_running_loop().call_later(BATCH_INTERVAL, self.flush)
-
-    def flush(self) -> None:
-        """Write the buffered lines."""
-        self._flush_scheduled = False
-        lines, self.log_lines[:] = list(self.log_lines), ()
-        self.logged_count += len(lines)
-        if enabled_lines := [line for line in lines if line]:
-            write_all(logger, enabled_lines)
+        """Write the log lines soon, or now if FLUSH_THRESHOLD lines are buffered or the proxy shuts down."""
+        if len(self.batch.lines) >= FLUSH_THRESHOLD or self._app.draining:
+            self.batch.flush()
+        else:
+            self.batch.schedule_flush()
 
     def drop_expired_lines(self, now: Instant) -> None:
         """Drop cached log lines that are no longer valid, at most DROP_BATCH lines."""

@@ -74,7 +74,7 @@ class FastPathHandler:
         self._generation = self._clock_steps = 0
         self._connections = connections
         self._interner = TemplatePartInterner()
-        self._lines = self.access_logger.log_lines
+        self._lines = self.access_logger.batch.lines
         self._recent = self.access_logger.recent_hits
         self._clock = app.clock.now
         self._store = app.service.store

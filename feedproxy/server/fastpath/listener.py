@@ -422,7 +422,7 @@ class Listener:
                 if connection.task is None and not connection.unsent:
                     self.close_connection(connection)
         self._handler.run_housekeeping(self._caches.values())
-        self._gc.maybe_collect(now, self._handler.access_logger.logged_count)
+        self._gc.maybe_collect(now, self._handler.access_logger.batch.written_count)
         self._close_when_idle()
 
     def reload_certificate(self) -> None:
@@ -449,7 +449,7 @@ class Listener:
             listen_socket.close()
         self.sockets.clear()
         self._listen_sockets = {}
-        self._handler.access_logger.flush()
+        self._handler.access_logger.batch.flush()
         for connection in list(self._connections.values()):
             if connection.task is None and not connection.unsent:
                 self.close_connection(connection)
@@ -460,7 +460,7 @@ class Listener:
     def _close_when_idle(self) -> None:
         """Close the epoll when no socket listens and no connection is open."""
         if not self.sockets and not self._connections and not self._epoll.closed:
-            self._handler.access_logger.flush()
+            self._handler.access_logger.batch.flush()
             self._stop_preempting()
             self._loop.remove_reader(self._epoll.fileno())
             self._epoll.close()
