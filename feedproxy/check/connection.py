@@ -1,4 +1,4 @@
-"""Checks of the connection: redirects, TLS, HTTP version, framing, response time, and HEAD."""
+"""Checks of the connection: redirects, TLS, HTTP version, framing, and response time."""
 
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -20,7 +20,6 @@ SLOW_RESPONSE = 3.0
 subscribing."""
 
 _PERMANENT = (301, 308)
-_HEAD_FIELDS = ("content-type", "etag", "last-modified", "cache-control")
 
 
 def check(observations: FeedObservations, now: Instant) -> Iterator[Note]:
@@ -33,7 +32,6 @@ def check(observations: FeedObservations, now: Instant) -> Iterator[Note]:
     if last.minor == 0:
         yield HTTP_1_0(observations.target)
     if last.status == 200 and not last.error:
-        yield from _check_head(observations)
         if last.framing_anomaly:
             yield FRAMING_CONTRADICTORY(observations.target, detail=last.framing_anomaly)
         elif not len(last.framing) and last.minor == 1:
@@ -172,38 +170,3 @@ class RESPONSE_SLOW(Note, level=Level.INFO, category=Category.CONNECTION):
     If a program creates the feed for each request, let it create the feed once per change, or put a cache in front
     of the program."""
     reference = "RFC 9111, section 1"
-
-
-def _check_head(observations: FeedObservations) -> Iterator[Note]:
-    head = observations.head
-    if head is None:
-        return
-    if head.status in (405, 501):
-        yield HEAD_REFUSED(observations.target, status=head.status)
-        return
-    if head.status != 200:
-        yield HEAD_DIFFERS(observations.target, detail=f"its status ({head.status or head.error})")
-        return
-    # A field that differs between two GET responses says nothing about the method.
-    stable = [
-        name
-        for name in _HEAD_FIELDS
-        if observations.repeat is None or observations.repeat.fields.get(name) == observations.last.fields.get(name)
-    ]
-    differing = [name for name in stable if head.fields.get(name) != observations.last.fields.get(name)]
-    if differing:
-        yield HEAD_DIFFERS(observations.target, detail=", ".join(differing))
-
-
-class HEAD_REFUSED(Note, level=Level.INFO, category=Category.CONNECTION):
-    summary = "HEAD is refused (%(status)s)."
-    advice = """\
-    Link checkers and some readers send HEAD first. GET and HEAD are the two methods that every server must support."""
-    reference = "RFC 9110, sections 9.1 and 9.3.2"
-
-
-class HEAD_DIFFERS(Note, level=Level.WARN, category=Category.CONNECTION):
-    summary = "The responses to HEAD and GET differ: %(detail)s."
-    advice = """\
-    Clients that send HEAD before GET are misled. The response to HEAD should have the fields of the response to GET."""
-    reference = "RFC 9110, section 9.3.2"

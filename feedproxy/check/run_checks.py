@@ -7,6 +7,7 @@ from feedproxy.check import (
     connection,
     document_format,
     entries,
+    head_requests,
     publishing_schedule,
     response,
     subscription_links,
@@ -18,7 +19,17 @@ from feedproxy.clock import Instant
 from feedproxy.notes import Note
 from feedproxy.refresh.policy.bot_challenge import identify_vendor
 
-CHECKS = (connection, response, validators, caching, document_format, entries, publishing_schedule, subscription_links)
+CHECKS = (
+    connection,
+    head_requests,
+    response,
+    validators,
+    caching,
+    document_format,
+    entries,
+    publishing_schedule,
+    subscription_links,
+)
 """The modules with checks, in the order of their subjects: first the connection, last the links."""
 
 
@@ -37,7 +48,8 @@ def check_feed(observations: FeedObservations) -> tuple[Note, ...]:
     now, document = last.at, _parse_response(last)
     is_feed = document is not None and document.channel is not None
     challenge = None if is_feed else identify_vendor(last.fields, last.content or b"")
-    notes: list[Note] = [*connection.check(observations, now), *response.check(observations, document, challenge)]
+    notes: list[Note] = [*connection.check(observations, now), *head_requests.check(observations)]
+    notes += response.check(observations, document, challenge)
     if challenge or document is None:
         return tuple(notes)
     if document.channel is not None:
