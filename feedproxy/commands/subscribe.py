@@ -16,9 +16,6 @@ from feedproxy.usm import desktop_integration
 from feedproxy.usm.address_discovery import discover
 from feedproxy.usm.address_or_file import private_address_hint
 
-PLACES = ("%u", "%U", "%s", "{}")
-"""Placeholders for the address in a reader's command. Without a placeholder, the address is the last argument."""
-
 
 def register(subparsers: Any) -> None:
     """Declare the command."""
@@ -59,7 +56,7 @@ def subscribe(args: argparse.Namespace) -> int:
     address, through = result.feeds[0].address, args.through or record.through
     if through and not address.startswith(through.rstrip("/") + "/"):
         address = through.rstrip("/") + gateway_path(address)
-    command = _command(args.reader or record.reader, address)
+    command = desktop_integration.reader_command(args.reader or record.reader, address, os.environ)
     if not command:
         print(address)
         raise FeedproxyError("no reader is known: give --reader COMMAND, or open the address above in your reader")
@@ -79,19 +76,6 @@ def _check(args: argparse.Namespace) -> None:
             raise UsageError("--reader: expected a command")
     except ValueError as error:
         raise UsageError(f"--reader {args.reader}: {error}") from error
-
-
-def _command(reader: str, address: str) -> list[str]:
-    """Return the reader's command with the address in it.
-
-    The address is normalised, so it begins with http and cannot be an option of the command.
-    """
-    parts = shlex.split(reader) if reader else desktop_integration.feed_handler(os.environ)
-    if parts and not any(placeholder in word for word in parts[1:] for placeholder in PLACES):
-        parts = [*parts, PLACES[0]]
-    for placeholder in PLACES:
-        parts = [parts[0], *(word.replace(placeholder, address) for word in parts[1:])] if parts else []
-    return parts
 
 
 def _run(command: list[str]) -> int:

@@ -8,6 +8,7 @@ entry by the previous program.
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,9 @@ ENTRY = "feedproxy-subscribe.desktop"
 TYPES = READER_MEDIA_TYPES
 SCHEME = "x-scheme-handler/feed"
 """The media type by which a desktop finds the programs for addresses with the scheme `feed:`."""
+
+PLACEHOLDERS = ("%u", "%U", "%s", "{}")
+"""Placeholders for the address in a reader's command. Without a placeholder, the address is the last argument."""
 
 _DEFAULTS = "[Default Applications]"
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./%-]+")
@@ -146,6 +150,22 @@ def own_command() -> list[str]:
     """Return the command with which this feedproxy was started."""
     script = Path(sys.executable).with_name("feedproxy")
     return [str(script)] if script.exists() else [sys.executable, "-m", "feedproxy.cli"]
+
+
+def reader_command(reader: str, address: str, environment: Mapping[str, str]) -> list[str]:
+    """Return the command that opens a normalised address: `reader`, or else the registered feed reader.
+
+    Return an empty list if there is no reader. The address begins with http and cannot be an option of the command.
+    """
+    command = shlex.split(reader) if reader else feed_handler(environment)
+    if not command:
+        return []
+    program, *arguments = command
+    if not any(placeholder in argument for argument in arguments for placeholder in PLACEHOLDERS):
+        arguments.append(PLACEHOLDERS[0])
+    for placeholder in PLACEHOLDERS:
+        arguments = [argument.replace(placeholder, address) for argument in arguments]
+    return [program, *arguments]
 
 
 def feed_handler(environment: Mapping[str, str]) -> list[str]:
