@@ -5,7 +5,6 @@ import re
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from mitmproxy import exceptions
@@ -14,7 +13,6 @@ from feedproxy.config.config_file import Config, load
 from feedproxy.config.environment_and_set import from_environment, parse_sets
 from feedproxy.config.option_types import OptionSpec, check_values
 from feedproxy.errors import UsageError
-from feedproxy.feed_rules import Rules
 from feedproxy.memory_max_shares import fitting_memory_max
 from feedproxy.settings import Settings
 from feedproxy.workers.available_memory import available_memory
@@ -64,20 +62,6 @@ def read(plan: ServePlan, specs: Mapping[str, OptionSpec]) -> LoadedOptions:
     config = load(plan.config, specs) if plan.config else Config()
     overrides = {**from_environment(plan.environment, specs), **parse_sets(plan.sets, specs)}
     return LoadedOptions(config, overrides | check_values(plan.options, specs))
-
-
-def read_again(plan: ServePlan, specs: Mapping[str, OptionSpec], rules: Rules) -> LoadedOptions:
-    """Return the options of all sources for a reload. Raises UsageError if the configuration is invalid.
-
-    A pipe is refused, because it can be read only once. An empty file is refused if the rules in force (`rules`)
-    protect feeds, because an editor may be writing the file.
-    """
-    if plan.config and Path(plan.config).is_fifo():
-        raise UsageError(f"{plan.config}: it is a pipe, which can be read only at the start")
-    loaded = read(plan, specs)
-    if plan.config and not loaded.config.options and not loaded.config.rules and rules.protecting_count:
-        raise UsageError(f"{plan.config}: it is empty, and rules with readers or private are in force")
-    return loaded
 
 
 def fitting_defaults(values: Mapping[str, Any]) -> dict[str, Any]:

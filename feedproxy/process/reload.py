@@ -3,16 +3,18 @@
 import contextlib
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from mitmproxy import exceptions, master
 
 from feedproxy.app import App
+from feedproxy.config.option_types import OptionSpec
 from feedproxy.errors import UsageError
 from feedproxy.feed_rules import Rules
 from feedproxy.process import systemd
 from feedproxy.process.mitmproxy_master import known_options, listeners_of
-from feedproxy.process.option_sources import ServePlan, fitting_defaults, read_again
+from feedproxy.process.option_sources import LoadedOptions, ServePlan, fitting_defaults, read
 from feedproxy.process.startup_checks import check_app, check_paths, log_new_warnings
 from feedproxy.server.fastpath.listener import Listener
 from feedproxy.settings import defaults, restart_names
@@ -61,6 +63,20 @@ def _reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
         logger.warning("rules with readers or private: %d, and %d before", remaining, protecting)
     if later:
         logger.warning("these options take effect after a restart: %s", ", ".join(later))
+
+
+def read_again(plan: ServePlan, specs: Mapping[str, OptionSpec], rules: Rules) -> LoadedOptions:
+    """Return the options of all sources for a reload. Raises UsageError if the configuration is invalid.
+
+    A pipe is refused, because it can be read only once. An empty file is refused if the rules in force (`rules`)
+    protect feeds, because an editor may be writing the file.
+    """
+    if plan.config and Path(plan.config).is_fifo():
+        raise UsageError(f"{plan.config}: it is a pipe, which can be read only at the start")
+    loaded = read(plan, specs)
+    if plan.config and not loaded.config.options and not loaded.config.rules and rules.protecting_count:
+        raise UsageError(f"{plan.config}: it is empty, and rules with readers or private are in force")
+    return loaded
 
 
 def _apply(proxy_master: master.Master, app: App, options: Mapping[str, Any], rules: Rules) -> None:

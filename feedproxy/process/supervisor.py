@@ -39,7 +39,8 @@ from feedproxy.errors import CannotListen, FeedproxyError, UsageError
 from feedproxy.feed_rules import Rules
 from feedproxy.http import uri
 from feedproxy.process import proxy_process, systemd
-from feedproxy.process.option_sources import LoadedOptions, ServePlan, read_again
+from feedproxy.process.option_sources import LoadedOptions, ServePlan
+from feedproxy.process.reload import read_again
 from feedproxy.server.fastpath.sockets import bind_socket, bind_sockets, reject_new_connections
 from feedproxy.store.coordination import folder_lock
 from feedproxy.workers.worker_context import HEARTBEAT, WorkerContext
