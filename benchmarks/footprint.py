@@ -4,9 +4,9 @@ feedproxy fetches one feed. While it is stopped, copies of this feed under other
 values are measured:
 
 * the memory of a stored feed: the growth of feedproxy's memory from one stored feed to all, divided by their number
-* the memory of a requested feed without its bodies. Each feed is requested twice, because feedproxy caches the exact
-  bytes of a request when they arrive for the second time. Half of the feeds are requested before the measurement, so
-  that caches of a fixed size, such as SQLite's pages, are full.
+* the memory of a requested feed without its bodies. Each feed is requested twice: the second request is answered from a
+  template. Half of the feeds are requested before the measurement, so that caches of a fixed size, such as SQLite's
+  pages, are full.
 """
 
 import time
