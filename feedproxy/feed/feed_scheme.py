@@ -5,7 +5,7 @@ import re
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
 
-_FEED_SCHEME = re.compile(r"(?i)\Afeed:(?://)?(?=https?:)")
+_FEED_SCHEME = re.compile(r"(?i)\Afeed:/{0,2}(?=https?:)")
 
 
 def strip_feed_scheme(text: str) -> str:

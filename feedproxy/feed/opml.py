@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from lxml import etree
 
 from feedproxy.clock import Instant
-from feedproxy.errors import BadTarget
 from feedproxy.feed.convert.write.xml_writer import finish, put
 from feedproxy.feed.document_kind import find_document_start
 from feedproxy.feed.edit.self_link import plain_title
 from feedproxy.feed.encoding_detection import to_utf8
-from feedproxy.feed.feed_scheme import strip_feed_scheme
+from feedproxy.feed.feed_scheme import resolve_address
 from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import (
     PARSER_OPTIONS,
@@ -29,7 +28,6 @@ from feedproxy.feed.xml_parser import (
     safe_length,
     text_of,
 )
-from feedproxy.http import uri
 from feedproxy.http.date import format_http_date
 
 MEDIA_TYPE = "text/x-opml; charset=utf-8"
@@ -146,10 +144,5 @@ def _name(text: str) -> str:
 
 
 def _address(text: str) -> str:
-    """Return the normalised address, or "" if it is not a valid http or https URL."""
-    if not text or len(text) > _ADDRESS_MAX:
-        return ""
-    try:
-        return uri.resolve("", strip_feed_scheme(text))
-    except BadTarget:
-        return ""
+    """Return the normalised address, or "" if it is too long or not a valid http or https URL."""
+    return resolve_address("", text) if len(text) <= _ADDRESS_MAX else ""

@@ -21,7 +21,6 @@ _TRAILING = " \t\r\n\f<>\"'"
 _ENCODED = re.compile(r"(?:(?:feed|https?)(?::|:/|://))?(?:feed|https?)%(?:25)*3A", re.IGNORECASE)
 """Pattern of the beginning of an address that was percent-encoded as a whole."""
 
-_FEED_PREFIX = re.compile(r"\Afeed:/?(?=https?:)", re.IGNORECASE)
 _FEED_SCHEME = re.compile(r"feed:/*", re.IGNORECASE)
 _HTTP = re.compile(r"(https?)(?::[/\\]*|//+)", re.IGNORECASE)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?![0-9])")
@@ -66,7 +65,7 @@ def has_scheme(text: str) -> bool:
 
 def _read(text: str) -> str:
     text = _clean(text)
-    text = strip_feed_scheme(_FEED_PREFIX.sub("", text, count=1))
+    text = strip_feed_scheme(text)
     if match := _HTTP.match(text):
         return uri.normalise(f"{match[1]}://{text[match.end() :].lstrip('/')}".replace(" ", "%20"))
     text = _FEED_SCHEME.sub("", text, count=1)

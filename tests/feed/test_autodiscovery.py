@@ -180,6 +180,7 @@ def test_self_address_ignores_urls_that_cannot_be_fetched() -> None:
         ("feed:https://e.example/a", "https://e.example/a"),
         ("FEED://e.example/a", "http://e.example/a"),
         ("feed://https://e.example/a", "https://e.example/a"),
+        ("feed:/https://e.example/a", "https://e.example/a"),
         ("https://e.example/feed:", "https://e.example/feed:"),
     ],
 )

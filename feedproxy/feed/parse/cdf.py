@@ -5,9 +5,7 @@ Names are case-insensitive: the specification has capitals, and Microsoft's exam
 
 import re
 
-from feedproxy.clock import Seconds
-from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.parse import schedule_elements
+from feedproxy.feed.channel import Channel, Kind, Schedule
 from feedproxy.feed.parse.feed_structure import Items
 from feedproxy.feed.xml_parser import Element, XmlTree, attributes, children, named_children, qualified_name, text_of
 
@@ -16,6 +14,7 @@ _ELEMENTS = frozenset(("item", "schedule", "logo", "abstract", "a", "usage", "in
 _DISTINCTIVE = frozenset(("href", "a", "schedule", "usage", "intropage", "abstract"))
 """Elements and attributes of CDF that are rare in other vocabularies."""
 _NUMBER = re.compile(r"[0-9]{1,9}")
+_INVALID_INTERVAL = "INTERVALTIME is not a positive duration"
 
 
 def read(document: XmlTree, items: Items) -> Channel | None:
@@ -41,22 +40,19 @@ def read(document: XmlTree, items: Items) -> Channel | None:
         well_formed=document.well_formed,
         title=next((text_of(child) for child in named_children(root, "title")), ""),
         link=_attribute(root, "href") or next((_attribute(child, "href") for child in named_children(root, "a")), ""),
-        schedule=schedule_elements.schedule({}, interval=_interval(root)),
+        schedule=_schedule(root),
     )
 
 
-def _interval(root: Element) -> Seconds | None:
-    """Return the interval of the schedule in seconds (`INTERVALTIME`), or None without an interval.
-
-    An invalid number gives 0, which is no valid interval.
-    """
+def _schedule(root: Element) -> Schedule:
+    """Return the schedule with the interval of the first element `INTERVALTIME`."""
     for times in named_children(root, "schedule"):
         for interval in named_children(times, "intervaltime"):
             values = {unit: _attribute(interval, unit) for unit in _UNITS}
-            if not all(_NUMBER.fullmatch(value) for value in values.values() if value):
-                return 0.0
-            return sum(_UNITS[unit] * int(value) for unit, value in values.items() if value)
-    return None
+            is_valid = all(_NUMBER.fullmatch(value) for value in values.values() if value)
+            seconds = sum(_UNITS[unit] * int(value) for unit, value in values.items() if value) if is_valid else 0.0
+            return Schedule(interval=seconds) if seconds else Schedule(notes=(_INVALID_INTERVAL,))
+    return Schedule()
 
 
 def _has_child(parent: Element, names: frozenset[str]) -> bool:

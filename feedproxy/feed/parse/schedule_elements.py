@@ -4,11 +4,10 @@ A value with one possible meaning is accepted ("06", "24", "SUN"). Other values 
 delay updates.
 """
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 
-from feedproxy.clock import Instant, Seconds
+from feedproxy.clock import Instant
 from feedproxy.feed import feed_dates
 from feedproxy.feed.channel import Period, Schedule
 from feedproxy.http.date import WEEKDAYS
@@ -20,14 +19,11 @@ _QUOTED_MAX = 40
 """A note quotes at most this many characters of an invalid value."""
 
 
-def schedule(
-    texts: Mapping[str, Sequence[str]], *, interval: Seconds | None = None, finished: bool = False
-) -> Schedule:
+def schedule(texts: Mapping[str, Sequence[str]], *, finished: bool) -> Schedule:
     """Return the schedule that hint elements describe (RSS 2.0; RSS 1.0 syndication module).
 
     `texts` has the texts of all elements of one name, in document order, by name in lower case. For skipHours and
-    skipDays, the texts are those of the elements within. `interval` is CDF's, in seconds. `finished` is True if the
-    feed states its end.
+    skipDays, the texts are those of the elements within. `finished` is True if the feed states its end.
     """
     notes: list[str] = []
     ttl, hours, days, period, frequency, base = (
@@ -42,7 +38,6 @@ def schedule(
         period=update_period,
         frequency=update_frequency,
         base=_base(base, notes) if update_period else None,
-        interval=_parse_interval(interval, notes),
         finished=finished,
         notes=tuple(notes),
     )
@@ -120,13 +115,6 @@ def _base(values: Sequence[str], notes: list[str]) -> Instant | None:
     if (instant := feed_dates.parse(values[0])) is not None:
         return float(instant)
     notes.append(f"sy:updateBase {_quote(values[0])} is not a valid date")
-    return None
-
-
-def _parse_interval(value: Seconds | None, notes: list[str]) -> Seconds | None:
-    if value is None or (value > 0 and math.isfinite(value)):
-        return value
-    notes.append("INTERVALTIME is not a positive duration")
     return None
 
 
