@@ -77,19 +77,17 @@ class RefreshPipeline:
         `is_current` returns False after a purge or an invalidation of the target. Nothing is then stored.
         """
         started = self._clock.now()
-        received = await self._receive(job)
-        # No await from here to the store: a concurrent refresh of the same target must not be overwritten.
-        stored = self._store.get_latest(job.request.target)
-        keyed_job = self._with_response_key(job, received, stored)
-        interpreted = self._interpreter.interpret(keyed_job, received, stored, started)
-        if interpreted is None:
-            # RFC 9111, 4.3.4: the 304 is about another response, so it cannot freshen a stored one.
-            job = replace(job, validate=None, client_fields=NO_FIELDS)
+        while True:
             received = await self._receive(job)
+            # No await from here to the store: a concurrent refresh of the same target must not be overwritten.
             stored = self._store.get_latest(job.request.target)
             keyed_job = self._with_response_key(job, received, stored)
             interpreted = self._interpreter.interpret(keyed_job, received, stored, started)
-            assert interpreted is not None
+            if interpreted is not None:
+                break
+            # RFC 9111, 4.3.4: the 304 is about another response, so it cannot freshen a stored one. A job without
+            # conditions is always interpreted.
+            job = replace(job, validate=None, client_fields=NO_FIELDS)
         result = self._complete(keyed_job, received, interpreted, stored, started)
         await self._store_learned(keyed_job, result, stored, is_current)
         return result, self._record(keyed_job, received, result, started)

@@ -6,7 +6,6 @@ meantime.
 """
 
 import hashlib
-from functools import lru_cache
 
 from feedproxy.cache.stored_response import Content
 from feedproxy.http.memoize import memoize_by_identity
@@ -14,9 +13,6 @@ from feedproxy.settings import Settings
 
 DIGEST_LENGTH = 12
 """Length of a digest in hexadecimal digits."""
-
-type EditSettings = tuple[object, ...]
-"""Values of the settings that affect the stored form of a feed."""
 
 
 def self_link_mode(settings: Settings) -> str:
@@ -33,7 +29,8 @@ def self_link_mode(settings: Settings) -> str:
 @memoize_by_identity()
 def settings_digest(settings: Settings) -> str:
     """Return the digest of the settings for the editing of feeds, or an empty text for the defaults."""
-    return _digest(_edit_settings(settings))
+    editing = _edit_settings(settings)
+    return "" if editing == _DEFAULTS else hashlib.sha256(repr(editing).encode()).hexdigest()[:DIGEST_LENGTH]
 
 
 def is_outdated(content: Content, settings: Settings) -> bool:
@@ -41,8 +38,9 @@ def is_outdated(content: Content, settings: Settings) -> bool:
     return content.feed and content.edited_by != settings_digest(settings)
 
 
-def _edit_settings(settings: Settings) -> EditSettings:
-    announces: EditSettings = ()
+def _edit_settings(settings: Settings) -> tuple[object, ...]:
+    """Return the values of the settings that affect the stored form of a feed."""
+    announces: tuple[object, ...] = ()
     if settings.announce:
         announces = (settings.announce, settings.endpoint_prefix, settings.private, bool(settings.readers))
     return (
@@ -54,8 +52,4 @@ def _edit_settings(settings: Settings) -> EditSettings:
     )
 
 
-@lru_cache(maxsize=256)
-def _digest(editing: EditSettings) -> str:
-    if editing == _edit_settings(Settings()):
-        return ""
-    return hashlib.sha256(repr(editing).encode()).hexdigest()[:DIGEST_LENGTH]
+_DEFAULTS = _edit_settings(Settings())
