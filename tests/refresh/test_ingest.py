@@ -140,3 +140,10 @@ def test_second_version_without_a_stored_first_counts_as_a_change() -> None:
     prepared = ingest(sent(LINKED % b"later"), Settings(), self_href=ADDRESS, now=NOW, known_channel=first.channel)
 
     assert prepared.is_change(first.channel)
+
+
+def test_first_fetch_reads_no_dates_of_items_because_no_earlier_copy_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = LINKED.replace(b"<title>one</title>", b"<pubDate>Mon, 05 Jan 2026 00:00:00 GMT</pubDate>") % b"x"
+    monkeypatch.delattr("feedproxy.feed.publication_history.find_publications")
+
+    assert ingest(sent(feed), Settings(), self_href=ADDRESS, now=NOW).new_publications == ()

@@ -226,7 +226,7 @@ def ingest(
         content=content,
         retired_versions=tuple(retired_versions),
         previous_contents=previous_contents,
-        new_publications=() if is_same_channel else _new_publications(identity, superseded, now),
+        new_publications=_new_publications(identity, superseded, now) if superseded and not is_same_channel else (),
     )
 
 
@@ -288,7 +288,7 @@ def _publication_dates(document: bytes, first_seen: Instant | None) -> tuple[Ins
 
 
 def _new_publications(document: bytes, superseded: Sequence[StoredResponse], now: Instant) -> tuple[Instant, ...]:
-    since = max((response.response_time for response in superseded), default=now)
+    since = max(response.response_time for response in superseded)
     return tuple(at for at in publication_history.find_publications(document, now) if at > since)
 
 
