@@ -70,7 +70,8 @@ class FeedObservations:
     self_link: ProbeExchange | None = None
     """Request for the self link, if it differs from the feed's address."""
     page: ProbeExchange | None = None
-    hubs: tuple[ProbeExchange, ...] = ()
+    hub: ProbeExchange | None = None
+    """Request for the first hub of the feed."""
     cloud: ProbeExchange | None = None
     handshake: ProbedCertificate | None = None
 
@@ -88,7 +89,7 @@ class FeedObservations:
     def requests(self) -> int:
         """Return the number of requests that were sent."""
         single = sum(isinstance(getattr(self, field.name), ProbeExchange) for field in fields(self))
-        return len(self.hops) + len(self.hubs) + single
+        return len(self.hops) + single
 
 
 def scheme_of(address: str) -> str:

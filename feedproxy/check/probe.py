@@ -8,7 +8,7 @@ import asyncio
 import dataclasses
 import functools
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from feedproxy.check.observations import FeedObservations, ProbeExchange, scheme_of
@@ -50,7 +50,6 @@ TIME_MAX: Seconds = 60
 _LIMITS = FetchLimits(connect=10, first_byte=20, total=30)
 _CODINGS = ("Accept-Encoding", "gzip, br, zstd")
 _PLAIN = ("Accept-Encoding", "identity")
-_HUBS_MAX = 1
 
 type ReportProgress = Callable[[str], None]
 type Trust = Callable[[], ssl.SSLContext]
@@ -103,7 +102,7 @@ class _Probe:
 
     async def run(self, target: str) -> FeedObservations:
         self.report_progress("the feed")
-        hops, redirect_error = await self._follow_redirects(target)
+        hops, redirect_error = await self._follow_redirects(await self._fetch("GET", target, _CODINGS))
         observations = FeedObservations(target, tuple(hops), redirect_error)
         last = observations.last
         if last.detail in (BadTarget.detail, Forbidden.detail) and len(hops) == 1:
@@ -144,42 +143,26 @@ class _Probe:
         """
         page, self_link = page_address(channel, observations.target), self_address(channel, observations.target)
         known = {"", uri.without_fragment(observations.address), uri.without_fragment(observations.target)}
-        page_response = await self._fetch_linked("its page", page) if page not in known else None
-        self_link_response = await self._fetch_linked("its self link", self_link) if self_link not in known else None
-        head = await self._request("HEAD", "HEAD", observations.target, _CODINGS)
-        hubs = [
-            await self._request("its hub", "GET", hub, _PLAIN) for hub in _hub_targets(channel, observations.target)
-        ]
-        cloud_target = _cloud_target(channel.cloud)
-        cloud_response = await self._request("its cloud", "GET", cloud_target, _PLAIN) if cloud_target else None
-        by_https = None
-        if (
-            scheme_of(observations.target) == "http"
-            and not uri.is_local(observations.target)
-            and (https_target := _https_target(observations.target))
-        ):
-            by_https = await self._request("https", "HEAD", https_target, _CODINGS)
         return dataclasses.replace(
             observations,
-            page=page_response,
-            self_link=self_link_response,
-            head=head,
-            hubs=tuple(exchange for exchange in hubs if exchange is not None),
-            cloud=cloud_response,
-            by_https=by_https,
+            page=await self._follow("its page", page) if page not in known else None,
+            self_link=await self._follow("its self link", self_link) if self_link not in known else None,
+            head=await self._request("HEAD", "HEAD", observations.target, _CODINGS),
+            hub=await self._request("its hub", "GET", _hub_target(channel, observations.target), _PLAIN),
+            cloud=await self._request("its cloud", "GET", _cloud_target(channel.cloud), _PLAIN),
+            by_https=await self._request("https", "HEAD", _https_target(observations.target), _CODINGS),
         )
 
-    async def _follow_redirects(self, target: str) -> tuple[list[ProbeExchange], str]:
-        """Request an address and follow its redirects.
+    async def _follow_redirects(self, first: ProbeExchange) -> tuple[list[ProbeExchange], str]:
+        """Follow the redirects that begin with the exchange `first`.
 
-        Return the exchanges, and the reason why the last redirect was not followed, or "".
+        Return all exchanges, and the reason why the last redirect was not followed, or "".
         """
-        hops = [await self._fetch("GET", target, _CODINGS)]
-        chain = [target]
+        hops, chain = [first], [first.target]
         while hops[-1].status in REDIRECTS and (location := hops[-1].fields.get("location")):
             if self._is_exhausted():
                 return hops, "the check has reached its limit of requests or time"
-            to_target = functools.partial(redirect_target, start=target, settings=self.settings)
+            to_target = functools.partial(redirect_target, start=first.target, settings=self.settings)
             match next_hop(chain, location, limit=self.settings.redirects_max, to_target=to_target):
                 case StopFollowing(reason=reason):
                     return hops, reason
@@ -189,31 +172,26 @@ class _Probe:
                     hops.append(await self._fetch("GET", next_target, _CODINGS))
         return hops, ""
 
-    async def _fetch_linked(self, description: str, target: str) -> ProbeExchange | None:
-        """Request an address from the feed, follow its redirects, and return the last exchange.
-
-        Return None if the limits are reached or the address is forbidden.
-        """
-        return await self._fetch_within_limits(description, lambda: self._fetch_final(target))
-
-    async def _fetch_final(self, target: str) -> ProbeExchange:
-        hops, redirect_error = await self._follow_redirects(target)
-        return dataclasses.replace(hops[-1], error=redirect_error) if redirect_error else hops[-1]
+    async def _follow(self, description: str, target: str) -> ProbeExchange | None:
+        """Do the same as `_request`, with a GET, and follow redirects. Return the last exchange."""
+        if (first := await self._request(description, "GET", target, _CODINGS)) is None:
+            return None
+        hops, redirect_error = await self._follow_redirects(first)
+        last = dataclasses.replace(hops[-1], error=redirect_error) if redirect_error else hops[-1]
+        return None if last.detail == Forbidden.detail else last
 
     async def _request(
         self, description: str, method: str, target: str, *lines: tuple[str, str]
     ) -> ProbeExchange | None:
-        """Send a request and return the exchange, or None if the limits are reached or the address is forbidden."""
-        return await self._fetch_within_limits(description, lambda: self._fetch(method, target, *lines))
+        """Send a request and return the exchange.
 
-    async def _fetch_within_limits(
-        self, description: str, ask: Callable[[], Awaitable[ProbeExchange]]
-    ) -> ProbeExchange | None:
-        if self._is_exhausted():
+        Return None if `target` is empty, the limits are reached, or the address is forbidden.
+        """
+        if not target or self._is_exhausted():
             return None
         self.report_progress(description)
         await asyncio.sleep(self.pause)
-        exchange = await ask()
+        exchange = await self._fetch(method, target, *lines)
         # Addresses in internal networks are not checked. A link to an internal address is not a fault of the feed.
         return None if exchange.detail == Forbidden.detail else exchange
 
@@ -281,14 +259,12 @@ class _Probe:
             return None  # the feed was received by https before, so this failure reveals nothing about the feed
 
 
-def _hub_targets(channel: Channel, at: str) -> list[str]:
-    targets = []
-    for hub in channel.hubs[:_HUBS_MAX]:
-        try:
-            targets.append(uri.resolve(at, hub))
-        except BadTarget:
-            continue
-    return targets
+def _hub_target(channel: Channel, at: str) -> str:
+    """Return the address of the feed's first hub, or "" without a valid one."""
+    try:
+        return uri.resolve(at, channel.hubs[0]) if channel.hubs else ""
+    except BadTarget:
+        return ""
 
 
 def _cloud_target(cloud: Cloud | None) -> str:
@@ -303,6 +279,11 @@ def _cloud_target(cloud: Cloud | None) -> str:
 
 
 def _https_target(address: str) -> str:
-    """Return an http address with https in place of http, or "" if the address states a port."""
+    """Return a public http address with https in place of http.
+
+    Return "" for any other address, and for an address with a port.
+    """
     parts = urlsplit(address)
-    return "" if parts.port else uri.normalise(parts._replace(scheme="https").geturl())
+    if parts.scheme.lower() != "http" or parts.port or uri.is_local(address):
+        return ""
+    return uri.normalise(parts._replace(scheme="https").geturl())

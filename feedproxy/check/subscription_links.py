@@ -34,7 +34,7 @@ def check(
         return
     if observations.page is not None:
         yield from _check_page(observations, observations.page)
-    for hub in observations.hubs:
+    if (hub := observations.hub) is not None:
         yield HUB_AVAILABLE(hub.target) if _is_alive(hub) else HUB_UNAVAILABLE(hub.target, reason=_failure(hub))
     if observations.cloud is not None:
         if not _is_alive(observations.cloud):
