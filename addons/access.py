@@ -1,7 +1,5 @@
 """Access control: users, tokens and secret addresses."""
 
-from feedproxy.http.message import Response
-from feedproxy.request.endpoint_registry import Call
 from feedproxy.server.addon import Addon
 from feedproxy.server.mitm import token_paths
 
@@ -20,12 +18,9 @@ class Access(Addon):
         if "tokens_file" not in updated:
             return
         if app.settings.tokens_file:
-            app.endpoints.add(token_paths.PATH, self.with_token)
+            app.endpoints.add(token_paths.PATH, lambda call: token_paths.handle(app, call))
         else:
             app.endpoints.remove(token_paths.PATH)
-
-    async def with_token(self, call: Call) -> Response:
-        return await token_paths.handle(self.app(), call)
 
 
 addons = [Access()]

@@ -2,10 +2,8 @@
 
 import logging
 
-from mitmproxy import exceptions
 from mitmproxy.addonmanager import Loader
 
-from feedproxy.errors import BadTarget
 from feedproxy.http import uri
 from feedproxy.notify.cnws.cnws_messages import NAME
 from feedproxy.notify.cnws.publisher import Publisher
@@ -13,29 +11,19 @@ from feedproxy.notify.cnws.subscriber import Subscriber
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.server.addon import NotificationAddon
 
-SHARED = ("subscriptions_max", "source_limit", "push_interval")
-
 logger = logging.getLogger("feedproxy.cnws")
 
 
 class ChangeNotification(NotificationAddon[tuple[Publisher, Subscriber]]):
     """Addon with the endpoints of CNWS."""
 
-    options = ("cnws_publisher", "cnws_subscribe", *SHARED)
+    options = ("cnws_publisher", "cnws_subscribe", "subscriptions_max", "source_limit", "push_interval")
+    checks = (("cnws_subscribe", lambda settings: settings.cnws_subscribe and uri.normalise(settings.cnws_subscribe)),)
 
     def load(self, loader: Loader) -> None:
         super().load(loader)
         self.add_endpoint("cnws", lambda part: part[0].endpoint, methods=("POST",))
         self.add_endpoint("push/cnws/", lambda part: part[1].endpoint, methods=("POST",))
-
-    def configure(self, updated: set[str]) -> None:
-        super().configure(updated)
-        app = self.app()
-        if "cnws_subscribe" in updated and app.settings.cnws_subscribe:
-            try:
-                uri.normalise(app.settings.cnws_subscribe)
-            except BadTarget as error:
-                raise exceptions.OptionsError(f"cnws_subscribe: expected a URL: {error}") from error
 
     def running(self) -> None:
         app = self.app()

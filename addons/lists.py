@@ -4,8 +4,6 @@ from mitmproxy.addonmanager import Loader
 
 from feedproxy.admin.feed_list_import import FeedListImport
 from feedproxy.endpoints.feed_list_documents import FeedListDocuments
-from feedproxy.http.message import Response
-from feedproxy.request.endpoint_registry import Call
 from feedproxy.server.addon import Addon
 
 
@@ -20,16 +18,10 @@ class Lists(Addon):
     def load(self, loader: Loader) -> None:
         super().load(loader)
         app = self.app()
-        app.endpoints.add("feeds.opml", self._opml)
-        app.endpoints.add("proxy.pac", self._pac)
+        app.endpoints.add("feeds.opml", lambda call: self._current().opml(call))
+        app.endpoints.add("proxy.pac", lambda call: self._current().pac(call))
         feed_list = FeedListImport(app)
         app.admin_actions["opml"], app.admin_pages["opml"] = feed_list.take, feed_list.show
-
-    async def _opml(self, call: Call) -> Response:
-        return await self._current().opml(call)
-
-    async def _pac(self, call: Call) -> Response:
-        return await self._current().pac(call)
 
     def _current(self) -> FeedListDocuments:
         app = self.app()

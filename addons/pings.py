@@ -2,10 +2,8 @@
 
 import logging
 
-from mitmproxy import exceptions
 from mitmproxy.addonmanager import Loader
 
-from feedproxy.errors import UsageError
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings.receiver import PingReceiver
 from feedproxy.notify.pings.sinks import PingSinks, read_ping_sink
@@ -19,22 +17,13 @@ class Pings(NotificationAddon[PingReceiver]):
     """Addon with the ping endpoints. It also pings `ping_sinks` for the upstream's feeds."""
 
     options = ("ping_unknown", "ping_interval", "source_limit", "ping_sinks")
+    checks = (("ping_sinks", lambda settings: [read_ping_sink(sink) for sink in settings.ping_sinks]),)
 
     def load(self, loader: Loader) -> None:
         super().load(loader)
         app = self.app()
         app.endpoints.add("RPC2", app.rpc, methods=("POST",), content_max=CONTENT_MAX)
         self.add_endpoint("pingSiteForm", lambda part: part.page, methods=("GET",))
-
-    def configure(self, updated: set[str]) -> None:
-        super().configure(updated)
-        app = self.app()
-        if "ping_sinks" in updated:
-            try:
-                for sink in app.settings.ping_sinks:
-                    read_ping_sink(sink)
-            except UsageError as error:
-                raise exceptions.OptionsError(f"ping_sinks: {error}") from error
 
     def running(self) -> None:
         options = self.app().settings

@@ -2,9 +2,6 @@
 
 import logging
 
-from mitmproxy import exceptions
-
-from feedproxy.errors import UsageError
 from feedproxy.notify.downstream_purge import DownstreamPurge, read_purge_fields, read_purge_sink
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.server.addon import NotificationAddon
@@ -16,19 +13,10 @@ class Purges(NotificationAddon[DownstreamPurge]):
     """Addon that sends purges through the delivery queue, which repeats failed purges."""
 
     options = ("purge_sinks", "purge_fields")
-
-    def configure(self, updated: set[str]) -> None:
-        super().configure(updated)
-        app = self.app()
-        if updated & {"purge_sinks", "purge_fields"}:
-            name = "purge_fields"
-            try:
-                read_purge_fields(app.settings.purge_fields)
-                name = "purge_sinks"
-                for sink in app.settings.purge_sinks:
-                    read_purge_sink(sink)
-            except UsageError as error:
-                raise exceptions.OptionsError(f"{name}: {error}") from error
+    checks = (
+        ("purge_fields", lambda settings: read_purge_fields(settings.purge_fields)),
+        ("purge_sinks", lambda settings: [read_purge_sink(sink) for sink in settings.purge_sinks]),
+    )
 
     def running(self) -> None:
         options = self.app().settings

@@ -9,13 +9,14 @@ from feedproxy.notify.rsscloud.cloud import RssCloudServer
 from feedproxy.notify.rsscloud.rsscloud_messages import NAME
 from feedproxy.server.addon import NotificationAddon
 
-SHARED = ("subscriptions_max", "source_limit", "push_interval")
-
 
 class RssClouds(NotificationAddon[tuple[RssCloudServer, RssCloudAggregator]]):
     """Addon with the endpoints of the cloud, and of feedproxy's registrations at other clouds."""
 
-    options = ("rsscloud_hub", "push_subscribe", "announce", *SHARED)
+    options = (
+        *("rsscloud_hub", "push_subscribe", "announce"),
+        *("subscriptions_max", "source_limit", "push_interval"),
+    )
 
     def load(self, loader: Loader) -> None:
         super().load(loader)

@@ -3,21 +3,24 @@
 from collections.abc import Callable
 from typing import ClassVar
 
-from mitmproxy import ctx
+from mitmproxy import ctx, exceptions
 from mitmproxy.addonmanager import Loader
 
 from feedproxy.app import App, get_app
+from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Response
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.request.endpoint_registry import CONTENT_MAX, Call, ContentLimit, Handler
 from feedproxy.server.mitm.flow_handler import FlowHandler, get_flow_handler
-from feedproxy.settings import declare
+from feedproxy.settings import Settings, declare
 
 
 class Addon:
     """An addon that declares its `options`, copies changed options to the App, and closes the App at the end."""
 
     options: ClassVar[tuple[str, ...]] = ()
+    checks: ClassVar[tuple[tuple[str, Callable[[Settings], object]], ...]] = ()
+    """Names of options, each with a function that raises UsageError or BadTarget for an invalid value."""
 
     def app(self) -> App:
         """Return the App, which all addons share."""
@@ -31,7 +34,14 @@ class Addon:
         declare(loader, *self.options)
 
     def configure(self, updated: set[str]) -> None:
-        self.app().adopt(ctx.options)
+        app = self.app()
+        app.adopt(ctx.options)
+        for option, check in self.checks:
+            try:
+                if option in updated:
+                    check(app.settings)
+            except FeedproxyError as error:
+                raise exceptions.OptionsError(f"{option}: {error}") from error
 
     async def done(self) -> None:
         await self.app().close()
