@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.http.message import NO_FIELDS, Fields, Request, Response
+from feedproxy.http.message import NO_FIELDS, Fields, Request
 
 
 class Side(StrEnum):
@@ -78,9 +78,6 @@ class Recording:
         Return empty bytes if no content was stored.
         """
         return self.contents.get(exchange.digest, b"")
-
-    def response(self, exchange: Exchange) -> Response:
-        return Response(exchange.status, exchange.fields, self.content(exchange), exchange.reason)
 
 
 def merge_recordings(recordings: Iterable[Recording]) -> Recording:

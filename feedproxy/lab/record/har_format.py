@@ -53,15 +53,10 @@ def closing_tail(until: Instant) -> bytes:
 
 
 def entry_line(exchange: Exchange, content: bytes | None) -> bytes:
-    """Return an exchange as a line of JSON.
+    """Return an exchange as an item of HAR's list `entries`, in one line of JSON.
 
     `content` is None if an earlier entry contains the content, or no content was stored.
     """
-    return json.dumps(entry(exchange, content), ensure_ascii=True, separators=(",", ":")).encode()
-
-
-def entry(exchange: Exchange, content: bytes | None) -> dict[str, Any]:
-    """Return an exchange as an item of HAR's list `entries`."""
     request, fields = exchange.request, exchange.fields
     milliseconds = round(exchange.seconds * 1000, 3)
     document: dict[str, Any] = {
@@ -99,7 +94,7 @@ def entry(exchange: Exchange, content: bytes | None) -> dict[str, Any]:
     if exchange.failure:
         document["response"]["_error"] = exchange.failure
     document[OWN_KEY] = _extension(exchange)
-    return document
+    return json.dumps(document, ensure_ascii=True, separators=(",", ":")).encode()
 
 
 def _extension(exchange: Exchange) -> dict[str, Any]:
