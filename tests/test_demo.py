@@ -17,6 +17,7 @@ import pytest
 from feedproxy import cli
 from feedproxy.clock import ManualClock
 from feedproxy.demo import publishers, simulated_readers, simulation
+from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.parse.channel_parser import read
 from tests.live.product import COMMAND, Process
 from tests.waiting import PATIENCE
@@ -193,7 +194,7 @@ async def test_demo_clock_waits_for_the_end_of_a_slow_refresh() -> None:
 def test_publisher_feeds_are_parsed(number: int) -> None:
     feed = publishers.create_feeds(3, days=1)[number]
     version = feed.at(publishers.START)
-    channel = read(version.body, feed.profile.content_type)
+    channel = read(version.body, FORMATS[feed.profile.format].media_type)
     assert channel is not None
     assert feed.find_version_number(version.body) == version.number
     assert version.since <= publishers.START
@@ -215,22 +216,23 @@ def test_publishers_publish_nothing_at_night() -> None:
 
 def test_poll_plan_is_ordered_and_limited() -> None:
     week = publishers.create_feeds(1, days=7)
-    script = simulated_readers.plan_polls(week, readers=200, seed=1, days=7)
-    assert len(script.polls) == simulated_readers.POLLS_MAX < script.planned
-    assert [poll.at for poll in script.polls] == sorted(poll.at for poll in script.polls)
-    assert script.polls[-1].at < publishers.START + 7 * 86_400
+    planned = simulated_readers.plan_polls(week, readers=200, seed=1, days=7)
+    polls = simulated_readers.thin_out(planned)
+    assert len(polls) == simulated_readers.POLLS_MAX < len(planned)
+    assert [poll.at for poll in polls] == sorted(poll.at for poll in polls)
+    assert polls[-1].at < publishers.START + 7 * 86_400
 
 
 def test_poll_plan_of_short_demo_is_complete() -> None:
-    script = simulated_readers.plan_polls(publishers.create_feeds(1, days=1), readers=8, seed=1, days=1)
-    assert len(script.polls) == script.planned
-    cron = [poll.at for poll in script.polls if poll.subscription.profile.on_the_hour]
+    polls = simulated_readers.plan_polls(publishers.create_feeds(1, days=1), readers=8, seed=1, days=1)
+    assert simulated_readers.thin_out(polls) == polls
+    cron = [poll.at for poll in polls if poll.subscription.profile.on_the_hour]
     assert len(cron) == 2 * 24
     assert all(at % 3600 == 0 for at in cron)
 
 
 def test_poll_plan_respects_office_hours() -> None:
-    script = simulated_readers.plan_polls(publishers.create_feeds(1, days=7), readers=8, seed=1, days=7)
-    office = [poll.at for poll in script.polls if poll.subscription.profile.office_hours]
+    polls = simulated_readers.plan_polls(publishers.create_feeds(1, days=7), readers=8, seed=1, days=7)
+    office = [poll.at for poll in polls if poll.subscription.profile.office_hours]
     assert office
     assert all(8 <= at // 3600 % 24 < 17 and (at // 86_400 + 3) % 7 < 5 for at in office)

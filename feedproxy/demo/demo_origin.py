@@ -7,13 +7,14 @@ import asyncio
 import gzip
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import blake2b
 
 from feedproxy.clock import Clock, Instant
 from feedproxy.demo.counted_http import HEAD_MAX, format_head, parse_head
 from feedproxy.demo.publishers import DemoFeed, DemoVersion
+from feedproxy.feed.convert.formats import FORMATS
+from feedproxy.feed.schedule_hints import is_skipped
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.message import Fields
 
@@ -62,7 +63,7 @@ class Origin:
     @property
     def url(self) -> str:
         """Return the address of the feed."""
-        return f"http://{self.host}:{self.port}{self.feed.path}"
+        return f"http://{self.host}:{self.port}/{self.feed.profile.name}"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
@@ -94,7 +95,7 @@ class Origin:
         if is_unchanged:
             return format_head("HTTP/1.1 304 Not Modified", Fields(lines))
         body = version.body
-        lines.append(("Content-Type", profile.content_type))
+        lines.append(("Content-Type", FORMATS[profile.format].media_type))
         if profile.compresses and "gzip" in (request_fields.combined("accept-encoding") or ""):
             body = _compress(body)
             lines.append(("Content-Encoding", "gzip"))
@@ -112,7 +113,7 @@ class Origin:
         tally.requests += 1
         tally.conditional += "if-none-match" in request_fields or "if-modified-since" in request_fields
         tally.not_modified += is_unchanged
-        tally.skipped += datetime.fromtimestamp(self._clock.now(), UTC).hour in self.feed.profile.skip_hours
+        tally.skipped += is_skipped(self.feed.profile.schedule, self._clock.now())
         tally.last_agent = request_fields.get("user-agent") or ""
         tally.last_at = self._clock.now()
         tally.agents[tally.last_agent] += 1

@@ -18,6 +18,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.channel import Period, Schedule
 from feedproxy.feed.convert import model
 from feedproxy.feed.convert.formats import FORMATS
+from feedproxy.feed.schedule_hints import is_skipped
 
 START: Instant = datetime(2026, 1, 7, 7, tzinfo=UTC).timestamp()
 """Start of the demo: a Wednesday at 07:00 GMT. A run of one day contains office hours."""
@@ -64,7 +65,7 @@ class PublisherProfile:
     name: str
     title: str
     format: str
-    """Name of the feed's format (feed/convert)."""
+    """Name of the feed's format (feed/convert), which also determines its Content-Type."""
     pause: Seconds
     """Mean time between two items, in seconds."""
     schedule: Schedule = field(default_factory=Schedule)
@@ -73,16 +74,6 @@ class PublisherProfile:
     compresses: bool = True
     lifetime: Seconds = 0
     """Seconds for which the feed's hints permit using a copy, or 0 without hints."""
-
-    @property
-    def content_type(self) -> str:
-        """Return the Content-Type of the feed."""
-        return FORMATS[self.format].media_type
-
-    @property
-    def skip_hours(self) -> frozenset[int]:
-        """Return the hours in GMT in which the feed asks clients not to poll."""
-        return self.schedule.skip_hours
 
 
 @dataclass
@@ -93,16 +84,6 @@ class DemoFeed:
     items: tuple[DemoItem, ...]
     _versions: dict[int, DemoVersion] = field(default_factory=dict)
     _numbers: dict[bytes, int] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """Return the name of the feed in the table."""
-        return self.profile.name
-
-    @property
-    def path(self) -> str:
-        """Return the path of the feed at the origin."""
-        return f"/{self.name}"
 
     def at(self, now: Instant) -> DemoVersion:
         """Return the version that is current at `now`."""
@@ -124,7 +105,7 @@ class DemoFeed:
 
         The use is permitted while the copy is younger than ttl or sy:* states, and in skipHours.
         """
-        return now - fetched < self.profile.lifetime or datetime.fromtimestamp(now, UTC).hour in self.profile.skip_hours
+        return now - fetched < self.profile.lifetime or is_skipped(self.profile.schedule, now)
 
     def find_version_number(self, body: bytes) -> int | None:
         """Return the number of the version with this content, or None if it was never current."""
@@ -155,7 +136,7 @@ def _items(profile: PublisherProfile, seed: int, end: Instant) -> list[DemoItem]
 def _render(profile: PublisherProfile, items: Sequence[DemoItem]) -> bytes:
     """Return the document with these items."""
     site = f"http://{profile.name}.example/"
-    media_type, _, _ = profile.content_type.partition(";")
+    media_type, _, _ = FORMATS[profile.format].media_type.partition(";")
     feed = model.Feed(
         id=site,
         title=model.Text(profile.title),

@@ -93,19 +93,8 @@ class SimulatedPoll:
     subscription: SimulatedSubscription = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class PollPlan:
-    """The polls to send, in order.
-
-    `planned` is the number of polls before some were left out because of POLLS_MAX.
-    """
-
-    polls: Sequence[SimulatedPoll]
-    planned: int
-
-
-def plan_polls(feeds: Sequence[DemoFeed], *, readers: int, seed: int, days: int) -> PollPlan:
-    """Return the polls of all readers. Every reader subscribes to two of the feeds."""
+def plan_polls(feeds: Sequence[DemoFeed], *, readers: int, seed: int, days: int) -> list[SimulatedPoll]:
+    """Return the polls of all readers, in order. Every reader subscribes to two of the feeds."""
     random = Random(f"{seed}/readers")  # noqa: S311 -- a simulation, no secret
     end = START + days * 86_400
     polls: list[SimulatedPoll] = []
@@ -119,7 +108,11 @@ def plan_polls(feeds: Sequence[DemoFeed], *, readers: int, seed: int, days: int)
             subscription = SimulatedSubscription(profile, address, feed, offset)
             polls += [SimulatedPoll(at, subscription) for at in subscription.times(end)]
     polls.sort(key=lambda poll: poll.at)
-    planned = len(polls)
-    if planned > POLLS_MAX:
-        polls = [polls[index * planned // POLLS_MAX] for index in range(POLLS_MAX)]
-    return PollPlan(polls, planned)
+    return polls
+
+
+def thin_out(polls: Sequence[SimulatedPoll]) -> Sequence[SimulatedPoll]:
+    """Return at most POLLS_MAX of the polls, evenly distributed."""
+    if len(polls) <= POLLS_MAX:
+        return polls
+    return [polls[index * len(polls) // POLLS_MAX] for index in range(POLLS_MAX)]

@@ -22,7 +22,7 @@ from feedproxy.clock import Instant, ManualClock, Seconds
 from feedproxy.demo.counted_http import CONNECTIONS, CountedResponse, CountingConnection, make_connections
 from feedproxy.demo.demo_origin import Origin, Tally
 from feedproxy.demo.publishers import START, DemoFeed, create_feeds
-from feedproxy.demo.simulated_readers import PollPlan, SimulatedPoll, plan_polls
+from feedproxy.demo.simulated_readers import SimulatedPoll, plan_polls, thin_out
 from feedproxy.errors import FeedproxyError
 from feedproxy.process.mitmproxy_master import build_master
 from feedproxy.process.option_sources import ServePlan
@@ -87,16 +87,19 @@ async def play(*, seed: int, readers: int, days: int, progress: Progress) -> Dem
     """Perform both runs and return their results. Raises FeedproxyError if an answer is missing."""
     began = time.perf_counter()
     feeds = create_feeds(seed, days=days)
-    plan = plan_polls(feeds, readers=readers, seed=seed, days=days)
+    planned = plan_polls(feeds, readers=readers, seed=seed, days=days)
+    polls = thin_out(planned)
     with _collect_errors() as errors:
-        direct = await _play_run(feeds, plan, progress, direct=True)
-        with_feedproxy = await _play_run(feeds, plan, progress, direct=False)
+        direct = await _play_run(feeds, polls, progress, direct=True)
+        with_feedproxy = await _play_run(feeds, polls, progress, direct=False)
     messages = tuple(f"{record.name}: {record.getMessage()}" for record in errors)
     duration = time.perf_counter() - began
-    return Demo(seed, readers, days, len(plan.polls), plan.planned, direct, with_feedproxy, duration, messages)
+    return Demo(seed, readers, days, len(polls), len(planned), direct, with_feedproxy, duration, messages)
 
 
-async def _play_run(feeds: Sequence[DemoFeed], plan: PollPlan, progress: Progress, *, direct: bool) -> Result:
+async def _play_run(
+    feeds: Sequence[DemoFeed], polls: Sequence[SimulatedPoll], progress: Progress, *, direct: bool
+) -> Result:
     async with AsyncExitStack() as stack:
         clock = ManualClock(START)
         origins = await _start_origins(stack, feeds, clock)
@@ -108,14 +111,14 @@ async def _play_run(feeds: Sequence[DemoFeed], plan: PollPlan, progress: Progres
             shared = make_connections(stack, host, port)
             run = _Run(clock, origins, dict.fromkeys(origins, shared), direct=False, has_refreshes=has_refreshes)
         name = "directly to the origins" if direct else "through feedproxy"
-        await run.send_polls(plan.polls, lambda done: progress(name, done, len(plan.polls)))
+        await run.send_polls(polls, lambda done: progress(name, done, len(polls)))
     return Result(run.tally, {name: origin.tally for name, origin in origins.items()})
 
 
 async def _start_origins(stack: AsyncExitStack, feeds: Sequence[DemoFeed], clock: ManualClock) -> dict[str, Origin]:
     origins = {}
     for feed in feeds:
-        origin = origins[feed.name] = Origin(feed, clock)
+        origin = origins[feed.profile.name] = Origin(feed, clock)
         await origin.start()
         stack.push_async_callback(origin.close)
     return origins
@@ -205,10 +208,11 @@ class _Run:
     async def _send(self, poll: SimulatedPoll, number: int) -> None:
         """Send a poll over the connection with this number, and count its answer."""
         subscription, tally = poll.subscription, self.tally
-        connection = self.connections[subscription.feed.name][number]
-        path, fields = subscription.feed.path, subscription.fields(connection.authority)
+        name = subscription.feed.profile.name
+        connection = self.connections[name][number]
+        path, fields = f"/{name}", subscription.fields(connection.authority)
         if not self.direct:
-            path = f"/{self.origins[subscription.feed.name].url}"
+            path = f"/{self.origins[name].url}"
             fields = fields.with_added("X-Forwarded-For", subscription.address)
         began = time.perf_counter()
         response = await connection.get(path, fields)
@@ -227,7 +231,7 @@ class _Run:
             tally.unpublished += subscription.version_number is None
         if subscription.version_number is not None and subscription.version_number < feed.at(poll.at).number:
             tally.delays.append(poll.at - feed.version(subscription.version_number + 1).since)
-            tally.delays_by_hint += feed.allows_copy(self.origins[feed.name].tally.last_at, poll.at)
+            tally.delays_by_hint += feed.allows_copy(self.origins[feed.profile.name].tally.last_at, poll.at)
 
 
 @lru_cache(maxsize=64)
