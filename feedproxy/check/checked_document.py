@@ -119,8 +119,13 @@ def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:
     if channel.kind is Kind.JSON:
         return _json(body, text, channel)
     syntax_error, doctype = find_xml_error(text.data)
-    collector = _EntryCollector()
-    tree = xml_parser.parse(text, collector.add)
+    entries: list[CheckedEntry] = []
+
+    def add_entry(element: xml_parser.Element) -> None:
+        if len(entries) < ENTRIES_MAX:
+            entries.append(_read_entry(element))
+
+    tree = xml_parser.parse(text, add_entry)
     if tree is None:
         return CheckedDocument(body, text, kind, channel, syntax_error=syntax_error, doctype=doctype)
     channel_element = _find_channel(tree.root, channel.kind)
@@ -130,7 +135,7 @@ def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:
         text,
         kind,
         channel,
-        tuple(collector.entries),
+        tuple(entries),
         texts,
         written_dates,
         tuple(_rdf_items(channel_element)),
@@ -159,62 +164,52 @@ def find_xml_error(utf8: bytes) -> tuple[XmlError | None, bool]:
     return None, bool(doctypes)
 
 
-class _EntryCollector:
-    """Collector of the entries while an XML document is traversed."""
-
-    def __init__(self) -> None:
-        self.entries: list[CheckedEntry] = []
-
-    def add(self, element: xml_parser.Element) -> None:
-        if len(self.entries) < ENTRIES_MAX:
-            self.entries.append(self._entry(element))
-
-    def _entry(self, element: xml_parser.Element) -> CheckedEntry:
-        own_namespace, _ = xml_parser.qualified_name(element)
-        texts: dict[str, str] = {}
-        links: list[str] = []
-        written_dates: list[WrittenDate] = []
-        content: list[str] = []
-        is_permalink = False
-        missing_attributes: list[str] = []
-        for namespace, local, child in xml_parser.children(element):
-            name = local.lower()
-            text = (
-                _text_with_markup(child)
-                if name in ("title", "summary", "content", "description")
-                else xml_parser.text_of(child)
-            )
-            if name in _DATES and namespace in (own_namespace, DC, DCTERMS):
-                written_dates.append(_to_date(local, text))
-            elif name == "encoded" and namespace == CONTENT:
-                content.append(text[:_TEXT_LENGTH_MAX])
-            elif namespace != own_namespace:
-                continue
-            elif name == "link":
-                if child.get("rel", "alternate") == "alternate":
-                    links.append((child.get("href") or text).strip())
-            elif name == "enclosure":
-                missing_attributes += (
-                    attribute for attribute in ("url", "length", "type") if not (child.get(attribute) or "").strip()
-                )
-            elif name in ("description", "summary", "content"):
-                content.append(text[:_TEXT_LENGTH_MAX])
-            else:
-                texts.setdefault(name, text)
-                if name == "guid":
-                    # "isPermaLink is optional, its default value is true" -- RSS 2.0
-                    is_permalink = child.get("isPermaLink", "true").strip().lower() != "false"
-        about = element.get(f"{{{xml_parser.RDF}}}about", "").strip()
-        return CheckedEntry(
-            id=texts.get("id") or texts.get("guid") or about,
-            is_permalink=is_permalink,
-            title=texts.get("title", ""),
-            link=next((link for link in links if link), ""),
-            dates=tuple(written_dates),
-            content="\n".join(content),
-            about=about,
-            missing_attributes=tuple(missing_attributes),
+def _read_entry(element: xml_parser.Element) -> CheckedEntry:
+    own_namespace, _ = xml_parser.qualified_name(element)
+    texts: dict[str, str] = {}
+    links: list[str] = []
+    written_dates: list[WrittenDate] = []
+    content: list[str] = []
+    is_permalink = False
+    missing_attributes: list[str] = []
+    for namespace, local, child in xml_parser.children(element):
+        name = local.lower()
+        text = (
+            _text_with_markup(child)
+            if name in ("title", "summary", "content", "description")
+            else xml_parser.text_of(child)
         )
+        if name in _DATES and namespace in (own_namespace, DC, DCTERMS):
+            written_dates.append(_to_date(local, text))
+        elif name == "encoded" and namespace == CONTENT:
+            content.append(text[:_TEXT_LENGTH_MAX])
+        elif namespace != own_namespace:
+            continue
+        elif name == "link":
+            if child.get("rel", "alternate") == "alternate":
+                links.append((child.get("href") or text).strip())
+        elif name == "enclosure":
+            missing_attributes += (
+                attribute for attribute in ("url", "length", "type") if not (child.get(attribute) or "").strip()
+            )
+        elif name in ("description", "summary", "content"):
+            content.append(text[:_TEXT_LENGTH_MAX])
+        else:
+            texts.setdefault(name, text)
+            if name == "guid":
+                # "isPermaLink is optional, its default value is true" -- RSS 2.0
+                is_permalink = child.get("isPermaLink", "true").strip().lower() != "false"
+    about = element.get(f"{{{xml_parser.RDF}}}about", "").strip()
+    return CheckedEntry(
+        id=texts.get("id") or texts.get("guid") or about,
+        is_permalink=is_permalink,
+        title=texts.get("title", ""),
+        link=next((link for link in links if link), ""),
+        dates=tuple(written_dates),
+        content="\n".join(content),
+        about=about,
+        missing_attributes=tuple(missing_attributes),
+    )
 
 
 def _find_channel(root: xml_parser.Element, kind: Kind) -> xml_parser.Element:
