@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from feedproxy.client_network import client_network
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.message import Fields
-from feedproxy.scoring.grade import ReaderScore, rank, score_account
 from feedproxy.scoring.reader_accounts import EVIDENCE_MAX, ReaderAccount
 from feedproxy.scoring.reader_feeds import Reader
 from feedproxy.scoring.reader_names import ReaderName, reader_name
@@ -125,10 +124,6 @@ class LiveScores:
         before = len(reader.feeds)
         reader.evaluate(make_poll(self._number))
         self._feeds += len(reader.feeds) - before
-
-    def scores(self, now: Instant) -> list[ReaderScore]:
-        """Return the scores sorted by grade, the lowest first."""
-        return rank(score_account(account, now) for account in self.accounts())
 
     def accounts(self) -> Iterator[ReaderAccount]:
         """Yield the account of each reader. Requests that are recorded later change the account."""

@@ -15,6 +15,7 @@ from feedproxy.scoring.scored_request import Poll, cached_content
 from feedproxy.telemetry.metrics_aggregation import PeerReports
 from feedproxy.workers.worker_messages import WorkerPeers
 from tests.stages.admin import NOW, TARGET, Proxy
+from tests.stages.scores import scores_of
 
 CHANNEL = Channel(Kind.RSS, "2.0", well_formed=True, schedule=Schedule(ttl=60))
 
@@ -92,7 +93,7 @@ def test_live_scores_of_size_zero_score_no_reader() -> None:
         raise AssertionError
 
     live_scores.record("192.0.2.1", "A/1", TARGET, NOW, never)
-    assert live_scores.scores(NOW) == []
+    assert scores_of(live_scores, NOW) == []
 
 
 def test_live_scores_of_busy_reader_are_bounded() -> None:
@@ -101,7 +102,7 @@ def test_live_scores_of_busy_reader_are_bounded() -> None:
         at, target = NOW + 60 * number, f"https://example.com/{number % 100}"
         live_scores.record("192.0.2.1", "A/1", target, at, lambda n, at=at, t=target: _poll(n, at, "A/1", target=t))  # type: ignore[misc]
 
-    (score,) = live_scores.scores(NOW + 1e6)
+    (score,) = scores_of(live_scores, NOW + 1e6)
     assert len(score.feeds) <= 50
     assert all(len(found.requests) <= 3 * 50 for found in score.findings)
     assert dataclasses.asdict(score.cost)["requests"] <= 3000
@@ -193,10 +194,12 @@ def test_live_scores_reconsider_unscored_reader_after_a_minute() -> None:
     live_scores = LiveScores(1)
     _record_poll(live_scores, "192.0.2.1", "A/1", NOW)
     _record_poll(live_scores, "192.0.2.2", "B/1", NOW + 2 * 86_400 - 5)
-    assert [score.user_agent for score in live_scores.scores(NOW)] == ["A/1"]
+    assert [score.user_agent for score in scores_of(live_scores, NOW)] == ["A/1"]
 
     _record_poll(live_scores, "192.0.2.2", "B/1", NOW + 2 * 86_400 + 60)
-    assert [score.user_agent for score in live_scores.scores(NOW)] == ["B/1"], "the first has been silent for two days"
+    assert [score.user_agent for score in scores_of(live_scores, NOW)] == ["B/1"], (
+        "the first has been silent for two days"
+    )
 
 
 def test_live_scores_of_partial_worker_accept_unknown_tags() -> None:
@@ -206,7 +209,7 @@ def test_live_scores_of_partial_worker_accept_unknown_tags() -> None:
         agent = "Good/1 (+https://example.com/good)"
         _record_poll(live_scores, "192.0.2.1", agent, NOW)
         _record_poll(live_scores, "192.0.2.1", agent, NOW + 4000, ("If-None-Match", '"of another worker"'))
-        (score,) = live_scores.scores(NOW + 4000)
+        (score,) = scores_of(live_scores, NOW + 4000)
         found.append("unknown-etag" in {finding.note.id() for finding in score.findings})
 
     assert found == [True, False]
@@ -306,7 +309,7 @@ async def test_workers_praise_is_limited_to_single_request_rules(proxy: Proxy) -
         _record_poll(
             live_scores, "192.0.2.1", GOOD, NOW + 100 + 1800 * number, GZIP, *[SAME] * (number > 0), status=304
         )
-    alone = {note.note.id() for score in own.scores(NOW) for note in score.findings}
+    alone = {note.note.id() for score in scores_of(own, NOW) for note in score.findings}
 
     (reader,) = (await proxy.json("/readers"))["readers"]
 
@@ -323,7 +326,7 @@ async def test_workers_polls_on_the_hour_are_counted_together(proxy: Proxy) -> N
     for number in range(6):
         live_scores = (own, peer)[number % 2]
         _record_poll(live_scores, "192.0.2.1", GOOD, hour + 7200 * number, GZIP, *[SAME] * (number > 0), status=304)
-    assert "polled-on-the-hour" not in {note.note.id() for score in own.scores(NOW) for note in score.findings}
+    assert "polled-on-the-hour" not in {note.note.id() for score in scores_of(own, NOW) for note in score.findings}
 
     (reader,) = (await proxy.json("/readers"))["readers"]
 
@@ -357,7 +360,7 @@ def _find_partial_and_whole(*polls: Poll) -> list[set[str]]:
         live_scores = LiveScores(1, partial=partial)
         for poll in polls:
             live_scores.record("192.0.2.1", GOOD, poll.target, poll.at, lambda _, poll=poll: poll)  # type: ignore[misc]
-        (score,) = live_scores.scores(polls[-1].at)
+        (score,) = scores_of(live_scores, polls[-1].at)
         found.append({finding.note.id() for finding in score.findings})
     return found
 

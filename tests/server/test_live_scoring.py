@@ -5,6 +5,7 @@ import pytest
 from feedproxy.scoring.reader_names import secret_hash
 from tests.server.conftest import Opened
 from tests.stages.origin import a_feed
+from tests.stages.scores import scores_of
 
 
 @pytest.mark.parametrize("fast_path", [True, False], ids=["in front", "by mitmproxy"])
@@ -17,7 +18,7 @@ async def test_live_score_finds_unconditional_reader(front: Opened, fast_path: b
         await line.ask(request)
         proxy.clock.advance(minutes=10)
 
-    (score,) = proxy.stage.app.live_scores.scores(proxy.clock.now())
+    (score,) = scores_of(proxy.stage.app.live_scores, proxy.clock.now())
 
     assert score.user_agent == "Reader/1.0"
     assert score.cost.requests == 5
@@ -35,7 +36,7 @@ async def test_live_score_of_fast_path_uses_request_conditions(front: Opened) ->
         answer = await line.ask(proxy.get("/feed.rss", f"If-None-Match: {first.fields['etag']}"))
         assert answer.status == 304
 
-    (score,) = proxy.stage.app.live_scores.scores(proxy.clock.now())
+    (score,) = scores_of(proxy.stage.app.live_scores, proxy.clock.now())
 
     assert "validators-returned" in {finding.note.id() for finding in score.findings}
     assert score.cost.unchanged == 5
@@ -47,7 +48,7 @@ async def test_live_score_is_disabled_by_option(front: Opened) -> None:
     await line.ask(proxy.get())
     await line.ask(proxy.get())
 
-    assert proxy.stage.app.live_scores.scores(proxy.clock.now()) == []
+    assert scores_of(proxy.stage.app.live_scores, proxy.clock.now()) == []
 
 
 async def test_live_score_of_fast_path_names_reader_by_secret_in_target(front: Opened) -> None:
@@ -60,7 +61,7 @@ async def test_live_score_of_fast_path_names_reader_by_secret_in_target(front: O
         proxy.clock.advance(minutes=10)
     assert proxy.service_calls < 5
 
-    (score,) = proxy.stage.app.live_scores.scores(proxy.clock.now())
+    (score,) = scores_of(proxy.stage.app.live_scores, proxy.clock.now())
 
     assert score.reader == secret_hash(proxy.origin.url(path))
     assert score.cost.requests == 5
