@@ -187,27 +187,27 @@ class _Connection:
         if reply.pause:
             await asyncio.sleep(reply.pause)
         has_body = reply.status not in (204, 304) and reply.status >= 200
+        sends_body = has_body and not head_only
         lines = [(name, value.strip()) for name, value in reply.fields if is_token(name) and _SENDABLE.search(value)]
         if has_body and not reply.blanks:
             lines.append(("Content-Length", str(len(reply.body) + reply.surplus)))
-        broken = has_body and not head_only and bool(reply.surplus or reply.reset or reply.spread or reply.blanks)
-        if broken and (reply.surplus or reply.reset):
+        if sends_body and (reply.surplus or reply.reset):
             lines.append(("Connection", "close"))
         headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in lines]
         reason = reply.reason.encode("latin-1", "replace")
         self._write(self._h11.send(h11.Response(status_code=reply.status, headers=headers, reason=reason)))
-        if reply.reset and not broken:
+        if sends_body:
+            await self._send_body(reply)
+        if reply.reset or (sends_body and reply.blanks):
             return self._reset()
-        if broken:
-            return await self._send_broken(reply)
-        if has_body and not head_only:
-            self._write(self._h11.send(h11.Data(data=reply.body)))
+        if sends_body and reply.surplus:
+            return False
         self._write(self._h11.send(h11.EndOfMessage()))
         await self._writer.drain()
         return self._h11.our_state is h11.DONE
 
-    async def _send_broken(self, reply: ReplayResponse) -> bool:
-        """Send a body slowly, truncated, or with a wrong length. Return True if the connection can be reused."""
+    async def _send_body(self, reply: ReplayResponse) -> None:
+        """Send a body, with its faults: slowly, truncated, with a wrong length, or followed by blanks."""
         body = reply.body[: len(reply.body) // 2] if reply.reset else reply.body
         size = max(1, -(-len(body) // BODY_PIECES)) if reply.spread else max(1, len(body))
         for at in range(0, len(body), size):
@@ -221,13 +221,6 @@ class _Connection:
             self._write(self._h11.send(h11.Data(data=BLANKS)))
             await self._writer.drain()
             self.blanks_sent += len(BLANKS)
-        if reply.reset or reply.blanks:
-            return self._reset()
-        if reply.surplus:
-            return False
-        self._write(self._h11.send(h11.EndOfMessage()))
-        await self._writer.drain()
-        return self._h11.our_state is h11.DONE
 
     async def send_error(self, status: int, message: str, date: str, extra: Iterable[tuple[str, str]] = ()) -> None:
         body = f"{message}\n".encode("latin-1", "replace")

@@ -40,21 +40,16 @@ class ReplayRequest:
     """Prefix of addresses for clients of the gateway, or "" for other clients."""
 
     def moved_address(self, hops: int) -> str:
-        """Return the address after `hops` redirects: a gateway address for a client of the gateway, or the target
-        URI."""
-        return self.base + moved_target(self.target, hops)
+        """Return the address after `hops` redirects, such as `/moved-2/feed.xml` at the target's host: a gateway
+        address for a client of the gateway, or the target URI."""
+        split = urlsplit(self.target)
+        path = f"/moved-{hops}{split.path}" if hops else split.path
+        return self.base + urlunsplit((split.scheme, split.netloc, path, split.query, ""))
 
     @property
     def is_conditional(self) -> bool:
         fields = self.request.fields
         return "if-none-match" in fields or "if-modified-since" in fields
-
-
-def moved_target(target: str, hops: int) -> str:
-    """Return the address after `hops` redirects from `target`, such as `/moved-2/feed.xml`."""
-    split = urlsplit(target)
-    path = f"/moved-{hops}{split.path}" if hops else split.path
-    return urlunsplit((split.scheme, split.netloc, path, split.query, ""))
 
 
 def original_target(target: str) -> tuple[str, int]:
