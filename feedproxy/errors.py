@@ -10,6 +10,8 @@ class FeedproxyError(Exception):
 
     status_hint = 500
     detail = "internal-error"
+    fields: tuple[tuple[str, str], ...] = ()
+    """Further fields of the response, such as a challenge or Retry-After."""
 
     def as_value(self) -> "FeedproxyError":
         """Return this error without its causes and tracebacks.
@@ -62,6 +64,32 @@ class NotFound(FeedproxyError):
     detail = "not-found"
 
 
+class MethodNotAllowed(FeedproxyError):
+    """Error for a method that is not allowed for a target. `allowed` contains the methods for the field Allow."""
+
+    status_hint = 405
+    detail = "method"
+
+    def __init__(self, message: str, allowed: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.fields = (("Allow", ", ".join(allowed)),)
+
+
+class ContentTooLarge(FeedproxyError):
+    """Error for a request with more content than its endpoint accepts."""
+
+    status_hint = 413
+    detail = "content-too-large"
+
+
+class ContentBudgetExceeded(FeedproxyError):
+    """Error for content of a request for which too little memory is free (server/mitm/content_budget.py)."""
+
+    status_hint = 503
+    detail = "busy"
+    fields = (("Retry-After", "60"),)
+
+
 class Forbidden(FeedproxyError):
     """Error for an address or port that may not be reached through this proxy."""
 
@@ -86,7 +114,6 @@ class AccessDenied(FeedproxyError):
         super().__init__(message)
         self.status_hint = status
         self.fields = fields
-        """Fields of the response: a challenge (WWW-Authenticate or Proxy-Authenticate), or Retry-After."""
 
 
 class LoopDetected(FeedproxyError):

@@ -7,7 +7,7 @@ from mitmproxy.net.http import status_codes
 
 from feedproxy.cache.cache_status import CacheStatus, append
 from feedproxy.clock import Instant
-from feedproxy.errors import AccessDenied, FeedproxyError
+from feedproxy.errors import FeedproxyError
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import NO_FIELDS, Fields, Request, Response
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
@@ -61,8 +61,6 @@ def _is_well_formed(response: Response) -> bool:
 def refusal_response(method: str, fields: Fields, error: FeedproxyError) -> ProxyResponse:
     """Return the response to a refused request."""
     status = CacheStatus(detail=error.detail)
-    extra = error.fields if isinstance(error, AccessDenied) else ()
-    response = problem_response(
-        error.status_hint, error.detail, str(error), request=Request(method, "", fields), extra=extra
-    )
+    request = Request(method, "", fields)
+    response = problem_response(error.status_hint, error.detail, str(error), request=request, extra=error.fields)
     return ProxyResponse(response.with_fields(append(response.fields, status)), status, str(error))

@@ -11,9 +11,10 @@ from mitmproxy.proxy.layers.http import HTTPMode
 from mitmproxy.test import taddons
 
 from feedproxy.clock import ManualClock
+from feedproxy.errors import FeedproxyError
 from feedproxy.request.endpoint_registry import CONTENT_MAX
 from feedproxy.server.mitm.backpressure import WriteBackpressure
-from feedproxy.server.mitm.http_layer import CONTENT_CAP, FeedLayer
+from feedproxy.server.mitm.http_layer import FeedLayer
 from tests.server.timed_wire import TimedWire
 from tests.stages.play import OnProxy
 from tests.waiting import PATIENCE
@@ -30,11 +31,11 @@ class Responses:
     def interim_responses(self, flow: http.HTTPFlow) -> Iterable[http.Response]:
         return []
 
-    def refuse_content(self, flow: http.HTTPFlow, status: int) -> None:
-        flow.response = http.Response.make(status)
+    def refuse(self, flow: http.HTTPFlow, error: FeedproxyError) -> None:
+        flow.response = http.Response.make(error.status_hint)
 
-    def reserve_content(self, flow: http.HTTPFlow, size: int) -> bool:
-        return True
+    def reserve_content(self, flow: http.HTTPFlow, size: int) -> None:
+        pass
 
 
 class Wire(TimedWire):
@@ -42,10 +43,9 @@ class Wire(TimedWire):
 
     MODULE = "feedproxy.server.mitm.http_layer"
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, head_timeout: float, content_max: int = CONTENT_MAX) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, head_timeout: float) -> None:
         super().__init__(monkeypatch)
         self.client.alpn = b"http/1.1"
-        self._content_max = content_max
         tctx = taddons.context(Proxyserver())
         made = context.Context(self.client, tctx.options)
         responses, backpressure = Responses(), WriteBackpressure()
@@ -59,9 +59,7 @@ class Wire(TimedWire):
 
     def on_hook(self, command: commands.StartHook) -> None:
         (flow,) = command.args()
-        if command.name == "requestheaders":
-            flow.metadata[CONTENT_CAP] = self._content_max
-        elif command.name == "request":
+        if command.name == "request":
             flow.response = http.Response.make(204)
         self.play(events.HookCompleted(command))
 
@@ -80,7 +78,7 @@ def test_content_that_arrives_byte_by_byte_gets_408(monkeypatch: pytest.MonkeyPa
 
 
 def test_large_content_has_the_timeout_for_each_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    wire = Wire(monkeypatch, 15, content_max=10 * CONTENT_MAX)
+    wire = Wire(monkeypatch, 15)
     wire.says(HEAD % (10 * CONTENT_MAX))
     for _ in range(9):
         wire.advance(14)

@@ -16,9 +16,9 @@ from feedproxy.app import App
 from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError, Overload
-from feedproxy.http.message import Response
+from feedproxy.http.message import Request, Response
 from feedproxy.proxy.repeated_hit import HitState, recompute_hit, reusable_hit
-from feedproxy.request.context import Entrance, PassThrough, ProxyResponse
+from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.request.loops_and_max_forwards import is_loop
 from feedproxy.scoring.live_scores import FIELDS_LENGTH_MAX
 from feedproxy.scoring.reader_names import secret_hash
@@ -29,7 +29,7 @@ from feedproxy.server.fastpath.loop_preemption import PREEMPT_AFTER
 from feedproxy.server.fastpath.request_head import KEYED_FIELDS, RequestHead, parse_head, without_unique_lines
 from feedproxy.server.fastpath.response_template import ResponseTemplate, SharedProperties, log_names, prepare_head
 from feedproxy.server.fastpath.template_cache import CACHEABLE_HEAD_MAX, FastPathCache, RequestKey, TemplatePartInterner
-from feedproxy.server.mitm.request_routing import IncomingRequest, RoutedRequest, route
+from feedproxy.server.mitm.request_routing import IncomingRequest, RoutedRequest, client_context, route
 from feedproxy.server.response_head import encode_head, finish_response, refusal_response
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.own_urls import may_be_own
@@ -240,7 +240,7 @@ class FastPathHandler:
         # Start eagerly, except in an iteration that has already taken PREEMPT_AFTER seconds: other clients may then
         # wait for cached hits.
         eager = time.monotonic() - self._iteration_start < PREEMPT_AFTER
-        task = asyncio.Task(self._respond_or_close(connection, head, block, routed), loop=loop, eager_start=eager)
+        task = asyncio.Task(self._respond_or_close(connection, head, block, *routed), loop=loop, eager_start=eager)
         if task.done():
             return connection.fd >= 0 and not connection.unsent and not connection.lingering
         # Counted outside the coroutine, because a task that is cancelled before its first step runs none of it.
@@ -253,8 +253,8 @@ class FastPathHandler:
     def _on_task_done(self, _: asyncio.Task[None]) -> None:
         self.app.fastpath_requests -= 1
 
-    def _route(self, connection: ClientConnection, head: RequestHead) -> RoutedRequest | None:
-        """Return the routed request, or None if mitmproxy has to handle the request."""
+    def _route(self, connection: ClientConnection, head: RequestHead) -> tuple[Request, ClientContext] | None:
+        """Return the request for its target, and the client, or None if mitmproxy has to handle the request."""
         settings = self.app.settings
         absolute = head.split_absolute_form()
         if absolute is not None and settings.upstream:
@@ -268,30 +268,30 @@ class FastPathHandler:
             head.method, path, head.fields, connection.peer, ("", 0), url, authority, tls=connection.secure
         )
         try:
-            routed = route(incoming, entrance, settings, None)
+            client = client_context(incoming, settings, entrance)
+            routed = route(incoming, client, settings, None)
         except FeedproxyError:
             return None  # the flow handler will refuse the flow for the same reason
         if not isinstance(routed, RoutedRequest) or is_loop(routed.request.fields, self.app.service.pseudonym):
             return None
         if self.app.settings_for(routed.request.target).readers:
             return None  # the flow handler authenticates clients
-        return routed
+        return routed.request, client
 
     async def _respond_or_close(
-        self, connection: ClientConnection, head: RequestHead, block: bytes, routed: RoutedRequest
+        self, connection: ClientConnection, head: RequestHead, block: bytes, request: Request, client: ClientContext
     ) -> None:
         try:
-            await self._respond(connection, head, block, routed)
+            await self._respond(connection, head, block, request, client)
         except Exception:
             logger.exception("fast path: response failed")
             connection.task = None
             self._connections.close_connection(connection)
 
     async def _respond(
-        self, connection: ClientConnection, head: RequestHead, block: bytes, routed: RoutedRequest
+        self, connection: ClientConnection, head: RequestHead, block: bytes, request: Request, client: ClientContext
     ) -> None:
-        began = time.perf_counter()
-        request, client, app = routed.request, routed.client, self.app
+        began, app = time.perf_counter(), self.app
         try:
             answer = await app.service.answer(request, client)
         except asyncio.CancelledError:
@@ -322,7 +322,7 @@ class FastPathHandler:
         self.access_logger.log(
             AccessRecord(request, client, response.status, size, answer.status, answer.reason, seconds, response.fields)
         )
-        self._store_template(connection, head, block, routed, answer, response)
+        self._store_template(connection, head, block, request, client, answer, response)
         interim = b"" if client.entrance is Entrance.GATEWAY else _encode_interim(answer)
         self._send(
             connection, interim + _encode_response_head(response, request.method, closes=closes), body, closes=closes
@@ -351,7 +351,8 @@ class FastPathHandler:
         connection: ClientConnection,
         head: RequestHead,
         block: bytes,
-        routed: RoutedRequest,
+        request: Request,
+        client: ClientContext,
         answer: ProxyResponse,
         response: Response,
     ) -> None:
@@ -364,9 +365,9 @@ class FastPathHandler:
             or not cache.should_admit(head.key)
         ):
             return
-        request, now = self.app.service.resolve_target(routed.request), self._clock()
+        request, now = self.app.service.resolve_target(request), self._clock()
         settings, resource = self.app.settings_for(request.target), self._store.get(request.target)
-        hit = reusable_hit(answer, request, routed.client, resource, settings, now)
+        hit = reusable_hit(answer, request, client, resource, settings, now)
         hit_state, version = recompute_hit(hit, now) if hit is not None else None, self._store.version(request.target)
         if hit is None or hit_state is None or version is None:
             return
@@ -377,7 +378,7 @@ class FastPathHandler:
         channel = hit.resource.channel
         shared = SharedProperties(
             self._interner.intern_conditions(hit.conditions),
-            self._interner(routed.client),
+            self._interner(client),
             self._interner(channel.schedule) if channel is not None else None,
             self._interner(request.method),
             self._interner(response.status),
@@ -385,7 +386,7 @@ class FastPathHandler:
             [variant is hit.stored for variant in hit.resource.variants].index(True),
             hit.vary_names <= KEYED_FIELDS,
             self.app.rules,
-            self.access_logger.counter_for(routed.client.entrance, hit.detail, response.status),
+            self.access_logger.counter_for(client.entrance, hit.detail, response.status),
             self._interner(secret_hash(hit.resource.target)),
             head_form,
             log_names(hit.resource.target, *self.app.names_in_log(hit.resource.target)),

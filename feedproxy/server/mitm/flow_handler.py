@@ -15,15 +15,21 @@ from feedproxy.app import App
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd, append
 from feedproxy.client_network import client_network
 from feedproxy.endpoints.landing_page import gateway_redirect, landing_page, pasted_target, preview_page
-from feedproxy.errors import FeedproxyError, LoopDetected
+from feedproxy.errors import (
+    ContentBudgetExceeded,
+    ContentTooLarge,
+    FeedproxyError,
+    LoopDetected,
+    MethodNotAllowed,
+    NotFound,
+)
 from feedproxy.http.message import Request, Response
 from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.proxy.cors import preflight_response
-from feedproxy.request.allowed_methods import CACHED_METHODS, method_refusal, options_response, trace_refusal
+from feedproxy.request.allowed_methods import ALLOWED_METHODS, CACHED_METHODS, options_response
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.request.endpoint_registry import CONTENT_MAX, Call, Endpoint
 from feedproxy.request.loops_and_max_forwards import is_loop, max_forwards
-from feedproxy.request.problem_details import problem_response
 from feedproxy.request.response_fields_by_entrance import has_only_unusable_challenges
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.server.access_record import CLIENT_GONE
@@ -33,7 +39,7 @@ from feedproxy.server.mitm.backpressure import WriteBackpressure
 from feedproxy.server.mitm.connect_and_interception import is_intercepted, permit_connect
 from feedproxy.server.mitm.content_budget import ContentBudget
 from feedproxy.server.mitm.handshake_deadlines import HandshakeDeadlines
-from feedproxy.server.mitm.http_layer import CONTENT_CAP, RESPOND_EARLY, WITHOUT_CONTENT
+from feedproxy.server.mitm.http_layer import RESPOND_EARLY, WITHOUT_CONTENT
 from feedproxy.server.mitm.passthrough import BodyCounter, ConnectApprovals
 from feedproxy.server.mitm.request_routing import (
     OWN_AUTHORITY,
@@ -80,6 +86,8 @@ class FlowState:
     (`ProxyResponse` in request/context.py)."""
     endpoint: Endpoint | None = None
     call: Call | None = None
+    content_max: int = CONTENT_MAX
+    """The request may have at most this many bytes of content, unless the content streams upstream."""
     streamed: BodyCounter | None = None
     error_page: http.Response | None = None
     connect_result: str = ""
@@ -134,17 +142,19 @@ class FlowHandler:
             renamed = replace(head, url=f"http://{head.authority}{head.path}")  # mitmproxy shows the origin's URL
             if await self._is_own_address(renamed):
                 head = replace(as_gateway_request(renamed), absolute=False)
-        routed = route(head, entrance, settings, tunnel)
-        if isinstance(routed, LocalPath | MisspelledTarget):
-            self._handle_local_path(flow, routed)
+        state = self._register(flow, FlowState(client_context(head, settings, entrance)))
+        routed = route(head, state.client, settings, tunnel)
+        if not isinstance(routed, RoutedRequest):
+            self._handle_local_path(flow, state, routed)
             return
-        if self._respond_locally(flow, routed):
+        if (response := self._local_response(routed)) is not None:
+            self._set_local_response(flow, state, response)
             return
-        routed = await self._authorize(flow, routed)
+        state.client, routed = await self._authorize(flow, state.client, routed)
         has_content = _content_length(flow) != 0
         if is_loop(routed.request.fields, self.app.service.pseudonym):
             raise LoopDetected("request loop: Via already names this proxy")
-        state = self._register(flow, FlowState(routed.client, routed))
+        state.routed_request = routed
         if routed.request.method not in CACHED_METHODS or has_content:
             # Content of a GET has no defined meaning, so that its response is not cacheable (RFC 9110, section
             # 9.3.1).
@@ -211,16 +221,14 @@ class FlowHandler:
         service = self.app.service
         await service.admin.invalidate_after_write(state.routed_request.request, response)
         await self._recheck_size_after_refusal(state, response)
-        client, target = state.routed_request.client, state.routed_request.request.target
-        if has_only_unusable_challenges(response.status, response.fields, client, target):
+        client, request = state.client, state.routed_request.request
+        if has_only_unusable_challenges(response.status, response.fields, client, request.target):
             state.status = replace(state.status, detail=Detail.AUTHENTICATION)
             state.reason = Detail.AUTHENTICATION.sentence
-            state.streamed = passthrough.refuse_unusable_challenges(flow, state.routed_request, state.status)
+            state.streamed = passthrough.refuse_unusable_challenges(flow, request, client, state.status)
             return
-        settings = self.app.settings_for(target)
-        state.streamed = passthrough.prepare_response(
-            flow, state.routed_request, state.status, settings, via=service.via
-        )
+        settings = self.app.settings_for(request.target)
+        state.streamed = passthrough.prepare_response(flow, request, client, state.status, settings, via=service.via)
 
     async def _recheck_size_after_refusal(self, state: FlowState, response: Response) -> None:
         """Let the next request for the target be fetched instead of streamed, if the origin has refused this request.
@@ -256,34 +264,20 @@ class FlowHandler:
         state = self._flows.get(flow.id)
         return [passthrough.to_mitmproxy(response) for response in state.interim] if state is not None else []
 
-    def refuse_content(self, flow: http.HTTPFlow, status: int = 413) -> None:
-        """Refuse a request with too much content (413), if possible before the content arrives (RFC 9110, section
-        10.1.1), with content that does not come in time (408), or with content beyond the budget (503)."""
-        state = self._flows.get(flow.id)
-        if state is None:
-            return
-        retry: tuple[tuple[str, str], ...] = ()
-        if status == 408:
-            detail, reason = Detail.BAD_REQUEST, "The content of this request did not come in time."
-        elif status == 503:
-            detail, retry = Detail.BUSY, (("Retry-After", "60"),)
-            reason = "Too much content is being received at present. Please try again later."
-        else:
-            detail = Detail.CONTENT_TOO_LARGE
-            reason = f"No more than {flow.metadata.get(CONTENT_CAP, CONTENT_MAX)} bytes of content are read here."
-        response = problem_response(status, detail, reason, request=_request_without_target(flow), extra=retry)
-        self._set_local_response(flow, state, response, detail)
-        flow.metadata[RESPOND_EARLY] = True
+    def reserve_content(self, flow: http.HTTPFlow, size: int) -> None:
+        """Reserve `size` bytes for the content of a request. Content of at most CONTENT_MAX bytes needs no reservation.
 
-    def reserve_content(self, flow: http.HTTPFlow, size: int) -> bool:
-        """Reserve `size` bytes for the content of a request to an endpoint. Return False if the budget is exceeded.
-
-        Content of at most CONTENT_MAX bytes needs no reservation.
+        Raises ContentTooLarge if the endpoint accepts less content, and ContentBudgetExceeded if too much content is
+        reserved already.
         """
         state = self._flows.get(flow.id)
+        cap = state.content_max if state is not None else CONTENT_MAX
+        if size > cap:
+            raise ContentTooLarge(f"No more than {cap} bytes of content are read here.")
         if size <= CONTENT_MAX or state is None:
-            return True
-        return self._content_budget.reserve(flow.id, state.client.address, size, flow.metadata[CONTENT_CAP])
+            return
+        if not self._content_budget.reserve(flow.id, state.client.address, size, cap):
+            raise ContentBudgetExceeded("Too much content is being received at present. Please try again later.")
 
     def refuse(self, flow: http.HTTPFlow, error: FeedproxyError) -> None:
         """Respond to a flow with the error. Nothing is sent upstream."""
@@ -296,7 +290,6 @@ class FlowHandler:
             state = self._register(flow, FlowState(client))
         state.is_streaming = False
         self._set_response(flow, state, refusal.response, refusal.status, refusal.reason)
-        self._respond_early(flow)
 
     def state_of(self, flow: http.HTTPFlow) -> FlowState | None:
         """Return the state of a flow, or None if this handler does not handle the flow, or the flow has ended."""
@@ -321,16 +314,18 @@ class FlowHandler:
             self._content_budget.release(flow)
         self.app.requests = len(self._flows)
 
-    async def _authorize(self, flow: http.HTTPFlow, routed: RoutedRequest) -> RoutedRequest:
-        """Return the request without the client's credentials if it is authorized. Raises AccessDenied if the client is
-        not authorized.
+    async def _authorize(
+        self, flow: http.HTTPFlow, client: ClientContext, routed: RoutedRequest
+    ) -> tuple[ClientContext, RoutedRequest]:
+        """Return the client with its user, and the request without the client's credentials. Raises AccessDenied if the
+        client is not authorized.
 
         The user of a tunnel was authenticated at the CONNECT, because clients do not support 407 within a tunnel.
         """
-        request, client = routed.request, routed.client
+        request = routed.request
         readers = self.app.settings_for(request.target).readers
         if not readers:
-            return routed
+            return client, routed
         connection = flow.client_conn.id
         user, fields = await self.app.access_control.authorize(
             readers,
@@ -339,7 +334,7 @@ class FlowHandler:
             proxy=client.entrance is Entrance.PROXY and connection not in self.connect_approvals.tunnels,
             user=self.connect_approvals.users.get(connection, ""),
         )
-        return replace(routed, request=replace(request, fields=fields), client=replace(client, user=user))
+        return replace(client, user=user), replace(routed, request=replace(request, fields=fields))
 
     def _register(self, flow: http.HTTPFlow, state: FlowState) -> FlowState:
         self._flows[flow.id] = state
@@ -360,89 +355,71 @@ class FlowHandler:
         if flow.request.raw_content is None and (is_long or is_http2):
             flow.metadata[RESPOND_EARLY] = True
 
-    def _handle_local_path(self, flow: http.HTTPFlow, local_path: LocalPath | MisspelledTarget) -> None:
-        prefix = self.app.settings.endpoint_prefix
+    def _handle_local_path(
+        self, flow: http.HTTPFlow, state: FlowState, local_path: LocalPath | MisspelledTarget
+    ) -> None:
+        base, prefix = state.client.base, self.app.settings.endpoint_prefix
         if isinstance(local_path, LocalPath) and local_path.path.startswith(prefix):
-            self._endpoint(flow, local_path, local_path.path.removeprefix(prefix))
+            self._find_endpoint(flow, state, local_path.path)
             return
-        state, request, base = (
-            self._register(flow, FlowState(local_path.client)),
-            _request_without_target(flow),
-            local_path.client.base,
-        )
+        request = _request_without_target(flow)
         if is_asterisk(request.method, flow.request.path):
-            self._set_local_response(flow, state, options_response())
+            response = options_response()
         elif request.method not in CACHED_METHODS:
-            self._set_local_response(flow, state, method_refusal(request, CACHED_METHODS), Detail.METHOD)
+            raise MethodNotAllowed("Only GET and HEAD are allowed here.", CACHED_METHODS)
         elif isinstance(local_path, MisspelledTarget):
-            self._set_local_response(flow, state, gateway_redirect(gateway_path(local_path.target), base))
+            response = gateway_redirect(gateway_path(local_path.target), base)
         elif target := pasted_target(local_path.path, base, prefix):
             flow.request.stream = False
-            flow.metadata[CONTENT_CAP] = CONTENT_MAX
             state.endpoint = Endpoint(partial(self._preview, target))
-            state.call = Call(replace(request, target=local_path.path), local_path.client, local_path.path)
+            state.call = Call(replace(request, target=local_path.path), state.client, local_path.path)
             return
         else:
-            self._set_local_response(flow, state, landing_page(local_path.path, base, prefix))
-        self._respond_early(flow)
+            response = landing_page(local_path.path, base, prefix)
+        self._set_local_response(flow, state, response)
 
     async def _preview(self, target: str, call: Call) -> Response:
         preview = await landing_preview.load_preview(self.app, target, call.client)
         return preview_page(preview, call.client.base, self.app.settings.endpoint_prefix)
 
-    def _endpoint(self, flow: http.HTTPFlow, local_path: LocalPath, endpoint_path: str) -> None:
-        """Check a request to an endpoint. `on_request` answers an accepted request after its content has arrived."""
-        path, _, query = endpoint_path.partition("?")
-        endpoint, request = self.app.endpoints.find(path), _request_without_target(flow)
-        state = self._register(flow, FlowState(local_path.client))
-        if endpoint is None:
-            reason = "There is no such endpoint."
-            self._set_local_response(
-                flow, state, problem_response(404, Detail.NOT_FOUND, reason, request=request), Detail.NOT_FOUND
-            )
-            self._respond_early(flow)
-        elif request.method not in endpoint.methods:
-            self._set_local_response(flow, state, method_refusal(request, endpoint.methods), Detail.METHOD)
-            self._respond_early(flow)
-        else:
-            flow.request.stream = False
-            flow.metadata[CONTENT_CAP] = cap = endpoint.content_limit(path)
-            size = _content_length(flow) or 0  # content of unknown length is reserved as it arrives
-            if size > cap:
-                self.refuse_content(flow)
-                return
-            if not self.reserve_content(flow, size):
-                self.refuse_content(flow, 503)
-                return
-            state.endpoint, state.call = (
-                endpoint,
-                Call(replace(request, target=local_path.path), local_path.client, path, query),
-            )
-            state.usual_path = usual_endpoint_path(endpoint_path, local_path.client, self.app.settings.endpoint_prefix)
+    def _find_endpoint(self, flow: http.HTTPFlow, state: FlowState, own_path: str) -> None:
+        """Check a request to an endpoint. `on_request` answers an accepted request after its content has arrived.
 
-    def _set_local_response(
-        self, flow: http.HTTPFlow, state: FlowState, response: Response, detail: Detail | None = None
-    ) -> None:
+        Raises NotFound, MethodNotAllowed, ContentTooLarge or ContentBudgetExceeded for a request that is refused.
+        """
+        prefix, request = self.app.settings.endpoint_prefix, _request_without_target(flow)
+        path, _, query = own_path.removeprefix(prefix).partition("?")
+        endpoint = self.app.endpoints.find(path)
+        if endpoint is None:
+            raise NotFound("There is no such endpoint.")
+        if request.method not in endpoint.methods:
+            allowed = endpoint.methods
+            raise MethodNotAllowed(f"This takes {' and '.join(allowed)} only.", allowed)
+        flow.request.stream = False
+        state.content_max = endpoint.content_limit(path)
+        self.reserve_content(flow, _content_length(flow) or 0)  # content of unknown length is reserved as it arrives
+        state.endpoint = endpoint
+        state.call = Call(replace(request, target=own_path), state.client, path, query)
+        state.usual_path = usual_endpoint_path(own_path.removeprefix(prefix), state.client, prefix)
+
+    def _set_local_response(self, flow: http.HTTPFlow, state: FlowState, response: Response) -> None:
         """Set a response that this proxy itself made. Cache-Status is added if the response has none."""
-        status = CacheStatus(detail=detail)
+        status = CacheStatus()
         if "cache-status" not in response.fields:
             response = response.with_fields(append(response.fields, status))
         self._set_response(flow, state, response, status)
 
-    def _respond_locally(self, flow: http.HTTPFlow, routed: RoutedRequest) -> bool:
-        """Refuse TRACE, and answer preflights and OPTIONS with `Max-Forwards: 0`. Return False for other requests."""
-        request, detail = routed.request, None
+    def _local_response(self, routed: RoutedRequest) -> Response | None:
+        """Return the response to a preflight, and to OPTIONS with `Max-Forwards: 0`. Return None for other requests.
+
+        Raises MethodNotAllowed for TRACE: its response would repeat the request's fields, which may contain secrets.
+        """
+        request = routed.request
         if request.method == "TRACE":
-            response, detail = trace_refusal(replace(request, target=routed.shown or request.target)), Detail.METHOD
-        elif request.method == "OPTIONS" and max_forwards(request.fields) == 0:
-            response = options_response()
-        elif (preflight := self._preflight_response(request)) is not None:
-            response = preflight
-        else:
-            return False
-        self._set_local_response(flow, self._register(flow, FlowState(routed.client)), response, detail)
-        self._respond_early(flow)
-        return True
+            raise MethodNotAllowed("This proxy passes no TRACE.", ALLOWED_METHODS)
+        if request.method == "OPTIONS" and max_forwards(request.fields) == 0:
+            return options_response()
+        return self._preflight_response(request)
 
     def _preflight_response(self, request: Request) -> Response | None:
         response = preflight_response(request, self.app.settings_for(request.target))
@@ -461,7 +438,7 @@ class FlowHandler:
             self.connect_approvals.forget(flow.client_conn.id)
             raise Unreachable(CLIENT_GONE)
         routed = replace(state.routed_request, request=self._with_credentials(state))
-        passthrough.prepare_request(flow, routed, via=self.app.service.via, parent=parent)
+        passthrough.prepare_request(flow, routed, state.client, via=self.app.service.via, parent=parent)
         state.status, state.is_streaming, state.parent = status, True, parent
 
     def _with_credentials(self, state: FlowState) -> Request:
@@ -481,11 +458,13 @@ class FlowHandler:
     def _set_response(
         self, flow: http.HTTPFlow, state: FlowState, response: Response, status: CacheStatus, reason: str = ""
     ) -> None:
+        """Set the response, and record it in the flow's state. If content is still arriving, respond at once."""
         if response.status == 401 and state.usual_path:
             response = gateway_redirect(self.app.settings.endpoint_prefix + state.usual_path, state.client.base)
             response = response.with_fields(append(response.fields, status))
         flow.response = passthrough.to_mitmproxy(finish_response(response, state.client, self.app.clock.now()))
         state.status, state.reason = status, reason
+        self._respond_early(flow)
 
 
 def _request_without_target(flow: http.HTTPFlow) -> Request:

@@ -43,7 +43,7 @@ from mitmproxy.proxy.layers.http._hooks import HttpErrorHook, HttpResponseHook
 from mitmproxy.proxy.layers.http._http2 import Http2Server
 
 from feedproxy.clock import Seconds
-from feedproxy.errors import BadRequest
+from feedproxy.errors import BadRequest, FeedproxyError
 from feedproxy.http import field_lines, uri
 from feedproxy.request.endpoint_registry import CONTENT_MAX
 from feedproxy.server.mitm.backpressure import WriteBackpressure
@@ -66,9 +66,6 @@ RESPOND_EARLY = "feedproxy.at-once"
 NO_ERROR = 0
 """HTTP/2's code for resetting a stream without an error (RFC 9113, section 7)."""
 
-CONTENT_CAP = "feedproxy.content-cap"
-"""Key in `flow.metadata`: the maximum content of this flow's request in bytes, in place of CONTENT_MAX."""
-
 
 class LocalResponses(Protocol):
     """Source of the responses that a stream sends in place of mitmproxy's own responses."""
@@ -81,13 +78,15 @@ class LocalResponses(Protocol):
         """Return the 1xx responses to send before the flow's response."""
         ...
 
-    def refuse_content(self, flow: http.HTTPFlow, status: int) -> None:
-        """Set the response of a flow with too much content (413), with content that does not come in time (408), or
-        with content for which `reserve_content` returned False (503)."""
+    def refuse(self, flow: http.HTTPFlow, error: FeedproxyError) -> None:
+        """Set the response of a flow with content that is refused."""
         ...
 
-    def reserve_content(self, flow: http.HTTPFlow, size: int) -> bool:
-        """Return whether the memory for `size` bytes of content of the flow's request may be used."""
+    def reserve_content(self, flow: http.HTTPFlow, size: int) -> None:
+        """Reserve the memory for `size` bytes of content of the flow's request.
+
+        Raises ContentTooLarge, or ContentBudgetExceeded if too little memory is free.
+        """
         ...
 
 
@@ -127,7 +126,8 @@ class FeedStream(HttpStream):
         if not isinstance(event, ContentTimeout):
             yield from super()._handle_event(event)
         elif self.client_state == self.state_consume_request_body:
-            yield from self._refuse_content(408)
+            late = BadRequest("The content of this request did not come in time.", status=408)
+            yield from self._refuse_content(late)
         self.events_in_progress -= 1
 
     def passthrough(self, event: events.Event) -> layer.CommandGenerator[None]:
@@ -236,11 +236,10 @@ class FeedStream(HttpStream):
         # Content for endpoints, and content to be discarded, arrives here. Other content streams upstream.
         if isinstance(event, RequestData):
             before, after = len(self.request_body_buf), len(self.request_body_buf) + len(event.data)
-            if after > self.flow.metadata.get(CONTENT_CAP, CONTENT_MAX):  # HTTP/2 need not announce its length
-                yield from self._refuse_content(413)
-                return
-            if not self._responses.reserve_content(self.flow, after):
-                yield from self._refuse_content(503)
+            try:
+                self._responses.reserve_content(self.flow, after)  # HTTP/2 need not announce the length
+            except FeedproxyError as error:
+                yield from self._refuse_content(error)
                 return
             if after // CONTENT_MAX > before // CONTENT_MAX:
                 self._set_content_deadline()
@@ -252,10 +251,10 @@ class FeedStream(HttpStream):
         if self._content_timeout:
             self.content_deadline = time.monotonic() + self._content_timeout
 
-    def _refuse_content(self, status: int) -> layer.CommandGenerator[None]:
+    def _refuse_content(self, error: FeedproxyError) -> layer.CommandGenerator[None]:
         self.request_body_buf.clear()
         if self.flow.response is None:
-            self._responses.refuse_content(self.flow, status)
+            self._responses.refuse(self.flow, error)
         yield from self._respond_early()
 
     def check_killed(self, emit_error_hook: bool) -> layer.CommandGenerator[bool]:

@@ -17,7 +17,7 @@ from feedproxy.errors import FeedproxyError, Forbidden, LoopDetected
 from feedproxy.http import uri
 from feedproxy.http.field_values import split_list
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.request.context import Entrance
+from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.request.loops_and_max_forwards import max_forwards
 from feedproxy.request.problem_details import problem_response
 from feedproxy.request.response_fields_by_entrance import (
@@ -149,21 +149,23 @@ def enforce(data: ServerConnectionHookData, approvals: ConnectApprovals) -> None
         data.server.error = str(error) or "refused"
 
 
-def prepare_request(flow: http.HTTPFlow, routed: RoutedRequest, *, via: str, parent: Parent | None) -> None:
+def prepare_request(
+    flow: http.HTTPFlow, routed: RoutedRequest, client: ClientContext, *, via: str, parent: Parent | None
+) -> None:
     """Prepare a request for streaming to its origin or to a parent proxy."""
     fields, method = routed.request.fields, flow.request.method
     framing = _framing(fields)
     fields = fields.end_to_end().without(*FRAMING, "a-im")
     if routed.request.method == "OPTIONS" and (hops := max_forwards(fields)) is not None:
         fields = fields.with_field("Max-Forwards", str(hops - 1))
-    if routed.client.entrance is Entrance.GATEWAY:
+    if client.entrance is Entrance.GATEWAY:
         fields = fields.without("cookie", "cookie2", "referer", "origin", "available-dictionary", "dictionary-id")
     forwarded_names = [name for name, _ in fields if name.lower().startswith("x-forwarded-")]
     unportable_names = [name for name, _ in fields if _PORTABLE_NAME.fullmatch(name) is None]
     fields = fields.without(*CLIENT_ADDRESS_FIELDS, *PATH_OVERRIDE_FIELDS, *forwarded_names, *unportable_names)
-    if routed.client.entrance is Entrance.REVERSE:
-        scheme, _, name = routed.client.base.partition("://")
-        fields = fields.with_field("X-Forwarded-For", routed.client.address)
+    if client.entrance is Entrance.REVERSE:
+        scheme, _, name = client.base.partition("://")
+        fields = fields.with_field("X-Forwarded-For", client.address)
         fields = fields.with_field("X-Forwarded-Proto", scheme).with_field("X-Forwarded-Host", name.partition("/")[0])
     if not framing and flow.request.is_http2:
         # HTTP/2 has its own framing. With HTTP/1.1, the content needs Transfer-Encoding, or the upstream would read it
@@ -210,7 +212,7 @@ def _set_target(request: http.Request, target: str) -> None:
 
 
 def prepare_response(
-    flow: http.HTTPFlow, routed: RoutedRequest, status: CacheStatus, settings: Settings, *, via: str
+    flow: http.HTTPFlow, request: Request, client: ClientContext, status: CacheStatus, settings: Settings, *, via: str
 ) -> BodyCounter:
     """Prepare the head of a streamed response, and return a counter of the response's content."""
     assert flow.response is not None
@@ -219,11 +221,11 @@ def prepare_response(
     if flow.request.http_version == "HTTP/1.0":
         framing = [(name, value) for name, value in framing if name.lower() != "transfer-encoding"]
     fields = fields.end_to_end().without(*FRAMING, "alt-svc")
-    fields = apply_entrance_rules(fields, routed.client, target=routed.request.target, upstream=settings.upstream)
-    if settings.readers or routed.client.user:
+    fields = apply_entrance_rules(fields, client, target=request.target, upstream=settings.upstream)
+    if settings.readers or client.user:
         fields = make_private(fields)
     fields = append(with_via(fields, via), status)
-    closes = "close" in split_list((routed.request.fields.combined("connection") or "").lower())
+    closes = "close" in split_list((request.fields.combined("connection") or "").lower())
     counter = BodyCounter()
     if flow.response.status_code == 205:
         # "[...] a server MUST NOT generate content in a 205 response." -- RFC 9110, section 15.3.6. Content that the
@@ -258,13 +260,15 @@ def refuse_parents_challenge(flow: http.HTTPFlow) -> BodyCounter:
     return _replace_streamed(flow, Response(ParentRefused.status_hint, append(fields, status), content))
 
 
-def refuse_unusable_challenges(flow: http.HTTPFlow, routed: RoutedRequest, status: CacheStatus) -> BodyCounter:
+def refuse_unusable_challenges(
+    flow: http.HTTPFlow, request: Request, client: ClientContext, status: CacheStatus
+) -> BodyCounter:
     """Replace a streamed 401 with challenges that no client can answer through the gateway.
 
     Return the counter of the content.
     """
-    response = unusable_challenge_response(routed.request, status)
-    fields = apply_entrance_rules(response.fields, routed.client, target="", upstream="")
+    response = unusable_challenge_response(request, status)
+    fields = apply_entrance_rules(response.fields, client, target="", upstream="")
     return _replace_streamed(flow, response.with_fields(fields.without("content-length")))
 
 

@@ -52,7 +52,6 @@ class LocalPath:
     """A path of this proxy: the landing page, an endpoint, or an unknown path."""
 
     path: str
-    client: ClientContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,6 @@ class MisspelledTarget:
     """A gateway path in an unusual form, and the target that it means."""
 
     target: str
-    client: ClientContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,6 @@ class RoutedRequest:
     """A request for a target. `shown` is the target as the client addressed it."""
 
     request: Request
-    client: ClientContext
     shown: str = ""
 
 
@@ -132,42 +129,41 @@ def incoming_request(flow: http.HTTPFlow) -> IncomingRequest:
 
 
 def route(
-    head: IncomingRequest, entrance: Entrance, settings: Settings, tunnel: tuple[str, int] | None
+    head: IncomingRequest, client: ClientContext, settings: Settings, tunnel: tuple[str, int] | None
 ) -> RoutedRequest | LocalPath | MisspelledTarget:
     """Return the route of a request. Raises BadTarget for an invalid target, NotFound for a path without a target, and
     WrongHost for a host at which this proxy does not answer.
 
     `tunnel` is the host and port of the CONNECT if the request is in a tunnel.
     """
-    client = client_context(head, settings, entrance)
-    match entrance:
+    match client.entrance:
         case Entrance.PROXY if tunnel is not None:
             host, port = tunnel
             _check_tunnel_host(head, host, port)
             target = uri.normalise(f"https://{uri.join_host_port(host, port)}{_path_in_target(head)}")
-            return RoutedRequest(Request(head.method, target, head.fields), client)
+            return RoutedRequest(Request(head.method, target, head.fields))
         case Entrance.PROXY:
-            return RoutedRequest(Request(head.method, uri.normalise(head.url), head.fields), client)
+            return RoutedRequest(Request(head.method, uri.normalise(head.url), head.fields))
         case Entrance.REVERSE:
             return _reverse(head, client, settings)
     _check_gateway_host(head, settings)
     if is_asterisk(head.method, head.path):
-        return LocalPath(head.path, client)
+        return LocalPath(head.path)
     bare = head.path.partition("?")[0]
     if bare in LANDING_PATHS or head.path.startswith(settings.endpoint_prefix):
-        return LocalPath(head.path, client)
+        return LocalPath(head.path)
     if bare == RPC:
-        return LocalPath(settings.endpoint_prefix + head.path.removeprefix("/"), client)
+        return LocalPath(settings.endpoint_prefix + head.path.removeprefix("/"))
     try:
         target = gateway_target(head.path)
     except (NotFound, BadTarget):
-        return MisspelledTarget(_guess_target(head.path, client.base, settings.endpoint_prefix), client)
+        return MisspelledTarget(_guess_target(head.path, client.base, settings.endpoint_prefix))
     if lacks_path(head.path):
-        return MisspelledTarget(target, client)
+        return MisspelledTarget(target)
     if target.startswith(f"{client.base}/"):
         with contextlib.suppress(BadTarget):  # a local page: fetching it is refused
-            return MisspelledTarget(pasted_address.read(target, client.base, settings.endpoint_prefix), client)
-    return RoutedRequest(Request(head.method, target, head.fields), client)
+            return MisspelledTarget(pasted_address.read(target, client.base, settings.endpoint_prefix))
+    return RoutedRequest(Request(head.method, target, head.fields))
 
 
 def is_asterisk(method: str, path: str) -> bool:
@@ -293,15 +289,13 @@ def _reverse(head: IncomingRequest, client: ClientContext, settings: Settings) -
             raise BadTarget("target refused: in reverse mode, only the upstream is served")
     path = head.path
     if is_asterisk(head.method, path):
-        return RoutedRequest(
-            Request(head.method, target_of_path("/", settings), head.fields), client, client.base + "/"
-        )
+        return RoutedRequest(Request(head.method, target_of_path("/", settings), head.fields), client.base + "/")
     if not path.startswith("/"):
         raise BadTarget("the request target is not a path")
     if path.startswith(settings.endpoint_prefix):
-        return LocalPath(path, client)
+        return LocalPath(path)
     path = _normalize_path(path)
-    return RoutedRequest(Request(head.method, target_of_path(path, settings), head.fields), client, client.base + path)
+    return RoutedRequest(Request(head.method, target_of_path(path, settings), head.fields), client.base + path)
 
 
 def target_of_path(path: str, settings: Settings) -> str:
