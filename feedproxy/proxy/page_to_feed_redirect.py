@@ -3,28 +3,22 @@
 The redirect leads to the first feed to which the page links. Its Link fields list all feeds to which the page links.
 """
 
-import asyncio
-import logging
 from dataclasses import replace
 from functools import partial
 
 from feedproxy.cache.stored_response import StoredResponse
-from feedproxy.errors import FeedproxyError
 from feedproxy.feed.autodiscovery import DiscoveredFeed, discover_feeds, is_page, prefers_feeds
 from feedproxy.http import negotiation, uri
 from feedproxy.http.field_values import parse_parameters, quote
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.gateway_path import gateway_path
-from feedproxy.lru_map import LRU
 from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.decoded_bodies import decode_or_none
+from feedproxy.proxy.representations.derived_values import DerivedValues
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.refresh_events import Events
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.settings import Settings
-from feedproxy.single_flight import SingleFlight
-
-logger = logging.getLogger(__name__)
 
 _PAGE_TYPES = ("text/html", "application/xhtml+xml")
 
@@ -36,20 +30,17 @@ class Autodiscovery:
     """Finder of the feeds to which stored pages link, with a cache."""
 
     def __init__(self, helper_pool: HelperPool, limits: MemoryLimits, events: Events) -> None:
-        self._helper_pool = helper_pool
+        self.feeds: DerivedValues[tuple[DiscoveredFeed, ...]] = DerivedValues(
+            helper_pool, limits.pages, "the feeds of a page", _length
+        )
+        """The feeds to which pages link, by target and content of the page."""
         self._events = events
-        self._in_progress: SingleFlight[int, tuple[DiscoveredFeed, ...]] = SingleFlight()
-        self._cache: LRU[int, tuple[bytes, tuple[DiscoveredFeed, ...]]] = LRU(limits.pages)
-        """The bytes of each page and the feeds to which it links, keyed by the `id()` of the bytes.
-
-        The cache keeps the bytes, because Python could reuse the `id()` of freed bytes.
-        """
 
     async def redirect_to_feed(
         self, answer: ProxyResponse | PassThrough, request: Request, client: ClientContext, settings: Settings
     ) -> ProxyResponse | PassThrough:
         """Return a redirect to the page's first feed if the client prefers feeds, else `answer`."""
-        if isinstance(answer, PassThrough) or answer.feed or answer.stored is None:
+        if isinstance(answer, PassThrough) or answer.stored is None or answer.stored.content.feed:
             return answer
         if (
             client.entrance is not Entrance.GATEWAY
@@ -74,25 +65,13 @@ class Autodiscovery:
         label, body = stored.content.main_body
         if not body or stored.status != 200 or stored.content.feed:
             return ()
-        key = id(body)  # unique while the cache holds a reference to `body`
-        cached = self._cache.get(key)
-        if cached is not None and cached[0] is body:
-            return cached[1]
         target = uri.without_fragment(stored.target)
         work = partial(_find_feeds, target, stored.fields, label, body, settings.decoded_max)
-        task, _ = self._in_progress.join_or_start(key, lambda: self._search_page(key, body, work))
-        return await asyncio.shield(task)
+        return await self.feeds.get((target, body), work) or ()
 
-    async def _search_page(
-        self, key: int, body: bytes, work: "partial[tuple[DiscoveredFeed, ...]]"
-    ) -> tuple[DiscoveredFeed, ...]:
-        try:
-            feeds = await self._helper_pool.submit(work)
-        except FeedproxyError as error:
-            logger.warning("autodiscovery: page not searched for feeds: %s", error)
-            feeds = ()
-        self._cache.put(key, (body, feeds), len(body) + sum([len(feed.address) + len(feed.title) for feed in feeds]))
-        return feeds
+
+def _length(feeds: tuple[DiscoveredFeed, ...]) -> int:
+    return sum([len(feed.address) + len(feed.title) for feed in feeds])
 
 
 def _is_labelled_page(stored: StoredResponse) -> bool:

@@ -48,7 +48,6 @@ def build_response(selected: SelectedResponse, *, via: str, now: Instant) -> Pro
         response,
         selected.status,
         selected.reason,
-        feed=stored.content.feed,
         stored=stored,
         final_target=stored.final_target or "",
         interim=selected.interim,

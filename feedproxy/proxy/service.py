@@ -188,6 +188,7 @@ class Service:
         """Wait up to `timeout` seconds for work in progress, cancel the rest, and close all parts."""
         until = asyncio.get_running_loop().time() + timeout
         await self.schedule.scheduler.close()
-        derived = (self._codings, self._deltas.bodies, self._dictionaries.bodies, self._conversion_cache)
+        bodies, feeds = (self._deltas.bodies, self._dictionaries.bodies), self._autodiscovery.feeds
+        derived = (self._codings, *bodies, self._conversion_cache, feeds)
         for drain in (*(part.in_progress.drain for part in derived), self._coordinator.close):
             await drain(max(0.0, until - asyncio.get_running_loop().time()))

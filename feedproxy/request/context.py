@@ -42,7 +42,6 @@ class ProxyResponse:
     response: Response
     status: CacheStatus
     reason: str = ""
-    feed: bool = False
     stored: StoredResponse | None = None
     """The stored response from which the response was made, or None for a response that feedproxy generated."""
     final_target: str = ""

@@ -108,7 +108,7 @@ class Desk:
     async def ask(self, accept_encoding: str, name: str = "") -> Response:
         fields = TYPE.with_field("Content-Encoding", name) if name else TYPE
         whole = Response(200, fields, self.stored.content.bodies[name or "identity"])
-        answer = ProxyResponse(whole, CacheStatus(hit=True), feed=True, stored=self.stored)
+        answer = ProxyResponse(whole, CacheStatus(hit=True), stored=self.stored)
         request = Request("GET", TARGET, Fields([("Accept-Encoding", accept_encoding)]))
         return (await self.codings.apply(answer, request, Settings())).response
 

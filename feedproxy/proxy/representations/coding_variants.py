@@ -15,7 +15,7 @@ from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Request
 from feedproxy.lru_map import LRU
-from feedproxy.proxy.representations.derived_body import make_body
+from feedproxy.proxy.representations.derived_values import make_value
 from feedproxy.refresh.ingest.coding_policy import compression_level, encode_if_smaller, preferred_coding
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.request.context import ProxyResponse
@@ -69,7 +69,7 @@ class CodingVariants:
         return self.in_progress.join_or_start(key, lambda: self._make_coding(key, work))[0]
 
     async def _make_coding(self, key: _Key, work: Callable[[], bytes | None]) -> bytes | None:
-        body, is_final = await make_body(self._helper_pool, work, key[2], key[0])
+        body, is_final = await make_value(self._helper_pool, work, key[2], key[0])
         if body is not None:
             await self._store_coding(key, body)
         elif is_final:

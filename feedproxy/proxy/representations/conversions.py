@@ -149,7 +149,7 @@ class Conversions:
         if response.stored is None or response.response.status != 200:
             return response
         output_format = None
-        if response.feed:
+        if response.stored.content.feed:
             media_type = response.response.fields.get("content-type") or ""
             output_format = self.preferred_format(request.fields.combined("accept"), media_type)
         if output_format is None:

@@ -16,7 +16,7 @@ from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.memory_max_shares import MemoryLimits
-from feedproxy.proxy.representations.derived_body import DerivedBodies
+from feedproxy.proxy.representations.derived_values import DerivedValues
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.policy.dictionary_privacy import is_shared, permits_dictionaries
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
@@ -30,7 +30,7 @@ class Dictionaries:
     """Maker of `dcz` bodies with a bounded cache."""
 
     def __init__(self, helper_pool: HelperPool, limits: MemoryLimits) -> None:
-        self.bodies = DerivedBodies(helper_pool, limits.dictionaries, DCZ)
+        self.bodies: DerivedValues[bytes] = DerivedValues(helper_pool, limits.dictionaries, DCZ)
         """`dcz` bodies by target, tag base of the new content, and hash of the old content."""
 
     async def encode(

@@ -10,13 +10,13 @@ from feedproxy.settings import Settings
 
 
 class DecodedBodies:
-    """Cache of decoded bodies, keyed by the identity of the coded bytes object.
+    """Cache of decoded bodies, keyed by the coded bytes and their Content-Encoding.
 
     `bytes_max` limits the memory of coded and decoded bytes together.
     """
 
     def __init__(self, bytes_max: int) -> None:
-        self._decoded: LRU[int, tuple[bytes, str, bytes | None]] = LRU(bytes_max)
+        self._decoded: LRU[tuple[bytes, str], bytes | None] = LRU(bytes_max)
 
     def resize(self, bytes_max: int) -> None:
         """Set the limit of the cache in bytes."""
@@ -27,12 +27,11 @@ class DecodedBodies:
 
         `label` is the Content-Encoding of `body`.
         """
-        key = id(body)  # the key is unique while the cache refers to `body`
-        cached = self._decoded.get(key)
-        if cached is not None and cached[0] is body and cached[1] == label:
-            return cached[2]
+        key = body, label
+        if key in self._decoded:
+            return self._decoded.get(key)
         plain = decode_or_none(body, label, limit=limit)
-        self._decoded.put(key, (body, label, plain), len(body) + len(plain or b""))
+        self._decoded.put(key, plain, len(body) + len(plain or b""))
         return plain
 
 

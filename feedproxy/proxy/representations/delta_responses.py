@@ -21,7 +21,7 @@ from feedproxy.http.etag import EntityTag, tag_base
 from feedproxy.http.field_values import charset_of
 from feedproxy.http.message import Request, Response
 from feedproxy.memory_max_shares import MemoryLimits
-from feedproxy.proxy.representations.derived_body import DerivedBodies
+from feedproxy.proxy.representations.derived_values import DerivedValues
 from feedproxy.refresh.ingest.coding_policy import compression_level
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.settings import Settings
@@ -43,7 +43,7 @@ class Deltas:
     """Maker of deltas on demand, with a bounded cache."""
 
     def __init__(self, helper_pool: HelperPool, limits: MemoryLimits) -> None:
-        self.bodies = DerivedBodies(helper_pool, limits.deltas, "a delta")
+        self.bodies: DerivedValues[bytes] = DerivedValues(helper_pool, limits.deltas, "a delta")
         """Deltas by target, new version, coding and old versions."""
 
     async def apply(

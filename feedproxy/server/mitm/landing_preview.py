@@ -67,7 +67,7 @@ async def _preview_of(app: App, target: str, answer: ProxyResponse) -> Preview:
             return Preview(target, reason=f"There is no feed at this address: the site answered {status}.")
         reason = plain_text(answer.reason).rstrip(".") or f"status {status}"
         return Preview(target, reason=f"There is no feed to show: {reason}.")
-    if answer.stored is None or not answer.feed:
+    if answer.stored is None or not answer.stored.content.feed:
         return Preview(target, reason="This is no feed, and names none.")
     try:
         headlines = await app.service.conversions.headlines(answer.stored)
