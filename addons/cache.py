@@ -1,16 +1,11 @@
 """The shared cache: stores, reuses and validates responses (RFC 9111)."""
 
-import logging
-
 from mitmproxy import connection, ctx, http
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.errors import FeedproxyError
 from feedproxy.request.allowed_methods import CACHED_METHODS
 from feedproxy.server.addon import Addon
-
-logger = logging.getLogger(__name__)
 
 
 class Cache(Addon):
@@ -59,14 +54,7 @@ class Cache(Addon):
         has_entrance = app.enforces_targets
         if flow.response is not None or (not has_entrance and flow.request.method not in CACHED_METHODS):
             return
-        try:
-            await handler.on_request(flow)
-        except FeedproxyError as error:
-            handler.refuse(flow, error)
-        except Exception:
-            # mitmproxy's hooks fail open: after an exception, the request would go upstream unchanged.
-            logger.exception("cache: request failed")
-            handler.refuse(flow, FeedproxyError("internal error; see feedproxy's log"))
+        await handler.handle(flow, handler.on_request(flow))
 
     def client_disconnected(self, client: connection.Client) -> None:
         self.flow_handler().on_client_disconnected(client.id)

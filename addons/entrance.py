@@ -1,6 +1,5 @@
 """The entrances: gateway, explicit proxy and reverse mode. The entrance determines the target of a request."""
 
-import logging
 from typing import Any
 
 from mitmproxy import connection, ctx, http
@@ -11,7 +10,6 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from mitmproxy.tls import TlsData
 
 from feedproxy import settings
-from feedproxy.errors import FeedproxyError, Forbidden, NotFound
 from feedproxy.server.addon import Addon
 from feedproxy.server.mitm import (
     http1_limits_and_corrections,
@@ -22,8 +20,6 @@ from feedproxy.server.mitm import (
 from feedproxy.server.mitm.connect_and_interception import is_intercepted
 from feedproxy.server.mitm.handshake_deadlines import HANDSHAKE_RECORD
 from feedproxy.server.mitm.http_layer import install
-
-logger = logging.getLogger(__name__)
 
 
 def _peer(client: connection.Client) -> str | None:
@@ -116,27 +112,11 @@ class Entrance(Addon):
 
     async def http_connect(self, flow: http.HTTPFlow) -> None:
         handler = self.flow_handler()
-        try:
-            await handler.on_connect(flow)
-        except FeedproxyError as error:
-            handler.refuse(flow, error)
-        except Exception:
-            logger.exception("entrance: CONNECT failed")
-            handler.refuse(flow, Forbidden("feedproxy could not decide whether that address may be reached"))
+        await handler.handle(flow, handler.on_connect(flow))
 
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
-        app = self.app()
         handler = self.flow_handler()
-        try:
-            if not await handler.backpressure.wait_drained(flow.client_conn.id, app.settings.answer_timeout):
-                flow.kill()
-                return
-            await handler.on_request_headers(flow)
-        except FeedproxyError as error:
-            handler.refuse(flow, error)
-        except Exception:
-            logger.exception("entrance: reading a request failed")
-            handler.refuse(flow, NotFound("feedproxy could not make sense of this request"))
+        await handler.handle(flow, handler.on_request_headers(flow))
 
 
 addons = [Entrance()]

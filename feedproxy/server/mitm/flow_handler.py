@@ -2,9 +2,11 @@
 
 The addons call one method for each hook: `on_connect` and `on_request_headers` for a head, `on_request` for a complete
 request, `on_response_headers` for the head of a streamed response, and `pop` at the end. A method refuses a request by
-raising FeedproxyError. The addon then calls `refuse`.
+raising FeedproxyError, for which `handle` sends the response.
 """
 
+import logging
+from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
@@ -42,7 +44,6 @@ from feedproxy.server.mitm.handshake_deadlines import HandshakeDeadlines
 from feedproxy.server.mitm.http_layer import RESPOND_EARLY, WITHOUT_CONTENT
 from feedproxy.server.mitm.passthrough import BodyCounter, ConnectApprovals
 from feedproxy.server.mitm.request_routing import (
-    OWN_AUTHORITY,
     IncomingRequest,
     LocalPath,
     MisspelledTarget,
@@ -63,6 +64,8 @@ from feedproxy.upstream.own_urls import is_own
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import parent_name
 from feedproxy.upstream.upstream_errors import Unreachable
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -114,6 +117,19 @@ class FlowHandler:
         self._flows: dict[str, FlowState] = {}
         self._flows_of_client: dict[str, set[str]] = {}
 
+    async def handle(self, flow: http.HTTPFlow, handling: Awaitable[None]) -> None:
+        """Await the handling of a flow in a hook. If it raises an exception, refuse the flow.
+
+        mitmproxy's hooks fail open: after an exception, the request would go upstream without feedproxy's checks.
+        """
+        try:
+            await handling
+        except FeedproxyError as error:
+            self.refuse(flow, error)
+        except Exception:
+            logger.exception("flow handler: request failed")
+            self.refuse(flow, FeedproxyError("internal error; see feedproxy's log"))
+
     async def on_connect(self, flow: http.HTTPFlow) -> None:
         """Handle a CONNECT. A CONNECT that is refused raises Forbidden, Unreachable, AccessDenied, BadTarget or
         Overload."""
@@ -127,16 +143,21 @@ class FlowHandler:
 
     async def on_request_headers(self, flow: http.HTTPFlow) -> None:
         """Handle the head of a request. Respond locally, or stream the request upstream if its response cannot be
-        cached."""
+        cached.
+
+        The client must have read most of its earlier responses within `answer_timeout` seconds.
+        """
+        settings = self.app.settings
+        if not await self.backpressure.wait_drained(flow.client_conn.id, settings.answer_timeout):
+            flow.kill()
+            return
         if flow.response is not None or flow.error is not None:
             return
         flow.request.stream = False  # the option stream_large_bodies may have set streaming
-        settings = self.app.settings
         tunnel = self.connect_approvals.tunnels.get(flow.client_conn.id)
         head = incoming_request(flow)
         entrance = entrance_of(flow, settings, tunnel)
         if entrance is Entrance.PROXY and tunnel is None and await self._is_own_address(head):
-            flow.metadata[OWN_AUTHORITY] = True
             head, entrance = as_gateway_request(head), Entrance.GATEWAY
         elif entrance is Entrance.REVERSE and head.absolute and head.authority:
             renamed = replace(head, url=f"http://{head.authority}{head.path}")  # mitmproxy shows the origin's URL

@@ -24,9 +24,6 @@ from feedproxy.request.gateway_hosts import is_gateway_host
 from feedproxy.server.mitm.http_layer import ABSOLUTE_FORM
 from feedproxy.settings import Settings
 
-OWN_AUTHORITY = "feedproxy.own-authority"
-"""Key in `flow.metadata`: the absolute-form names this proxy, so that the request is for the gateway."""
-
 LANDING_PATHS = ("/", "/robots.txt", "/favicon.ico")
 """Paths of the gateway's own pages."""
 
@@ -260,8 +257,6 @@ def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int]
         return Entrance.PROXY
     if settings.upstream:
         return Entrance.REVERSE
-    if flow.metadata.get(OWN_AUTHORITY):
-        return Entrance.GATEWAY
     absolute = flow.metadata.get(ABSOLUTE_FORM)
     if absolute is None:  # unknown with mitmproxy's own layer: any foreign address means the explicit proxy
         own, port, *_ = flow.client_conn.sockname
