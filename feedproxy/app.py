@@ -92,9 +92,7 @@ class App:
         """Rules of the configuration. `rules` also has the operator's decisions about single feeds."""
         self._decision_rules: tuple[Rule, ...] = ()
         self.metrics = Metrics()
-        self.recent_activity = RecentActivity(
-            self.clock, lambda: self.settings, lambda target: self.names_in_log(target)[0]
-        )
+        self.recent_activity = RecentActivity(lambda: self.settings, lambda target: self.names_in_log(target)[0])
         self.events = Events()
         self.events.scheduled_refresh_started.subscribe(self.metrics.on_scheduled_refresh_started)
         self.events.refresh_ended.subscribe(self.metrics.on_refresh_ended)

@@ -35,8 +35,6 @@ from feedproxy.errors import UsageError
 from feedproxy.fleet.synchronization import FleetSynchronization
 from feedproxy.process import mitmproxy_master, option_sources, proxy_process, reload, startup_checks
 from feedproxy.process.option_sources import ServePlan
-from feedproxy.refresh.refresh_events import RefreshEnded
-from feedproxy.refresh.refresh_result import RefreshRecord
 from feedproxy.server.mitm.flow_handler import get_flow_handler
 from feedproxy.settings import Settings, declare, per_feed_names, restart_names
 from feedproxy.telemetry import log_setup
@@ -479,15 +477,6 @@ def test_unknown_option_cannot_be_declared() -> None:
 async def test_error_on_the_command_line_does_not_name_the_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^codings: 'lzma': expected"):
         configured(tmp_path, "codings: [gzip]\n", codings=["lzma"])
-
-
-async def test_recent_fetches_use_the_injected_clock() -> None:
-    given = App(ManualClock(1_000_000_000))
-
-    _, app, _ = mitmproxy_master.build_master(ServePlan(options={"admin": "", "store": "memory:"}), given)
-    app.recent_activity.on_refresh_ended(RefreshEnded("http://example.com/", RefreshRecord("reader", 200, "updated")))
-
-    assert [fetch.at for fetch in app.recent_activity.fetches("http://example.com/")] == [1_000_000_000]
 
 
 async def test_environment_overrides_the_file_and_set_overrides_both(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from feedproxy.refresh.ingest.offload import ingest_in_helper
 from feedproxy.refresh.policy import pushed_content
 from feedproxy.refresh.policy.client_keyed_failures import KeyedRecord
 from feedproxy.refresh.refresh_job import RefreshJob
-from feedproxy.refresh.refresh_result import RefreshRecord, RefreshResult
+from feedproxy.refresh.refresh_result import REASON_LENGTH_MAX, RefreshRecord, RefreshResult
 from feedproxy.refresh.resource_after_refresh import is_worth_storing, resource_after_unstored
 from feedproxy.refresh.response_interpretation import Received, ResponseInterpreter, is_conditional
 from feedproxy.request.upstream_and_public_urls import is_upstream_target, to_upstream
@@ -167,17 +167,19 @@ class RefreshPipeline:
     def _record(
         self, job: RefreshJob, received: Received | FeedproxyError, result: RefreshResult, started: Instant
     ) -> RefreshRecord:
+        now = self._clock.now()
         return RefreshRecord(
+            now,
             job.occasion,
             result.fwd_status,
             result.outcome,
             result.detail or "",
-            result.reason or str(result.error or ""),
+            (result.reason or str(result.error or ""))[:REASON_LENGTH_MAX],
             content_size=result.response.content.size()
             if result.response is not None and result.stored and result.fwd_status != 304
             else 0,
             received_size=received.chain.size if isinstance(received, Received) and job.pushed is None else 0,
-            seconds=self._clock.now() - started,
+            seconds=now - started,
             is_feed=result.resource.channel is not None,
             is_missing_feed=_is_missing_feed(job, result),
         )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
-from feedproxy.clock import Seconds
+from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.fast_init import fast_init
 from feedproxy.http.message import NO_FIELDS, Fields, Response
@@ -12,17 +12,21 @@ from feedproxy.refresh.policy.client_keyed_failures import KeyedRecord
 from feedproxy.refresh.policy.content_guard import KeepStored
 from feedproxy.store.resource import Resource
 
+REASON_LENGTH_MAX = 300
+"""The reason in a record is cut to this many characters."""
+
 
 @fast_init
 @dataclass(frozen=True, slots=True)
 class RefreshRecord:
-    """The record of a refresh for metrics and log.
+    """The record of a refresh for metrics, log and the operator's pages.
 
-    `occasion` is `reader`, `background` or `push`. `received_size` is the size of the origin's content in bytes.
-    `content_size` is the size of the stored content in bytes. `is_missing_feed` is true if a feed was requested, none
-    was received, and none is stored.
+    `at` is the instant at which the refresh ended. `occasion` is `reader`, `background` or `push`. `received_size` is
+    the size of the origin's content in bytes. `content_size` is the size of the stored content in bytes.
+    `is_missing_feed` is true if a feed was requested, none was received, and none is stored.
     """
 
+    at: Instant
     occasion: str
     status: int | None
     outcome: str

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass
 from typing import Any
 
-from feedproxy.clock import Clock, Instant, Seconds
-from feedproxy.fast_init import fast_init
+from feedproxy.clock import Instant
 from feedproxy.http import uri
 from feedproxy.lru_map import LRU
 from feedproxy.refresh.refresh_events import RefreshEnded
+from feedproxy.refresh.refresh_result import RefreshRecord
 from feedproxy.settings import Settings
 from feedproxy.telemetry.log_format import LineBatch, printable
 from feedproxy.telemetry.page_redaction import View, redact_text
@@ -28,7 +28,7 @@ REQUESTS_MAX = 50
 FETCHES_MAX = 50
 """At most this many fetches of each feed are stored."""
 
-FETCH_SIZE = 320
+FETCH_SIZE = 344
 """A stored fetch counts this many bytes. All fetches may take `MemoryLimits.fetches` bytes.
 
 The fetches of the feed that was fetched longest ago are removed first.
@@ -36,9 +36,6 @@ The fetches of the feed that was fetched longest ago are removed first.
 
 FAILED_MAX = 100
 """At most this many addresses that never returned a feed are stored."""
-
-REASON_LENGTH_MAX = 300
-"""A stored reason is cut to this many characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +52,6 @@ class RequestActivity:
     agent: str
 
 
-@fast_init
-@dataclass(frozen=True, slots=True)
-class FetchActivity:
-    """A fetch from an origin. `occasion` is its cause: `reader`, `background` or `push`."""
-
-    at: Instant
-    occasion: str
-    status: int | None
-    size: int
-    seconds: Seconds
-    outcome: str
-    detail: str
-    reason: str
-
-
 @dataclass(frozen=True, slots=True)
 class FailedAddress:
     """An address that never returned a feed, with its last fetch and the number of fetches."""
@@ -77,19 +59,18 @@ class FailedAddress:
     target: str
     first: Instant
     count: int
-    last: FetchActivity
+    last: RefreshRecord
 
 
 class RecentActivity:
     """Memory of the recent activity of this process."""
 
-    def __init__(self, clock: Clock, settings: Callable[[], Settings], name_in_log: Callable[[str], str]) -> None:
+    def __init__(self, settings: Callable[[], Settings], name_in_log: Callable[[str], str]) -> None:
         """Create the memory. `name_in_log` returns a target as the log names it."""
-        self._clock = clock
         self._settings = settings
         self._name_in_log = name_in_log
         self._requests: deque[RequestActivity] = deque(maxlen=REQUESTS_MAX)
-        self._fetches: LRU[str, deque[FetchActivity]] = LRU()
+        self._fetches: LRU[str, deque[RefreshRecord]] = LRU()
         self._failed: LRU[str, FailedAddress] = LRU(entries_max=FAILED_MAX)
         self.log_lines = LineBatch(logger)
         """The lines of successful fetches. A write for each line would take a tenth of a scheduled refresh."""
@@ -97,25 +78,15 @@ class RecentActivity:
     def on_refresh_ended(self, event: RefreshEnded) -> None:
         if (record := event.record) is None:
             return
-        fetch = FetchActivity(
-            self._clock.now(),
-            record.occasion,
-            record.status,
-            record.received_size,
-            record.seconds,
-            record.outcome,
-            record.detail,
-            record.reason[:REASON_LENGTH_MAX],
-        )
         settings = self._settings()
-        self._keep(event.target, fetch, settings.memory.fetches)
+        self._keep(event.target, record, settings.memory.fetches)
         if record.is_feed:
             self._failed.drop(event.target)
         elif record.is_missing_feed:
-            self._keep_failed(event.target, fetch)
+            self._keep_failed(event.target, record)
         form = settings.log_format
         if record.occasion != "reader" and form != "off":
-            log_fetch(self._name_in_log(uri.without_fragment(event.target)), fetch, form, self.log_lines)
+            log_fetch(self._name_in_log(uri.without_fragment(event.target)), record, form, self.log_lines)
 
     def on_page_redirected_to_feed(self, target: str) -> None:
         """Remove a page that names a feed from the addresses that never returned a feed."""
@@ -127,7 +98,7 @@ class RecentActivity:
     def requests(self) -> list[RequestActivity]:
         return list(self._requests)
 
-    def fetches(self, target: str) -> list[FetchActivity]:
+    def fetches(self, target: str) -> list[RefreshRecord]:
         """Return the last fetches of a target, the newest last."""
         return list(self._fetches.get(target) or ())
 
@@ -143,28 +114,27 @@ class RecentActivity:
         ]
         return {"requests": [list(astuple(request)) for request in self._requests], "failed": failed}
 
-    def _keep(self, target: str, fetch: FetchActivity, bytes_max: int) -> None:
+    def _keep(self, target: str, fetch: RefreshRecord, bytes_max: int) -> None:
         fetches = self._fetches.get(target) or deque(maxlen=FETCHES_MAX)
         fetches.append(fetch)
         self._fetches.resize(bytes_max)
         self._fetches.put(target, fetches, len(fetches) * FETCH_SIZE)
 
-    def _keep_failed(self, target: str, fetch: FetchActivity) -> None:
+    def _keep_failed(self, target: str, fetch: RefreshRecord) -> None:
         before = self._failed.get(target)
         first, count = (before.first, before.count) if before is not None else (fetch.at, 0)
         self._failed.put(target, FailedAddress(target, first, count + 1, fetch))
 
 
-def log_fetch(name: str, fetch: FetchActivity, form: str, batch: LineBatch) -> None:
+def log_fetch(name: str, fetch: RefreshRecord, form: str, batch: LineBatch) -> None:
     """Log a fetch that no client waited for. `name` is its target without secrets, `form` the value of `log_format`.
 
     The line of a successful fetch is added to `batch` unless `form` is `json`.
     """
     reason, status = redact_text(fetch.reason), fetch.status or 0
     is_failure = fetch.outcome == "failed"
-    line = (
-        f"{fetch.occasion} fetch {name} {status} {fetch.size} {fetch.seconds * 1000:.1f}ms [{fetch.outcome}] {reason}"
-    ).rstrip()
+    exchange = f"{status} {fetch.received_size} {fetch.seconds * 1000:.1f}ms"
+    line = f"{fetch.occasion} fetch {name} {exchange} [{fetch.outcome}] {reason}".rstrip()
     if form != "json" and not is_failure:
         batch.add(printable(line))
         return
@@ -188,7 +158,7 @@ def merge_failures(plain: Iterable[Mapping[str, Any]], own: Iterable[FailedAddre
     `plain` of the other workers."""
     merged: dict[str, FailedAddress] = {}
     received = (
-        FailedAddress(target, first, count, FetchActivity(*last))
+        FailedAddress(target, first, count, RefreshRecord(*last))
         for journal in plain
         for target, first, count, last in journal["failed"]
     )
@@ -203,16 +173,16 @@ def _merge_failed(one: FailedAddress, other: FailedAddress) -> FailedAddress:
     return FailedAddress(one.target, min(one.first, other.first), one.count + other.count, latest.last)
 
 
-def merge_fetches(fetches: Iterable[FetchActivity]) -> list[FetchActivity]:
+def merge_fetches(fetches: Iterable[RefreshRecord]) -> list[RefreshRecord]:
     return sorted(fetches, key=lambda fetch: -fetch.at)[:FETCHES_MAX]
 
 
-def fetch_summary(fetch: FetchActivity) -> View:
+def fetch_summary(fetch: RefreshRecord) -> View:
     """Return a fetch as plain values, without the reason."""
     return {
         "occasion": fetch.occasion,
         "status": fetch.status,
-        "bytes": fetch.size,
+        "bytes": fetch.received_size,
         "seconds": round(fetch.seconds, 3),
         "outcome": fetch.outcome,
         "detail": fetch.detail,

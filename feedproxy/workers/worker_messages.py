@@ -31,6 +31,7 @@ from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.errors import StoreError
 from feedproxy.fleet.machine_coordination import MachineCoordination
 from feedproxy.proxy.service import Service
+from feedproxy.refresh.refresh_result import RefreshRecord
 from feedproxy.scoring import account_serialization
 from feedproxy.scoring.live_scores import LiveScores
 from feedproxy.scoring.reader_accounts import ReaderAccount
@@ -40,7 +41,7 @@ from feedproxy.task_cancellation import cancel
 from feedproxy.telemetry import metrics_aggregation, traffic_history
 from feedproxy.telemetry.metrics import Metrics
 from feedproxy.telemetry.metrics_aggregation import PeerReports, Plain
-from feedproxy.telemetry.recent_activity import FetchActivity, RecentActivity
+from feedproxy.telemetry.recent_activity import RecentActivity
 from feedproxy.telemetry.traffic_history import History, HistoryRecorder
 from feedproxy.workers.metrics_across_restarts import MetricsSnapshot
 from feedproxy.workers.worker_context import WorkerContext
@@ -185,12 +186,12 @@ class WorkerPeers:
                 logger.warning("workers: invalid reader accounts of a worker: %s", error)
         return accounts
 
-    async def fetches(self, target: str) -> Sequence[FetchActivity]:
+    async def fetches(self, target: str) -> Sequence[RefreshRecord]:
         """Return the recent fetches of a target that the other workers have recorded (recent_activity.py)."""
-        path, activities = f"fetches?{urlencode({'target': target})}", list[FetchActivity]()
+        path, activities = f"fetches?{urlencode({'target': target})}", list[RefreshRecord]()
         for answer in await asyncio.gather(*(self._request(session, path) for session in self._sessions)):
             try:
-                activities += [FetchActivity(*fetch) for fetch in json.loads(answer or b"[]")]
+                activities += [RefreshRecord(*fetch) for fetch in json.loads(answer or b"[]")]
             except (ValueError, TypeError) as error:
                 logger.warning("workers: invalid fetches of a worker: %s", error)
         return activities

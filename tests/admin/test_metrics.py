@@ -61,9 +61,9 @@ def test_fetch_refused_by_the_address_policy_is_not_counted_as_an_origin_request
 def test_pushed_content_is_not_counted_as_an_origin_request() -> None:
     metrics = Metrics()
 
-    metrics.on_refresh_ended(RefreshEnded(TARGET, RefreshRecord("push", 200, "updated", content_size=50)))
+    metrics.on_refresh_ended(RefreshEnded(TARGET, RefreshRecord(0.0, "push", 200, "updated", content_size=50)))
     assert metrics.tally().fetches == 0
-    metrics.on_refresh_ended(RefreshEnded(TARGET, RefreshRecord("background", 200, "updated", content_size=50)))
+    metrics.on_refresh_ended(RefreshEnded(TARGET, RefreshRecord(0.0, "background", 200, "updated", content_size=50)))
 
     assert metrics.tally().fetches == 1
     assert metrics.registry.get_sample_value("feedproxy_origin_stored_bytes_total") == 50

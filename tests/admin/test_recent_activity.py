@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from feedproxy.clock import ManualClock
 from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.lru_map import ENTRY_OVERHEAD
 from feedproxy.memory_max_shares import DIVISORS
@@ -23,6 +22,7 @@ from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 SECRET_TARGET = "https://example.com/f?token=hunter2hunter2"
 
 FAILED = RefreshRecord(
+    NOW,
     "background",
     404,
     "failed",
@@ -35,7 +35,7 @@ FAILED = RefreshRecord(
 
 
 def an_activity(**settings: Any) -> RecentActivity:
-    return RecentActivity(ManualClock(NOW), lambda: Settings(**settings), redact_target)
+    return RecentActivity(lambda: Settings(**settings), redact_target)
 
 
 def a_request(number: int) -> RequestActivity:
@@ -170,7 +170,7 @@ async def test_lines_of_successful_fetches_are_logged_when_the_app_closes(
     proxy: Proxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "feedproxy.fetch")
-    record = RefreshRecord("background", 304, "not-modified")
+    record = RefreshRecord(NOW, "background", 304, "not-modified")
 
     for path in ("one", "two"):
         proxy.app.recent_activity.on_refresh_ended(RefreshEnded(f"https://example.com/{path}", record))
@@ -188,7 +188,7 @@ async def test_failed_fetch_is_logged_at_once_after_the_lines_of_earlier_fetches
 ) -> None:
     caplog.set_level(logging.INFO, "feedproxy.fetch")
 
-    for record in (RefreshRecord("background", 304, "not-modified"), FAILED):
+    for record in (RefreshRecord(NOW, "background", 304, "not-modified"), FAILED):
         proxy.app.recent_activity.on_refresh_ended(RefreshEnded("https://example.com/one", record))
 
     assert [entry.getMessage().split()[3] for entry in caplog.records] == ["304", "404"]

@@ -265,7 +265,7 @@ async def test_pages_fit_a_small_screen_with_any_text_from_readers_and_publisher
         app.live_scores.record(
             "192.0.2.9", long, target, now + second, lambda n: Poll(n, now, target, asked, 200, answer, size=900)
         )
-    failed = RefreshRecord("background", 404, "failed", "error-status", f"{long} {target}", is_missing_feed=True)
+    failed = RefreshRecord(now, "background", 404, "failed", "error-status", f"{long} {target}", is_missing_feed=True)
     app.recent_activity.on_refresh_ended(RefreshEnded(target, failed))
     app.recent_activity.on_refresh_ended(RefreshEnded(f"{target}/nothing", failed))
     page = await office.page(viewport=PHONE, is_mobile=True)

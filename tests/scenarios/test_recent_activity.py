@@ -48,12 +48,13 @@ async def test_journal_of_fetches_has_status_size_and_outcome(stage):
     await proxy.service.admin.refresh(origin.url("/feed.rss"))
 
     told = [
-        (each.occasion, each.status, each.size > 0, each.outcome)
+        (each.occasion, each.status, each.received_size > 0, each.outcome)
         for each in journal_of(proxy).fetches(origin.url("/feed.rss"))
     ]
     assert told[:2] == [("reader", 200, True, "updated"), ("background", 304, False, "confirmed")]
     assert told[2][0] == "background"
     assert told[2][3] == "failed"
+    assert journal_of(proxy).fetches(origin.url("/feed.rss"))[-1].at == clock.now()
 
 
 @pytest.mark.parametrize(

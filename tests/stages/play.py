@@ -139,7 +139,7 @@ class OnService:
         self.settings = settings
         self.name = "http://proxy.example"
         self._rules = Rules()
-        self.recent_activity = RecentActivity(clock, lambda: Settings(log_format="off"), str)
+        self.recent_activity = RecentActivity(lambda: Settings(log_format="off"), str)
         self._service: Service
 
     @property

@@ -3,9 +3,10 @@
 from feedproxy.admin.pages.feed_state import detail_sentence
 from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.http.user_agent import product
+from feedproxy.refresh.refresh_result import RefreshRecord
 from feedproxy.settings import Settings
 from feedproxy.telemetry.page_redaction import View, public_name, redact_text
-from feedproxy.telemetry.recent_activity import FailedAddress, FetchActivity, RequestActivity, fetch_summary
+from feedproxy.telemetry.recent_activity import FailedAddress, RequestActivity, fetch_summary
 from feedproxy.web.display_formats import iso, plain_text
 
 
@@ -26,7 +27,7 @@ def request_view(request: RequestActivity, settings: Settings) -> View:
     }
 
 
-def fetch_view(fetch: FetchActivity) -> View:
+def fetch_view(fetch: RefreshRecord) -> View:
     """Return the view of a fetch."""
     return {"at": iso(fetch.at), **fetch_summary(fetch), "reason": redact_text(fetch.reason)}
 
