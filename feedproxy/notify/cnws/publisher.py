@@ -18,16 +18,7 @@ from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.notify.cnws import cnws_messages
 from feedproxy.notify.cnws.cnws_messages import NAME, SubscriptionRequest
 from feedproxy.notify.endpoint_responses import XML, generated_response
-from feedproxy.notify.notification_protocol import (
-    DAY,
-    Delivered,
-    Delivery,
-    DeliveryRequest,
-    Message,
-    Refused,
-    Retry,
-    Verdict,
-)
+from feedproxy.notify.notification_protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings.ping_messages import InvalidCall
 from feedproxy.notify.refresh_requests import TooManyRequests
@@ -99,11 +90,8 @@ class Publisher:
         subscriptions = [await service.subscriptions.find(Role.SUBSCRIBER, NAME, topic, callback) for topic in topics]
         if added := subscriptions.count(None):
             await service.subscriptions.check_capacity(callback, settings.subscriptions_per_site, added)
-            try:
+            with service.delivery_worker.recording_failure(NAME, topics[0], callback):
                 await self._verify(callback, topics[0], request.resource, client.address)
-            except FeedproxyError as error:
-                service.delivery_worker.record_failure(DeliveryRequest(NAME, "verify", topics[0], callback), str(error))
-                raise
         now = service.clock.now()
         new = [
             Subscription(

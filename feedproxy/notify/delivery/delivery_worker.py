@@ -8,7 +8,7 @@ import contextlib
 import logging
 import random
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from feedproxy.client_network import parse_address
@@ -159,6 +159,15 @@ class DeliveryWorker:
         """Record the failure of a subscription request for the operator's pages. Ignore other kinds of deliveries."""
         if request.what in SUBSCRIPTION_REQUESTS:
             self.failed_requests.append(FailedRequest(self._clock.now(), request, reason))
+
+    @contextlib.contextmanager
+    def recording_failure(self, protocol: str, topic: str, callback: str) -> Iterator[None]:
+        """Record the failure if the verification of a callback fails within the block."""
+        try:
+            yield
+        except FeedproxyError as error:
+            self.record_failure(DeliveryRequest(protocol, "verify", topic, callback), str(error))
+            raise
 
     def check(self, url: str) -> None:
         """Raise BadTarget if a callback URL is invalid, and Forbidden if it is not permitted."""

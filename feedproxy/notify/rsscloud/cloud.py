@@ -15,15 +15,7 @@ from feedproxy.errors import FeedproxyError, Forbidden, StoreError
 from feedproxy.http.message import Response
 from feedproxy.notify.callback_loop import is_callback_to_self
 from feedproxy.notify.client_rate_limit import RateLimiter
-from feedproxy.notify.notification_protocol import (
-    Delivered,
-    Delivery,
-    DeliveryRequest,
-    Message,
-    Refused,
-    Retry,
-    Verdict,
-)
+from feedproxy.notify.notification_protocol import Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings import ping_messages
 from feedproxy.notify.pings.ping_messages import InvalidCall
@@ -117,11 +109,8 @@ class RssCloudServer:
         ]
         await service.subscriptions.check_capacity(callback, settings.subscriptions_per_site, held.count(None))
         url = registration.urls[0]
-        try:
+        with service.delivery_worker.recording_failure(NAME, topics[url], callback):
             await self._verify(registration, callback, url)
-        except FeedproxyError as error:
-            service.delivery_worker.record_failure(DeliveryRequest(NAME, "verify", topics[url], callback), str(error))
-            raise
         now = service.clock.now()
         new = [
             Subscription(
