@@ -7,6 +7,8 @@ import pytest
 
 from feedproxy.cache.stored_response import Bodies, StoredResponse
 from feedproxy.errors import TooLarge
+from feedproxy.feed.channel import Channel
+from feedproxy.feed.parse import channel_parser
 from feedproxy.http.message import Fields, Response
 from feedproxy.refresh.ingest.ingest import FAST_PATH_DECODED_MAX, IngestedContent, ingest, ingest_fast_path
 from feedproxy.settings import Settings
@@ -147,3 +149,20 @@ def test_first_fetch_reads_no_dates_of_items_because_no_earlier_copy_exists(monk
     monkeypatch.delattr("feedproxy.feed.publication_history.find_publications")
 
     assert ingest(sent(feed), Settings(), self_href=ADDRESS, now=NOW).new_publications == ()
+
+
+def test_update_of_an_edited_feed_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = b'<rss version="2.0"><channel><title>t</title><item><title>one</title></item></channel></rss>'
+    first = ingest(sent(feed), Settings(), self_href=ADDRESS, now=NOW)
+    documents, read = [], channel_parser.read
+
+    def count(body: bytes, content_type: str | None, *, digest: bool = True) -> Channel | None:
+        documents.append(body)
+        return read(body, content_type, digest=digest)
+
+    monkeypatch.setattr(channel_parser, "read", count)
+    update = feed.replace(b"one", b"two")
+    prepared = ingest(sent(update), Settings(), self_href=ADDRESS, now=NOW, known_channel=first.channel)
+
+    assert prepared.is_change(first.channel)
+    assert documents == [update]

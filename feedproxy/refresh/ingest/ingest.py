@@ -146,7 +146,9 @@ def ingest(
         raw = Content({"identity": identity})  # the label is wrong: the bytes are not coded
         is_offered = is_offered and not layers
     declared = response.fields.get("content-type")
-    channel = channel_parser.read(identity, declared, digest=False)
+    # A computed digest is compared with that of the new document. Otherwise the digest may not be needed.
+    with_digest = known_channel is not None and pending_hash(known_channel.content_digest) is None
+    channel = channel_parser.read(identity, declared, digest=with_digest)
     if channel is None:
         return IngestedContent(
             raw,
