@@ -79,12 +79,12 @@ class Parent:
         return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode("ascii")
 
 
-def parse(text: str, option: str = OPTION) -> Parent | None:
+def parse(text: str) -> Parent | None:
     """Return the parent that a value of the option names, or None for no parent.
 
     Raises UsageError if the value is invalid. Its message does not contain the value, which may include a password.
     """
-    return None if text in DIRECT else _parse(text, option, None)
+    return None if text in DIRECT else _parse(text, OPTION, None)
 
 
 @lru_cache(maxsize=256)
@@ -123,7 +123,7 @@ def _decode(text: str, option: str) -> str:
     return decoded
 
 
-def validate(value: str, environ: Mapping[str, str] | None = None) -> None:
+def validate(value: str) -> None:
     """Check a value of the option `upstream_proxy`. Raises UsageError if the value is invalid.
 
     For the value `environment`, the environment variables are checked.
@@ -131,10 +131,9 @@ def validate(value: str, environ: Mapping[str, str] | None = None) -> None:
     if value != ENVIRONMENT:
         parse(value)
         return
-    variables = os.environ if environ is None else environ
     for variable in sorted({variable for names in VARIABLES.values() for variable in names}):
-        if variables.get(variable):
-            _of_variable(variable, variables)
+        if os.environ.get(variable):
+            _of_variable(variable)
 
 
 def without_password(value: str) -> str:
@@ -142,7 +141,7 @@ def without_password(value: str) -> str:
     return value if value == ENVIRONMENT else str(parse(value) or "")
 
 
-def parent_of(value: str, target: str, environ: Mapping[str, str] | None = None) -> Parent | None:
+def parent_of(value: str, target: str) -> Parent | None:
     """Return the parent for requests to a target, or None for a direct connection.
 
     Requests to this machine are always direct. Raises ParentFailed for an invalid environment variable.
@@ -150,21 +149,21 @@ def parent_of(value: str, target: str, environ: Mapping[str, str] | None = None)
     if value in DIRECT or uri.is_this_machine(uri.host_of(target)):
         return None
     try:
-        return parse(value) if value != ENVIRONMENT else _from_environment(target, environ)
+        return parse(value) if value != ENVIRONMENT else _from_environment(target)
     except UsageError as error:
         raise ParentFailed(str(error)) from error
 
 
-def _from_environment(target: str, environ: Mapping[str, str] | None) -> Parent | None:
-    variables = os.environ if environ is None else environ
-    variable = next((name for name in VARIABLES[target.partition(":")[0]] if variables.get(name)), "")
-    if not variable or _is_excepted(uri.host_of(target), variables.get("no_proxy") or variables.get("NO_PROXY") or ""):
+def _from_environment(target: str) -> Parent | None:
+    variable = next((name for name in VARIABLES[target.partition(":")[0]] if os.environ.get(name)), "")
+    no_proxy = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    if not variable or _is_excepted(uri.host_of(target), no_proxy):
         return None
-    return _of_variable(variable, variables)
+    return _of_variable(variable)
 
 
-def _of_variable(variable: str, environ: Mapping[str, str]) -> Parent:
-    value = environ[variable].strip()
+def _of_variable(variable: str) -> Parent:
+    value = os.environ[variable].strip()
     return _parse(value if "://" in value else f"http://{value}", f"{OPTION}: environment: {variable}", DEFAULT_PORT)
 
 

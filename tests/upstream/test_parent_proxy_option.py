@@ -1,5 +1,7 @@
 """`upstream_proxy`: valid values, and the variables that `environment` reads."""
 
+import os
+
 import pytest
 
 from feedproxy.errors import UsageError
@@ -89,8 +91,11 @@ def test_loopback_target_bypasses_parent(target: str) -> None:
         (SECURE, {"https_proxy": "http://a"}, "a"),
     ],
 )
-def test_environment_variables_select_parent_as_in_curl(target: str, environ: dict[str, str], host: str) -> None:
-    parent = parent_of("environment", target, environ)
+def test_environment_variables_select_parent_as_in_curl(
+    target: str, environ: dict[str, str], host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "environ", environ)
+    parent = parent_of("environment", target)
     assert (parent.host if parent else "") == host
 
 
@@ -113,14 +118,16 @@ def test_environment_variables_select_parent_as_in_curl(target: str, environ: di
     ],
 )
 @pytest.mark.parametrize("name", ["no_proxy", "NO_PROXY"])
-def test_environment_no_proxy_excludes_hosts(name: str, no_proxy: str, target: str, direct: bool) -> None:
-    environ = {"http_proxy": "http://a:1", name: no_proxy}
-    assert (parent_of("environment", target, environ) is None) is direct
+def test_environment_no_proxy_excludes_hosts(
+    name: str, no_proxy: str, target: str, direct: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "environ", {"http_proxy": "http://a:1", name: no_proxy})
+    assert (parent_of("environment", target) is None) is direct
 
 
-def test_environment_variable_that_is_invalid_is_rejected_without_its_password() -> None:
-    environ = {"https_proxy": f"ftp://u:{PASSWORD}@a:1"}
-    for call in (lambda: validate("environment", environ), lambda: parent_of("environment", SECURE, environ)):
+def test_environment_variable_that_is_invalid_is_rejected_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {"https_proxy": f"ftp://u:{PASSWORD}@a:1"})
+    for call in (lambda: validate("environment"), lambda: parent_of("environment", SECURE)):
         with pytest.raises((UsageError, ParentFailed), match=r"^upstream_proxy: environment: https_proxy: ") as caught:
             call()
         assert PASSWORD not in str(caught.value)
