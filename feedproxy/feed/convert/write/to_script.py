@@ -24,9 +24,7 @@ def javascript(feed: Feed) -> bytes:
 
 def php(feed: Feed) -> bytes:
     """Return the feed in the form of PHP's serialize(). Lengths are in bytes of UTF-8."""
-    pieces: list[bytes] = []
-    _serialize(_data(feed), pieces)
-    return b"".join(pieces)
+    return _serialize(_data(feed))
 
 
 def python(feed: Feed) -> bytes:
@@ -41,7 +39,7 @@ def ruby(feed: Feed) -> bytes:
 
 def perl(feed: Feed) -> bytes:
     """Return the feed as a literal of Perl: a reference to a hash, which `do FILE` returns. Booleans are 1 and 0."""
-    return _literal(_data(feed), _PERL).encode("ascii") + b"\n"
+    return _literal(_data(feed), _PERL).encode("ascii") + b";\n"
 
 
 def _data(feed: Feed) -> Data:
@@ -51,31 +49,24 @@ def _data(feed: Feed) -> Data:
     return data
 
 
-def _serialize(value: Data, pieces: list[bytes]) -> None:
+def _serialize(value: Data) -> bytes:
     match value:
         case None:
-            pieces.append(b"N;")
+            return b"N;"
         case bool():
-            pieces.append(b"b:%d;" % value)
+            return b"b:%d;" % value
         case int():
-            pieces.append(b"i:%d;" % value if -_LONGEST <= value < _LONGEST else b"d:%d;" % value)
+            return b"i:%d;" % value if -_LONGEST <= value < _LONGEST else b"d:%d;" % value
         case float():
-            pieces.append(f"d:{value!r};".encode())
+            return f"d:{value!r};".encode()
         case str():
             encoded = value.encode()
-            pieces.append(b's:%d:"%s";' % (len(encoded), encoded))
-        case list():
-            pieces.append(b"a:%d:{" % len(value))
-            for at, element in enumerate(value):
-                pieces.append(b"i:%d;" % at)
-                _serialize(element, pieces)
-            pieces.append(b"}")
-        case dict():
-            pieces.append(b"a:%d:{" % len(value))
-            for key, element in value.items():
-                _serialize(key, pieces)
-                _serialize(element, pieces)
-            pieces.append(b"}")
+            return b's:%d:"%s";' % (len(encoded), encoded)
+        case list() | dict():
+            # PHP's arrays have keys. Those of a list are the numbers from 0.
+            pairs = enumerate(value) if isinstance(value, list) else value.items()
+            elements = b"".join(_serialize(key) + _serialize(element) for key, element in pairs)
+            return b"a:%d:{%s}" % (len(value), elements)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +78,6 @@ class _Language:
     true: str
     false: str
     arrow: str
-    after: str = ""
 
 
 def _make_quoter(special: str, escape: Callable[[int], str]) -> Callable[[str], str]:
@@ -109,34 +99,27 @@ _PYTHON = _Language(
 )
 # In Ruby, "#" begins an interpolation.
 _RUBY = _Language(_make_quoter("#", lambda number: f"\\u{{{number:x}}}"), "nil", "true", "false", " => ")
-_PERL = _Language(_make_quoter("$@", lambda number: f"\\x{{{number:x}}}"), "undef", "1", "0", " => ", after=";")
+_PERL = _Language(_make_quoter("$@", lambda number: f"\\x{{{number:x}}}"), "undef", "1", "0", " => ")
 
 
-def _literal(value: Data, language: _Language) -> str:
-    pieces: list[str] = []
-    _write(value, language, pieces, "\n")
-    return "".join(pieces) + language.after
-
-
-def _write(value: Data, language: _Language, pieces: list[str], line: str) -> None:
+def _literal(value: Data, language: _Language, line: str = "\n") -> str:
+    """Return a value as a literal. `line` is a line break with the indentation of the value."""
+    inner = f"{line} "
     match value:
         case None:
-            pieces.append(language.none)
+            return language.none
         case bool():
-            pieces.append(language.true if value else language.false)
+            return language.true if value else language.false
         case int() | float():
-            pieces.append(repr(value))
+            return repr(value)
         case str():
-            pieces.append(language.quote(value))
-        case list() if not value:
-            pieces.append("[]")
+            return language.quote(value)
         case list():
-            for at, element in enumerate(value):
-                pieces.append(("," if at else "[") + line + " ")
-                _write(element, language, pieces, line + " ")
-            pieces.append(line + "]")
+            elements = [f"{inner}{_literal(element, language, inner)}" for element in value]
+            return f"[{','.join(elements)}{line}]" if value else "[]"
         case dict():
-            for at, (key, element) in enumerate(value.items()):
-                pieces.append(("," if at else "{") + line + " " + language.quote(key) + language.arrow)
-                _write(element, language, pieces, line + " ")
-            pieces.append(line + "}" if value else "{}")
+            elements = [
+                f"{inner}{language.quote(key)}{language.arrow}{_literal(element, language, inner)}"
+                for key, element in value.items()
+            ]
+            return f"{{{','.join(elements)}{line}}}" if value else "{}"
