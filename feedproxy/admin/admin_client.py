@@ -10,7 +10,7 @@ import os
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -140,9 +140,11 @@ def address_or_pattern(text: str) -> dict[str, str]:
     return {"url": address}
 
 
-def print_json(result: object) -> None:
-    """Print a result as JSON for `--format json`."""
-    print(json.dumps(result, ensure_ascii=False, indent=1))
+def print_result(args: argparse.Namespace, result: object, lines: Iterable[str]) -> None:
+    """Print a result as JSON for `--format json`, or as text: the lines."""
+    text = json.dumps(result, ensure_ascii=False, indent=1) if args.format == "json" else "\n".join(lines)
+    if text:
+        print(text)
 
 
 def _base(admin: str) -> str:

@@ -55,23 +55,18 @@ def import_list(args: argparse.Namespace) -> int:
         raise InvalidFeedList(f"{args.source} is not a subscription list: expected OPML")
     parameters = {"name": args.name, "replace": "1" if args.replace else "", "intercept": "1" if args.intercept else ""}
     result = admin_client.ask(args, "POST", "opml", {key: value for key, value in parameters.items() if value}, body)
-    if args.format == "json":
-        admin_client.print_json(result)
-        return 0
     added = count_noun(result["added"], "feed")
-    print(f"{added} added, {result['known']} known, {result['passed_over']} skipped; {result['feeds']} in all")
-    for host in result["intercepted"]:
-        print(f"decrypted from now on: {host}")
+    lines = [f"{added} added, {result['known']} known, {result['passed_over']} skipped; {result['feeds']} in all"]
+    lines += [f"decrypted from now on: {host}" for host in result["intercepted"]]
+    admin_client.print_result(args, result, lines)
     return 0
 
 
 def export_list(args: argparse.Namespace) -> int:
     """Export the list. Return 0. Raises UsageError without a running proxy."""
     result = admin_client.ask(args, "GET", "opml")
-    if args.format == "json":
-        admin_client.print_json(result)
-    else:
-        print(result["document"].rstrip("\n"))
+    admin_client.print_result(args, result, [result["document"].rstrip("\n")])
+    if args.format == "text":
         listed, known = result["document"].count("xmlUrl="), admin_client.ask(args, "GET", "status")["feeds"]
         if listed < known:
             reason = "the list has imported feeds, and public feeds with list_readers_min readers"

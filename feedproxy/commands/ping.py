@@ -49,11 +49,7 @@ def ping(args: argparse.Namespace) -> int:
     """Ping the sinks. Return 1 if a sink did not accept the ping. Raises UsageError if an argument is invalid."""
     if not args.sink:
         result = admin_client.ask(args, "POST", "ping", {"url": args.url, "name": args.name, "feed": args.feed})
-        lines = [f"{sink}  queued" for sink in result["sinks"]]
-        if args.format == "json":
-            admin_client.print_json(result)
-        else:
-            print("\n".join(lines))
+        admin_client.print_result(args, result, [f"{sink}  queued" for sink in result["sinks"]])
         return 0
     sinks = [read_ping_sink(sink) for sink in args.sink]
     try:
@@ -66,12 +62,10 @@ def ping(args: argparse.Namespace) -> int:
         {"sink": without_secrets(sink.url), "ok": isinstance(verdict, Delivered), "words": verdict.reason}
         for sink, verdict in zip(sinks, verdicts, strict=True)
     ]
-    if args.format == "json":
-        admin_client.print_json({"ok": all(view["ok"] for view in views), "sinks": views})
-    else:
-        for view in views:
-            print(f"{view['sink']}  {'told' if view['ok'] else 'not told'}  {view['words']}".rstrip())
-    return 0 if all(view["ok"] for view in views) else 1
+    ok = all(view["ok"] for view in views)
+    lines = [f"{view['sink']}  {'told' if view['ok'] else 'not told'}  {view['words']}".rstrip() for view in views]
+    admin_client.print_result(args, {"ok": ok, "sinks": views}, lines)
+    return 0 if ok else 1
 
 
 async def _send_all(sinks: list[PingSink], site_ping: Ping, settings: Settings) -> list[Verdict]:

@@ -21,13 +21,8 @@ def register(subparsers: Any) -> None:
 def purge(args: argparse.Namespace) -> int:
     """Purge matching feeds. Return 0, also without a match. Raises UsageError without a running proxy."""
     result = admin_client.ask(args, "POST", "purge", admin_client.address_or_pattern(args.what))
-    if args.format == "json":
-        admin_client.print_json(result)
-    else:
-        for target in result["targets"]:
-            print(f"{target}  purged")
-        if result["purged"] != len(result["targets"]):
-            print(f"and others: {result['purged']} purged")
-        if not result["purged"]:
-            print("not in cache")
+    lines = [f"{target}  purged" for target in result["targets"]]
+    if result["purged"] != len(result["targets"]):
+        lines.append(f"and others: {result['purged']} purged")
+    admin_client.print_result(args, result, lines if result["purged"] else [*lines, "not in cache"])
     return 0

@@ -22,11 +22,9 @@ def refresh(args: argparse.Namespace) -> int:
     """Refresh feeds. Return 1 if no feed matches or a refresh fails. Raises UsageError without a running proxy."""
     parameters = admin_client.address_or_pattern(args.what)
     result = admin_client.ask(args, "POST", "refresh", parameters)
-    if args.format == "json":
-        admin_client.print_json(result)
-    else:
-        for feed in result["refreshed"] if "pattern" in parameters else [result]:
-            print(f"{feed['target']}  {feed['outcome']}  {feed['words'] or feed['sentence']}".rstrip())
-        if "pattern" in parameters and not result["matched"]:
-            print("no cached feed matches that pattern")
+    feeds = result["refreshed"] if "pattern" in parameters else [result]
+    lines = [f"{feed['target']}  {feed['outcome']}  {feed['words'] or feed['sentence']}".rstrip() for feed in feeds]
+    if "pattern" in parameters and not result["matched"]:
+        lines.append("no cached feed matches that pattern")
+    admin_client.print_result(args, result, lines)
     return 0 if result["ok"] and result.get("matched") != 0 else 1

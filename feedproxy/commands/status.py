@@ -33,24 +33,21 @@ def status(args: argparse.Namespace) -> int:
     totals = admin_client.ask(args, "GET", "status")
     query = {"q": args.search, "per_page": str(max(1, args.limit)), "sort": "state"}
     feeds = admin_client.ask(args, "GET", "feeds", query)
-    if args.format == "json":
-        admin_client.print_json({**totals, "list": feeds["feeds"]})
-        return 0
-    print("\n".join(summary(totals)))
+    lines = [*summary(totals)]
     if feeds["feeds"]:
-        print()
         width = shutil.get_terminal_size((120, 24)).columns
-        print("\n".join(table([line(row) for row in feeds["feeds"]], width)))
+        lines += ["", *table([line(row) for row in feeds["feeds"]], width)]
     failed = [feed for feed in totals["never_worked"] if args.search.casefold() in feed["target"].casefold()]
     if args.search and not feeds["feeds"] and not failed:
-        print(f"\nno feed has '{args.search}' in its title or address")
+        lines += ["", f"no feed has '{args.search}' in its title or address"]
     if failed:
-        print("\nnever worked:")
+        lines += ["", "never worked:"]
         for feed in failed[: max(1, args.limit)]:
             tries = "1 try" if feed["tries"] == 1 else f"{feed['tries']} tries"
-            print(f"  {feed['target']}  {feed['status'] or 'no answer'}, {tries}: {feed['reason']}")
+            lines.append(f"  {feed['target']}  {feed['status'] or 'no answer'}, {tries}: {feed['reason']}")
     if feeds["total"] > len(feeds["feeds"]):
-        print(f"… and {feeds['total'] - len(feeds['feeds'])} more (--limit)")
+        lines.append(f"… and {feeds['total'] - len(feeds['feeds'])} more (--limit)")
+    admin_client.print_result(args, {**totals, "list": feeds["feeds"]}, lines)
     return 0
 
 

@@ -22,8 +22,6 @@ def undo(args: argparse.Namespace) -> int:
     """Delete the record that a feed has moved or ended. Return 1 without a record. Raises UsageError without a running
     proxy."""
     result = admin_client.ask(args, "POST", "undo", admin_client.address_or_pattern(args.url))
-    if args.format == "json":
-        admin_client.print_json(result)
-    else:
-        print(f"{result['target']}  {'forgotten' if result['undone'] else 'no move or end was stored'}")
+    outcome = "forgotten" if result["undone"] else "no move or end was stored"
+    admin_client.print_result(args, result, [f"{result['target']}  {outcome}"])
     return 0 if result["undone"] else 1
