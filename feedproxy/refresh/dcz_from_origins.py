@@ -8,7 +8,7 @@ docs/explanation/dictionaries.md.
 import asyncio
 import base64
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from feedproxy.cache.freshness import prohibits_stale_use
@@ -41,69 +41,41 @@ HASHED_ON_LOOP_MAX = 64 * 1024
 """The event loop itself hashes content of at most this many bytes. A thread hashes larger content."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredDictionary:
-    """A stored content that its origin offers as a dictionary."""
-
-    content: bytes
-    id: str = ""
-    """The identifier that the origin gave the dictionary. Requests repeat it."""
-
-    async def add_to(self, fields: Fields) -> Fields:
-        """Return the request fields `fields`, with added fields that name the dictionary and accept `dcz`."""
-        if len(self.content) <= HASHED_ON_LOOP_MAX:
-            found = compression_dictionary.dictionary_hash(self.content)
-        else:
-            found = await asyncio.to_thread(compression_dictionary.dictionary_hash, self.content)
-        digest = base64.b64encode(found).decode()
-        codings = fields.combined("accept-encoding")
-        fields = fields.with_field("Accept-Encoding", f"{codings}, {DCZ}" if codings else DCZ)
-        fields = fields.with_field("Available-Dictionary", f":{digest}:")
-        # "then the client MUST echo the stored "id" in a "Dictionary-ID" request header field" -- section 2.3
-        return fields.with_field("Dictionary-ID", string_text(self.id)) if self.id else fields
-
-
-def find_dictionary(job: RefreshJob, store: Store, clock: Clock) -> StoredDictionary | None:
-    """Return the dictionary that the job's request to the origin may name, or None."""
+def with_dictionary(
+    client: OriginClient, job: RefreshJob, store: Store, helper_pool: HelperPool, clock: Clock
+) -> OriginClient:
+    """Return a client that names the job's stored content as a dictionary in its request to the origin, or `client` if
+    the request may name no dictionary."""
     stored, request, settings = job.validate, job.request, job.settings
     if stored is None or not stored.content.is_dictionary or not is_shared(stored, settings):
-        return None
+        return client
     if request.method != "GET" or "range" in request.fields or len(job.key):
-        return None
+        return client
     if stored.content.size() > CONTENT_BYTES_MAX:
-        return None
+        return client
     if stored.final_target != "" or any(is_credential(name) for name, _ in request.fields):
-        return None
+        return client
     if not permits_dictionaries(stored.target, settings):
-        return None
+        return client
     offer = parse_use_as_dictionary(stored.fields.combined("use-as-dictionary") or "")
     if (
         offer is None
         or not offer.is_usable
         or not dictionary_match_pattern.covers(offer.match, stored.target, request.target)
     ):
-        return None
+        return client
     if (resource := store.get(request.target)) is None:
-        return None
+        return client
     # "the dictionary resource MUST be either fresh … or allowed to be served stale" -- section 2.2.1
     now = clock.now()
     freshness = assess(resource, stored, settings, now)
     if stored.invalid or not (freshness.is_fresh(now) or not prohibits_stale_use(freshness.control)):
-        return None
-    try:
-        return StoredDictionary(stored.content.bodies["identity"], offer.id)
-    except FeedproxyError:
-        return None  # the stored body is damaged: this fetch replaces it
-
-
-def with_dictionary(
-    client: OriginClient, job: RefreshJob, store: Store, helper_pool: HelperPool, clock: Clock
-) -> OriginClient:
-    """Return a client that names the job's dictionary in its request, or `client` if there is no dictionary."""
-    dictionary = find_dictionary(job, store, clock)
-    if dictionary is None:
         return client
-    return DictionaryClient(client, job.request.target, dictionary, helper_pool, job.settings)
+    try:
+        content = stored.content.bodies["identity"]
+    except FeedproxyError:
+        return client  # the stored body is damaged: this fetch replaces it
+    return DictionaryClient(client, request.target, content, offer.id, helper_pool, settings)
 
 
 class DictionaryClient:
@@ -113,13 +85,17 @@ class DictionaryClient:
         self,
         client: OriginClient,
         target: str,
-        dictionary: StoredDictionary,
+        dictionary: bytes,
+        dictionary_id: str,
         helper_pool: HelperPool,
         settings: Settings,
     ) -> None:
+        """Create a client for requests for `target`. `dictionary_id` is the identifier that the origin gave the
+        dictionary, or ""."""
         self._client = client
         self._target = target
         self._dictionary = dictionary
+        self._dictionary_id = dictionary_id
         self._helper_pool = helper_pool
         self._limit = settings.decoded_max
 
@@ -130,7 +106,7 @@ class DictionaryClient:
         """
         if request.target != self._target:
             return await self._client.fetch(request, skip_address_check=skip_address_check)
-        dictionary_request = replace(request, fields=await self._dictionary.add_to(request.fields))
+        dictionary_request = replace(request, fields=await self._name_dictionary(request.fields))
         fetched = await self._client.fetch(dictionary_request, skip_address_check=skip_address_check)
         fields = fetched.fields if isinstance(fetched, Oversized) else fetched.response.fields
         if DCZ not in content_coding.layers(fields.combined("content-encoding")):
@@ -159,9 +135,22 @@ class DictionaryClient:
         response = plain.response.with_fields(plain.response.fields.without("use-as-dictionary"))
         return replace(plain, response=response, received_size=size + len(response.body))
 
+    async def _name_dictionary(self, fields: Fields) -> Fields:
+        """Return the request fields `fields`, with added fields that name the dictionary and accept `dcz`."""
+        if len(self._dictionary) <= HASHED_ON_LOOP_MAX:
+            found = compression_dictionary.dictionary_hash(self._dictionary)
+        else:
+            found = await asyncio.to_thread(compression_dictionary.dictionary_hash, self._dictionary)
+        digest = base64.b64encode(found).decode()
+        codings = fields.combined("accept-encoding")
+        fields = fields.with_field("Accept-Encoding", f"{codings}, {DCZ}" if codings else DCZ)
+        fields = fields.with_field("Available-Dictionary", f":{digest}:")
+        # "then the client MUST echo the stored "id" in a "Dictionary-ID" request header field" -- section 2.3
+        return fields.with_field("Dictionary-ID", string_text(self._dictionary_id)) if self._dictionary_id else fields
+
     async def _decode(self, fetched: Fetched) -> Fetched:
         """Return the response without its coding. Raises FeedproxyError if the content cannot be decoded."""
-        response, dictionary = fetched.response, self._dictionary.content
+        response, dictionary = fetched.response, self._dictionary
         body = response.body
         if content_coding.layers(response.fields.combined("content-encoding")) != (DCZ,):
             raise FeedproxyError("the content has more than one coding")
