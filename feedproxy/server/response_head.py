@@ -2,6 +2,7 @@
 
 import logging
 import re
+from dataclasses import replace
 
 from mitmproxy.net.http import status_codes
 
@@ -33,11 +34,13 @@ def is_well_formed(head: bytes) -> bool:
     return _HEAD.fullmatch(head) is not None
 
 
-def finish_response(response: Response, client: ClientContext, now: Instant) -> Response:
-    """Return the response with Date and, at the gateway, the fields that protect browsers.
+def finish_response(response: Response, method: str, client: ClientContext, now: Instant) -> Response:
+    """Return the response to a request with this method as the client gets it.
 
-    A response with control characters in its head is replaced by an error.
+    The response gets Date, Content-Length and, at the gateway, the fields that protect browsers. Content that must not
+    be sent is removed. A response with control characters in its head is replaced by an error.
     """
+    response = _with_framing(response, method)
     if client.entrance is Entrance.GATEWAY and "content-security-policy" not in response.fields:
         response = response.with_fields(apply_entrance_rules(response.fields, client, target="", upstream=""))
     if "date" not in response.fields:
@@ -47,8 +50,20 @@ def finish_response(response: Response, client: ClientContext, now: Instant) -> 
     if not _is_well_formed(response):
         # A manipulated copy or a wrong option may contain control characters, which could end the head early.
         logger.error("response withheld: its head has control characters")
-        return refusal_response("GET", NO_FIELDS, FeedproxyError("internal error; see feedproxy's log")).response
+        refusal = refusal_response("GET", NO_FIELDS, FeedproxyError("internal error; see feedproxy's log"))
+        return _with_framing(refusal.response, method)
     return response
+
+
+def _with_framing(response: Response, method: str) -> Response:
+    """Return the response with Content-Length, and without content after HEAD, 204 and 304 (RFC 9110, sections 6.4.1
+    and 8.6)."""
+    fields = response.fields
+    if response.status in (204, 304):
+        return replace(response, fields=fields.without("content-length", "transfer-encoding"), body=b"")
+    if "content-length" not in fields and (method != "HEAD" or response.body):
+        fields = fields.with_added("Content-Length", str(len(response.body)))
+    return replace(response, fields=fields, body=b"" if method == "HEAD" else response.body)
 
 
 def _is_well_formed(response: Response) -> bool:

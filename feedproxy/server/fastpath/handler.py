@@ -315,18 +315,17 @@ class FastPathHandler:
         if isinstance(answer, PassThrough):
             self._connections.hand_off(connection, block + connection.unparsed)
             return
-        response = finish_response(answer.response, client, app.clock.now())
-        closes = head.closes or app.draining
-        body = _response_body(response, request.method)
-        size, seconds = len(body), time.perf_counter() - began
+        response = finish_response(answer.response, request.method, client, app.clock.now())
+        size, seconds = len(response.body), time.perf_counter() - began
         self.access_logger.log(
             AccessRecord(request, client, response.status, size, answer.status, answer.reason, seconds, response.fields)
         )
         self._store_template(connection, head, block, request, client, answer, response)
         interim = b"" if client.entrance is Entrance.GATEWAY else _encode_interim(answer)
-        self._send(
-            connection, interim + _encode_response_head(response, request.method, closes=closes), body, closes=closes
-        )
+        closes = head.closes or app.draining
+        fields = response.fields.with_added("Connection", "close") if closes else response.fields
+        encoded_head = encode_head(response.status, fields, response.reason)
+        self._send(connection, interim + encoded_head, response.body, closes=closes)
         if was_pending and connection.fd >= 0:
             if not connection.unsent and connection.unparsed:
                 self.start_iteration()
@@ -395,7 +394,7 @@ class FastPathHandler:
             hit.resource.target,
             self._interner.intern_properties(shared),
             own_values,
-            _response_body(response, request.method),
+            response.body,
             hit_state,
         )
         template.generation, template.resource_version = self._generation, version
@@ -407,22 +406,6 @@ class FastPathHandler:
             cache.put((request_line, self._interner(tuple(map(self._interner, keyed_lines)))), template)
         elif cache.should_admit_section(field_lines := block[len(request_line) :]):
             cache.put((request_line, field_lines), template)
-
-
-def _response_body(response: Response, method: str) -> bytes:
-    """Return the content to send, empty for HEAD, 204 and 304 (RFC 9110, section 6.4.1)."""
-    return b"" if method == "HEAD" or response.status in (204, 304) else response.body
-
-
-def _encode_response_head(response: Response, method: str, *, closes: bool) -> bytes:
-    fields = response.fields
-    if response.status in (204, 304):
-        fields = fields.without("content-length", "transfer-encoding")
-    elif "content-length" not in fields and (method != "HEAD" or response.body):
-        fields = fields.with_added("Content-Length", str(len(response.body)))
-    if closes:
-        fields = fields.with_added("Connection", "close")
-    return encode_head(response.status, fields, response.reason)
 
 
 def _encode_interim(answer: ProxyResponse) -> bytes:

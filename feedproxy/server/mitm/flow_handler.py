@@ -483,7 +483,8 @@ class FlowHandler:
         if response.status == 401 and state.usual_path:
             response = gateway_redirect(self.app.settings.endpoint_prefix + state.usual_path, state.client.base)
             response = response.with_fields(append(response.fields, status))
-        flow.response = passthrough.to_mitmproxy(finish_response(response, state.client, self.app.clock.now()))
+        response = finish_response(response, flow.request.method, state.client, self.app.clock.now())
+        flow.response = passthrough.to_mitmproxy(response)
         state.status, state.reason = status, reason
         self._respond_early(flow)
 
