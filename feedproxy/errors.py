@@ -128,6 +128,7 @@ class Overload(FeedproxyError):
 
     status_hint = 503
     detail = "overload"
+    fields = (("Retry-After", "10"),)
 
 
 class TooLarge(FeedproxyError):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from feedproxy.cache.cache_status import CacheStatus, Detail, append
 from feedproxy.clock import Clock, Instant, Seconds
-from feedproxy.errors import FeedproxyError, Overload
+from feedproxy.errors import FeedproxyError
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
@@ -16,9 +16,6 @@ from feedproxy.request.upstream_request import with_via
 from feedproxy.settings import Settings
 
 type ExtraFields = tuple[tuple[str, str], ...]
-
-OVERLOAD_RETRY_AFTER = 10
-"""Value of Retry-After, in seconds, in the response to a request for which no connection or file descriptor is free."""
 
 NOT_FORWARDED = CacheStatus()
 
@@ -42,8 +39,7 @@ class ErrorResponses:
             # Error texts name hosts and addresses of the upstream, which reverse mode does not disclose.
             message = _SENTENCES.get(error.detail, "feedproxy refused this request.")
         status = replace(status or CacheStatus(), detail=error.detail)
-        extra = (("Retry-After", str(OVERLOAD_RETRY_AFTER)),) if isinstance(error, Overload) else ()
-        answer = self.problem_response(request, client, error.status_hint, error.detail, message, status, extra)
+        answer = self.problem_response(request, client, error.status_hint, error.detail, message, status, error.fields)
         return replace(answer, reason=reason)
 
     def service_unavailable(
