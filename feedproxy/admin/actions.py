@@ -14,6 +14,7 @@ from feedproxy.admin import request_parameters
 from feedproxy.admin.pages.feed_pages import OUTCOME, FeedPages, Notice, as_json, wants_json
 from feedproxy.admin.pages.feed_table import FeedTableCache
 from feedproxy.app import App
+from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Seconds
 from feedproxy.feed import pasted_address
 from feedproxy.feed.opml import Subscription, SubscriptionList
@@ -192,8 +193,10 @@ class AdminActions:
 
         async def refresh(target: str) -> View:
             async with semaphore:
-                while (slot := service.admin.site_turn(target)) is not None and slot < end:
-                    await clock.sleep(max(0.01, slot - clock.now()))
+                while (deferred := service.admin.deferral(target)) is not None:
+                    if deferred.detail != Detail.SITE_INTERVAL or deferred.until >= end:
+                        break
+                    await clock.sleep(max(0.01, deferred.until - clock.now()))
                 return self._refresh_view(await service.admin.refresh(target))
 
         return await asyncio.gather(*(refresh(target) for target in targets))

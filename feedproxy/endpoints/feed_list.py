@@ -312,11 +312,11 @@ class FeedList:
     async def _fetch(self, target: str) -> None:
         try:
             while self._store.peek(target) is None:
-                turn = self._service.admin.next_allowed_fetch(target)
-                if turn is None:
+                deferred = self._service.admin.deferral(target)
+                if deferred is None:
                     await self._service.admin.refresh(target)
                     return
-                await self._clock.sleep(max(0.01, turn - self._clock.now()))
+                await self._clock.sleep(max(0.01, deferred.until - self._clock.now()))
         except Exception:
             logger.exception("feed list: fetch of an imported feed failed")
 

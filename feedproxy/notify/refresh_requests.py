@@ -183,8 +183,8 @@ class RefreshRequests:
         rows = await self._database.fetch(query, now, *self._running, capacity)
         for row in rows:
             target = row["target"]
-            if (next_allowed := self._cache_admin.next_allowed_fetch(target)) is not None:
-                await self._postpone(target, min(next_allowed, now + POSTPONE_MAX), row["tries"])
+            if (deferred := self._cache_admin.deferral(target)) is not None:
+                await self._postpone(target, min(deferred.until, now + POSTPONE_MAX), row["tries"])
             else:
                 refresh = self._run(target, row["tries"], row["pings"])
                 self._running[target] = asyncio.ensure_future(refresh)

@@ -110,22 +110,10 @@ class CacheAdmin:
         feeds = await self.autodiscovery.find(resource.variants[-1], self.settings_for(target))
         return [feed.address for feed in feeds]
 
-    def next_allowed_fetch(self, target: str) -> Instant | None:
-        """Return the instant from which a target may be fetched again, or None if it may be fetched now."""
-        match self.coordinator.permissions.check(self.lookup.get(target), target, self.settings_for(target)):
-            case Deferred(until):
-                return until
-        return None
-
-    def site_turn(self, target: str) -> Instant | None:
-        """Return the instant at which `site_interval` allows a fetch of a target.
-
-        Return None if the target may be fetched now, or if another limit defers the fetch.
-        """
-        match self.coordinator.permissions.check(self.lookup.get(target), target, self.settings_for(target)):
-            case Deferred(until, Detail.SITE_INTERVAL):
-                return until
-        return None
+    def deferral(self, target: str) -> Deferred | None:
+        """Return the limit that defers the next fetch of a target, or None if the target may be fetched now."""
+        permission = self.coordinator.permissions.check(self.lookup.get(target), target, self.settings_for(target))
+        return permission if isinstance(permission, Deferred) else None
 
     async def refresh(self, target: str) -> RefreshReport:
         """Refresh a target and return the result.
@@ -144,8 +132,7 @@ class CacheAdmin:
 
     async def _refresh_key(self, target: str) -> RefreshReport:
         await self.peers.sync(target)
-        resource = self.lookup.get(target)
-        match self.coordinator.permissions.check(resource, target, self.settings_for(target)):
+        match self.deferral(target):
             case Deferred(_, Detail.PAUSED, reason):
                 return RefreshReport(target, "paused", reason)
             case Deferred(until, _, reason):
