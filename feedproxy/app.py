@@ -31,6 +31,7 @@ from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.public_feeds import is_public
 from feedproxy.proxy.service import Service
 from feedproxy.refresh.credentialed_client import ClosableOriginClient, CredentialedClient
+from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.policy import paused_and_blocked
 from feedproxy.refresh.policy.paused_and_blocked import OperatorDecisions
 from feedproxy.refresh.refresh_events import Events
@@ -141,6 +142,7 @@ class App:
         self._recorder: Recorder | None = None
         self.notification_plugins: dict[str, Callable[[NotificationService], None]] = {}
         """Functions by which addons add their notification protocols to a new NotificationService."""
+        self.helper_pool = HelperPool()
         self._services: _Services | None = None
         self._is_closed = False
 
@@ -415,6 +417,7 @@ class _Services:
             owns=app.worker.owns if app.worker is not None else None,
             count_demand=imports.count_since,
             limits=settings.memory,
+            helper_pool=app.helper_pool,
         )
         self.decisions = OperatorDecisions(self.store, app._set_decision_rules)
         self._reloading: asyncio.Task[None] | None = None

@@ -202,6 +202,24 @@ async def test_read_only_folder_of_the_ca_is_reported_in_one_line(
     assert caplog.text == ""
 
 
+async def test_template_process_starts_before_the_store_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(app: App) -> None:
+        assert app.helper_pool.template is not None
+        raise UsageError("loaded")
+
+    app = App()
+    monkeypatch.setattr(App, "_open", load)
+    try:
+        with pytest.raises(UsageError, match=r"^loaded$"):
+            await proxy_process.serve(
+                ServePlan(options={"confdir": str(tmp_path), "store": "memory:", "admin": ""}), print, app
+            )
+    finally:
+        await app.helper_pool.close()
+
+
 def test_sigterm_in_a_callback_of_the_garbage_collection_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     codes: list[int] = []
 

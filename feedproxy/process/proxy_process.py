@@ -237,6 +237,9 @@ async def serve(
         loop.add_signal_handler(signal.SIGHUP, reload, proxy_master, app, plan)
     app.reports_failures = True
     lock = folder_lock.acquire(folder) if worker is None and (folder := own_folder(app.settings)) else None
+    if app.settings.feed_process:
+        app.helper_pool.start()
+        await asyncio.sleep(0)  # the template process starts now, and imports its modules while the store is loaded
     with loaded.locating():
         with without_collections():
             _ = app.service  # opens the store now, so that a failure ends the start
@@ -245,8 +248,6 @@ async def serve(
         except UsageError as error:
             await app.close()
             raise UsageError(f"record: {error}") from error
-    if app.settings.feed_process:
-        app.service.helper_pool.start()
     if worker is not None:
         # The socket becomes readable when the supervisor exits.
         loop.add_reader(worker.lifeline, stop_without_supervisor)

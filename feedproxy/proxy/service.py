@@ -25,6 +25,7 @@ from feedproxy.proxy.representations.representation_choice import Renderer, Repr
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.proxy.response_selection import ResponseSelector
 from feedproxy.proxy.scheduled_refreshes import CountDemand, ScheduledRefreshes
+from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.reader_tracking import ReaderTracker
 from feedproxy.refresh.redirect_following import OriginClient
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
@@ -59,6 +60,7 @@ class Service:
         owns: Callable[[str], bool] | None = None,
         count_demand: CountDemand = lambda *_: 0,
         limits: MemoryLimits | None = None,
+        helper_pool: HelperPool | None = None,
     ) -> None:
         limits = limits or Settings().memory
         self.store = store
@@ -87,6 +89,7 @@ class Service:
             via=self.via,
             agent=self.audience.upstream_user_agent,
             has_expected_readers=self.audience.has_expected_readers,
+            helper_pool=helper_pool,
         )
         self._coordinator = coordinator
         self.helper_pool = coordinator.helper_pool

@@ -6,7 +6,6 @@ processes from fetching the same response.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from feedproxy.cache.cache_status import Detail
@@ -55,6 +54,7 @@ class RefreshCoordinator:
         via: str,
         agent: Callable[[str], str],
         has_expected_readers: Callable[[str], bool],
+        helper_pool: HelperPool | None = None,
     ) -> None:
         self._settings_for = settings_for
         self._store = store
@@ -62,8 +62,7 @@ class RefreshCoordinator:
         self._events = events
         self._via = via
         self._agent = agent
-        self.threads = ThreadPoolExecutor(2, thread_name_prefix="feedproxy-prepare")
-        self.helper_pool = HelperPool(self.threads)
+        self.helper_pool = helper_pool or HelperPool()
         self.site_limits = SiteLimits(store.coordination.sites, clock)
         self.permissions = FetchPermissions(store.coordination.sites, clock)
         self._pipeline = RefreshPipeline(
@@ -284,7 +283,6 @@ class RefreshCoordinator:
             task.cancel()
         await self._refreshes.drain(timeout)
         await self.helper_pool.close()
-        self.threads.shutdown(wait=True, cancel_futures=True)
 
     async def _run_shared(
         self, context: RequestContext, resource: Resource | None, variant: StoredResponse | None

@@ -20,7 +20,7 @@ import socket
 import subprocess
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -127,8 +127,8 @@ class _Helper:
 class HelperPool:
     """Pool that runs jobs in helper processes. If no process is ready, threads run the jobs."""
 
-    def __init__(self, threads: Executor, limits: Limits | None = None) -> None:
-        self._threads = threads
+    def __init__(self, threads: Executor | None = None, limits: Limits | None = None) -> None:
+        self._threads = threads or ThreadPoolExecutor(2, thread_name_prefix="feedproxy-prepare")
         self._limits = limits or Limits()
         self._quick: deque[_Job] = deque()
         self._slow: deque[_Job] = deque()
@@ -432,7 +432,7 @@ class HelperPool:
             self._on_helper_exit(helper)
 
     async def close(self) -> None:
-        """End the processes and cancel the remaining jobs."""
+        """End the processes and threads, and cancel the remaining jobs."""
         await cancel(self._supervisor)
         self._supervisor = None
         running_jobs = [helper.job for helper in self._helpers.values() if helper.job is not None]
@@ -446,6 +446,7 @@ class HelperPool:
         self._quick.clear()
         self._slow.clear()
         self._in_threads = True
+        self._threads.shutdown(cancel_futures=True)
 
 
 def _start_template(descriptor: int, limits: Limits) -> "subprocess.Popen[bytes]":
