@@ -70,6 +70,8 @@ class Watch:
                 watch._began = 0.0
                 watch.sums.setdefault(name, Sum()).add(wall, cpu)
                 watch._count(cpu)
+                # The frames of a cancelled task refer to this frame, which would refer to the task: a cycle for each.
+                del handle
 
         asyncio.events.Handle._run = timed  # type: ignore[method-assign,assignment]
         gc.callbacks.append(self._collected)
