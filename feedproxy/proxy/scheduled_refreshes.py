@@ -40,8 +40,8 @@ class FeedAudience:
     def recent(self, window: Seconds) -> int:
         """Return the number of readers that requested the feed in the last `window` seconds and do not poll regularly.
 
-        Readers that `count_demand` reports count as well. If the sample of polling rhythms is full, only these readers
-        count.
+        Readers that `count_demand` reports count as well. If the sample of polling rhythms is full, only the readers
+        that `count_demand` reports count.
         """
         since, rhythms = self.now - window, self.counts.rhythms
         direct = 0

@@ -75,7 +75,7 @@ failures."""
 
 
 class Overloaded(FeedproxyError):
-    """Error for an immediate request that would exceed the number of waiting requests."""
+    """Error for an immediate request that would exceed the maximum number of waiting requests."""
 
     status_hint = 503
     detail = "busy"
