@@ -44,7 +44,8 @@ DROP_BATCH = 4096
 class ClientIdentity(NamedTuple):
     """The names of a client in the log and in the subscriber counts.
 
-    `quoted` is the User-Agent in quotation marks. `pseudonym_text` is the pseudonym in hexadecimal.
+    `quoted` is the User-Agent in quotation marks. `pseudonym` is the client's name in the subscriber counts, and
+    `pseudonym_text` the same in hexadecimal.
     """
 
     user_agent: str
@@ -64,7 +65,8 @@ class AccessLogger:
         self._app = app
         self._live_scores = app.live_scores  # changed settings reach this object with the next template
         self.batch = LineBatch(logger)
-        """The log lines. The number of written lines schedules the garbage collections."""
+        """The log lines. The listener schedules garbage collections by the number of written lines, one for each
+        response."""
         self.recent_hits: deque[tuple[Instant, ResponseTemplate, str, bytes]] = deque(maxlen=REQUESTS_MAX)
         """The last hits, until `flush_counters` adds them to the recent activity. Each has its time, its template, its
         Cache-Status and the User-Agent line."""

@@ -1,4 +1,4 @@
-"""TLS on the fast path, for publishers with direct connections from feed readers.
+"""TLS on the fast path, for installations without another server in front that ends TLS.
 
 OpenSSL works on memory buffers. Only HTTP/1.1 is offered (ALPN). A connection that is handed off to mitmproxy continues
 over a pair of unencrypted sockets (tls_relay_to_mitmproxy.py). Sessions are resumed by tickets. A ticket is valid only
@@ -22,7 +22,7 @@ RECORD_MAX = 16_384
 """Maximum size of a TLS record in bytes (RFC 8446, section 5.1)."""
 
 READ_SIZE = 2 * RECORD_MAX
-"""Maximum bytes per read. Each read decrypts all its bytes, so that OpenSSL keeps none of them. The epoll reports only
+"""Maximum bytes per read. Each read decrypts all its bytes, so that OpenSSL keeps none of them. Epoll reports only
 bytes in the socket, and would not report bytes that OpenSSL keeps."""
 
 ENCRYPT_BATCH = 131_072

@@ -1,9 +1,9 @@
 """Request handler of the fast path.
 
 A request with the field lines of earlier requests is looked up without parsing (template_cache.py). All other requests
-are parsed (request_head.py). If the cache has no template for the response (response_template.py), the handler
-calls the service. A request that is not a simple GET or HEAD for a feed is handed off to mitmproxy, together with all
-bytes that were read.
+are parsed (request_head.py). If the cache has no template for the response (response_template.py), the handler calls
+`Service.answer` (proxy/service.py), as the flow handler does for mitmproxy. A request that is not a simple GET or HEAD
+for a feed is handed off to mitmproxy, together with all bytes that were read.
 """
 
 import asyncio
@@ -231,7 +231,7 @@ class FastPathHandler:
     # -- calls to the service
 
     def _call_service(self, connection: ClientConnection, head: RequestHead, block: bytes) -> bool:
-        """Call the service. Return True if the response is sent and the connection can take another request."""
+        """Let the service answer. Return True if the response is sent and the connection can take another request."""
         routed = self._route(connection, head)
         if routed is None:
             self._connections.hand_off(connection, block + connection.unparsed)
@@ -254,7 +254,8 @@ class FastPathHandler:
         self.app.fastpath_requests -= 1
 
     def _route(self, connection: ClientConnection, head: RequestHead) -> tuple[Request, ClientContext] | None:
-        """Return the request for its target, and the client, or None if mitmproxy has to handle the request."""
+        """Return the request that the service gets, and its client. Return None if mitmproxy has to handle the
+        request."""
         settings = self.app.settings
         absolute = head.split_absolute_form()
         if absolute is not None and settings.upstream:

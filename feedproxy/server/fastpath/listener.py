@@ -358,7 +358,7 @@ class Listener:
         return True
 
     def _close_idle(self) -> bool:
-        """Close the connections that have been idle for longest: a thirty-second of all idle connections, at least one.
+        """Close one in 32 of the idle connections, but at least one: those that have been idle for longest.
 
         Return False if no connection is closed.
         """

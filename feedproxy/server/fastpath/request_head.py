@@ -56,7 +56,7 @@ KEYED_FIELDS = frozenset(
 )
 """Names of request fields. The values of these fields are part of a request's key.
 
-If Vary names another field, only requests with exactly the same bytes get the response.
+If Vary names another field, only requests with exactly the same bytes in the whole head get the response.
 """
 
 _KIND_BY_NAME: dict[str, int] = {

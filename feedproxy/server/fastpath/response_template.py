@@ -112,7 +112,8 @@ class SharedProperties(NamedTuple):
     closes: bool
     variant_index: int
     is_keyed: bool
-    """True if all requests with equal keys (request_head.py) get this response."""
+    """True if all requests with equal keys (request_head.py) get this response, and not only those with the same
+    bytes."""
     rules: object
     """Rules under which the target may be served (store/permitted_store.py)."""
     hit_counter: HitCounter
@@ -164,8 +165,9 @@ class ResponseTemplate:
         self.request_lines: tuple[bytes, ...] = ()
         """Field lines of the request for which the template was made, if readers are scored."""
         self.reader: Pseudonym | None = None
-        """The reader of the last hit that was recorded in the subscriber counts, and the instant of the hit."""
+        """The reader of the last hit that was recorded in the subscriber counts."""
         self.recorded_at: Instant = 0.0
+        """The instant of this hit."""
         self.generation = -1
         self.first_client = NO_CLIENT
         self.log_line = ""

@@ -1,8 +1,9 @@
 """The cache of the fast path: response templates by the key of a request, and known field sections.
 
 The key of a request consists of the lines that affect the response (request_head.py): the request line, and some field
-lines. Clients send the same field lines with many requests. Which of the lines belong to the key is therefore cached by
-the exact bytes after the request line, the *field section*. A request with a known field section is not parsed.
+lines. Clients send the same field lines with many requests. All bytes after the request line are the *field section* of
+a request. The cache contains the lines of the key for each known field section, so that a request with a known field
+section is not parsed.
 
 The templates, and the field sections, have a limit in bytes. A template is stored at the second request with its key,
 so that requests that never repeat evict nothing. While half of the space is free, a template is stored at the first

@@ -24,8 +24,8 @@ class ContentBudget:
     def reserve(self, flow: str, address: str, size: int, content_max: int) -> bool:
         """Let a flow have `size` bytes reserved. Return False if the client's budget or the total would be exceeded.
 
-        A smaller reservation of the flow grows, and a larger one stays. `content_max` is the maximum size of one
-        content at this endpoint. The caller must release the reservation.
+        An earlier reservation of the flow grows if it is smaller, and stays if it is larger. `content_max` is the
+        maximum size of one content at this endpoint. The caller must release the reservation.
         """
         network, reserved = self._reserved.get(flow) or (client_network(address), 0)
         growth = size - reserved

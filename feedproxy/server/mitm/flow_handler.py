@@ -85,7 +85,7 @@ class FlowState:
     is_streaming: bool = False
     interim: tuple[Response, ...] = ()
     final_target: str = ""
-    """A target that the client did not request, but from which the response comes or which the body names
+    """The target that sent the response, or that is named in the response's body, if it is not the requested target
     (`ProxyResponse` in request/context.py)."""
     endpoint: Endpoint | None = None
     call: Call | None = None
@@ -252,10 +252,10 @@ class FlowHandler:
         state.streamed = passthrough.prepare_response(flow, request, client, state.status, settings, via=service.via)
 
     async def _recheck_size_after_refusal(self, state: FlowState, response: Response) -> None:
-        """Let the next request for the target be fetched instead of streamed, if the origin has refused this request.
+        """Forget that the target's content is too large for the store, if the origin has refused this streamed request.
 
-        A fetch obeys the origin's Retry-After, and pauses after the origin has refused a credential of the operator. A
-        streamed request does neither.
+        The next request for the target is then fetched. A fetch obeys the origin's Retry-After, and pauses after the
+        origin has refused a credential of the operator. A streamed request does neither.
         """
         assert state.routed_request is not None
         request = state.routed_request.request

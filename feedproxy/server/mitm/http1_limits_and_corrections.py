@@ -115,7 +115,8 @@ class LimitedHttp1Server(_http1.Http1Server):
     `head_timeout` seconds gets the response 408. A `head_timeout` of 0 means no limit. Both responses
     end the connection.
 
-    If a client sends more than one head and CONTENT_MAX bytes while it waits for a response, the connection is closed.
+    If a client sends more bytes while it waits for a response than a head and CONTENT_MAX together, the connection is
+    closed.
     After a response that precedes the end of its request, input is discarded for LINGERING_TIME seconds.
     """
 
@@ -271,7 +272,7 @@ class LimitedHttp1Server(_http1.Http1Server):
 
 
 class InterimTolerantClient(_http1.Http1Client):
-    """A reader of responses that skips interim responses (1xx)."""
+    """mitmproxy's HTTP/1 layer for servers, which also skips interim responses (1xx)."""
 
     _interim = 0
     _reusable = True

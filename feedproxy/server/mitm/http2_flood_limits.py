@@ -240,7 +240,7 @@ class BoundedConnection(BufferedH2Connection):
 
 
 class BoundedServer(Http2Server):
-    """A reader of HTTP/2 requests within the limits of this module."""
+    """mitmproxy's HTTP/2 layer for clients, with the limits of this module."""
 
     h2_conn: BoundedConnection
 

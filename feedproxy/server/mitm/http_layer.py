@@ -79,7 +79,7 @@ class LocalResponses(Protocol):
         ...
 
     def refuse(self, flow: http.HTTPFlow, error: FeedproxyError) -> None:
-        """Set the response of a flow with content that is refused."""
+        """Set the response of a flow if the content of its request is refused."""
         ...
 
     def reserve_content(self, flow: http.HTTPFlow, size: int) -> None:

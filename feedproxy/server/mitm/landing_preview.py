@@ -1,4 +1,4 @@
-"""Preview of a pasted address for the landing page. A preview counts no reader."""
+"""Preview of a pasted address for the landing page. A preview does not count as a reader of the feed."""
 
 import asyncio
 from collections.abc import Mapping

@@ -3,9 +3,9 @@
 mitmproxy itself supports only one HTTP parent. In feedproxy, the parent depends on the target, and may be a SOCKS
 proxy. For a server behind a parent, mitmproxy therefore gets a `ParentProxyHost` as the host of the server.
 
-mitmproxy opens connections by the name `asyncio` in its module `mitmproxy.proxy.server`. `install` replaces the value
-of this name by an object that also connects to a `ParentProxyHost`. If the module of a new version of mitmproxy lacks
-the name, connections that need a parent are refused.
+The module `mitmproxy.proxy.server` opens connections with functions of its global `asyncio`. `install` replaces the
+value of this global by an object that also connects to a `ParentProxyHost`. If the module of a new version of mitmproxy
+lacks the global, connections that need a parent are refused.
 """
 
 import asyncio

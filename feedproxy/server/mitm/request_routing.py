@@ -205,13 +205,13 @@ def _check_gateway_host(head: IncomingRequest, settings: Settings) -> None:
 
 
 def usual_endpoint_path(path: str, client: ClientContext, prefix: str) -> str:
-    """Return an endpoint's path that ends with a gateway target, with the target in its usual form.
+    """Return the usual form of an endpoint's path that ends with a target, such as `as/atom/example.com`.
 
-    In the usual form, a target has a scheme, and a slash after its host. Return "" if the target has this form already.
-    `path` is relative to `prefix`, with the query.
+    In the usual form, the target has a scheme, and a slash after its host: `as/atom/https://example.com/`. Return "" if
+    the path has this form already, or does not end with a target. `path` is relative to `prefix`, with the query.
 
-    A browser sends a password also to all paths below the folder of the path at which it signed in. Without the slash,
-    this folder would be above the host, so that other hosts would get the password (`lacks_path` in
+    A browser sends a password also to all paths in the folder of the path at which it signed in. Without the last
+    slash, this folder would be `as/atom/https://`, so that other hosts would get the password (`lacks_path` in
     http/target_uri/gateway_path.py).
     """
     match = _BEFORE_TARGET.match(path)
