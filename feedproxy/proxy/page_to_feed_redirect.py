@@ -33,7 +33,7 @@ class Autodiscovery:
         self.feeds: DerivedValues[tuple[DiscoveredFeed, ...]] = DerivedValues(
             helper_pool, limits.pages, "the feeds of a page", _length
         )
-        """The feeds to which pages link, by target and content of the page."""
+        """The feeds to which pages link, by target, content, Content-Type and Link of the page."""
         self._events = events
 
     async def redirect_to_feed(
@@ -67,7 +67,9 @@ class Autodiscovery:
             return ()
         target = uri.without_fragment(stored.target)
         work = partial(_find_feeds, target, stored.fields, label, body, settings.decoded_max)
-        return await self.feeds.get((target, body), work) or ()
+        # The fields with the page's charset and with further links may change while the content stays the same.
+        described_by = [stored.fields.combined(name) or "" for name in ("content-type", "link")]
+        return await self.feeds.get((target, body, *described_by), work) or ()
 
 
 def _length(feeds: tuple[DiscoveredFeed, ...]) -> int:

@@ -156,3 +156,13 @@ async def test_page_redirect_is_not_sent_for_an_error_page(stage):
     origin.publish("/blog", a_page("/a.rss"), status=404, content_type="text/html")
 
     (await proxy.get("/blog", accept=READER)).expect(404)
+
+
+async def test_page_redirect_follows_a_changed_link_field(stage):
+    proxy, origin, clock = await a_stage(stage, a_page(), link=f'</a.rss>; rel="alternate"; type="{RSS}"')
+    (await proxy.get("/blog", accept=READER)).expect(302)
+    changed = f'</b.rss>; rel="alternate"; type="{RSS}"'
+    origin.publish("/blog", a_page(), content_type="text/html; charset=utf-8", etag='"2"', link=changed)
+    clock.advance(minutes=11)
+
+    assert (await proxy.get("/blog", accept=READER)).location.endswith("/b.rss")
