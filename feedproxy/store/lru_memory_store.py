@@ -10,7 +10,6 @@ some 50 µs.
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator
-from itertools import islice
 
 from feedproxy.store.coordination.coordination_interface import LocalCoordination
 from feedproxy.store.packing.memory_entry import MemoryEntry
@@ -20,13 +19,13 @@ UNPACKED_MAX = 1024
 """At most this many resources are unpacked, 2 to 10 KB each: about as many as clients, updates and the refresh schedule
 use at a time."""
 
-EXAMINED_BATCH = 64
-"""When room is needed, this many resources are examined together, or one in 128 of a smaller number. After a removal,
+REMOVED_BATCH = 64
+"""When room is needed, this many resources are removed together, or one in 128 of a smaller number. After a removal,
 it takes up to half a millisecond to find the first entry of a large dictionary again."""
 
-EXAMINED_MAX = 4096
+MOVED_MAX = 4096
 """At most this many used resources move to the end of the order at a time. Then further resources are removed although
-they were used."""
+they were used. This many moves take some milliseconds."""
 
 
 class MemoryStore:
@@ -104,18 +103,21 @@ class MemoryStore:
 
     def _make_room(self, size: int) -> None:
         """Remove resources until there is room for one of `size` bytes."""
-        moves_left = EXAMINED_MAX
+        moves_left = MOVED_MAX
         while self._entries and (self._size + size > self._max or len(self._entries) >= self._entries_max):
-            batch = min(EXAMINED_BATCH, 1 + len(self._entries) // 128)
-            for target in list(islice(self._entries, batch)):
-                entry = self._entries[target]
-                if entry.was_used and moves_left > 0:
-                    moves_left -= 1
-                    entry.was_used = False
-                    del self._entries[target]
-                    self._entries[target] = entry
-                else:
-                    self.drop(target)
+            batch = min(REMOVED_BATCH, 1 + len(self._entries) // 128)
+            used, unused = list[str](), list[str]()
+            for target, entry in self._entries.items():
+                if len(unused) == batch:
+                    break
+                (used if entry.was_used and len(used) < moves_left else unused).append(target)
+            for target in used:
+                entry = self._entries.pop(target)
+                entry.was_used = False
+                self._entries[target] = entry
+            moves_left -= len(used)
+            for target in unused:
+                self.drop(target)
 
     def remember_header(self, resource: Resource, header: bytes) -> None:
         entry = self._entries.get(resource.target)

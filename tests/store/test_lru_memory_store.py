@@ -49,6 +49,21 @@ async def test_memory_store_removes_least_recently_used_feed(a_feed: MakeFeed) -
     assert sorted(store.targets()) == [f"https://{number}.example/" for number in (1, 3, 4)]
 
 
+def test_memory_store_of_used_feeds_examines_few_of_them_at_a_time(
+    a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lru_memory_store, "MOVED_MAX", 4)
+    store = MemoryStore(10**9, 100)
+    for number in range(100):
+        store.put_now(a_feed(f"https://example.com/{number}"))
+        store.get(f"https://example.com/{number}")
+
+    store.put_now(a_feed("https://example.com/new"))
+
+    kept = [*range(5, 100), *range(4)]  # the first four were moved, and the fifth was removed
+    assert list(store.targets()) == [*(f"https://example.com/{number}" for number in kept), "https://example.com/new"]
+
+
 async def test_memory_store_never_exceeds_its_bound(a_feed: MakeFeed) -> None:
     store = MemoryStore(200_000)
     for number in range(300):
