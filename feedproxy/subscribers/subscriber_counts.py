@@ -255,7 +255,7 @@ class SubscriberCounts:
 
     def prune(self, now: Instant) -> None:
         """Remove readers and claims without a request in the last `window` seconds."""
-        for _ in self._sweep(now):
+        for _ in self._sweep(now, at_most=None):
             pass
 
     async def sweep(self, now: Instant) -> None:
@@ -268,11 +268,11 @@ class SubscriberCounts:
                 pass
         await self.rhythms.sweep(now)
 
-    def _sweep(self, now: Instant) -> Iterator[None]:
-        """Remove readers, claims and feeds as `prune` does. Yield after each feed and each EXPIRED_BATCH readers."""
+    def _sweep(self, now: Instant, at_most: int | None = EXPIRED_BATCH) -> Iterator[None]:
+        """Remove readers, claims and feeds as `prune` does. Yield after each feed and each `at_most` readers."""
         self._pruned = now
         for target in list(self._feeds):
-            while (feed := self._feeds.get(target)) is not None and self._expire(feed, now, EXPIRED_BATCH):
+            while (feed := self._feeds.get(target)) is not None and self._expire(feed, now, at_most):
                 yield
             if feed is not None and not feed.size and not feed.claims:
                 self._forget(target)
