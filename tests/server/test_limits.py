@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from feedproxy.server.fastpath import mitmproxy_compatibility, sockets
-from feedproxy.server.fastpath.template_cache import AdmissionFilter, FastPathCache
+from feedproxy.server.fastpath.template_cache import ENTRY_OVERHEAD, AdmissionFilter, FastPathCache
 from feedproxy.settings import Settings
 from tests.server.conftest import Opened, until
 from tests.stages.origin import a_feed
@@ -292,6 +292,20 @@ def test_fast_path_cache_keeps_its_size_limit() -> None:
     for key in list(table.templates):
         table.remove(key)
     assert table.size == 0
+
+
+def test_remembered_field_sections_are_bounded_and_return_after_a_flood() -> None:
+    table, known = FastPathCache(16 * 50_000), b"\r\nHost: feeds.example\r\n\r\n"
+    table.put_section(known, ((b"Host: feeds.example",), b""))
+    for number in range(1000):
+        line = b"Accept: %04d" % number
+        table.put_section(b"\r\n%b\r\n\r\n" % line, ((line,), b""))
+        bytes_each = ENTRY_OVERHEAD + 2 * len(line)
+        assert (len(table.sections) + len(table._older_sections)) * bytes_each <= 2 * 50_000
+
+    assert known not in table.sections
+    assert [table.should_admit_section(known) for _ in range(2)] == [False, True]
+    assert all(map(table.should_admit_section, table._older_sections)), "a section in use returns at once"
 
 
 def test_two_caches_of_a_listener_share_their_limit() -> None:
