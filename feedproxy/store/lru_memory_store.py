@@ -23,9 +23,9 @@ REMOVED_BATCH = 64
 """When room is needed, this many resources are removed together, or one in 128 of a smaller number. After a removal,
 it takes up to half a millisecond to find the first entry of a large dictionary again."""
 
-MOVED_MAX = 4096
+MOVED_MAX = 1024
 """At most this many used resources move to the end of the order at a time. Then further resources are removed although
-they were used. This many moves take some milliseconds."""
+they were used. This many moves take about a millisecond."""
 
 
 class MemoryStore:
