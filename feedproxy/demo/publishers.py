@@ -5,7 +5,7 @@
     links     RSS 1.0 with sy:hourly/2; Last-Modified alone
     status    JSON Feed; no validators, no hints, and an origin that never compresses
 
-Each feed has a self link, so feedproxy need not add one, and the published content is compared byte for byte.
+Each feed has a self link, so feedproxy adds none, and its content can be compared byte for byte with the published one.
 """
 
 from bisect import bisect_right
@@ -78,7 +78,7 @@ class PublisherProfile:
 
 @dataclass
 class DemoFeed:
-    """A feed with all its items, those before the start of the simulated week (START) and those during the week."""
+    """A feed with all its items: those before the start of the simulation (START), and those during the simulation."""
 
     profile: PublisherProfile
     items: tuple[DemoItem, ...]

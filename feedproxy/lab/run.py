@@ -49,7 +49,7 @@ class RunResult:
     """Number of starts that timed out, or ended with an exit code other than 0."""
     first_failure: str = ""
     is_interrupted: bool = False
-    """True if the run was cancelled. The recording then ends at this time."""
+    """True if the run was cancelled. The recording then ends at the cancellation."""
 
 
 async def run(

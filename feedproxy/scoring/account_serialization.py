@@ -1,6 +1,7 @@
 """Conversion of reader accounts to lines of JSON and back. Workers exchange accounts in this form.
 
-The example requests for praise are left out, because the page of readers does not show them.
+Findings of rules that a reader kept have no example requests in this form, because the page of readers does not show
+them.
 """
 
 import json

@@ -60,7 +60,7 @@ def evaluate_tag_use(poll: Poll, state: ReaderState) -> Verdict | None:
 def evaluate_delta(poll: Poll, state: ReaderState) -> Verdict | None:
     """Return a violation if the request after a 226 does not send the ETag of the 226.
 
-    Return None if the last complete answer was not a 226, or if the request is unconditional.
+    Return None if the last answer that arrived completely was not a 226, or if the request is unconditional.
     """
     if (
         not state.stored_is_delta
@@ -82,7 +82,8 @@ def evaluate_delta(poll: Poll, state: ReaderState) -> Verdict | None:
 
 
 def _is_informed(poll: Poll, state: ReaderState) -> bool:
-    """Return True if the answer depends on the validators (2xx or 304), and the reader can know the previous answer."""
+    """Return True if the answer depends on the validators (2xx or 304), and the reader has had time to read the
+    previous answer."""
     return (poll.status < 300 or poll.status == 304) and poll.status != 0 and not state.is_duplicate(poll)
 
 

@@ -31,7 +31,7 @@ ADDRESSES_MAX = 4096
 """The pseudonyms of at most this many network addresses are cached."""
 
 SKIPPED_MAX = 65_536
-"""At most this many hashes of a reader with a target that is not scored are stored.
+"""At most this many hashes are stored, one for each pair of a reader and a target that is not scored.
 
 A stored hash avoids further work for the next request of the same reader for the same target.
 """

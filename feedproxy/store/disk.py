@@ -32,8 +32,8 @@ SHARDS = 8
 With eight shards, a writing process waited at most 11 ms for another process. With one shard, it waited up to 432 ms.
 """
 CULL_SLICE = 10
-"""One step of culling removes at most this many values, in less than a millisecond. After a write of several values,
-the step also removes as many values as were written."""
+"""One step of culling removes at most this many values, in less than a millisecond. A step after a write of several
+values may remove as many more as were written."""
 HEADER_BLOCK = 256
 """A resource's JSON header is padded with spaces to a multiple of this many bytes.
 

@@ -20,8 +20,8 @@ UNPACKED_MAX = 1024
 use at a time."""
 
 REMOVED_BATCH = 64
-"""When room is needed, this many resources are removed together, or one in 128 of a smaller number. After a removal,
-it takes up to half a millisecond to find the first entry of a large dictionary again."""
+"""When room is needed, this many resources are removed together, or one in 128 of all resources if that is less.
+After a removal, it takes up to half a millisecond to find the first entry of a large dictionary again."""
 
 MOVED_MAX = 1024
 """At most this many used resources move to the end of the order at a time. Then further resources are removed although

@@ -124,8 +124,8 @@ class Resource:
     """Time at which feedproxy first found a feed at the target."""
     version_records: tuple[VersionRecord, ...] = ()
     backfill_pending: bool = False
-    """True until feedproxy has read the dates of the entries that are older than its first fetch. It reads these dates
-    at the second update."""
+    """True until the dates of the entries from before the first fetch are read: at the next fetch with content, or by
+    refresh/publication_backfill.py."""
     fencing_token: int = 0
     """Number that orders the copies of the target in a fleet: a later copy has a higher number. 0 without a fleet."""
 
@@ -161,12 +161,12 @@ class Resource:
 
 
 def correct_future_instants(resource: Resource, now: Instant) -> Resource:
-    """Return the resource with every future instant replaced by `now`. Future instants occur after the clock was set
-    back.
+    """Return the resource with `now` as the instant of each recorded event that lies in the future. Such instants occur
+    after the clock was set back.
 
     The result is the same object if no instant is in the future. The caller must store the result, because the instants
-    would otherwise become `now` at each read, and the copy would never age. A lifetime, pause or lease keeps its
-    length.
+    would otherwise become `now` at each read, and the copy would never age. The end of a lifetime, pause or
+    lease moves together with its beginning.
     """
     instants = [resource.fetched, resource.last_push, resource.failures.last, resource.first_seen]
     instants += [variant.response_time for variant in resource.responses]

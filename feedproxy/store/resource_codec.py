@@ -91,7 +91,8 @@ def load(data: bytes) -> Resource:
 def load_with_header(data: bytes, target: str = "") -> tuple[Resource, bytes]:
     """Return the resource of a stored form, and its header for `restore`.
 
-    If `target` equals the resource's target, the result refers to the same object, so that memory has the text once.
+    If `target` equals the resource's target, the resource refers to the object `target`, so that memory has the text
+    once.
     Raises Damaged if the data was altered, and UnknownVersion if this version of feedproxy cannot read its form.
     """
     header, area = envelope.open_parts(envelope.EnvelopeKind.RESOURCE, data)

@@ -190,8 +190,8 @@ class AddressPolicy:
     ) -> list[str]:
         """Return the addresses of a host for a request through a parent proxy. All addresses must be permitted.
 
-        If `may_be_unknown` is true, the result is an empty list for a name below a public suffix that this machine
-        cannot resolve: the parent then resolves the name. `configured` is true for a host that the operator configured:
+        If `may_be_unknown` is true, and this machine cannot resolve a name with a public suffix, the result is an empty
+        list: the parent then resolves the name. `configured` is true for a host that the operator configured:
         its port and a literal address are not checked. Raises the errors of `resolve`.
         """
         if not configured:

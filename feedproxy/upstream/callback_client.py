@@ -29,10 +29,8 @@ RESPONSE_MAX = 65_536
 """The content of a response with more than this many bytes is not read."""
 
 CALLS = Requester("calls", is_known=False)
-"""The requester to which all calls are charged.
-
-All calls together have the limit for name look-ups of one client.
-"""
+"""The requester of all calls (origin_connection_limits.py): together, they may have as many name look-ups as one
+client."""
 
 
 class CallbackClient:

@@ -35,7 +35,7 @@ from feedproxy.upstream.upstream_errors import FetchError, MalformedResponse
 UNREAD_MAX = 262_144
 """If no client waits for a response any more, reading stops when more than this many bytes have arrived in total.
 
-A smaller response, as of most feeds, is read to the end and stored. Squid's `quick_abort_min` has the same purpose.
+A smaller response, such as most feeds, is read to the end and stored. Squid's `quick_abort_min` has the same purpose.
 """
 
 RATE_MIN = 1000

@@ -1,13 +1,13 @@
 """Fair limits for connections to origins and for name look-ups.
 
 Each connection or look-up takes a slot. The slots that one site, one host and port, or one client may take are its
-*share*. All limits except that of a client reserve slots for known feeds. A request with a full share waits. Waiting
-requests with free shares are admitted in their order.
+*share*. All limits except that of a client reserve slots for known feeds: targets at which a feed is stored. A request
+with a full share waits. Waiting requests with free shares are admitted in their order.
 
 A request that has waited for EVICTABLE_AFTER seconds may end an exchange in its full share if the origin has been
 silent for SILENT_AFTER seconds. If the share belongs to a site or host, the client that loses the exchange must have at
 least two more slots than the waiting client. The same difference is required in any share if the exchange is for a
-known feed, and the waiting request is for another target. feedproxy's own refreshes are never ended in this way
+known feed, and the waiting request is not. feedproxy's own refreshes are never ended in this way
 (docs/decisions/connection-limits.md).
 """
 
@@ -22,7 +22,7 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import Overload
 
 EVICTABLE_AFTER: Seconds = 0.7
-"""A request that has waited this many seconds may end the exchange of another request, if its origin is silent."""
+"""A request that has waited this many seconds may end another request's exchange with a silent origin."""
 SILENT_AFTER: Seconds = 1.0
 """An origin that has sent nothing for this many seconds during an exchange is silent."""
 EVICTION_CHECK_INTERVAL: Seconds = 0.2
@@ -32,7 +32,7 @@ WAITING_MAX = 2048
 
 @dataclass(eq=False, slots=True)
 class Requester:
-    """The client network for which a request is sent. An empty client means feedproxy itself.
+    """The party for which a request is sent. `client` is the network of a client, or empty for feedproxy itself.
 
     `is_known` is true if the target is a known feed.
     """

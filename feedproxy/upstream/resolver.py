@@ -65,7 +65,7 @@ class Resolver:
         names up.
 
         Calls for the same host share one look-up. A call on behalf of a known feed (`current_requester`) shares only
-        look-ups on behalf of known feeds, because these have look-ups reserved for them.
+        look-ups on behalf of known feeds, because slots are reserved for known feeds.
         """
         key = (host, current_requester().is_known)
         task, _ = self._look_ups.join_or_start(key, lambda: self._look_up(host))

@@ -1,4 +1,4 @@
-"""Failures of requests to origins. The suggested status is 502, 504 for a timeout, and 503 for a local failure."""
+"""Failures of requests to origins. The suggested status is 504 for a timeout, 503 for a local failure, or else 502."""
 
 from feedproxy.errors import FeedproxyError, Overload
 

@@ -48,7 +48,8 @@ class Exchange:
     version: str = "HTTP/1.1"
     """HTTP version of the request."""
     entrance: str = ""
-    """Entrance of the request: gateway, proxy or reverse, or `origin` in a replay. Empty for requests to origins."""
+    """Entrance of a reader's request: gateway, proxy or reverse, or `origin` in a replay. Empty for feedproxy's own
+    requests to origins."""
     public: str = ""
     """The address that the reader requested in reverse mode, or "" if it equals the target."""
     raw: bool = False

@@ -1,4 +1,4 @@
-"""Reader and writer of HAR 1.2. The tools of browsers and mitmproxy can open this format.
+"""Parser and writer of HAR 1.2. The tools of browsers and mitmproxy can open this format.
 
 If several entries have equal content, the first contains the content, and the others name its digest
 (`_feedproxy.digest`). Contents are decoded, as HAR requires, unless their Content-Encoding is wrong (`_feedproxy.raw`).
@@ -33,7 +33,7 @@ from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_dig
 OWN_KEY = "_feedproxy"
 
 _YEARS = range(1970, 2100)
-"""Years of valid times. A clock that was not set usually states 1970."""
+"""Years of valid times. 1970 is valid, because a clock that was not set usually states it."""
 
 HEAD = (
     '{"log":{"version":"1.2","creator":{"name":"feedproxy","version":' + json.dumps(__version__) + '},"entries":[\n'

@@ -1,4 +1,4 @@
-"""Redaction of recordings: pseudonyms replace addresses, and placeholders replace secrets.
+"""Redaction of recordings: pseudonyms replace network addresses, and placeholders replace secrets.
 
 Pseudonyms and placeholders are keyed hashes, so an address or a secret has the same replacement in all recordings with
 the same key.

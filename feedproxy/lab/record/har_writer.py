@@ -3,9 +3,9 @@
 Each write replaces the closing brackets by an exchange and new brackets. A killed process loses at most the exchange
 being written. A power failure may lose more, because the file is not synced.
 
-Entries refer only to contents in the same file. An existing file is therefore renamed, and a new file is begun. If
-several processes record to `week.har`, the first process writes this file, and the others write `week-2.har`,
-`week-3.har` and so on.
+Entries refer only to contents in the same file, and a writer knows only the contents that it wrote itself. A file of an
+earlier process is therefore renamed, and a new file is begun. If several processes record to `week.har` at a time, the
+first process writes this file, and the others write `week-2.har`, `week-3.har` and so on.
 """
 
 import contextlib

@@ -18,7 +18,8 @@ from feedproxy.http.message import NO_FIELDS, Fields
 from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_digest
 
 SKIPPED_STATUSES = frozenset({*range(200), 206, 226, 412, 416})
-"""Statuses that give no version: no response (0), informational responses, and partial representations."""
+"""Statuses that give no version: no response (0), informational responses, partial representations, and failed
+conditions or ranges."""
 
 DROPPED_FIELDS = (
     # The replay generates these fields.
@@ -27,7 +28,7 @@ DROPPED_FIELDS = (
     *("content-digest", "content-md5", "digest", "alt-svc", "via", "cache-status", "set-cookie", "server-timing"),
     *("strict-transport-security", "report-to", "nel"),
 )
-"""Fields of a recorded response that a replay does not send."""
+"""Fields that a replay does not copy from a recorded response. It generates some of them itself."""
 
 
 @dataclass(frozen=True, slots=True)

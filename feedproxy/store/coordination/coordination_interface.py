@@ -10,8 +10,8 @@ from typing import Protocol
 from feedproxy.store.coordination.site_interval import SiteThrottle
 
 COUNTERS = 4096
-"""Number of invalidation counters, and number of completion counters. `counter_of` returns the index of a target's
-counters."""
+"""There are this many invalidation counters, and as many completion counters. `counter_of` returns the index of a
+target's counters."""
 
 
 class Coordination(Protocol):
@@ -22,7 +22,7 @@ class Coordination(Protocol):
 
     @property
     def sites(self) -> SiteThrottle:
-        """Return the request slots of sites."""
+        """Return the planner of the requests to each site."""
         ...
 
     @property

@@ -31,8 +31,8 @@ _RECORD = struct.Struct("<QQIII")
 """Layout of a record: position, hash, length of the name, length of the value, and CRC-32 of name and value."""
 _COUNTERS_SIZE = 16
 TABLE_SIZE = _COUNTERS_SIZE + _SLOT.size * SLOTS
-"""Size of the mapped memory, in bytes. The memory contains the number of entries, the end of the ring, and the
-table."""
+"""Size of the mapped memory, in bytes. The memory contains the number of entries, the position of the ring's end,
+and the table."""
 
 DELETED = b""
 """Placeholder for a value that was deleted, or that newer values have overwritten in the ring. In both cases, an older

@@ -47,8 +47,8 @@ class SiteThrottle:
     def next_free(self, site: str, interval: Seconds, now: Instant) -> Instant:
         """Return the instant of the site's next free slot.
 
-        Return 0.0 for a site without a recorded request. Ignore a record with a time later than `now`: the clock was
-        wrong.
+        Return 0.0 for a site without a recorded request. Ignore a record that was made later than `now`: the clock
+        was wrong.
         """
         with self._mutex():
             _, last_slot, paused_until, recorded_at = self._find(name_hash(site))

@@ -19,7 +19,8 @@ class Interner:
 
     def __init__(self) -> None:
         self._values: dict[Any, Any] = {}
-        """The texts and field lines by themselves, and other values by a tuple with their text."""
+        """The cached values. Texts and field lines are their own keys. The key of any other value is a tuple with its
+        text."""
 
     def text(self, text: str) -> str:
         """Return the cached text that equals `text`. A new text is added to the cache. Raises TypeError if `text` is

@@ -152,7 +152,7 @@ class GoneResponse(_FixedResponse):
 
 
 class XmlGone(_FixedResponse):
-    """The response is 200 with a redirect document that names no address. In RSS Feed State, such a document means 410.
+    """The response is 200 with an XML redirect document that names no address, which means 410 (RSS Feed State).
 
     A good reader stops polling. A reader that does not support redirect documents must not treat the document as a feed
     without entries.

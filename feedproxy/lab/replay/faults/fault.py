@@ -78,7 +78,7 @@ class NumberFault(Fault):
 def replace_reply(
     reply: ReplayResponse, status: int, lines: Sequence[tuple[str, str]] = (), body: bytes = b""
 ) -> ReplayResponse:
-    """Return another response with the Date of `reply`, sent in the same way."""
+    """Return another response with the Date of `reply`. Delays and the end of the connection stay those of `reply`."""
     date = [("Date", value)] if (value := reply.fields.get("date")) else []
     return replace(reply, status=status, fields=Fields([*date, *lines]), body=body, reason=reason_phrase(status))
 

@@ -135,8 +135,8 @@ class FutureLastModified(NumberFault):
 
     Typical causes are a local time that is sent as GMT, and items with a future date.
 
-    A good reader returns the date unchanged. A reader that corrects the date by its own clock gets no 304, or misses
-    items that are published before the date.
+    A good reader returns the date unchanged. A reader that sends a date of its own clock instead gets no 304, because
+    this date is earlier than Last-Modified.
     """
 
     name = "future-last-modified"
