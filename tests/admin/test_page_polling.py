@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from feedproxy.admin.pages.feed_pages import page_entity_tag
 from feedproxy.cache.cache_status import CacheStatus
+from feedproxy.web.page_entity_tag import page_entity_tag
 from tests.stages.admin import Proxy
 
 

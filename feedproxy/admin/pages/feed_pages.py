@@ -1,9 +1,7 @@
 """Pages about feeds, as HTML, or as JSON for clients that prefer JSON."""
 
 import asyncio
-import hashlib
 import json
-import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -28,6 +26,7 @@ from feedproxy.request.feed_id import feed_id
 from feedproxy.telemetry import recent_activity
 from feedproxy.telemetry.page_redaction import View, public_name
 from feedproxy.web import templates
+from feedproxy.web.page_entity_tag import page_entity_tag
 
 PER_PAGE = 50
 """The list shows this many feeds on a page if the query has no `per_page`."""
@@ -40,9 +39,6 @@ OUTCOME: ContextVar[str] = ContextVar("outcome", default="")
 NOTICES_MAX = 64
 """The outcomes of at most this many actions are remembered. The page to which an action redirects shows the outcome of
 the action."""
-
-_AS_OF = re.compile(rb'<p id="as-of".*?</p>', re.DOTALL)
-"""Pattern of the part of a page that states when the page was made (frame.html)."""
 
 _ORDER = {str(state): number for number, state in enumerate(FeedState)}
 
@@ -217,11 +213,6 @@ class FeedPages:
         answer = web.Response(body=body, headers={"Content-Type": templates.HTML, "ETag": tag})
         answer.enable_compression()
         return answer
-
-
-def page_entity_tag(body: bytes) -> str:
-    """Return the weak entity tag of a page. The time when the page was made does not affect the tag."""
-    return f'W/"{hashlib.sha256(_AS_OF.sub(b"", body)).hexdigest()[:32]}"'
 
 
 def wants_json(request: web.Request) -> bool:
