@@ -65,8 +65,8 @@ def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: 
 
     The first shared response of a target (`is_new`) may be the response to a request with credentials. The fields in
     the option `shared_fields` are then left out of the key, if the response is not a feed and its origin permits
-    sharing. Fields that Vary nominates are left out unless they are credentials, because Vary compares them in any
-    case. A 304 has the key of the request, or else that of the validated response.
+    sharing. Fields that Vary nominates are left out unless they are credentials, because Vary compares them as well.
+    A 304 has the key of the request. If that is empty, a 304 has the key of the stored response that it validates.
     """
     if response.status == 304:
         return job.key if len(job.key) or job.validate is None else job.validate.key

@@ -38,7 +38,7 @@ class CredentialedClient:
         """Send the request with the credential that its target names, and return the response.
 
         Secret parameters are removed from the addresses in the response's fields. Raises FetchError if the fetch fails
-        or if the credential was removed.
+        or if the credential no longer exists.
         """
         sent = self._with_credentials(request)
         answer = await self._client.fetch(sent, skip_address_check=skip_address_check)

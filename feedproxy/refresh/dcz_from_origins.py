@@ -35,7 +35,8 @@ _OF_CODED_CONTENT = ("content-encoding", "content-digest", "repr-digest", "diges
 """Fields that describe coded content. They are removed when the content is decoded."""
 
 CONTENT_BYTES_MAX = 8 * 1024 * 1024
-"""Content is offered to the origin as a dictionary only if all its codings together have at most this many bytes."""
+"""Content is offered to the origin as a dictionary only if its bodies in all codings have at most this many bytes
+together."""
 
 HASHED_ON_LOOP_MAX = 64 * 1024
 """The event loop itself hashes content of at most this many bytes. A thread hashes larger content."""

@@ -1,7 +1,7 @@
-"""Addition of publication dates to the changes of a feed that was fetched only once.
+"""Addition of publication dates to the recorded changes of a feed that was fetched only once.
 
-The dates come from the feed's stored document. They show how often the feed changes before feedproxy itself has seen a
-change.
+The dates come from the feed's stored document. From these dates, feedproxy learns how often the feed changes before it
+has itself seen a change.
 """
 
 import contextlib

@@ -89,7 +89,7 @@ class RefreshCoordinator:
         self._backfills_in_progress = 0
 
     def _is_for_shared_feed(self, request: Request) -> bool:
-        """Return whether the request is for a known feed outside `upstream`, and has no credentials.
+        """Return whether the request is for a known feed of another origin than `upstream`, and has no credentials.
 
         Only a response to such a request may pause its site for all clients.
         """
@@ -268,7 +268,7 @@ class RefreshCoordinator:
         self.invalidate(matches)
 
     def invalidate(self, matches: Callable[[str], bool]) -> None:
-        """Keep the running refreshes of all matching targets from storing their results.
+        """Prevent the running refreshes of all matching targets from storing their results.
 
         Requests no longer join these refreshes.
         """
@@ -400,7 +400,8 @@ class RefreshCoordinator:
             self._events.refresh_ended.emit(RefreshEnded(target, record))
 
     def _recheck_former_address(self, target: str, sighting: Relocation | None) -> None:
-        """Refresh the former address of a feed that has moved back to this address, as soon as the limits allow."""
+        """Refresh the former address of a feed, if the feed has moved back there from `target`, as soon as the limits
+        allow."""
         if sighting is None or (former := self._store.get(sighting.location)) is None:
             return
         if moved_and_gone.leads_back(sighting, target, former.relocation):

@@ -1,6 +1,6 @@
 """Events of one process: what refreshes, the schedule and other processes have done to the stored feeds.
 
-The description of each signal names its subscribers.
+The description of each signal names its receivers.
 """
 
 from dataclasses import dataclass, field

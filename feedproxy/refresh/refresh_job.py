@@ -100,8 +100,8 @@ def _varying_fields(variant: StoredResponse) -> Fields:
 def _with_page_fields(fields: Fields, variant: StoredResponse) -> Fields:
     """Return `fields` with the User-Agent and Accept with which a page was fetched for a client.
 
-    Origins send different pages to different clients. If Vary does not list User-Agent, the page was fetched without
-    User-Agent.
+    Origins send different pages to different clients. A page is stored with the User-Agent with which it was fetched.
+    If it has none, it was fetched without User-Agent.
     """
     selected = variant.vary_request
     agent = [("User-Agent", value)] if (value := selected.combined("user-agent")) is not None else []

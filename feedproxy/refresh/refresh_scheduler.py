@@ -128,10 +128,11 @@ class RefreshScheduler:
         return is_due or bool(self._waiting or self._in_progress)
 
     def start(self, targets: Iterable[str], earliest: Callable[[str], Instant | None]) -> None:
-        """Plan these feeds in their order, a few at a time.
+        """Plan these feeds, a few at a time.
 
         `earliest` returns an instant before which a feed is certainly not due, or None if the instant is unknown. A
-        feed with a known instant is planned only at that instant. All other feeds are planned last.
+        feed with a known instant is planned at that instant. The other feeds are planned in their order, after the
+        instants of all feeds have been read.
         """
         self._starting = asyncio.ensure_future(self._start(targets, earliest))
         self._ensure_running()

@@ -228,7 +228,7 @@ def with_history(
     published: tuple[Instant, ...] | None,
     now: Instant,
 ) -> Resource:
-    """Return the resource with the changes of its feed before the first fetch.
+    """Return the resource with recorded changes of its feed from before the first fetch.
 
     The first fetch of a feed without known changes sets `first_seen` and `backfill_pending`. A later fetch then adds
     the publication dates in `published`. None means that the dates were not read, and nothing is added.

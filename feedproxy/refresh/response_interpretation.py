@@ -79,7 +79,7 @@ def _states_lifetime(fields: Fields) -> bool:
 
 
 def _confirmed_for_client(job: RefreshJob, fetched: Fetched) -> StoredResponse | None:
-    """Return the origin's 304 with the client's validators, or None if the 304 does not answer the client's
+    """Return the origin's 304 with the entity tag that the client sent, or None if the 304 does not answer the client's
     conditions."""
     response = received_response(job, fetched, NOT_INGESTED)
     fields = origin_validator_in_etag.fields_for_client(job.client_fields, response.fields)

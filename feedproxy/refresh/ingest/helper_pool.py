@@ -226,7 +226,7 @@ class HelperPool:
         """Move a job that exceeds `Limits.quick` to the slow lane.
 
         On a busy machine, the job first gets more time. If the slow lane is full, the helper is ended, and the job
-        waits for another helper. A helper that was stopped by a signal is ended, too.
+        waits for another helper. A helper that is suspended (SIGSTOP) is ended, too.
         """
         if helper.job is not job:
             return

@@ -47,7 +47,7 @@ OUT_OF_BAND_MIN = 16 * 1024
 """A byte string of at least this many bytes is sent beside the pickle instead of in it."""
 
 PARTS_MAX = 1024
-"""Maximum number of parts, such as bodies, in a message between this process and a helper process."""
+"""Maximum number of parts, such as bodies, in a message between a worker and its helper process."""
 
 type Parts = list[bytes]
 """A pickle, and the long byte strings to which the pickle refers by number."""

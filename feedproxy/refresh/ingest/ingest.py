@@ -67,8 +67,7 @@ class IngestedContent:
     previous_channel: Channel | None = None
     """The previously stored channel, with the content digest that this ingestion computed for it.
 
-    None if the digest was computed earlier: the digest of a new feed is computed at its first change
-    (`_defers_digest`).
+    It is set only at the first change of a feed: the digest of a new feed is deferred until then (`_defers_digest`).
     """
 
     def is_change(self, previous: Channel | None) -> bool:
@@ -256,9 +255,10 @@ def _defers_digest(channel: Channel | None, content_hash: str) -> bool:
 
 
 def document_without_digest(digest: str, variants: Iterable[StoredResponse]) -> tuple[bytes, str | None] | None:
-    """Return the stored document to which the deferred content digest `digest` belongs, and its declared media type.
+    """Return the stored document with a deferred content digest, and its declared media type.
 
-    Return None if no digest was deferred, or if the document is not stored any more.
+    Instead of a deferred digest, a channel has a placeholder with the hash of its document. `digest` is the digest or
+    the placeholder. Return None if no digest was deferred, or if the document is not stored any more.
     """
     content_hash = pending_hash(digest)
     for stored in variants if content_hash is not None else ():
@@ -268,7 +268,8 @@ def document_without_digest(digest: str, variants: Iterable[StoredResponse]) -> 
 
 
 def _resolve_previous(channel: Channel, superseded: Sequence[StoredResponse]) -> Channel | None:
-    """Return the previous channel with the content digest that was deferred when the channel was stored, or None."""
+    """Return the previous channel with its deferred content digest, or None if no digest was deferred or the document
+    is not stored any more."""
     document = document_without_digest(channel.content_digest, superseded)
     return channel_parser.read(*document) if document is not None else None
 

@@ -20,8 +20,8 @@ RECORDS_MAX = 4096
 class KeyedRecord:
     """The outcome of the last request for one target with one set of client-specific fields.
 
-    `is_feed` is true if a feed was received. Only feeds cause a back-off. Other targets cause only the pause for which
-    the origin asks.
+    `is_feed` is true if such a request has received a feed before. Only the failures of feeds cause a back-off.
+    Failures of other targets cause only the pause for which the origin asks.
     """
 
     is_feed: bool = False

@@ -23,7 +23,7 @@ from feedproxy.store.resource import Failures, Resource
 BACK_OFF_FIRST: Seconds = 60
 """Minimum back-off after the first failure, in seconds. Each further failure doubles the back-off.
 
-Random jitter lengthens the back-off to at most twice the minimum.
+Random jitter lengthens each back-off to at most twice its minimum.
 """
 
 BACK_OFF_MAX: Seconds = 6 * 3600
@@ -127,5 +127,5 @@ def record_failure(
 
 
 def _longest_pause(count: int) -> Seconds:
-    """Return the longest back-off after `count` failures, in seconds. Jitter shortens the back-off by up to a half."""
+    """Return the longest back-off after `count` failures, in seconds. The shortest is half of it."""
     return min(BACK_OFF_MAX, BACK_OFF_FIRST * 2.0 ** min(count, 32))

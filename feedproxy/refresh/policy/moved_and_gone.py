@@ -5,7 +5,7 @@ only after `relocation_confirmations` equal responses, `relocation_spacing` seco
 
     permanent redirect  the feed from its new address; a 301 after the confirmation
     410                 the 410 itself; it is stored after the confirmation
-    XML redirect, gone  301 or 410 at once
+    XML redirect        301 at once, or 410 if the document names no address
 
 A confirmed move or end is checked every `gone_recheck` seconds. A move is checked at once if its new address responds
 with 301, 308, 404 or 410.
@@ -96,8 +96,8 @@ DOUBTFUL_STATUSES = frozenset({301, 308, 404, 410})
 
 
 def is_in_doubt(sighting: Relocation | None, resource_there: Resource | None, settings: Settings) -> bool:
-    """Return whether a confirmed move is in doubt: the new address has itself moved or ended, refuses requests, or is
-    part of a redirect loop.
+    """Return whether a confirmed move is in doubt: the new address has itself moved or ended, refuses requests (404,
+    for example), or is part of a redirect loop.
 
     `resource_there` is the stored resource of the new address. A move by a rule is never in doubt.
     """

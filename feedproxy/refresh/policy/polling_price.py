@@ -99,9 +99,9 @@ def lifetime_for(
     The feed changes `per_second` times per second, and a request costs `price` seconds of staleness. The lifetime ends
     when the expected staleness at a poll costs as much as a request and a reader's wait.
 
-    If no poll is expected (`is_expected`), the lifetime also has a maximum (UNEXPECTED_HOURLY). The maximum grows with
-    the cube root of the mean time between changes. For a given number of requests, this proportion minimises the total
-    staleness of all feeds.
+    If no poll is expected (`is_expected` is false), the lifetime has a second maximum (UNEXPECTED_HOURLY), which grows
+    with the cube root of the mean time between changes. For a given number of requests, this proportion minimises the
+    total staleness of all feeds.
     """
     lifetime = age_for(per_second, (1 + WAIT_PRICE) * price)
     if not is_expected:

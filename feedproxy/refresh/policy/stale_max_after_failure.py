@@ -109,7 +109,8 @@ def stale_limit(fault: ContentFault, settings: Settings) -> Seconds:
 def stale_limit_after_failure(failures: Failures, settings: Settings) -> Seconds:
     """Return the seconds for which a copy may be served during a back-off, counted from `last_validated`.
 
-    The last failure determines the limit. Otherwise, clients would get errors and the copy alternately.
+    The limit is that of the last failure. With another limit, clients would get the copy during the back-off, and an
+    error from each fetch after it.
     """
     match failures.detail:
         case Detail.GONE:
