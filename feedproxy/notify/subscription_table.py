@@ -228,8 +228,20 @@ class Subscriptions:
         rows = await self._database.fetch(query)
         return {(row[0], row[1], row[2]): row[3] for row in rows}
 
-    async def set_state(self, number: int, state: State) -> bool:
-        return await self._database.execute("UPDATE subscriptions SET state = ? WHERE id = ?", state, number) > 0
+    async def pause(self, number: int) -> bool:
+        """Pause a subscription. Return False if there is no active subscription with this id."""
+        return await self._change_state(number, State.ACTIVE, State.PAUSED)
+
+    async def resume(self, number: int) -> bool:
+        """Resume a subscription. Return False if there is no paused subscription with this id.
+
+        A pending subscription cannot be resumed, because it must not become active before it is verified.
+        """
+        return await self._change_state(number, State.PAUSED, State.ACTIVE)
+
+    async def _change_state(self, number: int, before: State, after: State) -> bool:
+        statement = "UPDATE subscriptions SET state = ? WHERE id = ? AND state = ?"
+        return await self._database.execute(statement, after, number, before) > 0
 
     async def remove(self, *numbers: int) -> bool:
         return await self._database.run(lambda db: sum(remove_in(db, number) for number in numbers) > 0)

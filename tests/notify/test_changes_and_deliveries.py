@@ -122,8 +122,8 @@ async def test_inactive_subscription_is_not_notified(stand: Stand) -> None:
     pending = await stand.subscribe("http://a.example/")
     paused = await stand.subscribe("http://b.example/")
     await stand.subscribe("http://c.example/", lasts=60)
-    await stand.notifications.subscriptions.set_state(pending.id, State.PENDING)
-    await stand.notifications.subscriptions.set_state(paused.id, State.PAUSED)
+    await stand.notifications.subscriptions.put(replace(pending, state=State.PENDING))
+    await stand.notifications.subscriptions.pause(paused.id)
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
     await stand.pass_time(61)
@@ -383,7 +383,7 @@ async def test_own_subscriptions_take_no_place_of_clients_subscriptions(stand_at
 
 async def test_subscription_renewed_keeps_its_record(stand: Stand) -> None:
     first = await stand.subscribe(ME, lasts=DAY)
-    await stand.notifications.subscriptions.set_state(first.id, State.PAUSED)
+    await stand.notifications.subscriptions.pause(first.id)
 
     again = await stand.subscribe(ME, lasts=2 * DAY)
 

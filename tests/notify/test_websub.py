@@ -513,7 +513,7 @@ async def test_subscription_and_delivery_survive_restart(stand_at: Callable[...,
 async def test_paused_subscription_refuses_queued_delivery(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at)
     (known,) = await made.held(Role.PUBLISHER)
-    await made.stand.notifications.subscriptions.set_state(known.id, State.PAUSED)
+    await made.stand.notifications.subscriptions.pause(known.id)
     before = copy_of(made)
 
     assert (await push(made, "four", *OLD)).status == 202

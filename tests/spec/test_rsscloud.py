@@ -806,7 +806,7 @@ async def test_registration_that_is_paused_acknowledges_notifications_without_a_
 ) -> None:
     clouds = await registered(stand_at)
     (one,) = await held(clouds, Role.PUBLISHER)
-    await clouds.stand.notifications.subscriptions.set_state(one.id, State.PAUSED)
+    await clouds.stand.notifications.subscriptions.pause(one.id)
     requests = clouds.stand.origin.requests
 
     assert (await clouds.push(await our_path(clouds), urlencode({"url": TARGET}).encode())).status == 200

@@ -11,7 +11,7 @@ from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.notify.notification_protocol import DeliveryRequest
 from feedproxy.notify.pings import ping_messages
 from feedproxy.notify.pings.sinks import PingSinks, site_ping_request
-from feedproxy.notify.subscription_table import State, Subscription
+from feedproxy.notify.subscription_table import Subscription
 from feedproxy.telemetry.page_redaction import View, public_name, redact_text
 from feedproxy.web.display_formats import iso, plain_text
 
@@ -19,11 +19,6 @@ SHOWN_MAX = 1000
 """Maximum number of subscriptions on a page."""
 RECENT_MAX = 50
 """Maximum number of failing deliveries, of changes and of unknown sites on the page."""
-
-_STATES = {
-    "pause": (State.ACTIVE, State.PAUSED, "The subscription is paused."),
-    "resume": (State.PAUSED, State.ACTIVE, "The subscription is active again."),
-}
 
 
 class NotificationsPage:
@@ -52,15 +47,10 @@ class NotificationsPage:
         subscriptions = self._app.notifications.subscriptions
         if action == "remove":
             done, text = await subscriptions.remove(number), "The subscription is removed."
-        elif action in _STATES:
-            before, after, text = _STATES[action]
-            subscription = await subscriptions.get(number)
-            # A subscription that was never verified must not become active.
-            done = (
-                subscription is not None
-                and subscription.state is before
-                and await subscriptions.set_state(number, after)
-            )
+        elif action == "pause":
+            done, text = await subscriptions.pause(number), "The subscription is paused."
+        elif action == "resume":
+            done, text = await subscriptions.resume(number), "The subscription is active again."
         else:
             raise request_parameters.InvalidForm(f"action: {action!r}: expected pause, resume or remove.")
         view = {"ok": done, "id": number, "action": action, "deed": action}
