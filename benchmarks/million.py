@@ -51,7 +51,7 @@ from benchmarks.peers import ROOT
 from benchmarks.table import aims as table_of
 from conformance.process import free_port, started
 from feedproxy.errors import StoreError
-from feedproxy.store import write_pacing
+from feedproxy.store import writer_thread_pauses
 from feedproxy.store.disk import DiskStore
 from feedproxy.store.resource import Resource
 from feedproxy.subscribers.pseudonyms import Identifier
@@ -164,7 +164,7 @@ def resource_of(number: int, like: Resource, world: World, now: float, price: fl
 def fill(folder: Path, world: World, originals: dict[tuple[bool, bool], int], now: float, price: float) -> None:
     """Write the feeds, the counts of readers and their rhythms."""
     # Nothing else runs meanwhile, so that the writes need no pauses.
-    write_pacing.PAUSE_MIN = math.inf
+    writer_thread_pauses.PAUSE_MIN = math.inf
     disk = DiskStore(folder / "store", size_max=STORE_MAX, on_failure=_fail)
     likes = {kind: found[0] for kind, number in originals.items() if (found := disk.read(world.target(number)))}
     for batch in batches(range(world.feeds), BATCH):

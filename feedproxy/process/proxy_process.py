@@ -32,7 +32,7 @@ from feedproxy.process.reload import reload
 from feedproxy.process.startup_checks import all_warnings, check_folders, log_new_warnings
 from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects, without_collections
 from feedproxy.server.fastpath.sockets import reject_new_connections, wait_accept_queue_empty
-from feedproxy.server.mitm.connection_teardown import CycleFreeHandler, handle_stream
+from feedproxy.server.mitm.memory_of_ended_connections import CycleFreeHandler, handle_stream
 from feedproxy.settings import Settings, option_names, restart_names
 from feedproxy.store.coordination import folder_lock
 from feedproxy.store.store_location import MEMORY, store_folder

@@ -20,7 +20,7 @@ from feedproxy.store.disk_shard import Shard
 from feedproxy.store.interface import OnFailure
 from feedproxy.store.resource import Resource
 from feedproxy.store.sqlite_rows import FILE_MIN
-from feedproxy.store.write_pacing import WritePacer
+from feedproxy.store.writer_thread_pauses import WritePacer
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from typing import Any
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError
 from feedproxy.store.interface import OnFailure
-from feedproxy.store.write_pacing import WritePacer
+from feedproxy.store.writer_thread_pauses import WritePacer
 
 QUEUE_MAX = 64 * 1024 * 1024
 """The queue holds at most this many bytes. A usual disk writes this amount in about half a second."""

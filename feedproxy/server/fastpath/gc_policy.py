@@ -78,7 +78,7 @@ RECENT_INTERVAL_MIN: Seconds = 2
 
 If objects in a cycle are in use during a recent collection, only the next full collection frees them. Such cycles are
 few: some hundred small objects in two seconds with 40 refreshes a second. The cycles of mitmproxy's layers are broken
-when a connection ends (server/mitm/connection_teardown.py).
+when a connection ends (server/mitm/memory_of_ended_connections.py).
 """
 
 CLEAN_INTERVAL: Seconds = 30

@@ -18,8 +18,8 @@ from feedproxy.server.fastpath.client_tls_connection import ReloadingCertificate
 from feedproxy.server.fastpath.handoff import HandedOffProtocol, PeerAddress, PeerAwareWriter, hand_off
 from feedproxy.server.fastpath.listener import Listener
 from feedproxy.server.fastpath.sockets import open_listen_sockets, start_listening
-from feedproxy.server.mitm.connection_teardown import CycleFreeHandler
 from feedproxy.server.mitm.flow_handler import get_flow_handler
+from feedproxy.server.mitm.memory_of_ended_connections import CycleFreeHandler
 
 logger = logging.getLogger("feedproxy")
 

@@ -102,7 +102,7 @@ NEVER: Seconds = 1e9
 
 
 class DrainNotice(commands.RequestWakeup):
-    """A command that gets its reply when the proxy begins to shut down (connection_teardown.py)."""
+    """A command that gets its reply when the proxy begins to shut down (memory_of_ended_connections.py)."""
 
     def __init__(self) -> None:
         super().__init__(NEVER)  # mitmproxy's own handler waits for this time, or for the end of the connection

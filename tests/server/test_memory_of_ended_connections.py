@@ -9,7 +9,7 @@ import pytest
 from mitmproxy.proxy.layer import Layer, NextLayer
 
 from feedproxy.http.message import Fields, Response
-from feedproxy.server.mitm.connection_teardown import RETRY_FIRST, RETRY_LAST, CycleFreeHandler
+from feedproxy.server.mitm.memory_of_ended_connections import RETRY_FIRST, RETRY_LAST, CycleFreeHandler
 from tests.server.conftest import Front, Opened, until
 
 TIMES = 10

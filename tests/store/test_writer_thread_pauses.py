@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.store.write_pacing import PAUSE_MIN, WritePacer
+from feedproxy.store.writer_thread_pauses import PAUSE_MIN, WritePacer
 
 
 @pytest.fixture
@@ -14,8 +14,8 @@ def rested(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         rests.append(seconds)
         go_on(seconds)
 
-    monkeypatch.setattr("feedproxy.store.write_pacing.time.perf_counter", lambda: NOW[0])
-    monkeypatch.setattr("feedproxy.store.write_pacing.time.sleep", rest)
+    monkeypatch.setattr("feedproxy.store.writer_thread_pauses.time.perf_counter", lambda: NOW[0])
+    monkeypatch.setattr("feedproxy.store.writer_thread_pauses.time.sleep", rest)
     return rests
 
 
