@@ -18,45 +18,41 @@ from feedproxy.notes import Category, Level, Note
 _CLOCK_TOLERANCE = 300.0
 
 
-def check(observations: FeedObservations, document: CheckedDocument, now: Instant) -> Iterator[Note]:
-    """Yield the Notes on caching. `now` is the time of the first response."""
-    fields = observations.last.fields
+def check(observations: FeedObservations, document: CheckedDocument) -> Iterator[Note]:
+    """Yield the Notes on caching."""
+    fields, now = observations.last.fields, observations.last.at
     schedule = document.channel.schedule if document.channel is not None else Schedule()
-    yield from _check_lifetime(observations.target, fields, schedule, document.publishing_interval, now)
+    yield from _check_lifetime(fields, schedule, document.publishing_interval, now)
     yield from _check_vary(observations, fields)
     if "set-cookie" in fields:
-        yield SETS_COOKIE(observations.target)
+        yield SETS_COOKIE()
     date = parse_http_date(fields.get("date") or "", now)
     if date is not None and "age" not in fields and abs(date - now) > _CLOCK_TOLERANCE:
-        yield CLOCK_WRONG(
-            observations.target, difference=span(abs(date - now)), direction="fast" if date > now else "slow"
-        )
+        yield CLOCK_WRONG(difference=span(abs(date - now)), direction="fast" if date > now else "slow")
 
 
-def _check_lifetime(
-    subject: str, fields: Fields, schedule: Schedule, interval: Seconds | None, now: Instant
-) -> Iterator[Note]:
+def _check_lifetime(fields: Fields, schedule: Schedule, interval: Seconds | None, now: Instant) -> Iterator[Note]:
     control = CacheControl.from_fields(fields)
     if control.no_store or control.private:
-        yield STORING_FORBIDDEN(subject, directive="no-store" if control.no_store else "private")
+        yield STORING_FORBIDDEN(directive="no-store" if control.no_store else "private")
         return
     if control.no_cache:
-        yield VALIDATION_REQUIRED(subject)
+        yield VALIDATION_REQUIRED()
         return
     explicit, ttl = explicit_lifetime(fields, now), schedule.ttl
     if explicit is None:
         if ttl is None and schedule.period is None and schedule.interval is None and not schedule.finished:
-            yield LIFETIME_MISSING(subject)
+            yield LIFETIME_MISSING()
         return
     lifetime, _ = explicit
     if ttl is not None and lifetime > 60 * ttl:
-        yield TTL_SHORTER_THAN_MAX_AGE(subject, ttl=ttl, lifetime=exact_span(lifetime))
+        yield TTL_SHORTER_THAN_MAX_AGE(ttl=ttl, lifetime=exact_span(lifetime))
     elif lifetime == 0:
-        yield VALIDATION_REQUIRED(subject)
+        yield VALIDATION_REQUIRED()
     elif interval is not None and lifetime > max(2 * interval, 3600):
-        yield LIFETIME_ABOVE_CHANGE_INTERVAL(subject, lifetime=span(lifetime), interval=span(interval))
+        yield LIFETIME_ABOVE_CHANGE_INTERVAL(lifetime=span(lifetime), interval=span(interval))
     else:
-        yield LIFETIME_STATED(subject, lifetime=span(lifetime))
+        yield LIFETIME_STATED(lifetime=span(lifetime))
 
 
 class STORING_FORBIDDEN(Note, level=Level.WARN, category=Category.CACHING):
@@ -108,15 +104,15 @@ class LIFETIME_STATED(Note, level=Level.GOOD, category=Category.CACHING):
 def _check_vary(observations: FeedObservations, fields: Fields) -> Iterator[Note]:
     names = {name.lower() for name in split_list(fields.combined("vary") or "")}
     if "*" in names:
-        yield VARY_ASTERISK(observations.target)
+        yield VARY_ASTERISK()
         return
     for name in ("user-agent", "cookie", "referer"):
         if name in names:
-            yield VARY_BY_CLIENT_FIELD(observations.target, field=name.title())
+            yield VARY_BY_CLIENT_FIELD(field=name.title())
     plain = observations.plain
     is_negotiated = plain is not None and plain.status == 200 and plain.coding != observations.last.coding
     if is_negotiated and "accept-encoding" not in names:
-        yield VARY_MISSING(observations.target)
+        yield VARY_MISSING()
 
 
 class VARY_ASTERISK(Note, level=Level.WARN, category=Category.CACHING):

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from feedproxy.check.observations import FeedObservations, scheme_of
-from feedproxy.clock import Instant
 from feedproxy.http import uri
 from feedproxy.notes import Category, Level, Note
 
@@ -22,22 +21,22 @@ subscribing."""
 _PERMANENT = (301, 308)
 
 
-def check(observations: FeedObservations, now: Instant) -> Iterator[Note]:
-    """Yield the Notes on the connection. `now` is the time of the first response."""
+def check(observations: FeedObservations) -> Iterator[Note]:
+    """Yield the Notes on the connection."""
     last = observations.last
     yield from _check_redirects(observations)
     if not last.status:
         return
-    yield from _check_tls(observations, now)
+    yield from _check_tls(observations)
     if last.minor == 0:
-        yield HTTP_1_0(observations.target)
+        yield HTTP_1_0()
     if last.status == 200 and not last.error:
         if last.framing_anomaly:
-            yield FRAMING_CONTRADICTORY(observations.target, detail=last.framing_anomaly)
+            yield FRAMING_CONTRADICTORY(detail=last.framing_anomaly)
         elif not len(last.framing) and last.minor == 1:
-            yield LENGTH_MISSING(observations.target)
+            yield LENGTH_MISSING()
         if last.seconds > SLOW_RESPONSE:
-            yield RESPONSE_SLOW(observations.target, seconds=f"{last.seconds:.1f}")
+            yield RESPONSE_SLOW(seconds=f"{last.seconds:.1f}")
 
 
 def _check_redirects(observations: FeedObservations) -> Iterator[Note]:
@@ -89,22 +88,22 @@ class TEMPORARY_REDIRECT(Note, level=Level.INFO, category=Category.MOVES):
     reference = "RFC 9110, section 15.4.3"
 
 
-def _check_tls(observations: FeedObservations, now: Instant) -> Iterator[Note]:
-    handshake = observations.handshake
+def _check_tls(observations: FeedObservations) -> Iterator[Note]:
+    handshake, now = observations.handshake, observations.last.at
     if handshake is not None:
         if handshake.not_after and handshake.not_after - now < EXPIRY_WARNING:
             days = max(0, int((handshake.not_after - now) // DAY))
-            yield CERTIFICATE_EXPIRES_SOON(observations.target, host=urlsplit(observations.target).netloc, days=days)
+            yield CERTIFICATE_EXPIRES_SOON(host=urlsplit(observations.target).netloc, days=days)
         if handshake.version in ("TLSv1", "TLSv1.1"):
-            yield TLS_OLD(observations.target, version=handshake.version)
+            yield TLS_OLD(version=handshake.version)
         if handshake.protocol == "h2":
-            yield HTTP_2_SUPPORTED(observations.target)
-        yield HTTPS_AVAILABLE(observations.target)
+            yield HTTP_2_SUPPORTED()
+        yield HTTPS_AVAILABLE()
     elif scheme_of(observations.target) == "http" and not uri.is_local(observations.target):
         if observations.by_https is not None and observations.by_https.status == 200:
-            yield NO_REDIRECT_TO_HTTPS(observations.target, location=observations.by_https.target)
+            yield NO_REDIRECT_TO_HTTPS(location=observations.by_https.target)
         else:
-            yield HTTP_ONLY(observations.target)
+            yield HTTP_ONLY()
 
 
 class HTTPS_AVAILABLE(Note, level=Level.GOOD, category=Category.SECURITY):

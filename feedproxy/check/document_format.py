@@ -23,19 +23,19 @@ _REQUIRED = {
 }
 
 
-def check(document: CheckedDocument, channel: Channel, subject: str) -> Iterator[Note]:
+def check(document: CheckedDocument, channel: Channel) -> Iterator[Note]:
     """Yield the Notes on the form of the document, the most severe first."""
-    yield from _check_syntax(document, channel, subject)
-    yield from _check_encoding(document, channel, subject)
-    yield from _check_version(channel, subject)
+    yield from _check_syntax(document, channel)
+    yield from _check_encoding(document, channel)
+    yield from _check_version(channel)
     is_atom_03 = channel.kind is Kind.ATOM and channel.version == "0.3"
     required = ("title", "modified") if is_atom_03 else _REQUIRED.get(channel.kind, ())
     if missing := [name for name in required if not any(text.strip() for text in document.texts.get(name, ()))]:
-        yield CHANNEL_INCOMPLETE(subject, names=", ".join(missing), format=name_of(channel))
+        yield CHANNEL_INCOMPLETE(names=", ".join(missing), format=name_of(channel))
     if document.doctype:
-        yield DOCUMENT_TYPE(subject)
+        yield DOCUMENT_TYPE()
     if channel.kind is Kind.RDF and channel.version == "1.0":
-        yield from _check_rdf(document, subject)
+        yield from _check_rdf(document)
 
 
 def name_of(channel: Channel) -> str:
@@ -48,20 +48,18 @@ def count_entries(entries: int) -> str:
     return "1 entry" if entries == 1 else f"{entries} entries"
 
 
-def _check_syntax(document: CheckedDocument, channel: Channel, subject: str) -> Iterator[Note]:
+def _check_syntax(document: CheckedDocument, channel: Channel) -> Iterator[Note]:
     data = document.text.data
     start = 0 if channel.kind is Kind.JSON else (find_document_start(data) or 0)
     if start and (data.startswith(b"<?xml", start) or data[:start].strip()):
-        yield CONTENT_BEFORE_FEED(
-            subject, size=start, detail="white space" if not data[:start].strip() else "something else"
-        )
+        yield CONTENT_BEFORE_FEED(size=start, detail="white space" if not data[:start].strip() else "something else")
     elif document.syntax_error is not None:
         error = document.syntax_error
-        yield ILL_FORMED(subject, line=error.line, column=error.column, message=error.message)
+        yield ILL_FORMED(line=error.line, column=error.column, message=error.message)
     elif not channel.well_formed and document.text.sound:
-        yield RECOVERABLE_ERRORS(subject)
+        yield RECOVERABLE_ERRORS()
     elif channel.well_formed:
-        yield WELL_FORMED(subject, format=name_of(channel), items=count_entries(channel.items))
+        yield WELL_FORMED(format=name_of(channel), items=count_entries(channel.items))
 
 
 class WELL_FORMED(Note, level=Level.GOOD, category=Category.FORMAT):
@@ -93,14 +91,14 @@ class RECOVERABLE_ERRORS(Note, level=Level.BAD, category=Category.FORMAT):
     reference = "Namespaces in XML 1.0, section 6; XML 1.0, section 2.1"
 
 
-def _check_encoding(document: CheckedDocument, channel: Channel, subject: str) -> Iterator[Note]:
+def _check_encoding(document: CheckedDocument, channel: Channel) -> Iterator[Note]:
     encoding_name = None if channel.kind is Kind.JSON else declared_encoding(document.body)
     if encoding_name is not None and codec_of(encoding_name) is None:
-        yield ENCODING_UNKNOWN(subject, encoding=encoding_name)
+        yield ENCODING_UNKNOWN(encoding=encoding_name)
     elif not document.text.sound:
-        yield ENCODING_MISMATCH(subject, encoding=encoding_name or "UTF-8")
+        yield ENCODING_MISMATCH(encoding=encoding_name or "UTF-8")
     elif document.text.encoding not in ("utf_8", "ascii"):
-        yield NOT_IN_UTF_8(subject, encoding=encoding_name or document.text.encoding.replace("_", "-"))
+        yield NOT_IN_UTF_8(encoding=encoding_name or document.text.encoding.replace("_", "-"))
 
 
 class ENCODING_MISMATCH(Note, level=Level.BAD, category=Category.FORMAT):
@@ -123,15 +121,15 @@ class NOT_IN_UTF_8(Note, level=Level.INFO, category=Category.FORMAT):
     reference = "XML 1.0, section 2.2; RFC 8259, section 8.1"
 
 
-def _check_version(channel: Channel, subject: str) -> Iterator[Note]:
+def _check_version(channel: Channel) -> Iterator[Note]:
     versions = _KNOWN.get(channel.kind)
     if versions is not None and channel.version not in versions:
         if channel.version:
-            yield VERSION_UNKNOWN(subject, format=channel.kind.format_name, version=channel.version)
+            yield VERSION_UNKNOWN(format=channel.kind.format_name, version=channel.version)
         else:
-            yield VERSION_MISSING(subject, format=channel.kind.format_name)
+            yield VERSION_MISSING(format=channel.kind.format_name)
     elif channel.kind is Kind.CDF or channel.version not in ("2.0", "1.0", "1.1") or name_of(channel).endswith("d 1.0"):
-        yield FORMAT_SUPERSEDED(subject, format=name_of(channel))
+        yield FORMAT_SUPERSEDED(format=name_of(channel))
 
 
 class VERSION_UNKNOWN(Note, level=Level.WARN, category=Category.FORMAT):
@@ -170,12 +168,12 @@ class DOCUMENT_TYPE(Note, level=Level.INFO, category=Category.FORMAT):
     reference = "XML 1.0, section 2.8; RSS 0.91"
 
 
-def _check_rdf(document: CheckedDocument, subject: str) -> Iterator[Note]:
+def _check_rdf(document: CheckedDocument) -> Iterator[Note]:
     abouts = [entry.about for entry in document.entries]
     if not all(abouts):
-        yield RDF_WITHOUT_ABOUT(subject, count=sum(not about for about in abouts))
+        yield RDF_WITHOUT_ABOUT(count=sum(not about for about in abouts))
     elif set(abouts) != set(document.rdf_items):
-        yield RDF_ITEM_LIST_MISMATCH(subject, count=len(set(abouts) ^ set(document.rdf_items)))
+        yield RDF_ITEM_LIST_MISMATCH(count=len(set(abouts) ^ set(document.rdf_items)))
 
 
 class RDF_WITHOUT_ABOUT(Note, level=Level.WARN, category=Category.FORMAT):

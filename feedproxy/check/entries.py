@@ -34,22 +34,22 @@ _TAGS = re.compile(r"<(?:/?(?:b|i|em|strong|a|p|br|span|div|font|img|h[1-6]|code
 _SCRIPT = re.compile(r"<script\b|<[^<>]*\son[a-z]+\s*=|javascript:", re.IGNORECASE)
 
 
-def check(document: CheckedDocument, channel: Channel, subject: str, now: Instant) -> Iterator[Note]:
+def check(document: CheckedDocument, channel: Channel, now: Instant) -> Iterator[Note]:
     """Yield the Notes on entries."""
     if channel.kind is Kind.CDF:
         return  # the items of this format have little more than an address
     entries = document.entries
     if entries:
-        yield from _check_guids(entries, channel, subject)
+        yield from _check_guids(entries, channel)
     else:
-        yield NO_ENTRIES(subject)
-    yield from _check_dates(document, channel, subject, now)
-    yield from _check_texts(entries, channel.kind, subject)
-    yield from _check_links(entries, channel, subject)
+        yield NO_ENTRIES()
+    yield from _check_dates(document, channel, now)
+    yield from _check_texts(entries, channel.kind)
+    yield from _check_links(entries, channel)
     if incomplete := [entry for entry in entries if entry.missing_attributes]:
         names = ", ".join(dict.fromkeys(name for entry in incomplete for name in entry.missing_attributes))
-        yield ENCLOSURES_INCOMPLETE(subject, count=len(incomplete), names=names)
-    yield from _check_size(document, subject, now)
+        yield ENCLOSURES_INCOMPLETE(count=len(incomplete), names=names)
+    yield from _check_size(document, now)
 
 
 class NO_ENTRIES(Note, level=Level.INFO, category=Category.CONTENT):
@@ -75,18 +75,18 @@ def _has_dates(channel: Channel) -> bool:
     return True
 
 
-def _check_guids(entries: tuple[CheckedEntry, ...], channel: Channel, subject: str) -> Iterator[Note]:
+def _check_guids(entries: tuple[CheckedEntry, ...], channel: Channel) -> Iterator[Note]:
     missing = sum(not entry.id for entry in entries)
     duplicates = [guid for guid, count in Counter(entry.id for entry in entries if entry.id).items() if count > 1]
     if missing and _has_guids(channel):
-        yield GUIDS_MISSING(subject, count=missing, total=len(entries))
+        yield GUIDS_MISSING(count=missing, total=len(entries))
     if duplicates:
-        yield GUIDS_DUPLICATE(subject, count=len(duplicates), example=duplicates[0][:_EXAMPLE_LENGTH_MAX])
+        yield GUIDS_DUPLICATE(count=len(duplicates), example=duplicates[0][:_EXAMPLE_LENGTH_MAX])
     invalid = [entry.id for entry in entries if entry.is_permalink and entry.id and not _is_address(entry.id)]
     if invalid:
-        yield GUID_NOT_A_URL(subject, count=len(invalid), example=invalid[0][:_EXAMPLE_LENGTH_MAX])
+        yield GUID_NOT_A_URL(count=len(invalid), example=invalid[0][:_EXAMPLE_LENGTH_MAX])
     if not missing and not duplicates:
-        yield GUIDS_UNIQUE(subject)
+        yield GUIDS_UNIQUE()
 
 
 class GUIDS_UNIQUE(Note, level=Level.GOOD, category=Category.IDENTITY):
@@ -112,7 +112,7 @@ class GUID_NOT_A_URL(Note, level=Level.WARN, category=Category.IDENTITY):
     reference = "RSS 2.0, guid"
 
 
-def check_stable_ids(first: CheckedDocument, second: CheckedDocument, subject: str) -> Iterator[Note]:
+def check_stable_ids(first: CheckedDocument, second: CheckedDocument) -> Iterator[Note]:
     """Yield a Note if entries with the same content have different identifiers in the documents of two responses."""
     ids = {_content_key(entry): entry.id for entry in first.entries if entry.id}
     changed = [
@@ -123,7 +123,6 @@ def check_stable_ids(first: CheckedDocument, second: CheckedDocument, subject: s
     are_distinct = len({_content_key(entry) for entry in first.entries}) == len(first.entries)
     if changed and are_distinct:
         yield GUIDS_UNSTABLE(
-            subject,
             count=len(changed),
             first=changed[0][0][:_EXAMPLE_LENGTH_MAX],
             second=changed[0][1][:_EXAMPLE_LENGTH_MAX],
@@ -142,29 +141,29 @@ class GUIDS_UNSTABLE(Note, level=Level.BAD, category=Category.IDENTITY):
     reference = "RSS 2.0, guid; RFC 4287, section 4.2.6"
 
 
-def _check_dates(document: CheckedDocument, channel: Channel, subject: str, now: Instant) -> Iterator[Note]:
+def _check_dates(document: CheckedDocument, channel: Channel, now: Instant) -> Iterator[Note]:
     entries = document.entries
     if not _has_dates(channel) and not any(entry.dates for entry in entries):
         return
     all_dates = [*document.dates, *(date for entry in entries for date in entry.dates)]
     undated = sum(not entry.dates for entry in entries)
     if undated:
-        yield DATES_MISSING(subject, count=undated, total=len(entries))
+        yield DATES_MISSING(count=undated, total=len(entries))
     unreadable = [date for date in all_dates if date.instant is None]
     if unreadable:
-        yield DATE_INVALID(subject, name=unreadable[0].name, text=unreadable[0].text, count=len(unreadable))
+        yield DATE_INVALID(name=unreadable[0].name, text=unreadable[0].text, count=len(unreadable))
     malformed = [
         date
         for date in all_dates
         if date.instant is not None and not _is_well_formed_date(date.name, date.text, channel)
     ]
     if malformed:
-        yield DATE_FORMAT_WRONG(subject, name=malformed[0].name, text=malformed[0].text, count=len(malformed))
+        yield DATE_FORMAT_WRONG(name=malformed[0].name, text=malformed[0].text, count=len(malformed))
     future = [date for date in all_dates if date.instant is not None and date.instant > now + _CLOCK_TOLERANCE]
     if future:
-        yield DATE_IN_FUTURE(subject, name=future[0].name, text=future[0].text, count=len(future))
+        yield DATE_IN_FUTURE(name=future[0].name, text=future[0].text, count=len(future))
     if entries and not undated and not unreadable and not future:
-        yield DATES_COMPLETE(subject)
+        yield DATES_COMPLETE()
 
 
 def _is_well_formed_date(name: str, text: str, channel: Channel) -> bool:
@@ -218,21 +217,19 @@ class ENCLOSURES_INCOMPLETE(Note, level=Level.WARN, category=Category.CONTENT):
     reference = "RSS 2.0, enclosure"
 
 
-def _check_texts(entries: tuple[CheckedEntry, ...], kind: Kind, subject: str) -> Iterator[Note]:
+def _check_texts(entries: tuple[CheckedEntry, ...], kind: Kind) -> Iterator[Note]:
     empty = sum(not entry.title and not entry.content.strip() for entry in entries)
     untitled = sum(not entry.title for entry in entries)
     if empty:
-        yield ENTRIES_EMPTY(subject, count=empty)
+        yield ENTRIES_EMPTY(count=empty)
     elif untitled and kind is not Kind.JSON:
-        yield TITLES_MISSING(subject, count=untitled, total=len(entries))
+        yield TITLES_MISSING(count=untitled, total=len(entries))
     titles_with_markup = [entry.title for entry in entries if kind is Kind.RSS and _TAGS.search(entry.title)]
     if titles_with_markup:
-        yield TITLE_WITH_MARKUP(
-            subject, count=len(titles_with_markup), example=titles_with_markup[0][:_EXAMPLE_LENGTH_MAX]
-        )
+        yield TITLE_WITH_MARKUP(count=len(titles_with_markup), example=titles_with_markup[0][:_EXAMPLE_LENGTH_MAX])
     with_scripts = sum(bool(_SCRIPT.search(entry.content)) for entry in entries)
     if with_scripts:
-        yield SCRIPTS(subject, count=with_scripts)
+        yield SCRIPTS(count=with_scripts)
 
 
 class ENTRIES_EMPTY(Note, level=Level.WARN, category=Category.CONTENT):
@@ -261,13 +258,13 @@ class SCRIPTS(Note, level=Level.WARN, category=Category.SECURITY):
     reference = "RFC 4287, section 8.1"
 
 
-def _check_links(entries: tuple[CheckedEntry, ...], channel: Channel, subject: str) -> Iterator[Note]:
+def _check_links(entries: tuple[CheckedEntry, ...], channel: Channel) -> Iterator[Note]:
     relative = [link for link in (channel.link, *(entry.link for entry in entries)) if link and not _has_scheme(link)]
     if relative and channel.kind is not Kind.ATOM:  # in Atom, relative links are resolved (xml:base)
-        yield LINKS_RELATIVE(subject, count=len(relative), example=relative[0][:_EXAMPLE_LENGTH_MAX])
+        yield LINKS_RELATIVE(count=len(relative), example=relative[0][:_EXAMPLE_LENGTH_MAX])
     missing = sum(not entry.link and not entry.is_permalink for entry in entries)
     if missing and channel.kind is not Kind.ATOM:  # an Atom entry that contains its content needs no alternate link
-        yield LINKS_MISSING(subject, count=missing, total=len(entries))
+        yield LINKS_MISSING(count=missing, total=len(entries))
 
 
 class LINKS_RELATIVE(Note, level=Level.WARN, category=Category.CONTENT):
@@ -283,16 +280,16 @@ class LINKS_MISSING(Note, level=Level.INFO, category=Category.CONTENT):
     reference = "RSS 2.0, item"
 
 
-def _check_size(document: CheckedDocument, subject: str, now: Instant) -> Iterator[Note]:
+def _check_size(document: CheckedDocument, now: Instant) -> Iterator[Note]:
     size, count = len(document.body), len(document.entries)
     if size <= LARGE_SIZE or not count:
         return
     dated_count = sum(entry.published is not None for entry in document.entries)
     new = document.newer_than(now - MONTH)
     if dated_count == count and 10 * new < count:
-        yield MOSTLY_OLD_ENTRIES(subject, size=f"{size // 1000} kB", new=new, total=count)
+        yield MOSTLY_OLD_ENTRIES(size=f"{size // 1000} kB", new=new, total=count)
     else:
-        yield FEED_LARGE(subject, size=f"{size // 1000} kB", total=count)
+        yield FEED_LARGE(size=f"{size // 1000} kB", total=count)
 
 
 class MOSTLY_OLD_ENTRIES(Note, level=Level.WARN, category=Category.CONTENT):

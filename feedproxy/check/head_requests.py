@@ -16,10 +16,10 @@ def check(observations: FeedObservations) -> Iterator[Note]:
     if head is None:
         return
     if head.status in (405, 501):
-        yield HEAD_REFUSED(observations.target, status=head.status)
+        yield HEAD_REFUSED(status=head.status)
         return
     if head.status != 200:
-        yield HEAD_DIFFERS(observations.target, detail=f"its status ({head.status or head.error})")
+        yield HEAD_DIFFERS(detail=f"its status ({head.status or head.error})")
         return
     # A field that differs between two GET responses says nothing about the method.
     stable = [
@@ -29,7 +29,7 @@ def check(observations: FeedObservations) -> Iterator[Note]:
     ]
     differing = [name for name in stable if head.fields.get(name) != observations.last.fields.get(name)]
     if differing:
-        yield HEAD_DIFFERS(observations.target, detail=", ".join(differing))
+        yield HEAD_DIFFERS(detail=", ".join(differing))
 
 
 class HEAD_REFUSED(Note, level=Level.INFO, category=Category.CONNECTION):

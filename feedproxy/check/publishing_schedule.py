@@ -16,20 +16,20 @@ HOURS_LEFT_MIN = 12
 """A Note warns if skipHours and skipDays leave fewer than this many hours of a week for polling."""
 
 
-def check(document: CheckedDocument, channel: Channel, subject: str) -> Iterator[Note]:
+def check(document: CheckedDocument, channel: Channel) -> Iterator[Note]:
     """Yield the Notes on schedule hints."""
     schedule = channel.schedule
     for note in schedule.notes:
-        yield HINT_INVALID(subject, detail=note)
-    yield from _check_ttl(document, schedule, subject)
-    yield from _check_skips(document, schedule, subject)
+        yield HINT_INVALID(detail=note)
+    yield from _check_ttl(document, schedule)
+    yield from _check_skips(document, schedule)
     minutes = _update_minutes(schedule)
     if schedule.ttl and minutes and not 0.5 <= schedule.ttl / minutes <= 2:
-        yield HINTS_DISAGREE(subject, ttl=schedule.ttl, sy=span(60 * minutes))
+        yield HINTS_DISAGREE(ttl=schedule.ttl, sy=span(60 * minutes))
     if not schedule.notes and (schedule.ttl or minutes or schedule.interval):
-        yield SCHEDULE_STATED(subject)
+        yield SCHEDULE_STATED()
     if schedule.finished:
-        yield FEED_FINISHED(subject)
+        yield FEED_FINISHED()
 
 
 def _update_minutes(schedule: Schedule) -> float:
@@ -62,16 +62,16 @@ class HINTS_DISAGREE(Note, level=Level.WARN, category=Category.SCHEDULE):
     reference = "RSS 2.0, ttl; RSS 1.0, syndication module"
 
 
-def _check_ttl(document: CheckedDocument, schedule: Schedule, subject: str) -> Iterator[Note]:
+def _check_ttl(document: CheckedDocument, schedule: Schedule) -> Iterator[Note]:
     ttl, interval = schedule.ttl, document.publishing_interval
     if ttl is None:
         return
     if ttl < TTL_MIN:
-        yield TTL_VERY_SHORT(subject, ttl=ttl)
+        yield TTL_VERY_SHORT(ttl=ttl)
     elif ttl > DAY:
-        yield TTL_VERY_LONG(subject, ttl=ttl)
+        yield TTL_VERY_LONG(ttl=ttl)
     elif interval is not None and 60 * ttl > max(2 * interval, 3600):
-        yield TTL_ABOVE_CHANGE_INTERVAL(subject, ttl=ttl, interval=span(interval))
+        yield TTL_ABOVE_CHANGE_INTERVAL(ttl=ttl, interval=span(interval))
 
 
 class TTL_VERY_SHORT(Note, level=Level.WARN, category=Category.SCHEDULE):
@@ -93,19 +93,19 @@ class TTL_ABOVE_CHANGE_INTERVAL(Note, level=Level.WARN, category=Category.SCHEDU
     reference = "RSS Feed State, TTL"
 
 
-def _check_skips(document: CheckedDocument, schedule: Schedule, subject: str) -> Iterator[Note]:
+def _check_skips(document: CheckedDocument, schedule: Schedule) -> Iterator[Note]:
     if not schedule.skip_hours and not schedule.skip_days:
         return
     hours_left = (24 - len(schedule.skip_hours)) * (7 - len(schedule.skip_days))
     if hours_left < HOURS_LEFT_MIN:
-        yield SKIPS_MOST_HOURS(subject, hours=hours_left)
+        yield SKIPS_MOST_HOURS(hours=hours_left)
     times = [instant.published for instant in document.entries if instant.published is not None]
     # A date without a time of day is parsed as midnight.
     times = [instant for instant in times if instant % 86_400]
     skipped = [instant for instant in times if is_skipped(schedule, instant)]
     if len(skipped) >= 2 and 10 * len(skipped) >= len(times):
         when = f"{time.strftime('%a %d %b %H:%M', time.gmtime(max(skipped)))} GMT"
-        yield ENTRIES_IN_SKIPPED_HOURS(subject, count=len(skipped), total=len(times), when=when)
+        yield ENTRIES_IN_SKIPPED_HOURS(count=len(skipped), total=len(times), when=when)
 
 
 class SKIPS_MOST_HOURS(Note, level=Level.WARN, category=Category.SCHEDULE):

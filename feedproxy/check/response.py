@@ -28,7 +28,7 @@ def check(observations: FeedObservations, document: CheckedDocument | None, chal
     """
     last = observations.last
     if challenge:
-        yield CHALLENGE_PAGE(observations.target, vendor=challenge)
+        yield CHALLENGE_PAGE(vendor=challenge)
         return
     if observations.redirect_error:
         return  # the Notes on redirects cover this case
@@ -36,26 +36,26 @@ def check(observations: FeedObservations, document: CheckedDocument | None, chal
         yield _no_response(last)
         return
     if last.detail == TooLarge.detail:
-        yield FEED_TOO_LARGE(observations.target)
+        yield FEED_TOO_LARGE()
         return
     if last.status == 429:
-        yield RATE_LIMITED(observations.target, status=last.status)
+        yield RATE_LIMITED(status=last.status)
     elif last.status == 410:
-        yield GONE(observations.target)
+        yield GONE()
     elif last.status in (401, 403, 407, 451):
-        yield REFUSED(observations.target, status=last.status)
+        yield REFUSED(status=last.status)
     elif last.status != 200:
-        yield STATUS_NOT_200(observations.target, status=last.status)
+        yield STATUS_NOT_200(status=last.status)
     elif last.content is None:
-        yield CODING_INVALID(observations.target, coding=last.coding)
+        yield CODING_INVALID(coding=last.coding)
     elif document is not None:
         yield from _check_content(observations, document)
 
 
 def _no_response(last: ProbeExchange) -> Note:
     if last.detail == MalformedResponse.detail:
-        return RESPONSE_INVALID(last.target, reason=last.error)
-    return (TLS_FAILED if "certificate" in last.error else FETCH_FAILED)(last.target, reason=last.error)
+        return RESPONSE_INVALID(reason=last.error)
+    return (TLS_FAILED if "certificate" in last.error else FETCH_FAILED)(reason=last.error)
 
 
 class FETCH_FAILED(Note, level=Level.BAD, category=Category.CONNECTION):
@@ -130,35 +130,26 @@ class CODING_INVALID(Note, level=Level.BAD, category=Category.CODING):
 
 
 def _check_content(observations: FeedObservations, document: CheckedDocument) -> Iterator[Note]:
-    if document.redirect is not None:
-        yield from check_redirect_document(document, observations.target)
+    if document.channel is None:
+        yield from check_not_a_feed(document)
         return
-    channel = document.channel
-    if channel is None:
-        yield from check_not_a_feed(document, observations.target)
-        return
-    yield from _check_media_type(observations, document, channel.kind)
+    yield from _check_media_type(observations, document, document.channel.kind)
     yield from _check_coding(observations)
 
 
-def check_redirect_document(document: CheckedDocument, subject: str) -> Iterator[Note]:
-    """Yield the Notes on a redirect document."""
-    match document.redirect:
-        case xml_redirect.Moved(location):
-            yield XML_REDIRECT(subject, location=location)
-        case xml_redirect.Gone():
-            yield XML_GONE(subject)
-
-
-def check_not_a_feed(document: CheckedDocument, subject: str) -> Iterator[Note]:
-    """Yield the Note on a document that is not a feed."""
-    match document.kind:
-        case DocumentKind.EMPTY:
-            yield DOCUMENT_EMPTY(subject)
-        case DocumentKind.HTML:
-            yield HTML_INSTEAD_OF_FEED(subject)
+def check_not_a_feed(document: CheckedDocument) -> Iterator[Note]:
+    """Yield the Note on a document that is not a feed, such as an XML redirect."""
+    match document.redirect, document.kind:
+        case xml_redirect.Moved(location), _:
+            yield XML_REDIRECT(location=location)
+        case xml_redirect.Gone(), _:
+            yield XML_GONE()
+        case _, DocumentKind.EMPTY:
+            yield DOCUMENT_EMPTY()
+        case _, DocumentKind.HTML:
+            yield HTML_INSTEAD_OF_FEED()
         case _:
-            yield NOT_A_FEED(subject, kind=document.kind)
+            yield NOT_A_FEED(kind=document.kind)
 
 
 class XML_REDIRECT(Note, level=Level.INFO, category=Category.MOVES):
@@ -198,21 +189,21 @@ class NOT_A_FEED(Note, level=Level.BAD, category=Category.FORMAT):
 def _check_media_type(observations: FeedObservations, document: CheckedDocument, kind: Kind) -> Iterator[Note]:
     value = observations.last.fields.get("content-type")
     if not value:
-        yield MEDIA_TYPE_MISSING(observations.target)
+        yield MEDIA_TYPE_MISSING()
         return
     essence, parameters = parse_parameters(value)
     proper = kind.media_types
     if kind is Kind.CDF or essence in proper:
-        yield MEDIA_TYPE_RIGHT(observations.target, type=essence)
+        yield MEDIA_TYPE_RIGHT(type=essence)
     elif essence in _GENERIC:
-        yield MEDIA_TYPE_GENERIC(observations.target, type=essence, proper=proper[0])
+        yield MEDIA_TYPE_GENERIC(type=essence, proper=proper[0])
     elif essence in ("text/html", "application/xhtml+xml"):
-        yield MEDIA_TYPE_HTML(observations.target, type=essence, proper=proper[0])
+        yield MEDIA_TYPE_HTML(type=essence, proper=proper[0])
     else:
-        yield MEDIA_TYPE_WRONG(observations.target, type=essence, proper=proper[0])
+        yield MEDIA_TYPE_WRONG(type=essence, proper=proper[0])
     charset = parameters.get("charset")
     if charset:
-        yield from _check_charset(observations.target, charset, document)
+        yield from _check_charset(charset, document)
 
 
 class MEDIA_TYPE_RIGHT(Note, level=Level.GOOD, category=Category.SUBSCRIBING):
@@ -247,10 +238,10 @@ class MEDIA_TYPE_WRONG(Note, level=Level.WARN, category=Category.SUBSCRIBING):
     reference = "RFC 9110, section 8.3; Universal Subscription Mechanism, Content-Type"
 
 
-def _check_charset(subject: str, charset: str, document: CheckedDocument) -> Iterator[Note]:
+def _check_charset(charset: str, document: CheckedDocument) -> Iterator[Note]:
     codec = codec_of(charset)
     if codec is None:
-        yield CHARSET_UNKNOWN(subject, charset=charset)
+        yield CHARSET_UNKNOWN(charset=charset)
         return
     mark = encoding_by_bytes(document.body)
     document_codec = mark[0] if mark else codec_of(declared_encoding(document.body) or "")
@@ -261,9 +252,7 @@ def _check_charset(subject: str, charset: str, document: CheckedDocument) -> Ite
         and not differs_in_byte_order
         and not document.body.isascii()
     ):
-        yield CHARSETS_DISAGREE(
-            subject, charset=charset, document_encoding=declared_encoding(document.body) or document_codec
-        )
+        yield CHARSETS_DISAGREE(charset=charset, document_encoding=declared_encoding(document.body) or document_codec)
 
 
 class CHARSET_UNKNOWN(Note, level=Level.WARN, category=Category.FORMAT):
@@ -284,13 +273,11 @@ def _check_coding(observations: FeedObservations) -> Iterator[Note]:
     last, plain = observations.last, observations.plain
     content = last.content or b""
     if last.coding:
-        yield COMPRESSED(
-            observations.target, coding=last.coding, share=round(100 * len(last.body) / max(1, len(content)))
-        )
+        yield COMPRESSED(coding=last.coding, share=round(100 * len(last.body) / max(1, len(content))))
     elif len(content) > SMALL_SIZE:
-        yield NOT_COMPRESSED(observations.target, size=len(content))
+        yield NOT_COMPRESSED(size=len(content))
     if plain is not None and plain.status == 200 and plain.coding:
-        yield CODING_NOT_ACCEPTED(observations.target, coding=plain.coding)
+        yield CODING_NOT_ACCEPTED(coding=plain.coding)
 
 
 class COMPRESSED(Note, level=Level.GOOD, category=Category.CODING):

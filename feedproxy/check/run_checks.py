@@ -1,6 +1,6 @@
 """Functions that run all checks on a document, or on a published feed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from feedproxy.check import (
     caching,
@@ -16,6 +16,7 @@ from feedproxy.check import (
 from feedproxy.check.checked_document import CheckedDocument, parse
 from feedproxy.check.observations import FeedObservations, ProbeExchange
 from feedproxy.clock import Instant
+from feedproxy.feed.channel import Channel
 from feedproxy.notes import Note
 from feedproxy.refresh.policy.bot_challenge import identify_vendor
 
@@ -37,44 +38,47 @@ def check_document(body: bytes, now: Instant, subject: str = "") -> tuple[Note, 
     """Return the Notes on a document that was not fetched, such as a file. `subject` names the document in the
     Notes."""
     document = parse(body)
-    if document.redirect is None and document.channel is None:
-        return tuple(response.check_not_a_feed(document, subject))
-    return tuple(_check_document(document, None, subject, now))
+    if document.channel is None:
+        return _about(subject, response.check_not_a_feed(document))
+    return _about(subject, _check_document(document, document.channel, None, now))
 
 
 def check_feed(observations: FeedObservations) -> tuple[Note, ...]:
     """Return the Notes on a published feed."""
-    last = observations.last
-    now, document = last.at, _parse_response(last)
-    is_feed = document is not None and document.channel is not None
-    challenge = None if is_feed else identify_vendor(last.fields, last.content or b"")
-    notes: list[Note] = [*connection.check(observations, now), *head_requests.check(observations)]
-    notes += response.check(observations, document, challenge)
-    if challenge or document is None:
-        return tuple(notes)
-    if document.channel is not None:
-        notes += validators.check(observations, now)
-        notes += caching.check(observations, document, now)
+    last, document = observations.last, _parse_response(observations.last)
+    channel = document.channel if document is not None else None
+    challenge = identify_vendor(last.fields, last.content or b"") if channel is None else None
+    notes = [
+        *connection.check(observations),
+        *head_requests.check(observations),
+        *response.check(observations, document, challenge),
+    ]
+    if document is not None and channel is not None:
+        notes += validators.check(observations)
+        notes += caching.check(observations, document)
         repeat = observations.repeat
         # The same bytes have the same identifiers.
         if repeat is not None and repeat.content != last.content and (second := _parse_response(repeat)):
-            notes += entries.check_stable_ids(document, second, observations.target)
-    notes += _check_document(document, observations, observations.target, now)
-    return tuple(notes)
+            notes += entries.check_stable_ids(document, second)
+        notes += _check_document(document, channel, observations, last.at)
+    return _about(observations.target, notes)
 
 
 def _check_document(
-    document: CheckedDocument, observations: FeedObservations | None, subject: str, now: Instant
-) -> Iterable[Note]:
-    channel = document.channel
-    if channel is None:
-        if observations is None:
-            yield from response.check_redirect_document(document, subject)
-        return
-    yield from document_format.check(document, channel, subject)
-    yield from entries.check(document, channel, subject, now)
-    yield from publishing_schedule.check(document, channel, subject)
-    yield from subscription_links.check(document, channel, observations, subject)
+    document: CheckedDocument, channel: Channel, observations: FeedObservations | None, now: Instant
+) -> Iterator[Note]:
+    yield from document_format.check(document, channel)
+    yield from entries.check(document, channel, now)
+    yield from publishing_schedule.check(document, channel)
+    yield from subscription_links.check(document, channel, observations)
+
+
+def _about(subject: str, notes: Iterable[Note]) -> tuple[Note, ...]:
+    """Return the Notes. Those without a subject, which are Notes on the feed itself, get `subject`."""
+    checked = tuple(notes)
+    for note in checked:
+        note.subject = note.subject or subject
+    return checked
 
 
 def _parse_response(exchange: ProbeExchange) -> CheckedDocument | None:

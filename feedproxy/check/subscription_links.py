@@ -20,16 +20,14 @@ PROTOCOLS = ("xml-rpc", "soap", "http-post")
 """Values that RSS 2.0 allows for the attribute `protocol` of the element `cloud`. The values are case-sensitive."""
 
 
-def check(
-    document: CheckedDocument, channel: Channel, observations: FeedObservations | None, subject: str
-) -> Iterator[Note]:
+def check(document: CheckedDocument, channel: Channel, observations: FeedObservations | None) -> Iterator[Note]:
     """Yield the Notes on links for subscription and notification. `observations` is None for a file."""
-    yield from _check_self_link(document, channel, observations, subject)
+    yield from _check_self_link(document, channel, observations)
     if channel.kind is not Kind.JSON:
-        yield from _check_cloud(channel.cloud, subject)
-    yield from _check_announced_address(channel, observations, subject)
+        yield from _check_cloud(channel.cloud)
+    yield from _check_announced_address(channel, observations)
     if channel.hubs and not channel.self_links:
-        yield HUB_WITHOUT_SELF_LINK(subject)
+        yield HUB_WITHOUT_SELF_LINK()
     if observations is None:
         return
     if observations.page is not None:
@@ -44,62 +42,62 @@ def check(
 
 
 def _check_self_link(
-    document: CheckedDocument, channel: Channel, observations: FeedObservations | None, subject: str
+    document: CheckedDocument, channel: Channel, observations: FeedObservations | None
 ) -> Iterator[Note]:
     if not channel.self_links and document.wrong_namespaces:
-        yield SELF_LINK_NAMESPACE_WRONG(subject, namespace=document.wrong_namespaces[0] or "none")
+        yield SELF_LINK_NAMESPACE_WRONG(namespace=document.wrong_namespaces[0] or "none")
         return
     if not channel.self_links:
         is_old = channel.kind in (Kind.RSS, Kind.RDF) and channel.version in NOT_EXTENSIBLE
-        yield SELF_LINK_UNSUPPORTED(subject) if is_old or channel.kind is Kind.CDF else SELF_LINK_MISSING(subject)
+        yield SELF_LINK_UNSUPPORTED() if is_old or channel.kind is Kind.CDF else SELF_LINK_MISSING()
         return
     is_old = channel.kind is Kind.ATOM and channel.version == "0.3"
     proper = "start" if is_old else "self"
     self_link = next((link for link in channel.self_links if link.rel == proper), channel.self_links[0])
-    notes = [*_check_type(channel, self_link, subject)]
+    notes = [*_check_type(channel, self_link)]
     if is_old and self_link.rel != proper:
-        notes.append(SELF_LINK_RELATION_WRONG(subject))
+        notes.append(SELF_LINK_RELATION_WRONG())
     # In Atom 1.0, `start` is the first page of a feed in several documents.
     relations = {"self"} if channel.kind is Kind.ATOM and not is_old else SELF_RELATIONS
     self_links = [link for link in channel.self_links if link.rel in relations]
     if len({link.href for link in self_links}) > 1:
-        notes.append(SELF_LINKS_SEVERAL(subject, count=len(self_links)))
+        notes.append(SELF_LINKS_SEVERAL(count=len(self_links)))
     yield from notes
-    yield from _check_title(document, channel, subject)
+    yield from _check_title(document, channel)
     if not _is_absolute(self_link.href):
-        yield SELF_LINK_RELATIVE(subject, href=self_link.href[:200])
+        yield SELF_LINK_RELATIVE(href=self_link.href[:200])
         return
     if observations is None:
         if not notes:
-            yield SELF_LINK_PRESENT(subject, href=self_link.href)
+            yield SELF_LINK_PRESENT(href=self_link.href)
         return
     target = self_address(channel, observations.target)
     addresses = {uri.without_fragment(address) for address in (observations.address, observations.target)}
     if target in addresses:
         if not notes:
-            yield SELF_LINK_RIGHT(subject)
+            yield SELF_LINK_RIGHT()
     elif target and observations.self_link is not None:
-        yield from _check_self_link_target(channel, target, observations.self_link, subject)
+        yield from _check_self_link_target(channel, target, observations.self_link)
     else:
-        yield SELF_LINK_NOT_REQUESTED(subject, href=self_link.href[:200])
+        yield SELF_LINK_NOT_REQUESTED(href=self_link.href[:200])
 
 
-def _check_announced_address(channel: Channel, observations: FeedObservations | None, subject: str) -> Iterator[Note]:
+def _check_announced_address(channel: Channel, observations: FeedObservations | None) -> Iterator[Note]:
     # A file has no address except the one in its self link.
     addresses = [self_address(channel)] if observations is None else [observations.target, observations.address]
     if address := announced_address(channel, addresses):
-        yield PODCAST_NEW_FEED_URL(subject, href=address)
+        yield PODCAST_NEW_FEED_URL(href=address)
 
 
-def _check_type(channel: Channel, self_link: SelfLink, subject: str) -> Iterator[Note]:
+def _check_type(channel: Channel, self_link: SelfLink) -> Iterator[Note]:
     if channel.kind is Kind.JSON:
         return
     essence = parse_parameters(self_link.type)[0] if self_link.type else ""
     if essence and essence not in channel.kind.media_types:
-        yield SELF_LINK_TYPE_WRONG(subject, type=self_link.type, expected=channel.kind.media_types[0])
+        yield SELF_LINK_TYPE_WRONG(type=self_link.type, expected=channel.kind.media_types[0])
 
 
-def _check_title(document: CheckedDocument, channel: Channel, subject: str) -> Iterator[Note]:
+def _check_title(document: CheckedDocument, channel: Channel) -> Iterator[Note]:
     """Yield a Note if the title of a self link differs from the channel's title.
 
     The Universal Subscription Mechanism (USM) demands equal titles in RSS only.
@@ -109,17 +107,17 @@ def _check_title(document: CheckedDocument, channel: Channel, subject: str) -> I
     expected = plain_title(channel.title)
     wrong = [title for title in document.self_link_titles if plain_title(title) != expected]
     if wrong:
-        yield SELF_LINK_TITLE_WRONG(subject, title=wrong[0][:200], expected=expected)
+        yield SELF_LINK_TITLE_WRONG(title=wrong[0][:200], expected=expected)
 
 
-def _check_self_link_target(channel: Channel, target: str, answer: ProbeExchange, subject: str) -> Iterator[Note]:
+def _check_self_link_target(channel: Channel, target: str, answer: ProbeExchange) -> Iterator[Note]:
     other = read(answer.content or b"", answer.fields.get("content-type")) if answer.status == 200 else None
     if other is None:
-        yield SELF_LINK_NOT_A_FEED(subject, href=target, reason=_failure(answer))
+        yield SELF_LINK_NOT_A_FEED(href=target, reason=_failure(answer))
     elif other.content_digest == channel.content_digest or other.title == channel.title:
-        yield SELF_LINK_ALTERNATIVE_ADDRESS(subject, href=target)
+        yield SELF_LINK_ALTERNATIVE_ADDRESS(href=target)
     else:
-        yield SELF_LINK_OF_ANOTHER_FEED(subject, href=target)
+        yield SELF_LINK_OF_ANOTHER_FEED(href=target)
 
 
 class SELF_LINK_MISSING(Note, level=Level.WARN, category=Category.SUBSCRIBING):
@@ -282,16 +280,16 @@ class HUB_WITHOUT_SELF_LINK(Note, level=Level.WARN, category=Category.NOTIFICATI
     reference = "WebSub, section 4"
 
 
-def _check_cloud(cloud: Cloud | None, subject: str) -> Iterator[Note]:
+def _check_cloud(cloud: Cloud | None) -> Iterator[Note]:
     if cloud is None:
         return
     missing = [name for name in ("domain", "port", "path", "protocol") if not getattr(cloud, name)]
     if cloud.protocol in ("xml-rpc", "soap") and not cloud.register_procedure:
         missing.append("registerProcedure")
     if missing:
-        yield CLOUD_INCOMPLETE(subject, names=", ".join(missing))
+        yield CLOUD_INCOMPLETE(names=", ".join(missing))
     if cloud.protocol and cloud.protocol not in PROTOCOLS:
-        yield CLOUD_PROTOCOL_UNKNOWN(subject, protocol=cloud.protocol[:40])
+        yield CLOUD_PROTOCOL_UNKNOWN(protocol=cloud.protocol[:40])
 
 
 class CLOUD_INCOMPLETE(Note, level=Level.WARN, category=Category.NOTIFICATION):

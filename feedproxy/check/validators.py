@@ -14,17 +14,17 @@ _CLOCK_TOLERANCE = 300.0
 """Last-Modified may be later than the first response by at most this many seconds."""
 
 
-def check(observations: FeedObservations, now: Instant) -> Iterator[Note]:
-    """Yield the Notes on validators. `now` is the time of the first response."""
-    fields = observations.last.fields
+def check(observations: FeedObservations) -> Iterator[Note]:
+    """Yield the Notes on validators."""
+    fields, now = observations.last.fields, observations.last.at
     etag, modified = fields.get("etag"), fields.get("last-modified")
     tag = parse_tag(etag) if etag else None
     if not etag and not modified:
-        yield NO_VALIDATOR(observations.target, size=len(observations.last.body))
+        yield NO_VALIDATOR(size=len(observations.last.body))
     if etag and (tag is None or not etag.strip().startswith(('"', 'W/"'))):
-        yield ETAG_INVALID(observations.target, tag=etag[:80])
+        yield ETAG_INVALID(tag=etag[:80])
     if modified:
-        yield from _check_date(observations.target, modified, now)
+        yield from _check_date(modified, now)
     if tag is not None and observations.by_tag is not None:
         yield from _check_tag(observations, tag, observations.by_tag)
     if modified and parse_http_date(modified, now) is not None and observations.by_date is not None:
@@ -49,12 +49,12 @@ class ETAG_INVALID(Note, level=Level.WARN, category=Category.CONDITIONS):
     reference = "RFC 9110, section 8.8.3"
 
 
-def _check_date(subject: str, modified: str, now: Instant) -> Iterator[Note]:
+def _check_date(modified: str, now: Instant) -> Iterator[Note]:
     instant = parse_http_date(modified, now)
     if instant is None:
-        yield LAST_MODIFIED_INVALID(subject, value=modified[:80])
+        yield LAST_MODIFIED_INVALID(value=modified[:80])
     elif instant > now + _CLOCK_TOLERANCE:
-        yield LAST_MODIFIED_IN_FUTURE(subject, value=modified)
+        yield LAST_MODIFIED_IN_FUTURE(value=modified)
 
 
 class LAST_MODIFIED_INVALID(Note, level=Level.WARN, category=Category.CONDITIONS):
@@ -73,17 +73,15 @@ class LAST_MODIFIED_IN_FUTURE(Note, level=Level.WARN, category=Category.CONDITIO
 
 def _check_tag(observations: FeedObservations, tag: EntityTag, answer: ProbeExchange) -> Iterator[Note]:
     if answer.status == 304:
-        yield ETAG_WORKS(observations.target)
+        yield ETAG_WORKS()
         yield from _check_not_modified(observations, answer)
     elif answer.status == 200 and _has_same_content(observations.last, answer):
         if any(tag.opaque.endswith(mark) for mark in _CODING_MARKS):
-            yield ETAG_OF_CODING_IGNORED(observations.target, tag=tag.text)
+            yield ETAG_OF_CODING_IGNORED(tag=tag.text)
         elif answer.fields.get("etag") == observations.last.fields.get("etag"):
-            yield ETAG_IGNORED(observations.target, tag=tag.text)
+            yield ETAG_IGNORED(tag=tag.text)
     elif answer.status != 200:
-        yield CONDITIONAL_REQUEST_FAILS(
-            observations.target, field="If-None-Match", status=answer.status or answer.error
-        )
+        yield CONDITIONAL_REQUEST_FAILS(field="If-None-Match", status=answer.status or answer.error)
 
 
 class ETAG_WORKS(Note, level=Level.GOOD, category=Category.CONDITIONS):
@@ -120,7 +118,7 @@ def _check_not_modified(observations: FeedObservations, answer: ProbeExchange) -
     field_names = ("cache-control", "content-location", "etag", "expires", "vary")
     missing_names = [name for name in field_names if name in observations.last.fields and name not in answer.fields]
     if missing_names:
-        yield NOT_MODIFIED_LACKS_FIELDS(observations.target, names=", ".join(missing_names))
+        yield NOT_MODIFIED_LACKS_FIELDS(names=", ".join(missing_names))
 
 
 class NOT_MODIFIED_LACKS_FIELDS(Note, level=Level.INFO, category=Category.CONDITIONS):
@@ -131,14 +129,12 @@ class NOT_MODIFIED_LACKS_FIELDS(Note, level=Level.INFO, category=Category.CONDIT
 
 def _check_last_modified(observations: FeedObservations, answer: ProbeExchange) -> Iterator[Note]:
     if answer.status == 304:
-        yield LAST_MODIFIED_WORKS(observations.target)
+        yield LAST_MODIFIED_WORKS()
     elif answer.status == 200 and _has_same_content(observations.last, answer):
         if answer.fields.get("last-modified") == observations.last.fields.get("last-modified"):
-            yield LAST_MODIFIED_IGNORED(observations.target)
+            yield LAST_MODIFIED_IGNORED()
     elif answer.status != 200:
-        yield CONDITIONAL_REQUEST_FAILS(
-            observations.target, field="If-Modified-Since", status=answer.status or answer.error
-        )
+        yield CONDITIONAL_REQUEST_FAILS(field="If-Modified-Since", status=answer.status or answer.error)
 
 
 class LAST_MODIFIED_WORKS(Note, level=Level.GOOD, category=Category.CONDITIONS):
@@ -158,15 +154,15 @@ def _check_repeat(observations: FeedObservations, repeat: ProbeExchange) -> Iter
     dates = [exchange.fields.get("last-modified") for exchange in (first, repeat)]
     if _has_same_content(first, repeat):
         if tags[0] and tags[1] and tags[0].opaque != tags[1].opaque:
-            yield ETAG_CHANGES_EACH_TIME(observations.target, first=tags[0].text, second=tags[1].text)
+            yield ETAG_CHANGES_EACH_TIME(first=tags[0].text, second=tags[1].text)
         if dates[0] and dates[1] and dates[0] != dates[1]:
-            yield LAST_MODIFIED_CHANGES_EACH_TIME(observations.target, first=dates[0], second=dates[1])
+            yield LAST_MODIFIED_CHANGES_EACH_TIME(first=dates[0], second=dates[1])
         return
     if _content_digest(first) and _content_digest(first) == _content_digest(repeat):
-        yield CONTENT_CHANGES_EACH_TIME(observations.target)
+        yield CONTENT_CHANGES_EACH_TIME()
         return
     if tags[0] and tags[0] == tags[1]:
-        yield ETAG_REUSED(observations.target, tag=tags[0].text)
+        yield ETAG_REUSED(tag=tags[0].text)
 
 
 class ETAG_CHANGES_EACH_TIME(Note, level=Level.WARN, category=Category.CONDITIONS):
@@ -202,7 +198,7 @@ class ETAG_REUSED(Note, level=Level.BAD, category=Category.CONDITIONS):
 def _check_codings(observations: FeedObservations, tag: EntityTag, plain: ProbeExchange) -> Iterator[Note]:
     other = parse_tag(plain.fields.get("etag") or "")
     if other is not None and strong_match(tag, other) and observations.last.coding != plain.coding:
-        yield ETAG_SHARED_BY_CODINGS(observations.target, tag=tag.text, coding=observations.last.coding)
+        yield ETAG_SHARED_BY_CODINGS(tag=tag.text, coding=observations.last.coding)
 
 
 class ETAG_SHARED_BY_CODINGS(Note, level=Level.WARN, category=Category.CONDITIONS):
