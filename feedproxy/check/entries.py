@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from feedproxy.check.checked_document import CheckedDocument, CheckedEntry
 from feedproxy.clock import Instant
-from feedproxy.errors import BadTarget
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.http import uri
+from feedproxy.feed.feed_scheme import resolve_address
 from feedproxy.notes import Category, Level, Note
 
 LARGE_SIZE = 250_000
@@ -82,7 +81,7 @@ def _check_guids(entries: tuple[CheckedEntry, ...], channel: Channel) -> Iterato
         yield GUIDS_MISSING(count=missing, total=len(entries))
     if duplicates:
         yield GUIDS_DUPLICATE(count=len(duplicates), example=duplicates[0][:_EXAMPLE_LENGTH_MAX])
-    invalid = [entry.id for entry in entries if entry.is_permalink and entry.id and not _is_address(entry.id)]
+    invalid = [entry.id for entry in entries if entry.is_permalink and entry.id and not resolve_address("", entry.id)]
     if invalid:
         yield GUID_NOT_A_URL(count=len(invalid), example=invalid[0][:_EXAMPLE_LENGTH_MAX])
     if not missing and not duplicates:
@@ -310,11 +309,3 @@ class FEED_LARGE(Note, level=Level.INFO, category=Category.CONTENT):
 
 def _has_scheme(text: str) -> bool:
     return re.match(r"[A-Za-z][A-Za-z0-9+.\-]*:", text) is not None
-
-
-def _is_address(text: str) -> bool:
-    try:
-        uri.resolve("", text)
-    except BadTarget:
-        return False
-    return True

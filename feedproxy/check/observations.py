@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from urllib.parse import urlsplit
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.http.message import NO_FIELDS, Fields, Request
+from feedproxy.http.message import NO_FIELDS, Fields
 from feedproxy.upstream.tls_probe import ProbedCertificate
 
 
@@ -12,7 +12,8 @@ from feedproxy.upstream.tls_probe import ProbedCertificate
 class ProbeExchange:
     """A request and its response. Without a response, `status` is 0 and `error` contains the reason."""
 
-    request: Request
+    target: str
+    """Target URI of the request."""
     status: int = 0
     fields: Fields = NO_FIELDS
     """Fields of the response, without those that concern only the connection."""
@@ -33,11 +34,6 @@ class ProbeExchange:
     """Time of the response."""
     seconds: Seconds = 0.0
     """Duration of the request, in seconds."""
-
-    @property
-    def target(self) -> str:
-        """Return the target URI of the request."""
-        return self.request.target
 
     @property
     def coding(self) -> str:

@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 from feedproxy.check.observations import FeedObservations, ProbeExchange, scheme_of
 from feedproxy.clock import Clock, Seconds, SystemClock
 from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, Overload, TooLarge
-from feedproxy.feed.channel import Channel, Cloud
-from feedproxy.feed.channel_addresses import page_address, self_address
+from feedproxy.feed.channel import Channel
+from feedproxy.feed.channel_addresses import cloud_address, page_address, self_address
+from feedproxy.feed.feed_scheme import resolve_address
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http import uri
 from feedproxy.http.coding import bounded_decompression
@@ -142,14 +143,17 @@ class _Probe:
         Return the observations with these exchanges.
         """
         page, self_link = page_address(channel, observations.target), self_address(channel, observations.target)
+        hub = resolve_address(observations.target, channel.hubs[0]) if channel.hubs else ""
+        # An incomplete cloud is a finding already.
+        cloud = cloud_address(channel.cloud) if channel.cloud and channel.cloud.port and channel.cloud.path else ""
         known = {"", uri.without_fragment(observations.address), uri.without_fragment(observations.target)}
         return dataclasses.replace(
             observations,
             page=await self._follow("its page", page) if page not in known else None,
             self_link=await self._follow("its self link", self_link) if self_link not in known else None,
             head=await self._request("HEAD", "HEAD", observations.target, _CODINGS),
-            hub=await self._request("its hub", "GET", _hub_target(channel, observations.target), _PLAIN),
-            cloud=await self._request("its cloud", "GET", _cloud_target(channel.cloud), _PLAIN),
+            hub=await self._request("its hub", "GET", hub, _PLAIN),
+            cloud=await self._request("its cloud", "GET", cloud, _PLAIN),
             by_https=await self._request("https", "HEAD", _https_target(observations.target), _CODINGS),
         )
 
@@ -206,13 +210,13 @@ class _Probe:
         try:
             answer = await self.fetcher.fetch(request)
         except FeedproxyError as error:
-            return ProbeExchange(request, error=str(error), detail=error.detail, at=self.clock.now())
+            return ProbeExchange(target, error=str(error), detail=error.detail, at=self.clock.now())
         finally:
             self.origin_time += max(0.0, self.clock.now() - started_at)
         if not isinstance(answer, Fetched):
             error_text = f"more than {self.settings.buffer_max} bytes"
             return ProbeExchange(
-                request, answer.status, answer.fields, error=error_text, detail=TooLarge.detail, at=started_at
+                target, answer.status, answer.fields, error=error_text, detail=TooLarge.detail, at=started_at
             )
         return self._to_exchange(request, answer)
 
@@ -232,7 +236,7 @@ class _Probe:
         except FeedproxyError:
             content = None
         return ProbeExchange(
-            request,
+            request.target,
             response.status,
             response.fields,
             Fields(framing),
@@ -257,25 +261,6 @@ class _Probe:
             )
         except (FetchError, Forbidden, BadTarget, Overload):
             return None  # the feed was received by https before, so this failure reveals nothing about the feed
-
-
-def _hub_target(channel: Channel, at: str) -> str:
-    """Return the address of the feed's first hub, or "" without a valid one."""
-    try:
-        return uri.resolve(at, channel.hubs[0]) if channel.hubs else ""
-    except BadTarget:
-        return ""
-
-
-def _cloud_target(cloud: Cloud | None) -> str:
-    """Return the address of a cloud, or "" if the cloud is incomplete or invalid."""
-    if cloud is None or not (cloud.domain and cloud.port and cloud.path):
-        return ""
-    scheme = "https" if cloud.port.strip() == "443" else "http"
-    try:
-        return uri.normalise(f"{scheme}://{cloud.domain.strip()}:{cloud.port.strip()}/{cloud.path.strip().lstrip('/')}")
-    except BadTarget:
-        return ""
 
 
 def _https_target(address: str) -> str:

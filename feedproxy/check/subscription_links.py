@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from feedproxy.check.checked_document import CheckedDocument
 from feedproxy.check.observations import FeedObservations, ProbeExchange
-from feedproxy.errors import BadTarget
 from feedproxy.feed.autodiscovery import discover_feeds
 from feedproxy.feed.channel import Channel, Cloud, Kind, SelfLink
 from feedproxy.feed.channel_addresses import announced_address, self_address
 from feedproxy.feed.edit.self_link import NOT_EXTENSIBLE, plain_title
+from feedproxy.feed.feed_scheme import resolve_address
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.feed.parse.xml_elements import SELF_RELATIONS
 from feedproxy.feed.xml_parser import ATOM
@@ -64,7 +64,7 @@ def _check_self_link(
         notes.append(SELF_LINKS_SEVERAL(count=len(self_links)))
     yield from notes
     yield from _check_title(document, channel)
-    if not _is_absolute(self_link.href):
+    if not resolve_address("", self_link.href):
         yield SELF_LINK_RELATIVE(href=self_link.href[:200])
         return
     if observations is None:
@@ -325,11 +325,3 @@ def _is_alive(exchange: ProbeExchange) -> bool:
 
 def _failure(exchange: ProbeExchange) -> str:
     return exchange.error or (f"{exchange.status}" if exchange.status != 200 else "the content differs")
-
-
-def _is_absolute(href: str) -> bool:
-    try:
-        uri.normalise(href.strip())
-    except BadTarget:
-        return False
-    return True

@@ -6,7 +6,7 @@ Addresses that are not valid http or https URLs are ignored.
 from collections.abc import Sequence
 
 from feedproxy.feed.autodiscovery import FEED_TYPES, GENERIC_TYPES
-from feedproxy.feed.channel import Channel, SelfLink
+from feedproxy.feed.channel import Channel, Cloud, SelfLink
 from feedproxy.feed.feed_scheme import resolve_address
 from feedproxy.http import uri
 from feedproxy.http.field_values import parse_parameters
@@ -38,6 +38,15 @@ def announced_address(channel: Channel, addresses: Sequence[str]) -> str:
 def page_address(channel: Channel, base: str = "") -> str:
     """Return the address of the feed's page, or "" if the feed names no http or https URL."""
     return resolve_address(base, channel.link)
+
+
+def cloud_address(cloud: Cloud) -> str:
+    """Return the address at which subscribers register at a cloud, or "" if the cloud names no valid address."""
+    if not cloud.domain.strip():
+        return ""
+    port, path = cloud.port.strip(), cloud.path.strip().removeprefix("/")
+    scheme = "https" if port == "443" or cloud.protocol == "https-post" else "http"
+    return resolve_address("", f"{scheme}://{cloud.domain.strip()}:{port}/{path}")
 
 
 def _rank(link: SelfLink) -> tuple[bool, bool]:

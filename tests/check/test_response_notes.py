@@ -13,7 +13,7 @@ import pytest
 from feedproxy.check.observations import FeedObservations, ProbeExchange
 from feedproxy.check.probe import probe_feed
 from feedproxy.check.run_checks import check_feed
-from feedproxy.http.message import Fields, Request
+from feedproxy.http.message import Fields
 from feedproxy.notes import Level, Note
 from feedproxy.settings import Settings
 from feedproxy.upstream.tls_probe import ProbedCertificate
@@ -346,9 +346,7 @@ async def test_certificate_near_or_after_expiry_gets_note(tmp_path: Path) -> Non
 
 
 def at_a_public_address(observations: FeedObservations, scheme: str) -> FeedObservations:
-    last = dataclasses.replace(
-        observations.last, request=Request("GET", f"{scheme}://feeds.example/feed.xml", Fields())
-    )
+    last = dataclasses.replace(observations.last, target=f"{scheme}://feeds.example/feed.xml")
     return dataclasses.replace(observations, address=last.target, hops=(last,), page=None)
 
 
@@ -366,7 +364,7 @@ async def test_public_address_gets_its_note(name: str) -> None:
         assert find(dataclasses.replace(observations, self_link=None)) == {name}
         return
     known = at_a_public_address(observations, scheme)
-    by_https = Request("HEAD", "https://feeds.example/feed.xml", Fields())
+    by_https = "https://feeds.example/feed.xml"
     match name:
         case "no-redirect-to-https":
             known = dataclasses.replace(known, by_https=ProbeExchange(by_https, 200))

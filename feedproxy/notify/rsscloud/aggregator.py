@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from feedproxy.clock import Seconds
-from feedproxy.errors import BadTarget, FeedproxyError
-from feedproxy.http import uri
+from feedproxy.errors import FeedproxyError
+from feedproxy.feed.channel_addresses import cloud_address
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.endpoint_responses import plain_text
 from feedproxy.notify.notification_protocol import Delivery, Message, Retry, Verdict
@@ -48,13 +48,9 @@ def cloud_of(resource: Resource) -> SubscriptionTarget | None:
     """Return the cloud that a feed names, or None without a cloud with a known protocol and a valid address."""
     cloud = resource.channel.cloud if resource.channel is not None else None
     # "protocol is xml-rpc, soap or http-post (case-sensitive)"
-    if cloud is None or cloud.protocol not in tuple(NotificationMethod) or not cloud.domain.strip():
+    if cloud is None or cloud.protocol not in tuple(NotificationMethod):
         return None
-    port, path = cloud.port.strip(), cloud.path.strip()
-    scheme = "https" if port == "443" or cloud.protocol == NotificationMethod.HTTPS_POST else "http"
-    try:
-        callback = uri.normalise(f"{scheme}://{cloud.domain.strip()}:{port}{path if path[:1] == '/' else f'/{path}'}")
-    except BadTarget:
+    if not (callback := cloud_address(cloud)):
         return None
     return SubscriptionTarget(callback, {"way": cloud.protocol, "procedure": cloud.register_procedure.strip()})
 
