@@ -70,7 +70,7 @@ class FleetStore(PermittedStore):
 
     async def delete(self, target: str) -> None:
         """Delete the target's copy on all machines."""
-        self.coordination.purge(target)
+        self.coordination.invalidate(target)
         await self.local.delete(target)
 
     def get_state(self, name: str) -> bytes | None:
@@ -100,14 +100,14 @@ class FleetStore(PermittedStore):
         The call returns within `timeout_factor` times the timeout of requests to Redis, and at once while Redis is
         unavailable. A later comparison of all copies finds a copy that the call has missed (copy_comparison.py).
         """
-        before = self.coordination.purge_state(target)
+        epoch = self.coordination.invalidation_epoch(target)
         try:
             stored_copy = await self.redis_operations.get_if_later(
                 target, self.stored_token(target), timeout_factor=timeout_factor
             )
         except (RedisUnavailable, RedisRefused):
             return False
-        return await self.store_copy(target, stored_copy, before)
+        return await self.store_copy(target, stored_copy, epoch)
 
     def schedule_pull(self, target: str) -> None:
         """Fetch the later copy of `target` from Redis in the background."""
@@ -117,13 +117,13 @@ class FleetStore(PermittedStore):
         async with self._pull_slots:
             return await self.fetch_copy(target, timeout_factor=TRANSFER_TIMEOUT_FACTOR)
 
-    async def store_copy(self, target: str, stored_copy: StoredCopy, before: object) -> bool:
+    async def store_copy(self, target: str, stored_copy: StoredCopy, epoch: int) -> bool:
         """Store another machine's copy here. Return True if it was later than this machine's copy.
 
-        A copy is ignored if the target was purged here since `purge_state` returned `before`, because Redis does not
-        have the purge yet.
+        A copy is ignored if the target's invalidation epoch is no longer `epoch`. The target was then purged here
+        after the request to Redis, which may not have the purge yet.
         """
-        if before != self.coordination.purge_state(target) or self.redis_queue.is_purge_pending(target):
+        if epoch != self.coordination.invalidation_epoch(target) or self.redis_queue.is_purge_pending(target):
             return False
         stored = self.local.get_latest(target)
         if stored_copy.version <= (stored.fencing_token if stored is not None else 0):
@@ -141,15 +141,13 @@ class FleetStore(PermittedStore):
         if resource.target != target:
             logger.warning("Redis: copy of %s ignored: it is of another target", target)
             return False
-        state = self.coordination.purge_state(target)
-        await self.local.put(resource, lambda: self.coordination.purge_state(target) == state)
+        await self.local.put(resource, lambda: self.coordination.invalidation_epoch(target) == epoch)
         self.received_count += 1
         self._events.updated_by_peer.emit(target)
         return True
 
     async def drop(self, target: str) -> None:
         """Delete a copy that another machine purged, without an event for other machines."""
-        self.coordination.ignore_earlier_copies(target)
         self.coordination.local.invalidate(target)
         await self.local.delete(target)
         self._events.updated_by_peer.emit(target)

@@ -41,15 +41,13 @@ class MachineCoordination:
         redis_operations: RedisOperations,
         redis_queue: RedisQueue,
         stored_token: Callable[[str], int],
-        store_copy: Callable[[str, StoredCopy, object], Awaitable[bool]],
+        store_copy: Callable[[str, StoredCopy, int], Awaitable[bool]],
     ) -> None:
         self.local = local
         self._redis_operations = redis_operations
         self._redis_queue = redis_queue
         self._stored_token = stored_token
         self._store_copy = store_copy
-        self._epochs = [0] * COUNTERS
-        self._global_epoch = 0
         self._leases: dict[str, _Lease] = {}
         self._completion_counts = [0] * COUNTERS
         self._waiting: OrderedDict[str, asyncio.Event] = OrderedDict()
@@ -70,23 +68,9 @@ class MachineCoordination:
         """Record on all machines that `target` was purged or invalidated. None stands for all targets."""
         self.local.invalidate(target)
         if target is None:
-            self._global_epoch += 1
             self._redis_queue.send_event(self._redis_operations.invalidate_all)
         else:
-            self.purge(target)
-
-    def purge(self, target: str) -> None:
-        """Purge the target's copies on the other machines."""
-        self.ignore_earlier_copies(target)
-        self._redis_queue.enqueue_purge(target)
-
-    def ignore_earlier_copies(self, target: str) -> None:
-        """Ignore copies of the target that were requested from Redis before this call."""
-        self._epochs[counter_of(target)] += 1
-
-    def purge_state(self, target: str) -> tuple[int, int]:
-        """Return a value that changes with each purge of the target here."""
-        return self._epochs[counter_of(target)], self._global_epoch
+            self._redis_queue.enqueue_purge(target)
 
     def token(self, target: str) -> int:
         lease = self._leases.get(target)
@@ -107,7 +91,7 @@ class MachineCoordination:
             # A purge gets its fencing token when it is sent. The next lease must have a higher token.
             if self._redis_queue.is_purge_pending(target):
                 await self._redis_queue.flush(FLUSH_TIMEOUT)
-            state = self.purge_state(target)
+            epoch = self.invalidation_epoch(target)
             lease = self._leases.get(target)
             acquired = await self._redis_operations.acquire_lease(
                 target, self._stored_token(target), lease.token if lease is not None else 0
@@ -126,7 +110,7 @@ class MachineCoordination:
             lease.token, lease.holders = acquired.token, lease.holders + 1
         else:
             self._leases[target] = _Lease(acquired.token)
-        if await self._store_copy(target, acquired.found, state):
+        if await self._store_copy(target, acquired.found, epoch):
             self._completion_counts[counter_of(target)] += 1
         return True
 

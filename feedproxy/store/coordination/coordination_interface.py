@@ -71,15 +71,17 @@ class LocalCoordination:
     def __init__(self) -> None:
         self.sites = SiteThrottle()
         self.generation = 0
+        self._epochs = [0] * COUNTERS
 
     def record_change(self) -> None:
         self.generation += 1
 
     def invalidation_epoch(self, target: str) -> int:
-        return 0
+        return self._epochs[counter_of(target)]
 
     def invalidate(self, target: str | None) -> None:
-        pass
+        for counter in range(COUNTERS) if target is None else [counter_of(target)]:
+            self._epochs[counter] += 1
 
     async def acquire_lease(self, target: str, *, local: bool = False) -> bool:
         return True
