@@ -38,10 +38,6 @@ class LabelledHistogram:
         counts[bisect_left(self._bounds, seconds)] += times
         self._sums[value] += seconds * times
 
-    def describe(self) -> Iterable[Metric]:
-        """Return the metric family without samples, as the registry requires."""
-        return [HistogramMetricFamily(self._name, self._text, labels=[self._label])]
-
     def collect(self) -> Iterable[Metric]:
         """Return the current samples."""
         family = HistogramMetricFamily(self._name, self._text, labels=[self._label])

@@ -109,23 +109,13 @@ class History:
             yield number * unit, pages.get(number, NO_TRAFFIC)
 
     def plain(self) -> dict[str, dict[str, list[int]]]:
-        """Return the history as JSON values."""
+        """Return the history as JSON values, for `parse_history`."""
         parts = (("hours", self.hours), ("days", self.days))
         return {name: {str(number): list(astuple(tally)) for number, tally in pages.items()} for name, pages in parts}
 
-    def dump(self) -> bytes:
-        """Return the history as bytes for `load_history`."""
-        return json.dumps(self.plain(), separators=(",", ":")).encode()
-
-
-def load_history(data: bytes) -> History:
-    try:
-        return parse_history(json.loads(data))
-    except ValueError as error:
-        raise StoreError(f"history: invalid stored value: {error}") from error
-
 
 def parse_history(plain: Mapping[str, Mapping[str, list[int]]]) -> History:
+    """Return the history that `plain` describes. Raises ValueError for malformed values."""
     history = History()
     try:
         for name, pages in (("hours", history.hours), ("days", history.days)):
@@ -177,14 +167,16 @@ class HistoryRecorder:
     async def save(self, now: Instant) -> None:
         """Record the traffic and store the history. The store reports its own failures."""
         with contextlib.suppress(StoreError):
-            await self._store.put_state(self._name, self.record(now).dump())
+            await self._store.put_state(
+                self._name, json.dumps(self.record(now).plain(), separators=(",", ":")).encode()
+            )
             while self._adopted:
                 await self._store.put_state(self._adopted.pop(), b"")
 
     def _resume(self, name: str) -> bool:
-        with contextlib.suppress(StoreError):
+        with contextlib.suppress(StoreError, ValueError):
             if data := self._store.get_state(name):
-                self.history.merge(load_history(data))
+                self.history.merge(parse_history(json.loads(data)))
                 return True
         return False
 
