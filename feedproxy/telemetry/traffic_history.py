@@ -166,10 +166,9 @@ class HistoryRecorder:
 
     async def save(self, now: Instant) -> None:
         """Record the traffic and store the history. The store reports its own failures."""
+        data = json.dumps(self.record(now).plain(), separators=(",", ":")).encode()
         with contextlib.suppress(StoreError):
-            await self._store.put_state(
-                self._name, json.dumps(self.record(now).plain(), separators=(",", ":")).encode()
-            )
+            await self._store.put_state(self._name, data)
             while self._adopted:
                 await self._store.put_state(self._adopted.pop(), b"")
 
