@@ -14,7 +14,6 @@ and its feed id counts.
 import itertools
 import json
 import secrets
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +24,7 @@ from feedproxy.fleet.redis_connection import RedisConnection, RedisUnavailable, 
 from feedproxy.fleet.redis_keys import RedisKeys
 from feedproxy.http.user_agent import parse_claim
 from feedproxy.lru_map import LRU
+from feedproxy.subscribers.claim_confirmation import sum_of_claims
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.subscribers.read_events import ReadRecord
 
@@ -218,10 +218,7 @@ class SubscriberSums:
                     largest[fetcher, feed_id] = max(count, largest.get((fetcher, feed_id), 0))
             except (ValueError, TypeError, ArithmeticError, RecursionError):
                 continue  # another program's data, or those of a machine with a defect
-        by_fetcher: Counter[str] = Counter()
-        for (fetcher, _), count in largest.items():
-            by_fetcher[fetcher] += count
-        return sum(min(count, self._claim_max) for count in by_fetcher.values())
+        return sum_of_claims(((fetcher, count) for (fetcher, _), count in largest.items()), self._claim_max)
 
     @property
     def _window_part(self) -> int:

@@ -10,6 +10,8 @@ largest counts.
 """
 
 import math
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from feedproxy.clock import Instant, Seconds
@@ -63,6 +65,17 @@ def clamp_times(claim_state: ClaimState, now: Instant) -> ClaimState:
 def unconfirmed_claim(claim_state: ClaimState, now: Instant, window: Seconds) -> int | None:
     """Return the claim that waits for confirmation, or None."""
     return claim_state.unconfirmed[0] if claim_state.unconfirmed and now - claim_state.unconfirmed[1] < window else None
+
+
+def sum_of_claims(claims: Iterable[tuple[str, int]], claim_max: int) -> int:
+    """Return the sum of the claims for a feed, given as pairs of a fetcher and a number.
+
+    All claims of one fetcher together count at most `claim_max`.
+    """
+    by_fetcher: Counter[str] = Counter()
+    for fetcher, count in claims:
+        by_fetcher[fetcher] += count
+    return sum(min(count, claim_max) for count in by_fetcher.values())
 
 
 def room_for_claims(total: int, anchor: int, jump: float) -> float:

@@ -22,14 +22,6 @@ from feedproxy.subscribers.pseudonyms import Pseudonym
 READERS_MAX = 64
 """At most this many readers of a feed are sampled: enough for the distribution of polls over a day."""
 
-FEEDS_MAX = 200_000
-RECORDS_MAX = 1_000_000
-"""By default, at most this many readers of all feeds together are sampled, and at most FEEDS_MAX feeds have sampled
-readers.
-
-The feeds polled longest ago are forgotten first.
-"""
-
 SURPRISES_MAX = 10_000
 """After unexpected polls, at most this many feeds wait for a new plan of their refresh."""
 
@@ -100,10 +92,13 @@ class _Reader(NamedTuple):
 
 
 class PollRhythms:
-    """The rhythms of the readers of all feeds. A reader is forgotten `window` seconds after its last poll. Not
-    thread-safe."""
+    """The rhythms of the readers of all feeds. Not thread-safe.
 
-    def __init__(self, *, window: Seconds = DAY, feeds_max: int = FEEDS_MAX, readers_max: int = RECORDS_MAX) -> None:
+    A reader is forgotten `window` seconds after its last poll. At most `readers_max` readers of all feeds together are
+    sampled, and at most `feeds_max` feeds have sampled readers. The feeds polled longest ago are forgotten first.
+    """
+
+    def __init__(self, *, window: Seconds = DAY, feeds_max: int = 200_000, readers_max: int = 1_000_000) -> None:
         self._window = window
         self._feeds_max = feeds_max
         self._bytes_max = readers_max * _RECORD.size

@@ -23,6 +23,7 @@ from feedproxy.subscribers.claim_confirmation import (
     clamp_times,
     current_claim,
     room_for_claims,
+    sum_of_claims,
     unconfirmed_claim,
     update_claim,
 )
@@ -374,10 +375,8 @@ class SubscriberCounts:
         return True
 
     def _claimed_number(self, feed: FeedReaders, now: Instant) -> int:
-        by_fetcher: Counter[str] = Counter()
-        for (fetcher, _), claim_state in feed.claims.items():
-            by_fetcher[fetcher] += current_claim(claim_state, now, self._window)
-        return sum(min(count, self._claim_max) for count in by_fetcher.values())
+        claims = ((key[0], current_claim(state, now, self._window)) for key, state in feed.claims.items())
+        return sum_of_claims(claims, self._claim_max)
 
     def _expire(self, feed: FeedReaders, now: Instant, at_most: int | None = None) -> int:
         """Remove the claims, and at most `at_most` readers, without a request in the last `window` seconds.
