@@ -32,7 +32,7 @@ adds to its requests. By default, feedproxy does not share the answer to a reque
 ([why](../decisions/unusual-requests.md)). The other caches run with their default configurations and with caching
 enabled (`conformance/peers/`).
 
-    make conformance                          feedproxy, nginx, Squid, Varnish, Traffic Server, httpd: what is installed
+    make conformance                          feedproxy, nginx, Squid, Varnish, Traffic Server, httpd (if installed)
     make conformance SUITE=../cache-tests     with a checkout of the suite, instead of its release on npm
     make conformance ENTRANCE=proxy           as an explicit proxy
     make conformance WORKERS=2                with several processes, a row of its own
@@ -136,7 +136,8 @@ def _where(found: Sequence[Report], reports: Sequence[Report]) -> str:
 def _checks(reports: Sequence[Report], notes: Mapping[str, Any]) -> Iterator[str]:
     yield "## What the checks find\n"
     yield "A test of the kind *check* asks what a cache does, and has no wrong answer. Each paragraph states what"
-    yield "feedproxy does, and lists the tests to which its answer was yes or no in the first run above.\n"
+    yield "feedproxy does, and lists the tests to which its answer was yes or no in the first run above."
+    yield "The suite's website shows the question of each test.\n"
     answers: dict[str, list[str]] = {}
     for one in reports:
         for each in one.tests:

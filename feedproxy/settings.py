@@ -294,7 +294,7 @@ class Settings:
     )
     ignore_query: tuple[str, ...] = option(
         (),
-        "Names of query parameters that do not change a feed, such as utm_* or null. `*` matches any text.",
+        "Names of query parameters that do not change a feed, such as utm_*. `*` matches any text.",
         "feedproxy treats /feed?utm_source=x like /feed: it stores one copy, and sends one request to the"
         " origin. Usually set in a rule. A wildcard does not match a parameter whose name suggests a secret."
         " Responses list the ignored parameters in No-Vary-Search, for caches in front.",
@@ -408,8 +408,8 @@ class Settings:
         "Use a feed's last versions as dictionaries to compress its next version (RFC 9842): secure, always, off.",
         "An update then often takes less than a tenth of its size in gzip, for clients and from origins that"
         " support it (Content-Encoding: dcz). secure: only over TLS or on loopback, as the RFC requires."
-        " always: also over plain HTTP. Choose always only if no device on the way alters codings that it does"
-        " not know.",
+        " always: also over plain HTTP. Before you choose `always`, make sure that no device on the way alters"
+        " codings that it does not know.",
         choices=("secure", "always", "off"),
         per_feed=True,
     )

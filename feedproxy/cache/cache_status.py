@@ -36,8 +36,8 @@ class Detail(StrEnum):
 
     # -- the freshness lifetime of HTTP has ended, but the feed's own schedule names a later time
     TTL_HINT = "ttl-hint", "The feed's ttl has not passed yet."
-    SY_HINT = "sy-hint", "The feed's sy:updatePeriod and sy:updateFrequency name a later time."
-    CDF_HINT = "cdf-hint", "The channel's SCHEDULE (CDF) names a later time."
+    SY_HINT = "sy-hint", "The feed's sy:updatePeriod and sy:updateFrequency expect the next update later."
+    CDF_HINT = "cdf-hint", "The channel's SCHEDULE (CDF) expects the next update later."
     FINISHED = "finished", "The feed states that it is finished (expired, itunes:complete)."
     SKIP_HOURS = "skip-hours", "The feed's skipHours ask clients to skip this hour."
     SKIP_DAYS = "skip-days", "The feed's skipDays ask clients to skip this day."
@@ -69,7 +69,10 @@ class Detail(StrEnum):
     PARENT_PROXY = "parent-proxy", "The parent proxy (upstream_proxy) cannot be reached or refuses the connection."
     TIMEOUT = "timeout", "The origin did not respond in time."
     BROKEN_MESSAGE = "broken-message", "The origin sent an incomplete or invalid HTTP message."
-    FETCH_ERROR = "fetch-error", "The fetch failed for another reason, such as a credential removed from the wallet."
+    FETCH_ERROR = (
+        "fetch-error",
+        "The fetch failed for another reason. For example, a credential was removed (`wallet`).",
+    )
 
     # -- the copy is better than the origin's response
     TOO_LARGE = (
@@ -100,7 +103,7 @@ class Detail(StrEnum):
         "forbidden-address",
         "The proxy may not connect to this address or port (allow_networks, allow_ports).",
     )
-    ACCESS = "access", "The feed is restricted to certain users (readers)."
+    ACCESS = "access", "Only certain users may have the feed (`readers`)."
     AUTHENTICATION = (
         "authentication",
         "The origin accepts only Digest, NTLM or Negotiate, which cannot work through the gateway.",

@@ -101,8 +101,8 @@ class ETAG_OF_CODING_IGNORED(Note, level=Level.WARN, category=Category.CONDITION
     summary = "The ETag of the compressed feed is not recognised in If-None-Match (`%(tag)s`)."
     advice = """\
     The module that compresses the feed adds the coding to the tag, but does not remove it in requests. Readers that
-    accept gzip get the whole feed in each poll. For Apache: `DeflateAlterETag NoChange`, or, in 2.4 below 2.4.58,
-    `RequestHeader edit "If-None-Match" '^"((.*)-gzip)"$' '"$1", "$2"'`."""
+    accept gzip get the whole feed in each poll. For Apache: `DeflateAlterETag NoChange`, or, in versions 2.4.0 to
+    2.4.57, `RequestHeader edit "If-None-Match" '^"((.*)-gzip)"$' '"$1", "$2"'`."""
     reference = "RFC 9110, section 8.8.3.3; Apache, mod_deflate, DeflateAlterETag"
 
 

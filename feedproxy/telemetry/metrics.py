@@ -105,7 +105,7 @@ class Metrics:
         self._origin_of = lru_cache(COUNTERS_MAX)(self._origin.labels)
         self._origin_bytes = counter(
             "feedproxy_origin_stored_bytes",
-            "Bytes of the contents that feedproxy made from the responses of origins and stored.",
+            "Bytes of stored content, in all codings, that feedproxy made from the responses of origins.",
         )
         self._received = counter(
             "feedproxy_origin_received_bytes", "Bytes of content received from origins, without streams."

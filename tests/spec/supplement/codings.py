@@ -41,7 +41,7 @@ def unchanged() -> Iterator[Promise]:
                 is_named = how != "-gzip appended"
                 tag = '"{identity}"' if is_named and held == "identity" else f'"{{{asked}}}"'
                 yield Promise(
-                    "A client with the current version in any coding gets 304, with its tag if it accepts that coding",
+                    "A client that has the current version in any coding gets 304",
                     RFC_9110_TAGS,
                     Situation(OLD),
                     Ask({"Accept-Encoding": asked, "If-None-Match": form % held}),

@@ -38,11 +38,11 @@ REDIRECTS = {
 }
 ENDS = {
     "an empty element": HEAD + b"<redirect>\n   <newLocation/>\n</redirect>\n",
-    "start and end": b"<redirect><newLocation></newLocation></redirect>",
+    "start tag and end tag": b"<redirect><newLocation></newLocation></redirect>",
     "white space alone": b"<redirect><newLocation> \n </newLocation></redirect>",
 }
 NEITHER = {
-    "the text's own sample, ill-formed": HEAD
+    "the ill-formed sample of RSS Feed State": HEAD
     + b"<redirect>\n   <newLocation>http://origin.example/new.rss<newLocation>\n</redirect>",
     "a scheme that is not fetched": b"<redirect><newLocation>javascript:alert(1)</newLocation></redirect>",
     "to itself": b"<redirect><newLocation>http://origin.example/feed.rss</newLocation></redirect>",

@@ -129,7 +129,7 @@ def stored() -> Iterator[Promise]:
         )
     for control in ("no-cache", "max-age=0"):
         yield row(
-            "A program that sends no-cache with every poll gets the copy for a quarter of an hour",
+            "A client that is not a browser gets a copy of the last quarter of an hour in spite of no-cache",
             fresh,
             "hit; ttl=5400",
             ask=Ask({"Cache-Control": control}),
