@@ -7,7 +7,8 @@ from mitmproxy import ctx, exceptions
 from mitmproxy.master import Master
 
 from feedproxy.admin.admin_authorization import admin_address, admin_token
-from feedproxy.admin.routes import AdminServer
+from feedproxy.admin.admin_listener import AdminListener
+from feedproxy.admin.routes import start_admin_listener
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.server.addon import Addon
 
@@ -20,7 +21,7 @@ class Admin(Addon):
     options = ("admin", "admin_token", "admin_token_file", "admin_hosts", "reuse_port")
 
     def __init__(self) -> None:
-        self.server: AdminServer | None = None
+        self.listener: AdminListener | None = None
         """The started admin listener, or None."""
 
     def configure(self, updated: set[str]) -> None:
@@ -36,23 +37,22 @@ class Admin(Addon):
         app, master = self.app(), ctx.master
         if not app.settings.admin or (app.worker is not None and not app.worker.is_first):
             return
-        server = AdminServer(app, lambda: app.ready or _listens(master))
+        # If only this addon is loaded, it must find out itself whether the proxy listens.
+        app.ready = app.ready or _listens(master)
         try:
-            await server.start(app.admin_sockets)
+            self.listener = await start_admin_listener(app)
         except FeedproxyError as error:
             app.failure = error
             if not app.reports_failures:
                 logger.error("%s", error)
             master.shutdown()
             return
-        self.server = server
-        app.listeners.add(urlsplit(server.url).port or 0, for_readers=False)
-        logger.info("the admin listener is at %s", server.url)
+        app.listeners.add(urlsplit(self.listener.url).port or 0, for_readers=False)
+        logger.info("the admin listener is at %s", self.listener.url)
 
     async def done(self) -> None:
-        server, self.server = self.server, None
-        if server is not None:
-            await server.stop()
+        if self.listener is not None:
+            await self.listener.stop()
         # If only this addon is loaded, it must close the App itself. Further calls of `close` have no effect.
         await self.app().close()
 

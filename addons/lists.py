@@ -1,14 +1,13 @@
-"""Lists of feeds: `/-/feeds.opml` and `/-/proxy.pac`, and the operator's import and export at `/opml`."""
+"""Lists of feeds: `/-/feeds.opml` and `/-/proxy.pac`."""
 
 from mitmproxy.addonmanager import Loader
 
-from feedproxy.admin.feed_list_import import FeedListImport
 from feedproxy.endpoints.feed_list_documents import FeedListDocuments
 from feedproxy.server.addon import Addon
 
 
 class Lists(Addon):
-    """Addon with the endpoints for lists and the operator's import."""
+    """Addon with the endpoints for lists."""
 
     options = ("list_readers_min",)
 
@@ -20,8 +19,6 @@ class Lists(Addon):
         app = self.app()
         app.endpoints.add("feeds.opml", lambda call: self._current().opml(call))
         app.endpoints.add("proxy.pac", lambda call: self._current().pac(call))
-        feed_list = FeedListImport(app)
-        app.admin_actions["opml"], app.admin_pages["opml"] = feed_list.take, feed_list.show
 
     def _current(self) -> FeedListDocuments:
         app = self.app()

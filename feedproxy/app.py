@@ -8,12 +8,10 @@ import contextlib
 import logging
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-from aiohttp import web
 
 from feedproxy import __version__, option_files
 from feedproxy.access.authorization import AccessControl
@@ -64,7 +62,6 @@ from feedproxy.workers.worker_messages import WorkerPeers
 
 logger = logging.getLogger(__name__)
 
-type AdminHandler = Callable[[web.Request], Awaitable[web.Response]]
 """Handler of an action or a page of the admin listener."""
 
 
@@ -132,9 +129,6 @@ class App:
         self.insecure = False
         self.endpoints = Endpoints()
         """Endpoints below `/-/`."""
-        self.admin_actions: dict[str, AdminHandler] = {}
-        self.admin_pages: dict[str, AdminHandler] = {}
-        """Handlers of addons for paths of the admin listener."""
         self.flow_handler: Any = None
         """The handler of flows from mitmproxy (server/mitm/flow_handler.py)."""
         self._live_scores = LiveScores()

@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 from feedproxy import cli  # noqa: E402
 from feedproxy.admin.pages import store_usage  # noqa: E402
 from feedproxy.admin.pages.health import StoreUsage  # noqa: E402
-from feedproxy.admin.routes import AdminServer  # noqa: E402
+from feedproxy.admin.routes import start_admin_listener  # noqa: E402
 from feedproxy.lab import score_page  # noqa: E402
 from feedproxy.lab.record.exchange import merge_recordings  # noqa: E402
 from feedproxy.lab.recording_scores import grade_recording  # noqa: E402
@@ -110,8 +110,7 @@ async def take(folder: Path, program: str, documents: dict[str, str]) -> None:
         browser = await playwright.chromium.launch(executable_path=program)
         store_usage._measure = lambda *_: DISK
         app = lively.a_runtime()
-        admin = AdminServer(app)
-        await admin.start()
+        admin = await start_admin_listener(app)
         await lively.furnish(app)
         try:
             for name, path, size, theme in ADMIN_PAGES:

@@ -1,7 +1,6 @@
 """Actions of the operator: refresh, purge, undo, add, pause, block and allow.
 
-An action answers with JSON. For a form of the pages, it answers with a redirect to a page that shows the outcome. The
-parameter `url` is the public or upstream address of a target, or its address at this proxy. The pages use `id`, the
+The parameter `url` is the public or upstream address of a target, or its address at this proxy. The pages use `id`, the
 identifier of the target, because a URL may contain a secret. `pattern` matches several targets.
 """
 
@@ -11,8 +10,7 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from feedproxy.admin import request_parameters
-from feedproxy.admin.pages.feed_pages import OUTCOME, FeedPages, Notice, as_json, wants_json
-from feedproxy.admin.pages.feed_table import FeedTableCache
+from feedproxy.admin.pages.feed_pages import ActionOutcome, FeedPages, Notice
 from feedproxy.app import App
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Seconds
@@ -64,12 +62,11 @@ DECISIONS: Mapping[str, tuple[FeedDecision | None, str, str]] = {
 class AdminActions:
     """The handlers of POST requests."""
 
-    def __init__(self, app: App, feed_table: FeedTableCache, pages: FeedPages) -> None:
+    def __init__(self, app: App, pages: FeedPages) -> None:
         self._app = app
-        self._feed_table = feed_table
         self._pages = pages
 
-    async def refresh(self, request: web.Request) -> web.Response:
+    async def refresh(self, request: web.Request) -> ActionOutcome:
         """Refresh one target, or all targets that match a pattern. Return the outcomes.
 
         A refresh may wait until `site_interval` permits a request to its site.
@@ -78,17 +75,17 @@ class AdminActions:
         target, pattern = await self._parse_target(request)
         if target:
             view = self._refresh_view(await service.admin.refresh(target))
-            self._feed_table.forget([target])
+            self._pages.feed_table.forget([target])
             text = f"{view['sentence']} ({view['words']})" if view["words"] else view["sentence"]
-            return self._outcome(request, target, view, Notice(view["ok"], text))
+            return self._outcome(target, view, Notice(view["ok"], text))
         targets = await service.admin.matching_targets(pattern)
         views = await self._refresh_all(service, targets)
-        self._feed_table.forget(targets)
+        self._pages.feed_table.forget(targets)
         count, total = sum(1 for view in views if view["ok"]), len(views)
         view = {"pattern": pattern, "matched": total, "ok": count == total, "refreshed": views[:LISTED_MAX]}
-        return self._outcome(request, "", view, Notice(count == total, f"{count} of {total} feeds refreshed."))
+        return self._outcome("", view, Notice(count == total, f"{count} of {total} feeds refreshed."))
 
-    async def purge(self, request: web.Request) -> web.Response:
+    async def purge(self, request: web.Request) -> ActionOutcome:
         """Delete the copy, history and moves of a target or of matching targets. Return the targets.
 
         Subscriber counts stay. Raises BadTarget for an invalid target, NotFound for an unknown id, and InvalidForm for
@@ -97,12 +94,12 @@ class AdminActions:
         service = self._pages.service()
         target, pattern = await self._parse_target(request)
         purged = await service.admin.purge(target, pattern=pattern)
-        self._feed_table.forget(purged)
+        self._pages.feed_table.forget(purged)
         names = [self._public_name(target)["target"] for target in purged[:LISTED_MAX]]
         view = {"ok": True, "purged": len(purged), "targets": names}
         sentences = {0: "No copy was stored.", 1: "Purged: the next reader gets a new copy."}
         notice = Notice(bool(purged), sentences.get(len(purged), f"{len(purged)} copies purged."))
-        return self._outcome(request, target, view, notice)
+        return self._outcome(target, view, notice)
 
     async def confirm(self, request: web.Request) -> web.Response:
         """Return a page that asks for confirmation of a purge. Raises the errors of `purge`."""
@@ -124,7 +121,7 @@ class AdminActions:
             subscribers=sum(row["subscribers"] for row in matching_rows),
         )
 
-    async def undo(self, request: web.Request) -> web.Response:
+    async def undo(self, request: web.Request) -> ActionOutcome:
         """Delete the record that a feed has moved or has ended (Relocation). Return the outcome."""
         target, pattern = await self._parse_target(request)
         if pattern:
@@ -132,12 +129,12 @@ class AdminActions:
                 "pattern: expected url or id: a move is undone for one feed at a time."
             )
         undone = await self._pages.service().admin.clear_relocation(target)
-        self._feed_table.forget([target])
+        self._pages.feed_table.forget([target])
         view = {"ok": undone, **self._public_name(target), "undone": undone}
         text = "The stored move or end is removed." if undone else "No move or end was stored."
-        return self._outcome(request, target, view, Notice(undone, text))
+        return self._outcome(target, view, Notice(undone, text))
 
-    async def add(self, request: web.Request) -> web.Response:
+    async def add(self, request: web.Request) -> ActionOutcome:
         """Add the feed at `url` to the imported list and fetch it. Return the outcome. Raises BadTarget if `url` is
         invalid, and StoreError if the store fails.
 
@@ -159,11 +156,11 @@ class AdminActions:
             text += "" if ok or report.outcome == "failed" else " It is no feed."
         else:
             text += " It is in the cache."
-        self._feed_table.forget([target])
+        self._pages.feed_table.forget([target])
         view = {"ok": ok, **self._public_name(target), "added": bool(outcome.added), "words": text}
-        return self._outcome(request, target, view, Notice(ok, text))
+        return self._outcome(target, view, Notice(ok, text))
 
-    async def decide(self, request: web.Request, *, action: str) -> web.Response:
+    async def decide(self, request: web.Request, *, action: str) -> ActionOutcome:
         """Pause or block a target, or end its pause or block, as DECISIONS says for the action.
 
         feedproxy serves the copy of a paused target without fetching it. Clients get 403 for a blocked target, and its
@@ -178,10 +175,10 @@ class AdminActions:
         if decision is FeedDecision.BLOCKED:
             await service.admin.purge(target)
         service.schedule.scheduler.reschedule(target)
-        self._feed_table.forget([target])
+        self._pages.feed_table.forget([target])
         state = str(decision) if decision is not None else None
         view = {"ok": True, **self._public_name(target), "decision": state, "changed": is_change}
-        return self._outcome(request, target, view, Notice(True, changed if is_change else unchanged))
+        return self._outcome(target, view, Notice(True, changed if is_change else unchanged))
 
     async def _refresh_all(self, service: Service, targets: list[str]) -> list[View]:
         """Refresh the targets and return the outcomes.
@@ -233,15 +230,12 @@ class AdminActions:
             target = pasted_address.unwrap(target, settings.endpoint_prefix)
         return admin.to_upstream_url(target)
 
-    def _outcome(self, request: web.Request, target: str, view: View, notice: Notice) -> web.Response:
-        OUTCOME.set(notice.text)
-        if wants_json(request):
-            return as_json(view, 202 if view.get("outcome") == "later" else 200)
+    def _outcome(self, target: str, view: View, notice: Notice) -> ActionOutcome:
         if target and self._pages.service().store.get(target) is not None:
             path = f"/feeds/{feed_id(target)}"
         else:
             path = "/feeds" if "decision" in view else "/"
-        return self._pages.redirect(path, notice)
+        return ActionOutcome(view, notice, path, 202 if view.get("outcome") == "later" else 200)
 
     def _refresh_view(self, report: RefreshReport) -> View:
         return {

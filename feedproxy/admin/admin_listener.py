@@ -51,27 +51,16 @@ type Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 type Route = tuple[str, str, Handler]
 """A route: method, path and handler."""
 
-type Outcome = Callable[[web.Request, int, str], Awaitable[None]]
-"""Function that is called after each permitted request, with the status of the response and the message of an error."""
-
 type ErrorResponse = Callable[[web.Request, int, str, str, Mapping[str, str]], web.Response]
 """Function that makes the response for an error, from its status, code, message and additional fields."""
 
 
-async def _ignore(_: web.Request, status: int, error: str) -> None:
-    """Do nothing: the default for `on_outcome`."""
-
-
 class AdminListener:
-    """A listener that serves routes at one address.
+    """A listener that serves routes at one address."""
 
-    `on_outcome` is called after each handler, with the status and the message of an error, or "".
-    """
-
-    def __init__(self, routes: Iterable[Route], error_response: ErrorResponse, on_outcome: Outcome = _ignore) -> None:
+    def __init__(self, routes: Iterable[Route], error_response: ErrorResponse) -> None:
         self._routes = list(routes)
         self._error_response = error_response
-        self._on_outcome = on_outcome
         self._authorization: AdminAuthorization | None = None
         self._runner: web.AppRunner | None = None
         self._servers: list[asyncio.Server] = []
@@ -162,21 +151,15 @@ class AdminListener:
             return self._error_response(request, denied.status, denied.detail, denied.message, extra)
         fields: Mapping[str, str] = {}
         try:
-            response = await handler(request)
+            return await handler(request)
         except FeedproxyError as error:
-            status, code, reason, text = error.status_hint, error.detail, str(error), str(error)
+            status, code, text = error.status_hint, error.detail, str(error)
         except web.HTTPException as error:
-            status, code, reason = error.status, "admin", error.reason
+            status, code, text = error.status, "admin", f"{error.reason}." if error.status != 404 else NO_SUCH_PAGE
             fields = {name: error.headers[name] for name in ("Allow",) if name in error.headers}
-            text = NO_SUCH_PAGE if status == 404 else f"{reason}."
         except Exception:
             logger.exception("admin: request for %s failed", request.path)
-            status, code, reason = 500, "internal-error", "internal error"
-            text = "internal error; see feedproxy's log."
-        else:
-            await self._on_outcome(request, response.status, "")
-            return response
-        await self._on_outcome(request, status, reason)
+            status, code, text = 500, "internal-error", "internal error; see feedproxy's log."
         return self._error_response(request, status, code, text, fields)
 
 

@@ -4,10 +4,10 @@ import asyncio
 from dataclasses import replace
 from functools import partial
 
-from aiohttp import BodyPartReader, web
+from aiohttp import web
 
 from feedproxy.admin import request_parameters
-from feedproxy.admin.pages.feed_pages import OUTCOME, as_json, wants_json
+from feedproxy.admin.pages.feed_pages import ActionOutcome, Notice, as_json, wants_json
 from feedproxy.app import App
 from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.errors import BadTarget, FeedproxyError
@@ -45,19 +45,17 @@ class FeedListImport:
     def __init__(self, app: App) -> None:
         self._app = app
 
-    async def take(self, request: web.Request) -> web.Response:
+    async def take(self, request: web.Request) -> ActionOutcome:
         """Import the list in the request. Return the outcome. Raises InvalidFeedList or ListTooLarge for a list that
         cannot be read, and StoreError if the store fails.
 
         In the query, `name` names the list, `replace` removes the feeds of earlier imports, and `intercept` decrypts
         TLS to the hosts of the feeds.
         """
-        is_form = request.content_type == "multipart/form-data"
-        if is_form:
-            with request_parameters.translate_form_errors():
-                body, name = await _read_form(request)
-        else:
-            body, name = await _read_content(request), ""
+        try:
+            body, name = await _read_list(request.clone(client_max_size=CONTENT_MAX))
+        except web.HTTPRequestEntityTooLarge as error:
+            raise ListTooLarge(f"The list is larger than {CONTENT_MAX} bytes.") from error
         # Parsing thousands of feeds takes some 0.1 s. Therefore it is done outside the event loop.
         listing = await self._app.service.helper_pool.submit(partial(opml.read, body, request.charset))
         if listing is None:
@@ -69,20 +67,17 @@ class FeedListImport:
             replace=_parameter(request, "replace"),
             intercept=_parameter(request, "intercept"),
         )
-        OUTCOME.set(f"{len(outcome.added)} added, {outcome.known} already there, {outcome.skipped_count} skipped")
-        if is_form and not wants_json(request):
-            return web.Response(status=303, headers={"Location": "/feeds"})
-        return as_json(
-            {
-                "ok": True,
-                "title": self._app.feed_list.imported.title,
-                "feeds": len(self._app.feed_list.imported.feeds),
-                "added": len(outcome.added),
-                "known": outcome.known,
-                "passed_over": outcome.skipped_count,
-                "intercepted": list(outcome.hosts),
-            }
-        )
+        view = {
+            "ok": True,
+            "title": self._app.feed_list.imported.title,
+            "feeds": len(self._app.feed_list.imported.feeds),
+            "added": len(outcome.added),
+            "known": outcome.known,
+            "passed_over": outcome.skipped_count,
+            "intercepted": list(outcome.hosts),
+        }
+        text = f"{len(outcome.added)} added, {outcome.known} already there, {outcome.skipped_count} skipped"
+        return ActionOutcome(view, Notice(True, text), "/feeds")
 
     async def show(self, request: web.Request) -> web.Response:
         """Return the public feeds of the list as OPML, with their addresses at their origins."""
@@ -118,30 +113,10 @@ def _parameter(request: web.Request, name: str) -> bool:
     return request.query.get(name, "").lower() in ("1", "true", "yes", "on")
 
 
-async def _read_form(request: web.Request) -> tuple[bytes, str]:
-    """Return the file in a form and the name of the list. Raises ListTooLarge above CONTENT_MAX bytes."""
-    body, name = bytearray(), ""
-    async for part in await request.multipart():
-        if not isinstance(part, BodyPartReader):
-            continue
-        content = bytearray()
-        while piece := await part.read_chunk():
-            content += piece
-            if len(body) + len(content) > CONTENT_MAX:
-                raise ListTooLarge(f"The list is larger than {CONTENT_MAX} bytes.")
-        if part.name == "file":
-            body = content
-        elif part.name == "name":
-            name = content.decode("utf-8", "replace")
-    return bytes(body), name
-
-
-async def _read_content(request: web.Request) -> bytes:
-    """Return the content of the request, at most CONTENT_MAX bytes. Raises ListTooLarge if it is larger."""
-    pieces, size = [], 0
-    async for piece in request.content.iter_any():
-        size += len(piece)
-        if size > CONTENT_MAX:
-            raise ListTooLarge(f"The list is larger than {CONTENT_MAX} bytes.")
-        pieces.append(piece)
-    return b"".join(pieces)
+async def _read_list(request: web.Request) -> tuple[bytes, str]:
+    """Return the content of the list and, from a form, its name. Raises InvalidForm for an unreadable form."""
+    if request.content_type != "multipart/form-data":
+        return await request.read(), ""
+    form = await request_parameters.read_form(request)
+    file = form.get("file")
+    return file.file.read() if isinstance(file, web.FileField) else b"", str(form.get("name", ""))

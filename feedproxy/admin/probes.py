@@ -1,11 +1,8 @@
 """Probes for monitoring: /metrics, /healthz and /readyz."""
 
-from collections.abc import Callable
-
 from aiohttp import web
 
 from feedproxy.admin.pages.feed_pages import FeedPages, subscribers_of
-from feedproxy.admin.pages.feed_table import FeedTableCache
 from feedproxy.app import App
 from feedproxy.telemetry import metrics_aggregation
 from feedproxy.telemetry.metrics import CONTENT_TYPE
@@ -13,15 +10,11 @@ from feedproxy.web.display_formats import plural
 
 
 class Probes:
-    """The handlers of the probes. `is_listening` returns True while the listeners accept clients."""
+    """The handlers of the probes."""
 
-    def __init__(
-        self, app: App, pages: FeedPages, feed_table: FeedTableCache, is_listening: Callable[[], bool]
-    ) -> None:
+    def __init__(self, app: App, pages: FeedPages) -> None:
         self._app = app
         self._pages = pages
-        self._feed_table = feed_table
-        self._is_listening = is_listening
 
     async def metrics(self, _: web.Request) -> web.Response:
         """Return the metrics in Prometheus's exposition format."""
@@ -29,7 +22,7 @@ class Probes:
         service = self._pages.service()
         subscribers = subscribers_of(await self._pages.table())
         metrics = self._app.metrics
-        metrics.stored.set(await self._feed_table.count(service))
+        metrics.stored.set(await self._pages.feed_table.count(service))
         metrics.unwritten.set(service.store.unwritten_count)
         metrics.subscribers.set(sum(subscribers))
         metrics.feeds_read.set(len(subscribers))
@@ -55,6 +48,6 @@ class Probes:
         """Return 200 while the listeners accept clients, and 503 at other times."""
         if self._app.draining or self._app.terminating:
             return web.Response(status=503, text="draining\n")
-        if not self._is_listening():
+        if not self._app.ready:
             return web.Response(status=503, text="not listening yet\n")
         return web.Response(text="ready\n")

@@ -24,9 +24,11 @@ class InvalidStep(FeedproxyError):
     detail = "bad-step"
 
 
-async def advance_clock(request: web.Request, clock: Clock) -> web.Response:
-    """Advance the clock by the parameter `seconds`. Return the new time. Raises InvalidStep if `seconds` is invalid or
-    the clock runs by itself, and InvalidForm if the form is invalid."""
+async def advance_clock(request: web.Request, clock: Clock) -> dict[str, Any]:
+    """Advance the clock by the parameter `seconds`. Return the new time as JSON values.
+
+    Raises InvalidStep if `seconds` is invalid or the clock runs by itself, and InvalidForm if the form is invalid.
+    """
     if not isinstance(clock, ManualClock):
         raise InvalidStep("the clock runs by itself (--speed): expected a replay with --step")
     text = (await request_parameters.read_parameters(request)).get("seconds", "")
@@ -37,7 +39,7 @@ async def advance_clock(request: web.Request, clock: Clock) -> web.Response:
     if not 0 <= seconds <= STEP_MAX or clock.now() + seconds > LAST:
         raise InvalidStep(f"seconds: {text!r}: expected a number from 0 to {STEP_MAX}")
     clock.advance(seconds)
-    return web.json_response({"ok": True, "advanced": seconds, **instant_view(clock.now())})
+    return {"ok": True, "advanced": seconds, **instant_view(clock.now())}
 
 
 def instant_view(now: Instant) -> dict[str, Any]:
@@ -49,7 +51,7 @@ def replay_admin(clock: Clock, status: Callable[[], dict[str, Any]]) -> AdminLis
     """Return the admin listener of a replay. `status` returns the state of the replay as JSON values."""
 
     async def advance(request: web.Request) -> web.Response:
-        return await advance_clock(request, clock)
+        return web.json_response(await advance_clock(request, clock))
 
     async def show_status(_: web.Request) -> web.Response:
         return web.json_response({**instant_view(clock.now()), **status()})

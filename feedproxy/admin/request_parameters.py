@@ -1,7 +1,7 @@
 """Parameters of a request to the admin listener, from its query and its form."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
+from typing import Any
 
 from aiohttp import web
 
@@ -15,16 +15,15 @@ class InvalidForm(FeedproxyError):
     detail = "bad-target"
 
 
-@contextmanager
-def translate_form_errors() -> Iterator[None]:
+async def read_form(request: web.Request) -> Mapping[str, Any]:
+    """Return the fields of the form. Raises InvalidForm if they cannot be parsed."""
     try:
-        yield
+        return await request.post()
     except (ValueError, LookupError, RuntimeError, AssertionError) as error:
         raise InvalidForm(f"The form cannot be read: {type(error).__name__}.") from error
 
 
 async def read_parameters(request: web.Request) -> dict[str, str]:
     """Return the parameters of query and form. Raises InvalidForm if they cannot be parsed."""
-    with translate_form_errors():
-        form = await request.post()
+    form = await read_form(request)
     return {**request.query, **{name: str(value) for name, value in form.items()}}

@@ -6,25 +6,26 @@ It runs in the proxy's event loop, on its own listener. GET changes nothing. Res
 import asyncio
 import contextlib
 import logging
-import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
-from http import HTTPStatus
 
 from aiohttp import web
 
 from feedproxy.admin.actions import DECISIONS, AdminActions
 from feedproxy.admin.admin_authorization import AdminAuthorization, admin_address, admin_token
-from feedproxy.admin.admin_listener import AdminListener, Route
+from feedproxy.admin.admin_listener import AdminListener, Handler, Route
+from feedproxy.admin.feed_list_import import FeedListImport
 from feedproxy.admin.pages.configuration_page import show_configuration
 from feedproxy.admin.pages.dashboard import Dashboard
-from feedproxy.admin.pages.feed_pages import OUTCOME, FeedPages, Notice, error_response
-from feedproxy.admin.pages.feed_table import FeedTableCache
+from feedproxy.admin.pages.feed_pages import ActionOutcome, FeedPages, Notice, error_response
 from feedproxy.admin.pages.moves import show_moves
 from feedproxy.admin.pages.notifications import NotificationsPage
 from feedproxy.admin.pages.reader_scores import ReaderScores
 from feedproxy.admin.probes import Probes
-from feedproxy.app import AdminHandler, App
+from feedproxy.admin.replay_clock import advance_clock
+from feedproxy.app import App
+from feedproxy.clock import Clock, SystemClock
+from feedproxy.errors import FeedproxyError
 from feedproxy.telemetry.page_redaction import redact_text
 from feedproxy.web import templates
 
@@ -33,95 +34,83 @@ action_logger = logging.getLogger("feedproxy.operator")
 LOGGED_PARAMETERS = ("action", "deed", "id", "url", "pattern", "feed", "name", "seconds", "replace", "intercept")
 """Parameters of an action that are logged."""
 
+type Action = Callable[[web.Request], Awaitable[ActionOutcome]]
 
-class AdminServer:
-    """The routes of the proxy's admin listener.
 
-    `is_listening` returns True while clients are accepted. Its default is `app.ready`.
+async def start_admin_listener(app: App) -> AdminListener:
+    """Return the started admin listener of the proxy, at the option `admin` or on the sockets passed to this process.
+
+    Raises UsageError if an option is invalid, and CannotListen if the address is in use.
     """
-
-    def __init__(self, app: App, is_listening: Callable[[], bool] | None = None) -> None:
-        self._app = app
-        self._is_listening = is_listening or (lambda: app.ready)
-        self._listener: AdminListener | None = None
-        self._template_loading: asyncio.Future[None] | None = None
-        """Future of a thread that loads all HTML templates after the start."""
-
-    @property
-    def url(self) -> str:
-        """Return the URL of the started listener, such as `http://127.0.0.1:8081`, or "" before the start."""
-        return self._listener.url if self._listener is not None else ""
-
-    async def start(self, sockets: Sequence[socket.socket] = ()) -> None:
-        """Listen on `sockets`, or at the option `admin` if `sockets` is empty. Raises UsageError if an option is
-        invalid, and CannotListen if the address is in use."""
-        settings = self._app.settings
-        token = admin_token(settings)
-        host, port = admin_address(settings.admin, token)
-        authorization = AdminAuthorization(host, token, settings.admin_hosts, clock=self._app.clock)
-        listener = AdminListener(self._routes(), error_response, _log_action)
-        await listener.start(authorization, host, port, sockets, reuse_port=settings.reuse_port)
-        self._listener = listener
-        self._template_loading = asyncio.get_running_loop().run_in_executor(None, templates.make_ready)
-
-    async def stop(self) -> None:
-        if self._listener is not None:
-            await self._listener.stop()
-
-    def _routes(self) -> list[Route]:
-        feed_table = FeedTableCache()
-        pages = FeedPages(self._app, feed_table)
-        probes = Probes(self._app, pages, feed_table, self._is_listening)
-        self._app.events.refresh_ended.subscribe(lambda event: feed_table.touch(event.target))
-        self._app.events.updated_by_peer.subscribe(feed_table.touch)
-        reader_scores = ReaderScores(self._app, pages)
-        dashboard = Dashboard(self._app, pages, self._is_listening, reader_scores)
-        actions = AdminActions(self._app, feed_table, pages)
-        notifications = NotificationsPage(self._app, pages)
-        routes: list[Route] = [
-            ("GET", "/", dashboard.show),
-            ("GET", "/api/status", dashboard.show),
-            ("GET", "/api/history", dashboard.history),
-            ("GET", "/purge", actions.confirm),
-            ("GET", "/assets/{name}", pages.asset),
-            ("GET", "/favicon.ico", pages.icon),
-            ("GET", "/metrics", probes.metrics),
-            ("GET", "/healthz", probes.healthz),
-            ("GET", "/readyz", probes.readyz),
-        ]
-        gets: dict[str, AdminHandler] = {"feeds": pages.feeds, "feeds/{id}": pages.feed}
-        gets["moves"] = partial(show_moves, pages=pages)
-        gets["configuration"] = partial(show_configuration, app=self._app, pages=pages)
-        gets |= {"notifications": notifications.show, "readers": reader_scores.show, **self._app.admin_pages}
-        for name, page in gets.items():
-            routes += [("GET", f"/{name}", page), ("GET", f"/api/{name}", page)]
-        posts: dict[str, AdminHandler] = {"refresh": actions.refresh, "purge": actions.purge, "undo": actions.undo}
-        posts |= {"add": actions.add, **{name: partial(actions.decide, action=name) for name in DECISIONS}}
-        posts |= {"subscription": notifications.act, "ping": notifications.ping}
-        posts |= {name: _with_notice(pages, action) for name, action in self._app.admin_actions.items()}
-        for name, action in posts.items():
-            routes += [("POST", f"/{name}", action), ("POST", f"/api/{name}", action)]
-        return routes
+    settings = app.settings
+    token = admin_token(settings)
+    host, port = admin_address(settings.admin, token)
+    authorization = AdminAuthorization(host, token, settings.admin_hosts, clock=app.clock)
+    listener = AdminListener(_routes(app), error_response)
+    await listener.start(authorization, host, port, app.admin_sockets, reuse_port=settings.reuse_port)
+    asyncio.get_running_loop().run_in_executor(None, templates.make_ready)
+    return listener
 
 
-def _with_notice(pages: FeedPages, action: AdminHandler) -> AdminHandler:
-    """Return a handler that runs the action. If the action redirects, the target page shows the outcome."""
+def _routes(app: App) -> list[Route]:
+    pages = FeedPages(app)
+    probes = Probes(app, pages)
+    reader_scores = ReaderScores(app, pages)
+    dashboard = Dashboard(app, pages, reader_scores)
+    actions = AdminActions(app, pages)
+    notifications, feed_list = NotificationsPage(app, pages), FeedListImport(app)
+    routes: list[Route] = [
+        ("GET", "/", dashboard.show),
+        ("GET", "/api/status", dashboard.show),
+        ("GET", "/api/history", dashboard.history),
+        ("GET", "/purge", actions.confirm),
+        ("GET", "/assets/{name}", pages.asset),
+        ("GET", "/favicon.ico", pages.icon),
+        ("GET", "/metrics", probes.metrics),
+        ("GET", "/healthz", probes.healthz),
+        ("GET", "/readyz", probes.readyz),
+    ]
+    gets: dict[str, Handler] = {"feeds": pages.feeds, "feeds/{id}": pages.feed}
+    gets["moves"] = partial(show_moves, pages=pages)
+    gets["configuration"] = partial(show_configuration, app=app, pages=pages)
+    gets |= {"notifications": notifications.show, "readers": reader_scores.show, "opml": feed_list.show}
+    for name, page in gets.items():
+        routes += [("GET", f"/{name}", page), ("GET", f"/api/{name}", page)]
+    posts: dict[str, Action] = {"refresh": actions.refresh, "purge": actions.purge, "undo": actions.undo}
+    posts |= {"add": actions.add, **{name: partial(actions.decide, action=name) for name in DECISIONS}}
+    posts |= {"subscription": notifications.act, "ping": notifications.ping, "opml": feed_list.take}
+    if not isinstance(app.clock, SystemClock):
+        posts["advance"] = partial(_advance, clock=app.clock)
+    for name, action in posts.items():
+        handler = partial(_act, action=action, pages=pages)
+        routes += [("POST", f"/{name}", handler), ("POST", f"/api/{name}", handler)]
+    return routes
 
-    async def act(request: web.Request) -> web.Response:
-        response = await action(request)
-        if response.status == HTTPStatus.SEE_OTHER and OUTCOME.get():
-            return pages.redirect(response.headers["Location"], Notice(True, OUTCOME.get()))
+
+async def _advance(request: web.Request, *, clock: Clock) -> ActionOutcome:
+    view = await advance_clock(request, clock)
+    return ActionOutcome(view, Notice(True, f"The time is {view['time']}."), "/")
+
+
+async def _act(request: web.Request, *, action: Action, pages: FeedPages) -> web.Response:
+    """Run an action, log its outcome, and return the response."""
+    status, reason = 500, "internal error"
+    try:
+        outcome = await action(request)
+        response = pages.answer(request, outcome)
+        status, reason = response.status, outcome.notice.text
         return response
+    except FeedproxyError as error:
+        status, reason = error.status_hint, str(error)
+        raise
+    except web.HTTPException as error:
+        status, reason = error.status, error.reason
+        raise
+    finally:
+        await _log_action(request, status, reason)
 
-    return act
 
-
-async def _log_action(request: web.Request, status: int, error: str) -> None:
-    """Log a POST to a known path, with its outcome."""
-    reason = error or OUTCOME.get()
-    OUTCOME.set("")
-    if request.method != "POST" or request.match_info.route.resource is None:
-        return
+async def _log_action(request: web.Request, status: int, reason: str) -> None:
     parameters = dict(request.query)
     if request.content_type == "application/x-www-form-urlencoded":
         with contextlib.suppress(Exception):  # an unreadable form was refused

@@ -3,7 +3,6 @@
 import random
 from dataclasses import replace
 
-from feedproxy.admin.replay_clock import advance_clock
 from feedproxy.app import App
 from feedproxy.clock import Clock
 from feedproxy.http.message import Request
@@ -30,15 +29,13 @@ class ReplayClient:
 
 
 def make_replay_app(base: str, clock: Clock, seed: str) -> App:
-    """Return an App with the replay at `base` as its origin, and with the admin action `advance` for its clock.
+    """Return an App with the replay at `base` as its origin.
 
     The same `seed` gives the same random choices.
     """
     random.seed(seed)  # for the jitter of back-offs
-    app = App(
+    return App(
         clock,
         make_client=lambda settings: ReplayClient(base, FetchLimits.from_settings(settings), clock),
         random_bytes=random.Random(seed).randbytes,  # noqa: S311 -- names and secrets are as short-lived as the replay
     )
-    app.admin_actions["advance"] = lambda request: advance_clock(request, clock)
-    return app

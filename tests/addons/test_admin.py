@@ -21,13 +21,13 @@ async def _running(addon: Admin, context: taddons.context, **options: object) ->
 async def test_admin_addon_loaded_alone_shows_empty_proxy() -> None:
     with taddons.context(addon := Admin()) as context:
         await _running(addon, context, admin="127.0.0.1:0")
-        assert addon.server is not None
+        assert addon.listener is not None
 
         async with aiohttp.ClientSession() as session:
-            async with session.get(addon.server.url) as answer:
+            async with session.get(addon.listener.url) as answer:
                 assert answer.status == 200
                 assert "No feed has been requested yet" in await answer.text()
-            async with session.get(addon.server.url + "/readyz") as answer:
+            async with session.get(addon.listener.url + "/readyz") as answer:
                 assert answer.status == 503
 
         await addon.done()
@@ -38,7 +38,7 @@ async def test_admin_addon_with_empty_address_does_not_listen() -> None:
     with taddons.context(addon := Admin()) as context:
         await _running(addon, context, admin="")
 
-        assert addon.server is None
+        assert addon.listener is None
         await addon.done()
 
 

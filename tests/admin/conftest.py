@@ -6,7 +6,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from feedproxy.admin.routes import AdminServer
+from feedproxy.admin.routes import start_admin_listener
 from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from tests.stages.admin import NOW, Proxy
@@ -22,8 +22,7 @@ async def make_proxy() -> AsyncIterator[Callable[..., Any]]:
         given = {"admin": "127.0.0.1:0", "store": "memory:", "allow_private": True, "allow_ports": ["1-65535"]}
         app.configure({**given, **options})
         app.ready = True
-        admin = AdminServer(app)
-        await admin.start()
+        admin = await start_admin_listener(app)
         made.append(proxy := Proxy(app, admin, aiohttp.ClientSession()))
         return proxy
 

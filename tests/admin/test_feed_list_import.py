@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from feedproxy.admin.feed_list_import import CONTENT_MAX, FeedListImport
-from feedproxy.admin.routes import AdminServer
+from feedproxy.admin.feed_list_import import CONTENT_MAX
+from feedproxy.admin.routes import start_admin_listener
 from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from feedproxy.feed import opml
@@ -23,10 +23,7 @@ async def proxy() -> AsyncIterator[Proxy]:
     app = App(clock, make_client=lambda _: OriginFetcher(Origin(clock)))
     app.configure(OPTIONS)
     app.ready = True
-    feed_list = FeedListImport(app)
-    app.admin_actions["opml"], app.admin_pages["opml"] = feed_list.take, feed_list.show
-    admin = AdminServer(app)
-    await admin.start()
+    admin = await start_admin_listener(app)
     made = Proxy(app, admin, aiohttp.ClientSession())
     yield made
     await made.session.close()

@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from feedproxy.admin.feed_list_import import FeedListImport
-from feedproxy.admin.routes import AdminServer
+from feedproxy.admin.routes import start_admin_listener
 from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from feedproxy.feed import opml
@@ -24,9 +23,7 @@ async def proxy() -> AsyncIterator[Proxy]:
     app.configure({"admin": "127.0.0.1:0", "store": "memory:", "site_interval": 0, "polling": "off"})
     origin.publish("/feed.xml", a_feed("An entry"))
     app.ready = True
-    app.admin_actions["opml"] = FeedListImport(app).take
-    admin = AdminServer(app)
-    await admin.start()
+    admin = await start_admin_listener(app)
     made = Proxy(app, admin, aiohttp.ClientSession())
     made.origin = origin  # type: ignore[attr-defined]
     yield made

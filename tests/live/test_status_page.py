@@ -8,7 +8,8 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from feedproxy.admin.routes import AdminServer
+from feedproxy.admin.admin_listener import AdminListener
+from feedproxy.admin.routes import start_admin_listener
 from feedproxy.app import App
 from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.clock import ManualClock
@@ -49,7 +50,7 @@ class Office:
     """A proxy with its admin listener, an origin, and a browser."""
 
     app: App
-    admin: AdminServer
+    admin: AdminListener
     origin: Origin
     browser: Any
     complaints: list[str] = field(default_factory=list)
@@ -82,8 +83,7 @@ async def browser() -> AsyncIterator[Any]:
 async def office(browser: Any) -> AsyncIterator[Office]:
     origin = Origin(ManualClock(NOW - lively.UP))
     app = lively.a_runtime(origin, relocation_spacing=1)
-    admin = AdminServer(app)
-    await admin.start()
+    admin = await start_admin_listener(app)
     await lively.furnish(app)
     made = Office(app, admin, origin, browser)
     yield made

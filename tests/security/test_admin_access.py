@@ -5,7 +5,7 @@ import pytest
 
 from feedproxy.access.failed_login_limit import GUESS_WINDOW, GUESSES_MAX, NETWORKS_MAX, FailedLoginLimit
 from feedproxy.admin.admin_authorization import AdminAuthorization
-from feedproxy.admin.routes import AdminServer
+from feedproxy.admin.routes import start_admin_listener
 from feedproxy.app import App
 from feedproxy.clock import ManualClock
 
@@ -93,8 +93,7 @@ def test_number_of_remembered_networks_is_limited() -> None:
 async def test_response_to_a_guess_has_retry_after() -> None:
     app = App(ManualClock(0))
     app.configure({"admin": "127.0.0.1:0", "admin_token": "the token", "store": "memory:"})
-    admin = AdminServer(app)
-    await admin.start()
+    admin = await start_admin_listener(app)
     served = admin.url + "/"
     async with aiohttp.ClientSession() as session:
         for _ in range(GUESSES_MAX):

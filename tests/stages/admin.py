@@ -5,7 +5,7 @@ from typing import Any
 
 import aiohttp
 
-from feedproxy.admin.routes import AdminServer
+from feedproxy.admin.admin_listener import AdminListener
 from feedproxy.app import App
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind
@@ -42,7 +42,7 @@ class Proxy:
     """The proxy, its admin listener and a client session."""
 
     app: App
-    admin: AdminServer
+    admin: AdminListener
     session: aiohttp.ClientSession
 
     async def keep(self, *resources: Resource) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from aiohttp import web
@@ -42,12 +42,9 @@ TROUBLED_STATES = (FeedState.FAILING, FeedState.GONE, FeedState.MOVED)
 class Dashboard:
     """The handlers of `/` and of the history of traffic."""
 
-    def __init__(
-        self, app: App, pages: FeedPages, is_listening: Callable[[], bool], reader_scores: ReaderScores
-    ) -> None:
+    def __init__(self, app: App, pages: FeedPages, reader_scores: ReaderScores) -> None:
         self._app = app
         self._pages = pages
-        self._is_listening = is_listening
         self._reader_scores = reader_scores
         self._started = app.clock.monotonic()
         self._store_usage = StoreUsageMeter()
@@ -102,7 +99,7 @@ class Dashboard:
         totals = metrics.tally(families)
         memory = metrics_aggregation.gauge_value(families, "process_resident_memory_bytes")
         subscribers = subscribers_of(table)
-        ready = self._is_listening() and not self._app.draining
+        ready = self._app.ready and not self._app.draining
         connections = round(metrics_aggregation.gauge_value(families, "feedproxy_connections") or 0)
         workers = max(1, self._app.workers - reports.silent)
         usage = await self._store_usage.measure(settings.local_store, settings.store_max)

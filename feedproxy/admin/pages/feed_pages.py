@@ -4,7 +4,6 @@ import asyncio
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -32,9 +31,6 @@ PER_PAGE = 50
 """The list shows this many feeds on a page if the query has no `per_page`."""
 PER_PAGE_MAX = 1000
 """Largest value of the parameter `per_page`."""
-
-OUTCOME: ContextVar[str] = ContextVar("outcome", default="")
-"""The outcome of the current request's action, for the log."""
 
 NOTICES_MAX = 64
 """The outcomes of at most this many actions are remembered. The page to which an action redirects shows the outcome of
@@ -66,12 +62,25 @@ class Notice:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class ActionOutcome:
+    """The outcome of an action: `view` is the JSON response, and `path` the page to which a browser is redirected."""
+
+    view: View
+    notice: Notice
+    path: str
+    status: int = 200
+    """Status of the JSON response."""
+
+
 class FeedPages:
     """The handlers of pages about feeds. The handlers change nothing."""
 
-    def __init__(self, app: App, feed_table: FeedTableCache) -> None:
+    def __init__(self, app: App) -> None:
         self._app = app
-        self._feed_table = feed_table
+        self.feed_table = FeedTableCache()
+        app.events.refresh_ended.subscribe(lambda event: self.feed_table.touch(event.target))
+        app.events.updated_by_peer.subscribe(self.feed_table.touch)
         self._was_open = False
         self._notices: LRU[str, Notice] = LRU(entries_max=NOTICES_MAX)
 
@@ -172,7 +181,7 @@ class FeedPages:
 
     async def table(self) -> FeedTable:
         """Return the table of all feeds."""
-        return await self._feed_table.table(self.service(), self._app.settings_for, self._app.clock.now())
+        return await self.feed_table.table(self.service(), self._app.settings_for, self._app.clock.now())
 
     def operator_decisions(self) -> list[View]:
         """Return the feeds that the operator has paused or blocked."""
@@ -184,10 +193,10 @@ class FeedPages:
 
     async def target(self, identifier: str) -> str:
         """Return the target with this id. Raises NotFound if no target has the id."""
-        target = self._feed_table.target_of(identifier)
+        target = self.feed_table.target_of(identifier)
         if target is None:
             await self.table()
-            target = self._feed_table.target_of(identifier)
+            target = self.feed_table.target_of(identifier)
         if target is None:
             decided = (target for target, _ in self._app.decisions.list_all())
             target = next((target for target in decided if feed_id(target) == identifier), None)
@@ -195,11 +204,13 @@ class FeedPages:
             raise NotFound("No feed has that id.")
         return target
 
-    def redirect(self, path: str, notice: Notice) -> web.Response:
-        """Return a redirect to a page that shows the notice."""
+    def answer(self, request: web.Request, outcome: ActionOutcome) -> web.Response:
+        """Return an outcome as JSON, or a redirect to a page that shows the notice."""
+        if wants_json(request):
+            return as_json(outcome.view, outcome.status)
         token = secrets.token_urlsafe(8)
-        self._notices.put(token, notice)
-        return web.Response(status=303, headers={"Location": f"{path}?done={token}"})
+        self._notices.put(token, outcome.notice)
+        return web.Response(status=303, headers={"Location": f"{outcome.path}?done={token}"})
 
     def page(self, request: web.Request, template: str, **values: Any) -> web.Response:
         """Return a page from a template, with the notice of the action that redirected to the page."""

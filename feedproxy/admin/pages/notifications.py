@@ -3,7 +3,7 @@
 from aiohttp import web
 
 from feedproxy.admin import request_parameters
-from feedproxy.admin.pages.feed_pages import FeedPages, Notice, as_json, wants_json
+from feedproxy.admin.pages.feed_pages import ActionOutcome, FeedPages, Notice, as_json, wants_json
 from feedproxy.app import App
 from feedproxy.durations_and_sizes import count_noun
 from feedproxy.errors import FeedproxyError
@@ -35,7 +35,7 @@ class NotificationsPage:
             return as_json(view)
         return self._pages.page(request, "notifications.html", notifications=view)
 
-    async def act(self, request: web.Request) -> web.Response:
+    async def act(self, request: web.Request) -> ActionOutcome:
         """Pause, resume or remove a subscription. The parameters are `id` and `action`.
 
         `deed` is the former name of `action`. Requests may still use `deed`, and responses contain both names.
@@ -54,11 +54,10 @@ class NotificationsPage:
         else:
             raise request_parameters.InvalidForm(f"action: {action!r}: expected pause, resume or remove.")
         view = {"ok": done, "id": number, "action": action, "deed": action}
-        return self._outcome(
-            request, view, Notice(done, text if done else "There is no subscription with that id and state.")
-        )
+        notice = Notice(done, text if done else "There is no subscription with that id and state.")
+        return ActionOutcome(view, notice, "/notifications")
 
-    async def ping(self, request: web.Request) -> web.Response:
+    async def ping(self, request: web.Request) -> ActionOutcome:
         """Ping the configured sinks about a site. The parameters are `url`, `name` and `feed`."""
         self._pages.service()
         parameters, notifications = await request_parameters.read_parameters(request), self._app.notifications
@@ -75,12 +74,7 @@ class NotificationsPage:
         await notifications.enqueue(*requests)
         names = [redact_target(request.callback) for request in requests]
         text = f"{count_noun(len(names), 'ping sink')} will be pinged."
-        return self._outcome(request, {"ok": True, "sinks": names}, Notice(True, text))
-
-    def _outcome(self, request: web.Request, view: View, notice: Notice) -> web.Response:
-        if wants_json(request):
-            return as_json(view)
-        return self._pages.redirect("/notifications", notice)
+        return ActionOutcome({"ok": True, "sinks": names}, Notice(True, text), "/notifications")
 
     async def _view(self, after: int) -> View:
         self._pages.service()
