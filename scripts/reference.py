@@ -24,6 +24,7 @@ from feedproxy.scoring import (
 from feedproxy.scoring.rule_weights import ReaderRule
 from feedproxy.settings import Settings, format_value, option_names
 from feedproxy.telemetry.metrics import Metrics
+from feedproxy.telemetry.metrics_aggregation import exposition
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "reference"
@@ -201,7 +202,7 @@ def _headings() -> dict[str, str]:
 
 def metrics() -> str:
     """Return the page of metrics, in alphabetical order."""
-    text = Metrics().exposition().decode()
+    text = exposition(Metrics().families()).decode()
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     texts = dict(re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE))
     # The process metrics of prometheus_client differ between systems.

@@ -20,6 +20,7 @@ from feedproxy.process import mitmproxy_master
 from feedproxy.process.option_sources import ServePlan
 from feedproxy.settings import Settings, option_names
 from feedproxy.telemetry.metrics import Metrics
+from feedproxy.telemetry.metrics_aggregation import exposition
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 EXAMPLES = ["fleet.yaml", "lab.yaml", "office.yaml", "publisher.yaml"]
@@ -107,7 +108,7 @@ def test_office_example_explains_every_option_except_the_publishers() -> None:
 
 
 def _names_of_metrics() -> set[str]:
-    text = Metrics().exposition().decode()
+    text = exposition(Metrics().families()).decode()
     families = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     parts = {"histogram": ("_bucket", "_sum", "_count")}
     return {name + part for name, kind in families.items() for part in parts.get(kind, ("",))}

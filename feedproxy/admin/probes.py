@@ -27,8 +27,8 @@ class Probes:
         metrics.subscribers.set(sum(subscribers))
         metrics.feeds_read.set(len(subscribers))
         metrics.draining.set(self._app.draining)
-        body = metrics.exposition(metrics_aggregation.merge_families(metrics.families(), reports.families))
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+        families = metrics_aggregation.merge_families(metrics.families(), reports.families)
+        return web.Response(body=metrics_aggregation.exposition(families), headers={"Content-Type": CONTENT_TYPE})
 
     async def healthz(self, _: web.Request) -> web.Response:
         """Return a line `ok`. Lines about the connection to Redis, a shortage of resources and a store that cannot be

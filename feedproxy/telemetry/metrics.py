@@ -16,7 +16,6 @@ from prometheus_client import (
     Histogram,
     ProcessCollector,
     disable_created_metrics,
-    generate_latest,
 )
 from prometheus_client.core import Metric
 
@@ -28,7 +27,6 @@ from feedproxy.refresh.refresh_events import RefreshEnded
 from feedproxy.repeated_log_messages import RepeatedMessages
 from feedproxy.telemetry.histogram import DURATION_BOUNDS, LabelledHistogram
 from feedproxy.telemetry.log_format import dropped_line_count
-from feedproxy.telemetry.metrics_aggregation import FamilyCollector
 from feedproxy.telemetry.traffic_history import TrafficCounts
 
 logger = logging.getLogger(__name__)
@@ -256,10 +254,6 @@ class Metrics:
         message = str(error).removeprefix("store: ")
         if self._store_errors.may_log(message, time.monotonic()):
             logger.warning("store: %s", message)
-
-    def exposition(self, families: Iterable[Metric] | None = None) -> bytes:
-        """Return `families`, or this process's families, in Prometheus's exposition format."""
-        return generate_latest(FamilyCollector(self.families() if families is None else list(families)))
 
 
 def answered_count(families: Iterable[Metric]) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from prometheus_client import generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
@@ -84,9 +85,14 @@ def gauge_value(families: Iterable[Metric], name: str) -> float | None:
     return next((sample.value for family in families if family.name == name for sample in family.samples), None)
 
 
-class FamilyCollector:
+class _FamilyCollector:
     def __init__(self, families: Sequence[Metric]) -> None:
         self._families = families
 
     def collect(self) -> Iterator[Metric]:
         return iter(self._families)
+
+
+def exposition(families: Sequence[Metric]) -> bytes:
+    """Return metric families in Prometheus's exposition format."""
+    return generate_latest(_FamilyCollector(families))

@@ -8,6 +8,7 @@ from feedproxy.refresh.refresh_result import RefreshRecord
 from feedproxy.request.problem_details import TITLES
 from feedproxy.store.resource import Failures, Resource
 from feedproxy.telemetry.metrics import Metrics, answered_count
+from feedproxy.telemetry.metrics_aggregation import exposition
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 
 
@@ -109,7 +110,8 @@ def test_gauges_of_the_fleet_have_no_value_without_a_fleet() -> None:
     metrics = Metrics()
 
     def lines() -> list[str]:
-        return [line for line in metrics.exposition().decode().splitlines() if line.startswith("feedproxy_fleet_")]
+        lines = exposition(metrics.families()).decode().splitlines()
+        return [line for line in lines if line.startswith("feedproxy_fleet_")]
 
     assert lines() == []
     metrics.observe_fleet(up=False, waiting=2, events={"away": 1})

@@ -17,6 +17,7 @@ from mitmproxy.test import tflow
 from feedproxy.clock import ManualClock
 from feedproxy.server.mitm.flow_handler import get_flow_handler
 from feedproxy.server.mitm.http_layer import FeedStream
+from feedproxy.telemetry.metrics_aggregation import exposition
 from tests.server.conftest import Opened, until
 from tests.stages.play import OnProxy
 
@@ -78,7 +79,7 @@ async def test_client_that_disconnects_before_a_slow_response_is_logged_once(
     assert " 0 0 " in line
     assert line.endswith("the client disconnected before the response")
     await until(lambda: not proxy.stage.app.requests and not get_flow_handler(proxy.stage.app)._flows)
-    assert b'status="0"' in proxy.stage.app.metrics.exposition()
+    assert b'status="0"' in exposition(proxy.stage.app.metrics.families())
 
 
 async def test_task_cancelled_before_its_first_step_does_not_delay_the_drain(

@@ -8,6 +8,7 @@ import pytest
 
 from feedproxy.server.fastpath import tls_relay_to_mitmproxy
 from feedproxy.server.mitm import http1_limits_and_corrections
+from feedproxy.telemetry.metrics_aggregation import exposition
 from tests.server.conftest import Front, Line, Opened, until
 from tests.server.test_client_tls_connection import line_to, secured
 from tests.waiting import PATIENCE
@@ -120,7 +121,7 @@ async def test_refused_content_is_logged_and_counted(front: Opened, caplog: pyte
     await line.ask(a_post(70_000, "Expect: 100-continue")[0])
 
     assert any(" POST /-/RPC2 413 " in each for each in caplog.messages)
-    assert b'status="413"' in proxy.stage.app.metrics.exposition()
+    assert b'status="413"' in exposition(proxy.stage.app.metrics.families())
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "TLS"])
