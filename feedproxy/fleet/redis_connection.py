@@ -257,12 +257,12 @@ class RedisConnection:
             # Timeouts of requests sent at the same time may be the fault of this machine. Another timeout, of a request
             # that was sent after the first timeout, shows that Redis is unavailable.
             if self._first_timeout is not None and started_at >= self._first_timeout:
-                self._mark_unavailable("timeout")
+                self.mark_unavailable("timeout")
             else:
                 self._first_timeout = self._first_timeout or asyncio.get_running_loop().time()
             raise
         except RedisUnavailable as error:
-            self._mark_unavailable(str(error))
+            self.mark_unavailable(str(error))
             raise
         except RedisRefused as error:
             self.refuse(str(error))
@@ -299,7 +299,8 @@ class RedisConnection:
         self.next_probe = now + self._pause * random.uniform(0.75, 1.25)  # noqa: S311 (spreads the machines)
         self._pause = min(BACK_OFF_MAX, 2 * self._pause)
 
-    def _mark_unavailable(self, reason: str) -> None:
+    def mark_unavailable(self, reason: str) -> None:
+        """Send no request until the next successful probe, and log the outage unless one was logged shortly before."""
         if not self.up and self._was_connected:
             return
         self.up, self._was_connected, self.reason = False, True, reason
@@ -315,10 +316,6 @@ class RedisConnection:
             logger.warning(
                 "Redis at %s is unreachable (%s): continuing with the local store only", self.address, self.reason
             )
-
-    def log_unavailable_at_start(self) -> None:
-        """Log that the first probe failed."""
-        self._mark_unavailable(self.reason if self.reason != "not asked yet" else "no answer")
 
 
 def _short_message(error: BaseException) -> str:

@@ -115,7 +115,7 @@ class FleetSynchronization:
                 await self.event_listener.catch_up()
             self.store.redis_queue.wake()
         else:
-            self.connection.log_unavailable_at_start()
+            self.connection.mark_unavailable(self.connection.reason)
 
     async def close(self) -> None:
         """Leave the fleet. Queued messages are sent when the store is closed."""

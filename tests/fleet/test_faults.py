@@ -326,7 +326,7 @@ async def test_redis_unstable_is_logged_once_a_minute(own_redis: RedisServer, ca
     link = RedisConnection(own_redis.url, timeout=5)
     for _ in range(4):
         assert await link.probe()
-        link._mark_unavailable("a test")
+        link.mark_unavailable("a test")
 
     assert len([record for record in caplog.records if "unreachable" in record.getMessage()]) == 1
     link._last_log -= 60
@@ -341,7 +341,7 @@ async def test_redis_wrong_password_is_logged_as_such(own_redis: RedisServer, ca
     link = RedisConnection(f"unix://:wrong@{own_redis.socket}", timeout=5)
 
     assert not await link.probe()
-    link.log_unavailable_at_start()
+    link.mark_unavailable(link.reason)
 
     assert "password" in caplog.text
     await link.close()
@@ -424,7 +424,7 @@ async def test_redis_unavailable_gets_no_requests() -> None:
     link = RedisConnection("redis://127.0.0.1:1/", timeout=1)
 
     assert not await link.probe()
-    link.log_unavailable_at_start()
+    link.mark_unavailable(link.reason)
     with pytest.raises(RedisUnavailable):
         await link.run_all([])
 
@@ -447,7 +447,7 @@ async def test_redis_connection_that_is_refused_is_named_so() -> None:
     link = RedisConnection("redis://127.0.0.1:1/", timeout=5)
 
     assert not await link.probe()
-    link.log_unavailable_at_start()
+    link.mark_unavailable(link.reason)
 
     assert link.reason == "Connection refused"
 
