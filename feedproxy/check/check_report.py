@@ -80,20 +80,25 @@ def as_text(report: CheckReport, *, coloured: bool = False) -> str:
     def paint(text: str, level: Level, *, bold: bool = False) -> str:
         return f"\033[{'1;' if bold else ''}{_COLOURS[level]}m{text}\033[0m" if coloured else text
 
-    lines, praise = [plain_text(text_without_secrets(report.source)), f"  {summary(report)}"], list[str]()
+    lines, praise = [_shown(report.source), f"  {summary(report)}"], list[str]()
     for note in sorted_by_level(report.notes):
         mark = paint(note.level.mark, note.level, bold=True)
-        message = plain_text(text_without_secrets(note.message), 600)
+        message = _shown(note.message, 600)
         if note.level is Level.GOOD:
             praise.append(f"  {mark} {message}")
             continue
         lines += ["", f"  {mark} {paint(message, note.level, bold=note.level.is_finding)}"]
         if note.subject and text_without_secrets(note.subject) != text_without_secrets(report.source):
-            lines.append(f"    {plain_text(text_without_secrets(note.subject))}")
-        advice = plain_text(text_without_secrets(note.advice_text), 2000)
+            lines.append(f"    {_shown(note.subject)}")
+        advice = _shown(note.advice_text, 2000)
         lines += textwrap.wrap(advice, WIDTH, initial_indent="    ", subsequent_indent="    ")
         lines.append(f"    {note.id()}. See {note.reference}.")
     return "\n".join([*lines, *([""] if praise else []), *praise])
+
+
+def _shown(text: str, longest: int = 300) -> str:
+    """Return a text on one line without secrets, and with at most `longest` characters."""
+    return plain_text(text_without_secrets(text), longest)
 
 
 def summary(report: CheckReport) -> str:
@@ -114,12 +119,12 @@ def as_html(report: CheckReport) -> str:
     ]
     return templates.page(
         "check.html",
-        source=plain_text(text_without_secrets(report.source)),
+        source=_shown(report.source),
         verdict=str(report.verdict),
         summary=summary(report),
         groups=groups,
         praise=[note for note in ordered if note.level is Level.GOOD],
         at=report.at,
         is_page=bool(report.requests),
-        redact=lambda text, longest=300: plain_text(text_without_secrets(text), longest),
+        redact=_shown,
     ).decode()
