@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 from xml.parsers.expat import ErrorString, ExpatError, ParserCreate
 
-from feedproxy.clock import Instant, Seconds
+from feedproxy.clock import Seconds
 from feedproxy.feed import feed_dates, xml_parser, xml_redirect
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.convert.namespaces import CONTENT, DC, DCTERMS
@@ -102,10 +102,6 @@ class CheckedDocument:
         if len(times) < 4:
             return None
         return float(median(later - earlier for earlier, later in pairwise(times)))
-
-    def newer_than(self, instant: Instant) -> int:
-        """Return the number of entries that are dated after `instant`."""
-        return sum(entry.published is not None and entry.published > instant for entry in self.entries)
 
 
 def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:

@@ -283,9 +283,9 @@ def _check_size(document: CheckedDocument, now: Instant) -> Iterator[Note]:
     size, count = len(document.body), len(document.entries)
     if size <= LARGE_SIZE or not count:
         return
-    dated_count = sum(entry.published is not None for entry in document.entries)
-    new = document.newer_than(now - MONTH)
-    if dated_count == count and 10 * new < count:
+    published = [entry.published for entry in document.entries if entry.published is not None]
+    new = sum(instant > now - MONTH for instant in published)
+    if len(published) == count and 10 * new < count:
         yield MOSTLY_OLD_ENTRIES(size=f"{size // 1000} kB", new=new, total=count)
     else:
         yield FEED_LARGE(size=f"{size // 1000} kB", total=count)

@@ -30,7 +30,6 @@ from feedproxy.settings import Settings, ports
 from feedproxy.upstream import tls_probe
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.fetch_result import Fetched
-from feedproxy.upstream.origin_certificate_verification import upstream_context
 from feedproxy.upstream.origin_client import Fetcher, FetchLimits
 from feedproxy.upstream.parent_proxy import parent_of
 from feedproxy.upstream.upstream_errors import FetchError
@@ -60,16 +59,15 @@ async def probe_feed(
     address: str,
     settings: Settings,
     *,
-    clock: Clock | None = None,
     pause: Seconds = PAUSE,
     report_progress: ReportProgress = lambda _: None,
-    trust: Trust | None = None,
+    trust: Trust = ssl.create_default_context,
 ) -> FeedObservations:
     """Send the requests of a check and return all exchanges.
 
     Before each request, `report_progress` is called with a description. `pause` is the time between two requests in
-    seconds. `trust` makes the TLS context, by default with the certificates that the system trusts. Raises BadTarget or
-    Forbidden if `address` must not be requested. Other failures are part of the result.
+    seconds. `trust` makes a TLS context. Raises BadTarget or Forbidden if `address` must not be requested. Other
+    failures are part of the result.
     """
     target = uri.normalise(address)
     policy = AddressPolicy(settings.allow_private, settings.allow_networks, ports(settings, settings.allow_ports))
@@ -80,11 +78,9 @@ async def probe_feed(
         buffer_max=settings.buffer_max,
     )
     proxy = functools.partial(parent_of, settings.upstream_proxy)
-    context = trust() if trust else upstream_context(None, insecure=False)
-    trust = trust or ssl.create_default_context
-    async with Fetcher(policy, limits, clock=clock or SystemClock(), ssl_context=context, parent_of=proxy) as fetcher:
-        probe = _Probe(fetcher, policy, settings, clock or SystemClock(), pause, report_progress, trust)
-        return await probe.run(target)
+    clock = SystemClock()
+    async with Fetcher(policy, limits, clock=clock, ssl_context=trust(), parent_of=proxy) as fetcher:
+        return await _Probe(fetcher, policy, settings, clock, pause, report_progress, trust).run(target)
 
 
 @dataclasses.dataclass(slots=True)
