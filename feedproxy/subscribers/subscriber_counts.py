@@ -4,7 +4,9 @@ The count of a feed has two parts. The first is the largest current claim of eac
 id for the feed). The second is the number of distinct direct readers in the last `window` seconds. A request with a
 claim comes from a fetcher, and any other from a reader.
 
-Memory is bounded (removal_at_limits.py).
+Memory is bounded. A reader takes about 100 bytes. Above the limit, the feeds requested longest ago are removed. If one
+feed is flooded with readers, the older half of its readers is removed instead, so that the flood does not affect other
+feeds. Claims made once are removed before repeated claims.
 """
 
 import asyncio
@@ -33,19 +35,15 @@ from feedproxy.subscribers.product_codes import ProductNames
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.subscribers.read_events import CLAIM_INTERVAL, READER_INTERVAL, ReadRecord, is_due
 from feedproxy.subscribers.readers_and_claims import CLAIM_WEIGHT, FeedReaders, weight_of_name
-from feedproxy.subscribers.removal_at_limits import (
-    flooded_feed,
-    least_known_claim,
-    older_half,
-    oldest_eighth,
-    oldest_feeds,
-)
 
 LATEST: Instant = 10_000_000_000
 """Instant (in 2286) that is later than any instant in the stored counts."""
 
 RECENT_MAX = 1000
 """`count_recent` counts at most this many readers, so that it stays fast."""
+
+FLOODED_PART = 64
+"""A feed is flooded if it has at least 1/FLOODED_PART of all permitted entries."""
 
 SAVE_INTERVAL = 600
 """Seconds between two writes of the counts. A crash loses at most the counts of this time."""
@@ -338,7 +336,8 @@ class SubscriberCounts:
         self._names.add_readers(number)
         feed.put(pseudonym.current, int(now * 1000) << 8 | number)
         if feed.size > self._readers_max:
-            self._drop(feed, oldest_eighth(feed, self._readers_max))
+            # Many readers are removed at once: finding a dict's first item is slow after many deletions at its front.
+            self._drop(feed, list(islice(feed.readers, max(1, self._readers_max // 8))))
         return is_due(before, now, READER_INTERVAL)
 
     def _record_claim(self, target: str, feed: FeedReaders, claim: Claim, now: Instant) -> bool:
@@ -366,12 +365,16 @@ class SubscriberCounts:
         return room_for_claims(total, anchor[0], self._claim_jump)
 
     def _make_room_for_claim(self, feed: FeedReaders, now: Instant) -> bool:
+        """Remove the outdated claims or, without any, the oldest claim that was made only once.
+
+        Return False if the feed has no such claim.
+        """
         self._expire(feed, now)
         if len(feed.claims) >= self._claims_max:
-            removed = least_known_claim(feed)
-            if removed is None:
+            made_once = [(claim_state.last, key) for key, claim_state in feed.claims.items() if claim_state.times == 1]
+            if not made_once:
                 return False
-            self._retract(feed, removed)
+            self._retract(feed, min(made_once)[1])
         return True
 
     def _claimed_number(self, feed: FeedReaders, now: Instant) -> int:
@@ -441,9 +444,11 @@ class SubscriberCounts:
             too_much = self._entries > self._entries_max
             if not too_much and len(self._feeds) <= self._feeds_max:
                 return
-            flooded = flooded_feed(self._feeds.values(), self._entries_max) if too_much else None
-            if flooded is not None:
-                self._drop(flooded, older_half(flooded))
-            else:
-                for target in oldest_feeds(self._feeds):
-                    self._forget(target)
+            if too_much:
+                largest = max(self._feeds.values(), key=lambda feed: feed.size)
+                if largest.size * FLOODED_PART >= self._entries_max:
+                    self._drop(largest, list(islice(largest.readers, (largest.size + 1) // 2)))
+                    continue
+            # Many feeds are removed at once, so that the slow search for the largest feed is rare.
+            for target in list(islice(self._feeds, max(1, len(self._feeds) // 16))):
+                self._forget(target)
