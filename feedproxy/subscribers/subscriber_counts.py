@@ -337,7 +337,7 @@ class SubscriberCounts:
         feed.put(pseudonym.current, int(now * 1000) << 8 | number)
         if feed.size > self._readers_max:
             # Many readers are removed at once: finding a dict's first item is slow after many deletions at its front.
-            self._drop(feed, list(islice(feed.readers, max(1, self._readers_max // 8))))
+            self._drop_oldest(feed, max(1, self._readers_max // 8))
         return is_due(before, now, READER_INTERVAL)
 
     def _record_claim(self, target: str, feed: FeedReaders, claim: Claim, now: Instant) -> bool:
@@ -390,14 +390,14 @@ class SubscriberCounts:
         if not feed.claims and self._are_current(feed, limit, now):
             return 0
         self._clamp_times(feed, now)
-        oldest, gone = feed.oldest(), list[int]()
+        oldest, expired_count = feed.oldest(), 0
         if oldest is not None and oldest >> 8 <= limit:
-            expired = takewhile(lambda item: item[1] >> 8 <= limit, feed.readers.items())
-            gone = [key for key, _ in islice(expired, at_most)]
-            self._drop(feed, gone)
+            expired = takewhile(lambda value: value >> 8 <= limit, feed.readers.values())
+            expired_count = sum(1 for _ in islice(expired, at_most))
+            self._drop_oldest(feed, expired_count)
         for silent in [key for key, claim_state in feed.claims.items() if now - claim_state.last >= self._window]:
             self._retract(feed, silent)
-        return len(gone)
+        return expired_count
 
     @staticmethod
     def _are_current(feed: FeedReaders, limit: int, now: Instant) -> bool:
@@ -424,8 +424,8 @@ class SubscriberCounts:
             if value >> 8 > milliseconds:
                 feed.readers[key] = milliseconds << 8 | value & 0xFF
 
-    def _drop(self, feed: FeedReaders, keys: Iterable[int]) -> None:
-        for key in keys:
+    def _drop_oldest(self, feed: FeedReaders, count: int) -> None:
+        for key in list(islice(feed.readers, count)):
             self._names.remove_reader(feed.readers.pop(key) & 0xFF)
             self._entries -= 1
 
@@ -436,7 +436,7 @@ class SubscriberCounts:
     def _forget(self, target: str) -> None:
         feed = self._feeds.pop(target)
         self._claim_anchors.pop(target, None)
-        self._drop(feed, list(feed.readers))
+        self._drop_oldest(feed, feed.size)
         self._entries -= CLAIM_WEIGHT * len(feed.claims) + weight_of_name(target)
 
     def _make_room(self) -> None:
@@ -447,7 +447,7 @@ class SubscriberCounts:
             if too_much:
                 largest = max(self._feeds.values(), key=lambda feed: feed.size)
                 if largest.size * FLOODED_PART >= self._entries_max:
-                    self._drop(largest, list(islice(largest.readers, (largest.size + 1) // 2)))
+                    self._drop_oldest(largest, (largest.size + 1) // 2)
                     continue
             # Many feeds are removed at once, so that the slow search for the largest feed is rare.
             for target in list(islice(self._feeds, max(1, len(self._feeds) // 16))):
