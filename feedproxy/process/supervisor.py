@@ -6,8 +6,8 @@ forks the workers, and opens only these files:
     listening sockets   one for each worker and address (SO_REUSEPORT). They stay open while a worker restarts, so
                         that new connections wait. After two exits in a row, they are closed, and the other workers
                         get all connections until the worker starts again.
-    control sockets     a pair for each worker. By its socket, the worker reports that it is ready, and learns that the
-                        supervisor has exited.
+    lifeline            a pair of connected sockets. The workers share one of them, and learn by it that the supervisor
+                        has exited.
     configuration       read at a reload.
     shared memory       for the coordination of the store, metrics and heartbeats. It outlives the workers.
 """
@@ -22,7 +22,6 @@ import mmap
 import os
 import random
 import secrets
-import select
 import shutil
 import signal
 import socket
@@ -47,6 +46,8 @@ from feedproxy.workers.worker_context import HEARTBEAT, WorkerContext
 
 START_TIMEOUT: Seconds = 60
 """A worker must be ready within this many seconds. A store of 100,000 feeds takes a few seconds."""
+START_CHECK_INTERVAL: Seconds = 0.01
+"""Seconds between two checks of a worker that is starting."""
 STABLE_AFTER: Seconds = 10
 """A worker that exits after at least this many seconds of operation is restarted without a pause."""
 BACK_OFF_FIRST: Seconds = 0.5
@@ -87,7 +88,6 @@ class _WorkerSlot:
     index: int
     sockets: tuple[socket.socket, ...]
     pid: int = 0
-    control_socket: socket.socket | None = None
     started: Seconds = 0.0
     exits_in_a_row: int = 0
     due: Seconds | None = None
@@ -112,6 +112,8 @@ class Supervisor:
     _coordination: int = -1
     _snapshots: tuple[int, ...] = ()
     _beats: mmap.mmap = field(init=False)
+    _lifeline: tuple[socket.socket, socket.socket] = field(init=False)
+    """Two connected sockets: the supervisor's and the workers'."""
     _startup_grace_until: Seconds = 0.0
     _loaded: LoadedOptions = field(init=False)
     """The options of all workers, which restarted workers get, too."""
@@ -149,6 +151,7 @@ class Supervisor:
             os.memfd_create(f"feedproxy-{number}", os.MFD_CLOEXEC) for number in range(settings.workers)
         )
         self._beats = mmap.mmap(-1, HEARTBEAT.size * settings.workers)
+        self._lifeline = socket.socketpair()
         # Objects created so far are never collected, so that all workers share their memory pages.
         gc.collect()
         gc.freeze()
@@ -160,6 +163,7 @@ class Supervisor:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             _close((*self._admin, *(listening for worker in self._workers for listening in worker.sockets)))
+            _close(self._lifeline)
             shutil.rmtree(self._folder, ignore_errors=True)
             for descriptor in (self._coordination, self._folder_descriptor, *self._snapshots):
                 os.close(descriptor)
@@ -269,7 +273,7 @@ class Supervisor:
             worker.sockets = ()
         when = f"in {pause:g} s" if pause else "at once"
         logger.warning("worker %d %s, restarting %s", worker.index, event, when)
-        self._clear_slots(worker)
+        worker.pid = 0
         worker.due = time.monotonic() + pause
 
     def _revert_options(self, worker: _WorkerSlot, status: int) -> bool:
@@ -290,19 +294,15 @@ class Supervisor:
     def _start(self, worker: _WorkerSlot) -> None:
         """Start a worker. Raises OSError without a free process or descriptor."""
         HEARTBEAT.pack_into(self._beats, HEARTBEAT.size * worker.index, 0.0)
-        control_socket, worker_socket = socket.socketpair()
         with contextlib.suppress(OSError):  # their reader has ended, or the disk is full
             sys.stdout.flush()
             sys.stderr.flush()
-        try:
-            pid = os.fork()
-        except OSError:
-            _close((control_socket, worker_socket))
-            raise
+        pid = os.fork()
         if not pid:
+            own_socket, lifeline = self._lifeline
+            own_socket.close()
             if self._lock is not None:
                 os.close(self._lock)  # the lock must end when the supervisor exits
-            _close([control_socket, *(other.control_socket for other in self._workers if other.control_socket)])
             if not self.plan.sockets:
                 _close(listening for other in self._workers if other is not worker for listening in other.sockets)
             admin = self._admin if worker.index == 0 else ()
@@ -314,7 +314,7 @@ class Supervisor:
                 Path(f"/proc/self/fd/{self._folder_descriptor}"),
                 worker.sockets,
                 admin,
-                worker_socket,
+                lifeline,
                 self._key,
                 self._coordination,
                 self._snapshots,
@@ -324,34 +324,29 @@ class Supervisor:
             )
             plan = dataclasses.replace(self.plan, fixed=self.options.fixed, loaded=self._loaded)
             _run_worker(plan, context)
-        worker_socket.close()
-        worker.pid, worker.control_socket = pid, control_socket
-        worker.started, worker.due, worker.missed_reload = time.monotonic(), None, False
+        worker.pid, worker.started, worker.due, worker.missed_reload = pid, time.monotonic(), None, False
 
     def _wait_ready(self, worker: _WorkerSlot) -> int | None:
         """Wait until a worker is ready and return None.
 
         Return the exit code of a worker that fails, or 0 after a signal to end.
         """
-        assert worker.control_socket is not None
         deadline = time.monotonic() + START_TIMEOUT
         while time.monotonic() < deadline:
-            if select.select([worker.control_socket], [], [], 0.05)[0]:
-                if _receive(worker.control_socket):
-                    return None
-                _, status = os.waitpid(worker.pid, 0)
-                self._clear_slots(worker)
+            received = wait_for_signal(START_CHECK_INTERVAL)
+            if received == signal.SIGHUP:
+                self._reload()
+            elif received in (signal.SIGTERM, signal.SIGINT):
+                logger.info("shutting down during the start: %s", received.name)
+                return 0
+            if self._heartbeat(worker):
+                return None
+            if (status := _exit_status(worker.pid)) is not None:
+                worker.pid = 0
                 code = os.waitstatus_to_exitcode(status)
                 if code < 0:
                     logger.error("worker %d %s before it was ready", worker.index, _describe_exit(status))
                 return code if code > 0 else 1
-            # With a timeout of zero, the call cannot be interrupted (wait_for_signal).
-            received = signal.sigtimedwait(_SIGNALS - {signal.SIGCHLD, signal.SIGALRM}, 0)
-            if received is not None and received.si_signo == signal.SIGHUP:
-                self._reload()
-            elif received is not None:
-                logger.info("shutting down during the start: %s", signal.Signals(received.si_signo).name)
-                return 0
         logger.error("worker %d was not ready within %d s", worker.index, START_TIMEOUT)
         return 1
 
@@ -379,18 +374,11 @@ class Supervisor:
             for worker in list(under_way):
                 if (status := _exit_status(worker.pid)) is not None:
                     code = code or (1 if os.waitstatus_to_exitcode(status) else 0)
-                    self._clear_slots(worker)
+                    worker.pid = 0
                     under_way.remove(worker)
             if under_way:
                 wait_for_signal(0.2)
         return code
-
-    @staticmethod
-    def _clear_slots(worker: _WorkerSlot) -> None:
-        worker.pid = 0
-        if worker.control_socket is not None:
-            worker.control_socket.close()
-            worker.control_socket = None
 
 
 type Place = tuple[socket.AddressFamily, tuple[str | int, ...]]
@@ -418,7 +406,7 @@ def _run_worker(plan: ServePlan, worker: WorkerContext) -> None:
         systemd.disable_notifications()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         random.seed()  # otherwise all workers would generate the same random numbers
-        done = asyncio.run(proxy_process.serve(plan, lambda _: worker.notify_ready(), worker=worker))
+        done = asyncio.run(proxy_process.serve(plan, lambda _: None, worker=worker))
         code = done if isinstance(done, int) else 1
     except UsageError as error:
         print(f"feedproxy: {error}", file=sys.stderr)
@@ -487,17 +475,9 @@ def _bind_again(addresses: "Sequence[Place]") -> tuple[socket.socket, ...]:
     return tuple(bind_socket(family, address, reuse_port=True) for family, address in addresses)
 
 
-def _close(sockets: Iterable[socket.socket | None]) -> None:
+def _close(sockets: Iterable[socket.socket]) -> None:
     for closing in sockets:
-        if closing is not None:
-            closing.close()
-
-
-def _receive(control_socket: socket.socket) -> bool:
-    try:
-        return bool(control_socket.recv(1))
-    except OSError:
-        return False
+        closing.close()
 
 
 def _exit_status(pid: int) -> int | None:

@@ -1,6 +1,5 @@
 """The context of a worker: the values that the supervisor passes to the worker."""
 
-import contextlib
 import mmap
 import socket
 import struct
@@ -26,7 +25,7 @@ class WorkerContext:
       distributes connections among the workers that listen.
     * `admin` contains the sockets of the admin listener, which only the first worker has.
     * `admin_ports` contains the ports of the admin listener, which all workers know.
-    * `lifeline` is a socket that is connected to the supervisor. It shows when the supervisor exits.
+    * `lifeline` is a socket of all workers that is connected to the supervisor. It shows when the supervisor exits.
     * `key` is the same for all workers and new at each start. With it, all workers give a reader the same pseudonym in
       the scores.
     * `coordination_memory` is the descriptor of the memory through which workers coordinate the store
@@ -83,8 +82,3 @@ class WorkerContext:
     def record_heartbeat(self) -> None:
         """Report to the supervisor that this worker runs."""
         HEARTBEAT.pack_into(self.heartbeats, HEARTBEAT.size * self.index, time.monotonic())
-
-    def notify_ready(self) -> None:
-        """Report to the supervisor that this worker accepts clients."""
-        with contextlib.suppress(OSError):
-            self.lifeline.send(b".")
