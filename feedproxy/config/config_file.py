@@ -74,10 +74,9 @@ def load(path: str | Path, specs: Mapping[str, OptionSpec], *, foreign: bool = F
     rules: tuple[Rule, ...] = ()
     for name, value in document.items():
         location = f"{path}:{line_of(document, name)}"
-        replacement = replace_former(name, value, location, options)
-        if replacement is not None:
-            options |= replacement
-        elif name == RULES_KEY:
+        if replace_former(name, value, location, options):
+            continue
+        if name == RULES_KEY:
             rules = tuple(_parse_rules(value, str(path), location))
         elif name not in specs:
             if foreign:
@@ -140,9 +139,7 @@ def _parse_rules(value: Any, path: str, location: str) -> Iterable[Rule]:
             rule_location = f"{path}:{line_of(entry, name)}"
             if name == MATCH_KEY:
                 continue
-            replacement = replace_former(name, option_value, rule_location, overrides)
-            if replacement is not None:
-                overrides |= {new: _normalise_override(new, item, rule_location) for new, item in replacement.items()}
+            if replace_former(name, option_value, rule_location, overrides):
                 continue
             if name in specs and name not in allowed:
                 raise UsageError(f"{rule_location}: {name} applies to all feeds: expected outside of {RULES_KEY}")
@@ -150,9 +147,9 @@ def _parse_rules(value: Any, path: str, location: str) -> Iterable[Rule]:
                 raise UsageError(
                     f"{rule_location}: unknown option {name!r} in a rule{suggest(name, [*allowed, MATCH_KEY])}"
                 )
-            overrides[name] = _normalise_override(
-                name, _check_yaml_value(name, option_value, specs[name], rule_location), rule_location
-            )
+            overrides[name] = _check_yaml_value(name, option_value, specs[name], rule_location)
+            if name == "moved_to" and option_value:
+                overrides[name] = uri.normalise(option_value)
         rule_location = f"{path}:{line_of(entry, MATCH_KEY)}"
         pattern = _parse_pattern(entry[MATCH_KEY], rule_location)
         if len(entry) == 1:
@@ -160,7 +157,9 @@ def _parse_rules(value: Any, path: str, location: str) -> Iterable[Rule]:
             raise UsageError(
                 f"{rule_location}: this rule has no option: expected options below `{MATCH_KEY}`, indented like it"
             )
-        yield Rule(pattern, overrides)
+        # Settings have tuples in place of lists.
+        plain = {name: tuple(item) if isinstance(item, list) else item for name, item in overrides.items()}
+        yield Rule(pattern, plain)
 
 
 def _check_yaml_value(name: str, value: Any, spec: OptionSpec, location: str) -> Any:
@@ -179,16 +178,6 @@ def _parse_pattern(value: Any, location: str) -> TargetPattern:
         return TargetPattern(value)
     except BadTarget as error:
         raise UsageError(f"{location}: {MATCH_KEY} can never match: {error}") from error
-
-
-def _normalise_override(name: str, value: Any, location: str) -> Any:
-    """Return a rule's value in the form of Settings, with addresses normalised."""
-    if name == "moved_to" and value:
-        try:
-            return uri.normalise(value)
-        except BadTarget as error:
-            raise UsageError(f"{location}: moved_to: {error}") from error
-    return tuple(value) if isinstance(value, list) else value
 
 
 def line_of(mapping: Any, key: Any) -> int:

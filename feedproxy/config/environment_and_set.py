@@ -34,10 +34,7 @@ def from_environment(environment: Mapping[str, str], specs: Mapping[str, OptionS
         name = variable.removeprefix(ENVIRONMENT).lower()
         if not variable.startswith(ENVIRONMENT):
             continue
-        replacement = replace_former(name, parse_scalar(environment[variable]), variable, options)
-        if replacement is not None:
-            options |= replacement
-        elif name in specs:
+        if not replace_former(name, parse_scalar(environment[variable]), variable, options) and name in specs:
             options[name] = _parse_value(name, environment[variable], specs[name], variable)
     return options
 
@@ -107,10 +104,7 @@ def parse_sets(texts: Iterable[str], specs: Mapping[str, OptionSpec]) -> dict[st
     options: dict[str, Any] = {}
     for text in texts:
         name, _, value = text.partition("=")
-        replacement = replace_former(name, parse_scalar(value or "true"), "--set", options)
-        if replacement is not None:
-            options |= replacement
-            continue
-        name, value = parse_set(text, specs)
-        options[name] = [*options.get(name, []), *value] if specs[name].kind is list else value
+        if not replace_former(name, parse_scalar(value or "true"), "--set", options):
+            name, value = parse_set(text, specs)
+            options[name] = [*options.get(name, []), *value] if specs[name].kind is list else value
     return options

@@ -49,24 +49,33 @@ INSTEAD: Mapping[str, str] = {
 """Advice for deprecated options without a replacement."""
 
 
-def replace_former(name: str, value: Any, location: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the replacement of a former option as a mapping of names to values, or None if the option is not replaced.
+def replace_former(name: str, value: Any, location: str, options: dict[str, Any]) -> bool:
+    """Return True for a former option, and set the option that replaces it in `options`, the options read before.
 
-    The mapping is empty if the former option has no effect. A warning is logged if the next release will lack the
-    option. `options` contains the options that were read before this one. Raises UsageError unless the value of a
-    renamed option is a number or a boolean.
+    A warning is logged if the next release will lack the option. Raises UsageError unless the value of a renamed option
+    is a number or a boolean.
     """
     if name in DERIVED:
         _warn(name, location, f"it is now {DERIVED[name]}")
-        return {}
+        return True
     if name in RENAMED:
         new, item = RENAMED[name]
         _warn(name, location, _advice(new, item))
-        return _translate(name, value, location, options)
+        if not isinstance(value, int):
+            raise UsageError(f"{location}: {name}: expected a number, or true or false, not {describe_type(value)}")
+        if new == "polling":
+            if not value:
+                options[new] = item
+        elif not item:
+            options[new] = value
+        else:
+            others = [present for present in options.get(new, getattr(Settings(), new)) if present != item]
+            options[new] = [*others, item] if value else others
+        return True
     if name in deprecated_names():
         fixed = f"from the next release on it is {format_value(name, getattr(Settings(), name))!r} always"
         _warn(name, location, INSTEAD.get(name, fixed))
-    return None
+    return False
 
 
 def _warn(name: str, location: str, advice: str) -> None:
@@ -77,18 +86,6 @@ def _advice(new: str, item: str) -> str:
     if new == "polling":
         return f"use {new}: {item} in place of false"
     return f"use {new}: [{item}]" if item in ("hub", "cloud") else f"use {new}"
-
-
-def _translate(name: str, value: Any, location: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    if not isinstance(value, int):
-        raise UsageError(f"{location}: {name}: expected a number, or true or false, not {describe_type(value)}")
-    new, item = RENAMED[name]
-    if new == "polling":
-        return {} if value else {new: item}
-    if not item:
-        return {new: value}
-    items = [*options.get(new, getattr(Settings(), new))]
-    return {new: [*(present for present in items if present != item), *([item] if value else [])]}
 
 
 DIGITS_MAX = 18
