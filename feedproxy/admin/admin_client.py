@@ -11,12 +11,13 @@ import re
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
 from feedproxy.admin.admin_authorization import admin_token
 from feedproxy.clock import Seconds
-from feedproxy.config.config_file import load
+from feedproxy.config.config_file import Config, load
 from feedproxy.config.environment_and_set import FILE_VARIABLE, from_environment
 from feedproxy.config.option_types import option_specs
 from feedproxy.errors import FeedproxyError, UsageError
@@ -51,13 +52,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("text", "json"), default="text", help="output format (default: text)")
 
 
-def settings_of(args: argparse.Namespace) -> Settings:
-    """Return the settings of the running proxy that `--config` and the environment state. Raises UsageError if the
-    configuration is invalid."""
+def read_config(file: str | None) -> Config:
+    """Return the configuration of the proxy on this machine: the options and rules of a file, and the options of the
+    environment. If `file` is None, FEEDPROXY_CONFIG names the file. Raises UsageError if the configuration is invalid.
+    """
     specs = option_specs()
-    file = args.config if args.config is not None else os.environ.get(FILE_VARIABLE, "")
-    options = dict(load(file, specs, foreign=True).options) if file else {}
-    return from_options({**options, **from_environment(os.environ, specs)})
+    path = file if file is not None else os.environ.get(FILE_VARIABLE, "")
+    config = load(path, specs, foreign=True) if path else Config()
+    return replace(config, options={**config.options, **from_environment(os.environ, specs)})
 
 
 def request_settings(allow_private: bool) -> Settings:
@@ -65,7 +67,7 @@ def request_settings(allow_private: bool) -> Settings:
 
     The parent proxy, `upstream` and `public_url` come from the configuration of a proxy on this machine.
     """
-    settings = settings_of(argparse.Namespace(config=None))
+    settings = from_options(read_config(None).options)
     return Settings(
         allow_private=allow_private,
         upstream_proxy=settings.upstream_proxy,
@@ -79,7 +81,7 @@ def _address_and_token(args: argparse.Namespace) -> tuple[str, str]:
     listener."""
     if args.admin is not None and args.token is not None:
         return args.admin, args.token
-    settings = settings_of(args)
+    settings = from_options(read_config(args.config).options)
     if args.admin is None and not settings.admin:
         raise UsageError("admin: this configuration disables the admin listener")
     token = args.token if args.token is not None else admin_token(settings)

@@ -1,21 +1,19 @@
 """feedproxy token: issue, list and revoke secret addresses."""
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from feedproxy import option_files
 from feedproxy.access import secret_tokens
-from feedproxy.config.config_file import Config, load
-from feedproxy.config.environment_and_set import FILE_VARIABLE, from_environment
-from feedproxy.config.option_types import option_specs
+from feedproxy.admin import admin_client
 from feedproxy.errors import UsageError
 from feedproxy.feed_rules import ANY_USER
 from feedproxy.http import uri
 from feedproxy.http.target_uri.gateway_path import gateway_path
-from feedproxy.settings import Settings, listen_address
+from feedproxy.request.upstream_and_public_urls import listener_url
+from feedproxy.settings import Settings, from_options, listen_address
 
 
 def register(subparsers: Any) -> None:
@@ -28,8 +26,8 @@ def register(subparsers: Any) -> None:
     )
     location_options = argparse.ArgumentParser(add_help=False)
     location_options.add_argument("--file", metavar="FILE", default="", help="the file of tokens (option tokens_file)")
-    location_options.add_argument("--config", metavar="FILE", default="", help="or the configuration that names it")
-    parser.set_defaults(run=show, parser=parser, file="", config="")
+    location_options.add_argument("--config", metavar="FILE", help="or the configuration that names it")
+    parser.set_defaults(run=show, parser=parser, file="", config=None)
     actions = parser.add_subparsers(metavar="ACTION")
     adding = actions.add_parser("add", parents=[location_options], help="issue a secret address; it is shown only once")
     adding.add_argument("user", metavar="USER", help="the user of the address")
@@ -53,11 +51,10 @@ def add(args: argparse.Namespace) -> int:
     Warn on stderr if the options `readers` name only other users: the name may be misspelt. This is no error, because
     the operator may add the user to a rule later.
     """
-    path, options, permitted = _token_file(args)
+    path, settings, permitted = _token_file(args)
     token, secret = secret_tokens.issue(path, args.user, args.pattern)
-    base = (args.at or options.get("public_url") or _local_address(options)).rstrip("/")
-    prefix = options.get("endpoint_prefix", "/-/")
-    print(f"{token.id}  {base}{prefix}with/{secret}{_path_after_token(args.pattern, options)}")
+    base = (args.at or settings.public_url or _local_address(settings)).rstrip("/")
+    print(f"{token.id}  {base}{settings.endpoint_prefix}with/{secret}{_path_after_token(args.pattern, settings)}")
     if permitted and not permitted & {ANY_USER, args.user}:
         print(f"feedproxy: warning: no option readers names the user {args.user}", file=sys.stderr)
     return 0
@@ -80,32 +77,27 @@ def revoke(args: argparse.Namespace) -> int:
     return 0 if revoked else 1
 
 
-def _path_after_token(pattern: str, options: dict[str, Any]) -> str:
+def _path_after_token(pattern: str, settings: Settings) -> str:
     """Return the path after the token in a secret address: the path of the only feed that `pattern` matches, or
     `/…`."""
     if "*" in pattern or "://" not in pattern:
         return "/…"
     target = uri.normalise(pattern)
-    return gateway_path(target) if not options.get("upstream") else "/" + target.split("/", 3)[3]
+    return gateway_path(target) if not settings.upstream else "/" + target.split("/", 3)[3]
 
 
-def _local_address(options: dict[str, Any]) -> str:
+def _local_address(settings: Settings) -> str:
     """Return the address at which a reader on this machine reaches the proxy."""
-    host, port = listen_address(options.get("listen", Settings().listen), "listen")
-    host = "127.0.0.1" if uri.is_every_address(host) else host
-    scheme = "https" if options.get("tls_certificate") else "http"
-    return f"{scheme}://{uri.join_host_port(host, port)}"
+    host, port = listen_address(settings.listen, "listen")
+    return listener_url(settings, "127.0.0.1" if uri.is_every_address(host) else host, port)
 
 
-def _token_file(args: argparse.Namespace) -> tuple[Path, dict[str, Any], set[str]]:
-    """Return the path of the file, the options, and the users that any option `readers` names."""
-    file = args.config or os.environ.get(FILE_VARIABLE, "")
-    config = load(file, option_specs(), foreign=True) if file else Config({})
-    options = {**config.options, **from_environment(os.environ, option_specs())}
-    permitted = {
-        user for values in (options, *(rule.overrides for rule in config.rules)) for user in values.get("readers", ())
-    }
-    name = args.file or options.get("tokens_file", "")
+def _token_file(args: argparse.Namespace) -> tuple[Path, Settings, set[str]]:
+    """Return the path of the file, the settings, and the users that any option `readers` names."""
+    config = admin_client.read_config(args.config)
+    settings = from_options(config.options)
+    permitted = {*settings.readers, *(user for rule in config.rules for user in rule.overrides.get("readers", ()))}
+    name = args.file or settings.tokens_file
     if not name:
         raise UsageError("no file of tokens: expected --file FILE, or --config FILE with tokens_file")
-    return option_files.expand(str(name)), options, permitted
+    return option_files.expand(name), settings, permitted

@@ -24,12 +24,12 @@ from feedproxy.clock import Seconds
 from feedproxy.config.option_types import OptionSpec
 from feedproxy.errors import CannotListen, UsageError
 from feedproxy.fleet.redis_connection import RedisConnection
-from feedproxy.http import uri
 from feedproxy.process import systemd
 from feedproxy.process.mitmproxy_master import build_master, known_options, listeners_of
 from feedproxy.process.option_sources import LoadedOptions, ServePlan
 from feedproxy.process.reload import reload
 from feedproxy.process.startup_checks import all_warnings, check_folders, log_new_warnings
+from feedproxy.request.upstream_and_public_urls import listener_url
 from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects, without_collections
 from feedproxy.server.fastpath.sockets import reject_new_connections, wait_accept_queue_empty
 from feedproxy.server.mitm.memory_of_ended_connections import CycleFreeHandler, handle_stream
@@ -137,9 +137,8 @@ class _Lifecycle:
         sys.setswitchinterval(SWITCH_INTERVAL)
         is_logged = self._app.worker is None or self._app.worker.logs_start
         log_new_warnings(self._master, self._app, only_record=not is_logged)
-        scheme = listener_scheme(self._app.settings)
         for host, port, *_ in addresses:
-            self._announce(f"{scheme}://{uri.join_host_port(host, port)}")
+            self._announce(listener_url(self._app.settings, host, port))
         if self._app.worker is not None:
             _repeat(HEARTBEAT_INTERVAL, self._app.worker.record_heartbeat)
         else:
@@ -284,11 +283,6 @@ def _raise_descriptor_limit(settings: Settings) -> None:
         resource.setrlimit(
             resource.RLIMIT_NOFILE, (needed if hard == resource.RLIM_INFINITY else min(needed, hard), hard)
         )
-
-
-def listener_scheme(settings: Settings) -> str:
-    """Return the scheme of the addresses at which clients reach the listener."""
-    return "https" if settings.tls_certificate else "http"
 
 
 def _worker_options(proxy_master: master.Master, app: App, loaded: LoadedOptions) -> WorkerOptions:

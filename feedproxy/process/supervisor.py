@@ -36,10 +36,10 @@ from feedproxy import oom_score
 from feedproxy.clock import Seconds
 from feedproxy.errors import CannotListen, FeedproxyError, UsageError
 from feedproxy.feed_rules import Rules
-from feedproxy.http import uri
 from feedproxy.process import proxy_process, systemd
 from feedproxy.process.option_sources import LoadedOptions, ServePlan
 from feedproxy.process.reload import read_again
+from feedproxy.request.upstream_and_public_urls import listener_url
 from feedproxy.server.fastpath.sockets import bind_socket, bind_sockets, reject_new_connections
 from feedproxy.store.coordination import folder_lock
 from feedproxy.workers.worker_context import HEARTBEAT, WorkerContext
@@ -182,9 +182,8 @@ class Supervisor:
             if (code := self._wait_ready(worker)) is not None:
                 self._end()
                 return code
-        scheme = proxy_process.listener_scheme(self.options.settings)
         for _, address in addresses:
-            self.announce(f"{scheme}://{uri.join_host_port(str(address[0]), int(address[1]))}")
+            self.announce(listener_url(self.options.settings, str(address[0]), int(address[1])))
         systemd.notify(f"READY=1\nSTATUS={len(self._workers)} workers are ready")
         interval, watchdog_notified = systemd.watchdog(), 0.0
         while True:

@@ -115,3 +115,8 @@ def _public_url(target: str, client: ClientContext, upstream: str) -> str | None
     if client.entrance is not Entrance.REVERSE or not upstream:
         return None
     return rebase(target, upstream, client.base)
+
+
+def listener_url(settings: Settings, host: str, port: int) -> str:
+    """Return the URL of a listener for clients."""
+    return f"{'https' if settings.tls_certificate else 'http'}://{uri.join_host_port(host, port)}"

@@ -18,6 +18,7 @@ from feedproxy.app import App
 from feedproxy.clock import Seconds
 from feedproxy.http import uri
 from feedproxy.request.feed_id import feed_id
+from feedproxy.request.upstream_and_public_urls import listener_url
 from feedproxy.scoring.score_report import display_name
 from feedproxy.settings import Settings, listen_address
 from feedproxy.telemetry import metrics_aggregation, recent_activity, traffic_history
@@ -176,9 +177,7 @@ def _gateway(settings: Settings) -> str:
     if settings.public_url:
         return settings.public_url.rstrip("/")
     host, port = listen_address(settings.listen, "listen")
-    host = socket.gethostname() if uri.is_every_address(host) else host
-    scheme = "https" if settings.tls_certificate else "http"
-    return f"{scheme}://{uri.join_host_port(host, port)}"
+    return listener_url(settings, socket.gethostname() if uri.is_every_address(host) else host, port)
 
 
 def _feeds_with_problems(rows: Sequence[View]) -> list[View]:
