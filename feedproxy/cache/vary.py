@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.date import parse_http_date
-from feedproxy.http.field_values import PARSED_MAX, parse_parameters, split_list
+from feedproxy.http.field_values import PARSED_MAX, split_list
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import NO_FIELDS, Fields
-from feedproxy.http.negotiation import choose_coding, vary_names
+from feedproxy.http.negotiation import choose_coding, vary_names, weights_in
 
 _PERSONAL = frozenset({"cookie", "authorization"})
 
@@ -87,17 +87,9 @@ def _is_preferred_language(stored: StoredResponse, accept_language: str) -> bool
     return language is not None and language.strip().lower() == _preferred_language(accept_language)
 
 
-@memoize_short()
 def _preferred_language(accept_language: str) -> str | None:
     """Return the language range with the highest weight, or None if several ranges share the highest weight."""
-    weights: dict[str, float] = {}
-    for member in split_list(accept_language):
-        language, parameters = parse_parameters(member)
-        try:
-            weights[language] = float(parameters.get("q", "1"))
-        except ValueError:
-            return None
-    best = sorted(weights.items(), key=lambda item: item[1], reverse=True)[:2]
+    best = sorted(weights_in(accept_language).items(), key=lambda item: item[1], reverse=True)[:2]
     if not best or best[0][0] == "*" or best[0][1] <= 0 or (len(best) == 2 and best[0][1] == best[1][1]):
         return None
     return best[0][0]

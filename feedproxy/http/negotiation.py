@@ -5,13 +5,12 @@ counts as a field without members.
 """
 
 import re
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from feedproxy.http.field_values import PARSED_MAX, field_parser, parse_parameters, split_list
 from feedproxy.http.message import Fields
 
-_LONGEST = 512
 VARY_NAMES_MAX = 64
 """A Vary with more than this many names counts as `*`, because each lookup compares all of the fields."""
 _QVALUE = re.compile(r"(?:0?\.[0-9]+|[01](?:\.[0-9]*)?)")
@@ -28,16 +27,8 @@ def choose_coding(accept_encoding: str | None, available: Sequence[str]) -> str 
     If several codings have the same weight, the first in `available` is chosen. Without Accept-Encoding, only
     `identity` is acceptable, because most clients that do not send the field cannot decode.
     """
-    codings = tuple(available)
     if accept_encoding is None:
-        return "identity" if "identity" in codings else None
-    if len(accept_encoding) > _LONGEST:
-        return _choose_coding.__wrapped__(accept_encoding, codings)
-    return _choose_coding(accept_encoding, codings)
-
-
-@lru_cache(maxsize=4096)
-def _choose_coding(accept_encoding: str, available: tuple[str, ...]) -> str | None:
+        return "identity" if "identity" in available else None
     weights = weights_in(accept_encoding)
     other_weight = weights.get("*")
     best, best_weight = None, 0.0
@@ -50,10 +41,11 @@ def _choose_coding(accept_encoding: str, available: tuple[str, ...]) -> str | No
     return best
 
 
-def weights_in(value: str) -> dict[str, float]:
+@field_parser(too_long=dict[str, float]())
+def weights_in(value: str) -> Mapping[str, float]:
     """Return the weight of each token in a list, such as a coding (RFC 9110, section 12.4.2)."""
     weights: dict[str, float] = {}
-    for member in _members(value):
+    for member in split_list(value):
         name, parameters = parse_parameters(member)
         weight = _weight(parameters)
         if weight is not None:
@@ -61,10 +53,6 @@ def weights_in(value: str) -> dict[str, float]:
             # If a coding is repeated, the lesser weight counts, so that q=0 prevails.
             weights[coding] = min(weight, weights.get(coding, weight))
     return weights
-
-
-def _members(value: str) -> list[str]:
-    return split_list(value) if len(value) <= PARSED_MAX else []
 
 
 def choose_media_type(accept: str | None, offers: Sequence[str]) -> str | None:
@@ -86,27 +74,24 @@ def choose_media_type(accept: str | None, offers: Sequence[str]) -> str | None:
     return best
 
 
+@dataclass(frozen=True, slots=True)
 class _Range:
     """A media range of Accept, with its weight."""
 
-    __slots__ = ("media_type", "parameters", "specificity", "weight")
+    media_type: str
+    parameters: dict[str, str]
+    weight: float
 
-    def __init__(self, media_type: str, parameters: dict[str, str], weight: float) -> None:
-        self.media_type = "*/*" if media_type == "*" else media_type  # Java's URLConnection sends a bare star
-        self.parameters = parameters
-        self.weight = weight
-        wildcard = 0 if self.media_type == "*/*" else 1 if self.media_type.endswith("/*") else 2
+    @property
+    def specificity(self) -> tuple[int, int, float]:
         # Of two equally specific ranges, the lesser weight counts.
-        self.specificity = (wildcard, len(parameters), -weight)
+        return -self.media_type.count("*"), len(self.parameters), -self.weight
 
     def covers(self, media_type: str, parameters: dict[str, str]) -> bool:
-        if self.media_type != "*/*":
-            if self.media_type.endswith("/*"):
-                if not media_type.startswith(self.media_type[:-1]):
-                    return False
-            elif media_type != self.media_type:
-                return False
-        return self.parameters.items() <= parameters.items()
+        main_type = media_type.partition("/")[0]
+        return self.media_type in ("*/*", f"{main_type}/*", media_type) and (
+            self.parameters.items() <= parameters.items()
+        )
 
 
 @field_parser(too_long=())
@@ -117,7 +102,8 @@ def _ranges(accept: str) -> tuple[_Range, ...]:
         weight = _weight(parameters)
         if weight is not None:
             parameters.pop("q", None)
-            ranges.append(_Range(media_type, parameters, weight))
+            # Java's URLConnection sends a bare asterisk.
+            ranges.append(_Range("*/*" if media_type == "*" else media_type, parameters, weight))
     return tuple(ranges)
 
 

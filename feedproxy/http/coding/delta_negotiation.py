@@ -12,7 +12,6 @@ from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.etag import EntityTag, parse_tags
-from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.negotiation import vary_on, weights_in
 
@@ -52,7 +51,6 @@ def requested_bases(request: Request) -> Bases | None:
     return Bases(date=date) if date is not None else None
 
 
-@memoize_short()
 def accepts_feed(a_im: str) -> bool:
     """Return True if A-IM gives the manipulation `feed` at least the weight of identity (RFC 3229, section 10.5.3)."""
     weights = weights_in(a_im)
