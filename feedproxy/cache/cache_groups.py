@@ -1,6 +1,6 @@
 """Groups of stored responses that are invalidated together.  RFC 9875"""
 
-from feedproxy.cache.invalidation import SAFE
+from feedproxy.cache.invalidation import may_invalidate
 from feedproxy.http.field_values import field_parser
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.structured_fields import Token, parse_list
@@ -22,12 +22,8 @@ def groups_invalidated_by(request: Request, response: Response) -> frozenset[str
     """Return the groups that a response invalidates (RFC 9875, section 3). The groups belong to the origin of the
     request."""
     # "The Cache-Group-Invalidation header field MUST be ignored on responses to requests that have a safe method"
-    if request.method in SAFE:
-        return frozenset()
-    # The same definition as for single targets: "A "non-error response" is one with a 2xx or 3xx status code." -- RFC
-    # 9111, section 4.4
-    value = response.fields.combined("cache-group-invalidation") if 200 <= response.status < 400 else None
-    return frozenset() if value is None else parse_groups(value)
+    value = response.fields.combined("cache-group-invalidation")
+    return frozenset() if value is None or not may_invalidate(request, response) else parse_groups(value)
 
 
 @field_parser(too_long=frozenset[str](), entries=1024)
@@ -36,7 +32,7 @@ def parse_groups(value: str) -> frozenset[str]:
     members = parse_list(value)
     if members is None or len(members) > GROUPS_MAX:
         return frozenset()
-    groups = [member for member in members if isinstance(member, str) and not isinstance(member, Token)]
+    groups = [member for member, _ in members if isinstance(member, str) and not isinstance(member, Token)]
     if len(groups) < len(members) or any(len(group) > GROUP_LENGTH_MAX for group in groups):
         return frozenset()
     return frozenset(groups)

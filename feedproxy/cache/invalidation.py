@@ -5,16 +5,19 @@ from feedproxy.http import uri
 from feedproxy.http.message import Request, Response
 
 # RFC 9110, section 9.2.1, and the safe methods of the IANA registry. Names are case-sensitive.
-SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "QUERY", "REPORT", "SEARCH"})
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "QUERY", "REPORT", "SEARCH"})
+
+
+def may_invalidate(request: Request, response: Response) -> bool:
+    """Return True if this response to this request may invalidate stored responses."""
+    # "in response to an unsafe request method (including methods whose safety is unknown)"; 'A "non-error response" is
+    # one with a 2xx (Successful) or 3xx (Redirection) status code.'
+    return request.method not in _SAFE and 200 <= response.status < 400
 
 
 def invalidated_by(request: Request, response: Response) -> tuple[str, ...]:
     """Return the target URIs to invalidate. The first is the target of the request."""
-    # "in response to an unsafe request method (including methods whose safety is unknown)"
-    if request.method in SAFE:
-        return ()
-    # 'A "non-error response" is one with a 2xx (Successful) or 3xx (Redirection) status code.'
-    if not 200 <= response.status < 400:
+    if not may_invalidate(request, response):
         return ()
     # "A cache MUST invalidate the target URI"
     targets = {request.target: None}

@@ -29,7 +29,7 @@ def governing_directives(fields: Fields, *, targeted: bool) -> Directives:
     # "If the header field [...] is invalid [...] the cache MUST ignore it": parse_targeted returns None for an invalid
     # field.
     directives = parse_targeted(fields, TARGETED_FIELD) if targeted else None
-    if directives is not None and directives.present:
+    if directives is not None:
         # RFC 9213, section 2.2: a cache that uses a targeted field ignores Cache-Control and Expires.
         return Directives(directives, targeted=True)
     return Directives(CacheControl.from_fields(fields), targeted=False)

@@ -15,7 +15,7 @@ from feedproxy.http.field_values import PARSED_MAX, field_parser, is_token, unqu
 from feedproxy.http.message import Fields
 from feedproxy.http.structured_fields import Token, parse_dictionary
 
-DELTA_SECONDS_MAX = 2**31
+DELTA_SECONDS_MAX: Seconds = 2.0**31
 """Upper limit of a duration, in seconds: 2^31 (RFC 9111, section 1.2.2). Greater values are reduced to the limit."""
 
 _DIRECTIVE = re.compile(r"""([^\s,;="]+)(?:=("(?:[^"\\]|\\.)*+"|[^\s,;]*+))?""", re.DOTALL)
@@ -47,8 +47,7 @@ class CacheControl:
 
     Durations are in seconds, at most 2**31, and None if absent. A max-stale without an argument is math.inf. `no_cache`
     and `private` are true if the directive occurs without an argument. `no_cache_fields` and `private_fields` contain
-    the field names in the arguments of these directives, in lower case. `present` is true if the message has
-    Cache-Control.
+    the field names in the arguments of these directives, in lower case.
     """
 
     no_store: bool = False
@@ -68,7 +67,6 @@ class CacheControl:
     stale_if_error: Seconds | None = None
     min_fresh: Seconds | None = None
     max_stale: Seconds | None = None
-    present: bool = False
 
     @classmethod
     def from_fields(cls, fields: Fields) -> "CacheControl":
@@ -97,7 +95,7 @@ def without_directives(fields: Fields, *names: str) -> str:
 
 ABSENT = CacheControl()
 _PRAGMA = CacheControl(no_cache=True)
-_UNPARSED = CacheControl(no_store=True, no_transform=True, present=True)
+_UNPARSED = CacheControl(no_store=True, no_transform=True)
 
 
 def parse_targeted(fields: Fields, name: str) -> CacheControl | None:
@@ -158,17 +156,19 @@ def _read(directives: Iterable[tuple[str, str | None]]) -> CacheControl:
                 fields_by_directive[attributes[1]] = fields_by_directive.get(attributes[1], frozenset()) | fields
             else:
                 flags[attributes[0]] = True
-    return CacheControl(present=True, **flags, **durations, **fields_by_directive)  # type: ignore[arg-type] # by name
+    return CacheControl(**flags, **durations, **fields_by_directive)  # type: ignore[arg-type] # by name
 
 
 def _seconds(argument: str | None) -> Seconds:
     """Return a number of seconds, quoted or not (RFC 9111, section 5.2), or 0 if the number is invalid."""
     digits = unquote(argument or "")
-    if not _DIGITS.fullmatch(digits):
-        return 0.0
-    significant = digits.lstrip("0")
-    # Python refuses to parse thousands of digits. Ten digits already exceed the limit.
-    return float(min(int(significant or 0), DELTA_SECONDS_MAX) if len(significant) <= 10 else DELTA_SECONDS_MAX)
+    return delta_seconds(digits) if _DIGITS.fullmatch(digits) else 0.0
+
+
+def delta_seconds(digits: str) -> Seconds:
+    """Return the number of seconds that these digits state, at most DELTA_SECONDS_MAX."""
+    # int() refuses to parse thousands of digits; float() does not.
+    return min(float(digits), DELTA_SECONDS_MAX)
 
 
 def _field_names(argument: str | None) -> frozenset[str]:

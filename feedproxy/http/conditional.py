@@ -39,8 +39,7 @@ class Outcome(Enum):
 
 
 FIELDS_IN_304 = frozenset(
-    # RFC 9110, section 15.4.5, and the fields that describe how the response was obtained.
-    [
+    {
         "cache-control",
         "content-location",
         "date",
@@ -54,18 +53,17 @@ FIELDS_IN_304 = frozenset(
         "cdn-cache-control",
         "surrogate-key",
         "set-cookie",
-    ]
+    }
 )
+"""Names of the fields of a response that a 304 in its place has, too.
 
-
-def fields_in_304(fields: Fields) -> Fields:
-    """Return the fields of the 304 in place of a response with `fields`."""
-    return Fields(line for line in fields if line[0].lower() in FIELDS_IN_304)
+They are those of RFC 9110, section 15.4.5, and the fields that describe how the response was obtained.
+"""
 
 
 def has_preconditions(fields: Fields) -> bool:
     """Return True if a request has a precondition that `evaluate` may evaluate."""
-    return bool(_conditions(fields))
+    return fields.has_any(_NAMES)
 
 
 def evaluate(
@@ -89,23 +87,22 @@ def evaluate(
 
     Invalid dates are ignored. An If-Modified-Since later than `now` is ignored unless it equals Last-Modified.
     """
-    conditions = _conditions(fields)
-    if not conditions or method in _UNCONDITIONAL:
+    if method in _UNCONDITIONAL:
         return Outcome.PROCEED
-    if "if-match" in conditions:
-        if not _if_match(conditions["if-match"], tags):
+    if (if_match := fields.combined("if-match")) is not None:
+        if not _if_match(if_match, tags):
             return Outcome.PRECONDITION_FAILED
-    elif "if-unmodified-since" in conditions and last_modified is not None:
-        limit = parse_http_date(conditions["if-unmodified-since"], now)
+    elif last_modified is not None:
+        limit = parse_http_date(fields.combined("if-unmodified-since") or "", now)
         if limit is not None and math.floor(last_modified) > limit:
             return Outcome.PRECONDITION_FAILED
     is_get_or_head = method in ("GET", "HEAD")
-    if "if-none-match" in conditions:
-        if _if_none_match(conditions["if-none-match"], tags, own_base):
+    if (if_none_match := fields.combined("if-none-match")) is not None:
+        if _if_none_match(if_none_match, tags, own_base):
             return Outcome.PROCEED
         return Outcome.NOT_MODIFIED if is_get_or_head else Outcome.PRECONDITION_FAILED
-    if "if-modified-since" in conditions and is_get_or_head:
-        since = parse_http_date(conditions["if-modified-since"], now)
+    if is_get_or_head:
+        since = parse_http_date(fields.combined("if-modified-since") or "", now)
         if since is not None and not _was_modified_since(since, last_modified, date, now, earlier_versions):
             return Outcome.NOT_MODIFIED
     return Outcome.PROCEED
@@ -129,14 +126,6 @@ def range_applies(
     if limit is None or last_modified is None or (date is not None and date - last_modified < 1):
         return False
     return limit == math.floor(last_modified)
-
-
-def _conditions(fields: Fields) -> dict[str, str]:
-    conditions: dict[str, str] = {}
-    for name, value in fields:
-        if name[:2] in ("If", "if", "IF", "iF") and (lowered := name.lower()) in _NAMES:
-            conditions[lowered] = f"{conditions[lowered]}, {value}" if lowered in conditions else value
-    return conditions
 
 
 def _if_match(value: str, tags: Collection[EntityTag]) -> bool:

@@ -7,13 +7,13 @@ name of the day is ignored, because servers often get it wrong.
 import math
 import re
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 from feedproxy.clock import Instant
 from feedproxy.http.memoize import memoize_short
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_DAYS = tuple(day[:3] for day in WEEKDAYS)
 _MONTH_NUMBER = {name.lower(): number for number, name in enumerate(MONTHS, 1)}
 
 _DAY = "(?:mon|tue|wed|thu|fri|sat|sun)"
@@ -100,12 +100,8 @@ def format_http_date(instant: Instant) -> str:
     cached_second, text = _last  # read once: another thread may replace it
     if second == cached_second:
         return text
-    moment = _EPOCH + timedelta(seconds=second)
     # strftime would write the names in the language of the process.
-    text = (
-        f"{_DAYS[moment.weekday()]}, {moment.day:02} {MONTHS[moment.month - 1]} {moment.year:04}"
-        f" {moment.hour:02}:{moment.minute:02}:{moment.second:02} GMT"
-    )
+    text = format_datetime(_EPOCH + timedelta(seconds=second), usegmt=True)
     _last = (second, text)
     return text
 

@@ -10,7 +10,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.field_values import field_parser
 from feedproxy.http.message import Fields, Response
-from feedproxy.http.structured_fields import Value, parse_dictionary, parse_parameterised
+from feedproxy.http.structured_fields import Value, parse_dictionary, parse_list
 
 DEFER_MAX: Seconds = 172_800
 """Maximum seconds for which an origin can defer the next request. Some origins state absurd times, such as years."""
@@ -62,9 +62,9 @@ def _parse_rate_limit(value: str) -> Sequence[tuple[Value | None, Value | None]]
 
     A value is None if it is missing. It may also have another type than a number.
     """
-    items = parse_parameterised(value) or ()
+    limits = [(parameters.get("r"), parameters.get("t")) for _, parameters in parse_list(value) or ()]
     members = parse_dictionary(value) or {}
-    return [*((item.get("r"), item.get("t")) for item in items), (members.get("remaining"), members.get("reset"))]
+    return [*limits, (members.get("remaining"), members.get("reset"))]
 
 
 def _reset_of(fields: Fields, prefix: str, now: Instant) -> Instant | None:

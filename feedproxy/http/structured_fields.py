@@ -44,10 +44,9 @@ def parse_dictionary(value: str) -> dict[str, Value] | None:
     return _parse(value, _Parser.dictionary)
 
 
-def parse_list(value: str) -> tuple[Value, ...] | None:
-    """Return the members of a list without their parameters, or None for an invalid list (RFC 9651, section 4.2.1)."""
-    members = _parse(value, _Parser.list_members)
-    return None if members is None else tuple(member for member, _ in members)
+def parse_list(value: str) -> list[tuple[Value, dict[str, Bare]]] | None:
+    """Return the members of a list with their parameters, or None for an invalid list (RFC 9651, section 4.2.1)."""
+    return _parse(value, _Parser.list_members)
 
 
 def parse_item(value: str) -> Bare | None:
@@ -55,26 +54,9 @@ def parse_item(value: str) -> Bare | None:
     return _parse(value, _Parser.item)
 
 
-def parse_parameterised(value: str) -> list[dict[str, Bare]] | None:
-    """Return the parameters of each member of a list, or None if the list is invalid (RFC 9651, section 4.2.1)."""
-    members = _parse(value, _Parser.list_members)
-    return None if members is None else [parameters for _, parameters in members]
-
-
 def _parse[Parsed](value: str, read: Callable[["_Parser"], Parsed]) -> Parsed | None:
     try:
         return read(_Parser(value.strip(" ")))
-    except ValueError:
-        return None
-
-
-def decode_bytes(encoded: bytes) -> bytes | None:
-    """Return the bytes that base64 encodes, or None if the base64 is invalid.
-
-    Missing padding and pad bits other than zero are accepted (RFC 9651, section 4.2.7).
-    """
-    try:
-        return base64.b64decode(encoded.rstrip(b"=") + b"=" * (-len(encoded.rstrip(b"=")) % 4), validate=True)
     except ValueError:
         return None
 
@@ -168,6 +150,8 @@ class _Parser:
             case "token":
                 return Token(match[0])
             case "bytes":
-                return match["bytes"].encode("ascii")
+                # Missing padding and pad bits other than zero are accepted (RFC 9651, section 4.2.7).
+                encoded = match["bytes"].rstrip("=")
+                return base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
             case _:
                 return match["boolean"] == "1"

@@ -100,8 +100,7 @@ def _parse_claim(user_agent: str) -> Claim | None:
     match = _count(user_agent)
     if match is None:
         return None
-    digits = match[1].replace(",", "").lstrip("0")
-    count = COUNT_MAX if len(digits) > 12 else int(digits or "0")
+    count = min(int(match[1].replace(",", "")), COUNT_MAX)
     feed_id = _FEED_ID.search(user_agent)
     return Claim(_fetcher(_name(user_agent)), count, feed_id[1] if feed_id else "")
 

@@ -66,7 +66,7 @@ def _build(selected: SelectedResponse, via: str, now: Instant) -> Response:
     if stored.status in (200, 206):
         match _evaluate_conditions(selected, representation, now):
             case Outcome.NOT_MODIFIED:
-                fields = _with_tag_of_client(conditional.fields_in_304(fields), stored, request, representation)
+                fields = _with_tag_of_client(fields.only(conditional.FIELDS_IN_304), stored, request, representation)
                 return Response(304, fields)
             case Outcome.PRECONDITION_FAILED:
                 return Response(

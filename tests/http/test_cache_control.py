@@ -16,7 +16,7 @@ def read(*lines: str) -> CacheControl:
 def test_directives_of_all_lines_are_combined_in_any_case() -> None:
     control = read("Public, MAX-AGE=60", "s-maxage=30 , must-revalidate, x-own=1")
 
-    assert control == CacheControl(public=True, max_age=60, s_maxage=30, must_revalidate=True, present=True)
+    assert control == CacheControl(public=True, max_age=60, s_maxage=30, must_revalidate=True)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_directives_of_all_lines_are_combined_in_any_case() -> None:
 )
 def test_directive_without_argument_is_parsed(directive: str, attribute: str) -> None:
     said: dict[str, Any] = {attribute: True}
-    assert read(directive) == CacheControl(**said, present=True)
+    assert read(directive) == CacheControl(**said)
 
 
 @pytest.mark.parametrize(
@@ -51,16 +51,16 @@ def test_directive_without_argument_is_parsed(directive: str, attribute: str) ->
 )
 def test_directive_with_duration_is_parsed(directive: str, attribute: str) -> None:
     said: dict[str, Any] = {attribute: 12.0}
-    assert read(f"{directive}=12") == CacheControl(**said, present=True)
+    assert read(f"{directive}=12") == CacheControl(**said)
 
 
 @pytest.mark.parametrize("separated", ["max-age=60; no-store", "no-store max-age=60", "max-age=60,,no-store,"])
 def test_directives_are_separated_by_semicolon_space_or_commas(separated: str) -> None:
-    assert read(separated) == CacheControl(max_age=60, no_store=True, present=True)
+    assert read(separated) == CacheControl(max_age=60, no_store=True)
 
 
 def test_directive_after_unclosed_quotation_mark_is_parsed() -> None:
-    assert read('max-age="60, no-store') == CacheControl(max_age=0, no_store=True, present=True)
+    assert read('max-age="60, no-store') == CacheControl(max_age=0, no_store=True)
 
 
 def test_directive_within_a_quoted_string_is_ignored() -> None:
@@ -122,7 +122,6 @@ def test_directive_with_invalid_field_names_applies_without_qualification(argume
 
 def test_directives_of_absent_field_are_empty() -> None:
     assert read() == CacheControl()
-    assert read("").present
 
 
 def test_pragma_applies_only_to_requests_without_cache_control() -> None:
@@ -138,7 +137,7 @@ def targeted(*lines: str) -> CacheControl | None:
 
 def test_targeted_field_is_a_dictionary_whose_parameters_are_ignored() -> None:
     assert targeted('max-age=60;x=1, no-cache="a"', "private; y, foo=(1 2), no-store=?0") == CacheControl(
-        max_age=60, no_cache_fields=frozenset({"a"}), private=True, present=True
+        max_age=60, no_cache_fields=frozenset({"a"}), private=True
     )
 
 
@@ -164,4 +163,4 @@ def test_targeted_field_that_is_empty_or_invalid_is_ignored(value: str) -> None:
     "value", ['max-age="60"', "max-age=-60", "max-age=60.5", "max-age=sixty", "max-age", "max-age=(60)"]
 )
 def test_targeted_field_duration_of_another_type_is_zero(value: str) -> None:
-    assert targeted(value) == CacheControl(max_age=0, present=True)
+    assert targeted(value) == CacheControl(max_age=0)

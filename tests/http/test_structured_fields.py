@@ -15,7 +15,7 @@ def test_dictionary_parser_reads_every_type_without_parameters() -> None:
         "f": False,
         "h": True,
         "i": Token("tok/en:*"),
-        "j": b"aGk=",
+        "j": b"hi",
         "k": (1, "2", Token("t")),
         "l": (),
     }

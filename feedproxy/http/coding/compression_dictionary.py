@@ -14,7 +14,7 @@ from feedproxy.errors import Undecodable
 from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.field_values import field_parser
 from feedproxy.http.message import Fields
-from feedproxy.http.structured_fields import Token, decode_bytes, parse_dictionary, parse_item, string_text
+from feedproxy.http.structured_fields import Token, parse_dictionary, parse_item, string_text
 
 DCZ = "dcz"
 
@@ -100,9 +100,8 @@ def parse_use_as_dictionary(value: str) -> UseAsDictionary | None:
 def parse_available_dictionary(value: str) -> bytes | None:
     """Return the SHA-256 in Available-Dictionary, or None if the value is invalid, is too long, or has several hashes
     (RFC 9842, section 2.2)."""
-    encoded = parse_item(value)
-    digest = decode_bytes(encoded) if isinstance(encoded, bytes) else None
-    return digest if digest is not None and len(digest) == HASH_BYTES else None
+    digest = parse_item(value)
+    return digest if isinstance(digest, bytes) and len(digest) == HASH_BYTES else None
 
 
 def dictionary_hash(content: bytes) -> bytes:
@@ -154,14 +153,9 @@ def decode(body: bytes, dictionary: bytes, *, limit: int) -> bytes:
     if len(body) < HEADER_BYTES or not body.startswith(MAGIC):
         raise Undecodable("not dcz: the header is missing")
     # "The dictionary hash MUST be validated before use." -- section 2.1.3
-    if stream_dictionary_hash(body) != dictionary_hash(dictionary):
+    if body[len(MAGIC) : HEADER_BYTES] != dictionary_hash(dictionary):
         raise Undecodable("dcz made with another dictionary")
     return decompress(body[HEADER_BYTES:], dictionary, limit=limit)
-
-
-def stream_dictionary_hash(body: bytes) -> bytes | None:
-    """Return the hash of the dictionary of a `dcz` stream, or None if the stream has no header."""
-    return body[len(MAGIC) : HEADER_BYTES] if body.startswith(MAGIC) and len(body) >= HEADER_BYTES else None
 
 
 def compress(content: bytes, dictionary: bytes, *, level: int) -> bytes:

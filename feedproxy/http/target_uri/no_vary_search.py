@@ -40,17 +40,12 @@ class QueryVariance:
     all_but: bool = False
     key_order: bool = True
 
-    @property
-    def is_default(self) -> bool:
-        """Return True if no parameter is ignored, and the order of parameters counts."""
-        return not self.names and not self.all_but and self.key_order
-
     def are_equivalent(self, one: str, other: str) -> bool:
         """Return True if two normalised URLs are "equivalent modulo search variance" (draft, "Comparing")."""
         if one == other:
             return True
         (path, _, query), (other_path, _, other_query) = one.partition("?"), other.partition("?")
-        if path != other_path or "#" in path or self.is_default:
+        if path != other_path or "#" in path or self == DEFAULT:
             return False
         if not (_is_comparable(query) and _is_comparable(other_query)):
             return False
@@ -62,6 +57,7 @@ class QueryVariance:
 
 
 DEFAULT = QueryVariance()
+"""The rule that no parameter is ignored, and that the order of parameters matters."""
 
 
 @field_parser(too_long=DEFAULT, entries=1024)

@@ -137,7 +137,7 @@ class Conversions:
             case Outcome.NOT_MODIFIED:
                 offered = {coding: own_tag(conversion.tag_base, coding) for coding in _codings(settings)}
                 fields = fields.with_field("ETag", tag_for_304(request, offered, offered[name]).text)
-                return Response(304, conditional.fields_in_304(fields))
+                return Response(304, fields.only(conditional.FIELDS_IN_304))
             case Outcome.PRECONDITION_FAILED:
                 return Response(
                     412, fields.without("content-type", "content-encoding").with_field("Content-Length", "0")
