@@ -18,11 +18,9 @@ from feedproxy.access.secret_tokens import TokenFile
 from feedproxy.access.wsse_nonces import NonceFolder
 from feedproxy.clock import Clock, Seconds
 from feedproxy.errors import AccessDenied, BadTarget, UsageError
-from feedproxy.feed_rules import AMBIGUOUS, BLOCKED
+from feedproxy.feed_rules import AMBIGUOUS, ANY_USER, BLOCKED
 from feedproxy.http.message import Fields
 from feedproxy.settings import Settings
-
-ANY_USER = "*"
 
 CREDENTIAL_FIELDS = ("authorization", "proxy-authorization", "x-wsse")
 """Request fields that contain credentials for this proxy."""

@@ -30,12 +30,12 @@ from feedproxy.access import basic, wsse
 from feedproxy.access.file_reload import ReloadingFile
 from feedproxy.clock import Clock, Instant
 from feedproxy.errors import BadTarget, UsageError
+from feedproxy.feed_rules import ANY_USER
 from feedproxy.http.message import Request
 from feedproxy.http.target_uri.target_pattern import TargetPattern
 from feedproxy.upstream.upstream_errors import FetchError
 
 CREDENTIAL_MARK = "#wallet="
-ANY_USER = "*"
 KINDS = ("basic", "wsse", "bearer", "query")
 
 

@@ -168,22 +168,17 @@ class CacheStatus:
 
     def text(self) -> str:
         """Return the member as written in the field."""
-        members = ["feedproxy"]
-        if self.hit:
-            members.append("hit")
-        if self.fwd is not None:
-            members.append(f"fwd={self.fwd}")
-        if self.fwd_status is not None:
-            members.append(f"fwd-status={self.fwd_status}")
-        if self.stored:
-            members.append("stored")
-        if self.collapsed:
-            members.append("collapsed")
-        if self.ttl is not None:
-            members.append(f"ttl={self.ttl}")
-        if self.detail is not None:
-            members.append(f"detail={self.detail}")
-        return "; ".join(members)
+        parameters = (
+            ("hit", self.hit),
+            ("fwd", self.fwd),
+            ("fwd-status", self.fwd_status),
+            ("stored", self.stored),
+            ("collapsed", self.collapsed),
+            ("ttl", self.ttl),
+            ("detail", self.detail),
+        )
+        present = [(name, value) for name, value in parameters if value is not None and value is not False]
+        return "; ".join(["feedproxy", *(name if value is True else f"{name}={value}" for name, value in present)])
 
 
 def append(fields: Fields, status: CacheStatus) -> Fields:

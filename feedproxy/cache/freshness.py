@@ -22,7 +22,7 @@ from feedproxy.cache.targeted_directives import governing_directives
 from feedproxy.clock import Instant, Seconds
 from feedproxy.durations_and_sizes import span
 from feedproxy.fast_init import fast_init
-from feedproxy.http.cache_control import ABSENT, DELTA_SECONDS_MAX, CacheControl
+from feedproxy.http.cache_control import ABSENT, CacheControl, delta_seconds
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Fields
 
@@ -57,11 +57,11 @@ class Allowance:
     reason: str
 
 
-type Hint = Callable[[StoredResponse, Instant, Instant | None, Instant], Allowance | None]
+type Hint = Callable[[Instant, Instant | None], Allowance | None]
 """A function that returns a feed's permission to use a response, according to the feed's schedule, or None.
 
-Its arguments are `stored`, `base`, `expires` and `now`. `base` is the instant at which the response was generated or
-last validated. `expires` is the end of the explicit lifetime, or None if there is no explicit lifetime.
+Its arguments are `base` and `expires`. `base` is the instant at which the response was generated or last validated.
+`expires` is the end of the explicit lifetime, or None if there is no explicit lifetime.
 """
 
 
@@ -122,7 +122,7 @@ def describe(
 def initial_age(stored: StoredResponse) -> Seconds:
     """Return the age of the response on receipt, in seconds (corrected_initial_age in RFC 9111, section 4.2.3)."""
     # Date has whole seconds. A response received within the same second has no apparent age.
-    apparent_age = max(0.0, math.floor(stored.response_time) - _date(stored.fields, stored.response_time))
+    apparent_age = max(0.0, math.floor(stored.response_time) - date_of(stored.fields, stored.response_time))
     response_delay = max(0.0, stored.response_time - stored.request_time)
     corrected_age_value = age_value(stored.fields) + response_delay
     # "corrected_initial_age = max(apparent_age, corrected_age_value);"
@@ -148,16 +148,12 @@ def age_value(fields: Fields) -> Seconds:
     """
     value = fields.get("age")
     match = None if value is None else _AGE.fullmatch(value.partition(",")[0].strip(" \t"))
-    if match is None:
-        return 0.0
-    digits = match[1]
-    return float(DELTA_SECONDS_MAX if len(digits.lstrip("0")) > 10 else min(int(digits), DELTA_SECONDS_MAX))
+    return 0.0 if match is None else delta_seconds(match[1])
 
 
-def _date(fields: Fields, received: Instant) -> Instant:
+def date_of(fields: Fields, received: Instant) -> Instant:
     """Return the instant in Date, or the time of receipt if Date is missing or invalid (RFC 9110, section 6.6.1)."""
-    value = fields.get("date")
-    date = None if value is None else parse_http_date(value, received)
+    date = parse_http_date(fields.get("date") or "", received)
     return received if date is None else date
 
 
@@ -177,7 +173,7 @@ def explicit_lifetime(fields: Fields, received: Instant, *, targeted: bool = Fal
     # "If the Expires response header field is present, use its value minus the value of the Date response
     # header field"
     if not is_targeted and (values := fields.get_all("expires")):
-        return _expires(values, _date(fields, received), received), Source.EXPIRES
+        return _expires(values, date_of(fields, received), received), Source.EXPIRES
     return None
 
 
@@ -206,7 +202,7 @@ def heuristic_lifetime(
     modified = parse_http_date(stored.fields.get("last-modified") or "", stored.response_time)
     # "caches are encouraged to use a heuristic expiration value that is no more than some fraction of the
     # interval since that time."
-    if modified is not None and modified < (date := _date(stored.fields, stored.response_time)):
+    if modified is not None and modified < (date := date_of(stored.fields, stored.response_time)):
         tenth = FRACTION * (date - modified)
         return _clamp(tenth, minimum if feed else 0.0, maximum), Source.LAST_MODIFIED
     return (_clamp(default, minimum, maximum) if feed else 0.0), Source.DEFAULT
@@ -216,7 +212,7 @@ def _clamp(seconds: Seconds, minimum: Seconds, maximum: Seconds) -> Seconds:
     return max(0.0, min(max(seconds, minimum), maximum))
 
 
-def _unknown() -> None:
+def _unknown(*_: object) -> None:
     return None
 
 
@@ -224,7 +220,7 @@ def assess(
     stored: StoredResponse,
     now: Instant,
     *,
-    hint: Hint | None = None,
+    hint: Hint = _unknown,
     learned: Callable[[], Seconds | None] = _unknown,
     default: Seconds = 0.0,
     minimum: Seconds = 0.0,
@@ -246,8 +242,8 @@ def assess(
         lifetime, source = explicit
         expires = base + lifetime
         allowance = None
-        if hint is not None and stored.content.feed and may_extend_lifetime(stored, control):
-            allowance = hint(stored, base, expires, now)
+        if stored.content.feed and may_extend_lifetime(stored, control):
+            allowance = hint(base, expires)
             if allowance is not None and allowance.until <= max(expires, now):
                 allowance = None
         return Freshness(age, lifetime, source, expires, allowance, control)
@@ -257,7 +253,7 @@ def assess(
     if stored.status not in HEURISTICALLY_CACHEABLE and not control.public:
         reason = f"no lifetime given, and none is estimated for status {stored.status}"
         return Freshness(age, 0.0, Source.DEFAULT, base, None, control, reason)
-    allowance = hint(stored, base, None, now) if hint is not None and stored.content.feed else None
+    allowance = hint(base, None) if stored.content.feed else None
     if allowance is not None:
         lifetime = max(0.0, allowance.until - base)
         return Freshness(age, lifetime, Source.HINT, base + lifetime, None, control, allowance.reason)
@@ -267,16 +263,11 @@ def assess(
 
 def limit_freshness(freshness: Freshness, limit: Allowance) -> Freshness:
     """Return the freshness, shortened so that the response may be used only until the instant `limit.until`."""
-    until = limit.until
-    allowance = freshness.allowance
-    if until >= (allowance.until if allowance is not None else freshness.expires):
-        return freshness
+    until, allowance = limit.until, freshness.allowance
+    if allowance is not None and freshness.expires <= until < allowance.until:
+        return replace(freshness, allowance=replace(allowance, until=until, reason=limit.reason), limit=limit)
     if until >= freshness.expires:
-        return replace(
-            freshness,
-            allowance=replace(allowance, until=until, reason=limit.reason) if allowance is not None else None,
-            limit=limit,
-        )
+        return freshness
     lifetime = max(0.0, until - (freshness.expires - freshness.lifetime))
     return replace(freshness, lifetime=lifetime, expires=until, allowance=None, reason=limit.reason, limit=limit)
 

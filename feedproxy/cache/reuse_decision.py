@@ -104,7 +104,8 @@ def decide(
         # and receiving a successful response" -- section 5.2.2.4
         return _forward(stored, request, Fwd.STALE, "no-cache: every use is validated")
     if request.no_cache:
-        return _forward(stored, request, _fwd_parameter(freshness, now), "the request has no-cache")
+        fwd = Fwd.REQUEST if freshness.is_fresh(now) else Fwd.STALE
+        return _forward(stored, request, fwd, "the request has no-cache")
     if freshness.is_fresh(now):
         return _decide_fresh(stored, request, freshness, now, stale_limit)
     return _decide_stale(stored, request, freshness, now, stale_limit, stale_while_refreshing)
@@ -152,10 +153,6 @@ def _is_within_max_age(request: CacheControl, freshness: Freshness) -> bool:
     if request.max_age is None or request.max_stale is None:
         return True
     return freshness.age - request.max_age <= request.max_stale
-
-
-def _fwd_parameter(freshness: Freshness, now: Instant) -> Fwd:
-    return Fwd.REQUEST if freshness.is_fresh(now) else Fwd.STALE
 
 
 def _forward(stored: StoredResponse | None, request: CacheControl, fwd: Fwd, reason: str) -> Decision:

@@ -44,25 +44,26 @@ def may_serve_stale(
     if freshness.is_fresh(now):
         return True
     staleness = now - freshness.expires
+    # A response to a request with credentials may be used stale only if the origin permits it.
+    configured = None if stored.authorized else limit
+
+    def is_within(*permissions: Seconds | None) -> bool:
+        return any(permitted is not None and staleness <= permitted for permitted in permissions)
+
     match occasion:
         case Occasion.ERROR | Occasion.DISCONNECTED:
             # RFC 5861, section 4: beyond stale-if-error a response "SHOULD NOT be used to satisfy the request,
             # absent other information". The operator's limit is such information.
-            permissions = [
-                freshness.control.stale_if_error,
-                request.stale_if_error,
-                _configured_limit(stored, limit),
-            ]
-            return any(permitted is not None and staleness <= permitted for permitted in permissions)
+            return is_within(freshness.control.stale_if_error, request.stale_if_error, configured)
         case Occasion.REFUSED:
-            configured = _configured_limit(stored, limit)
-            return configured is not None and staleness <= configured
+            return is_within(configured)
         case Occasion.REVALIDATING:
             # Section 4.2.4 also permits stale responses "by configuration in accordance with an out-of-band
             # contract": that is `limit`.
-            granted, configured = freshness.control.stale_while_revalidate, _configured_limit(stored, limit)
-            is_granted = granted is not None and staleness <= granted
-            return (is_granted or bool(configured and staleness <= configured)) and _accepts_stale(request)
+            return _accepts_stale(request) and is_within(
+                freshness.control.stale_while_revalidate,
+                configured or None,  # a limit of 0 permits nothing
+            )
         case Occasion.MAX_STALE:
             # "the client is willing to accept a response that has exceeded its freshness lifetime by no more
             # than the specified number of seconds" -- RFC 9111, section 5.2.1.2
@@ -76,11 +77,6 @@ def may_serve_stale(
                 and _accepts_stale(request)
             )
     assert_never(occasion)
-
-
-def _configured_limit(stored: StoredResponse, limit: Seconds) -> Seconds | None:
-    # A response to a request with credentials may be used stale only if the origin permits it.
-    return None if stored.authorized else limit
 
 
 def _accepts_stale(request: CacheControl) -> bool:

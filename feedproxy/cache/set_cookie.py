@@ -12,23 +12,7 @@ from feedproxy.cache.targeted_directives import governing_directives
 from feedproxy.http.message import Fields, Request
 
 _NAME = "set-cookie"
-
-
-def is_for_all_clients(request: Request, received: StoredResponse, *, targeted: bool) -> bool:
-    """Return True if the cookies of a response may be sent to all clients. The result is False for feeds.
-
-    `received` has the fields of this response alone, even if the response updates a stored response. `targeted` is true
-    if targeted fields apply to this cache (RFC 9213).
-    """
-    if received.content.feed or "authorization" in request.fields or "cookie" in request.fields:
-        return False
-    control = governing_directives(received.fields, targeted=targeted).control
-    if control.private or control.no_store or control.no_cache:
-        return False
-    # "Servers that wish to control caching of these responses are encouraged to emit appropriate Cache-Control
-    # response header fields" -- section 7.3
-    explicit = freshness.explicit_lifetime(received.fields, received.response_time, targeted=targeted)
-    return explicit[0] > 0 if explicit is not None else control.public
+_CREDENTIALS = frozenset({"authorization", "cookie"})
 
 
 def with_cookies(
@@ -37,7 +21,8 @@ def with_cookies(
     """Return the stored response with the cookies of a received response, if these may be sent to all clients.
 
     `received` contains the fields of the response that was stored, or that updated the stored response. If `received`
-    has no Set-Cookie, the stored cookies remain (RFC 9111, section 3.2).
+    has no Set-Cookie, the stored cookies remain (RFC 9111, section 3.2). The cookies of a feed are not kept. `targeted`
+    is true if targeted fields apply to this cache (RFC 9213).
     """
     values = received.get_all(_NAME)
     if not values:
@@ -46,6 +31,11 @@ def with_cookies(
     if _NAME in control.private_fields | control.no_cache_fields:
         return stored
     fields = stored.fields.without(_NAME)
-    if is_for_all_clients(request, replace(stored, fields=received), targeted=targeted):
-        fields = Fields((*fields, *(("Set-Cookie", value) for value in values)))
+    is_for_one_client = request.fields.has_any(_CREDENTIALS) or control.private or control.no_store or control.no_cache
+    if not is_for_one_client and not stored.content.feed:
+        # "Servers that wish to control caching of these responses are encouraged to emit appropriate Cache-Control
+        # response header fields" -- section 7.3
+        explicit = freshness.explicit_lifetime(received, stored.response_time, targeted=targeted)
+        if explicit[0] > 0 if explicit is not None else control.public:
+            fields = fields.joined(Fields([("Set-Cookie", value) for value in values]))
     return replace(stored, fields=fields)

@@ -12,9 +12,9 @@ rules:
 
 from collections.abc import Iterable
 
+from feedproxy.cache.freshness import date_of
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant
-from feedproxy.http.date import parse_http_date
 from feedproxy.http.field_values import PARSED_MAX, split_list
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import NO_FIELDS, Fields
@@ -108,14 +108,12 @@ def choose(variants: Iterable[StoredResponse], request: Fields, *, own_agent: bo
     # field, the cache SHOULD choose the most recent [...] stored response with a valid Vary field value."
     # "When more than one suitable response is stored, a cache MUST use the most recent one (as determined by
     # the Date header field)." -- section 4
-    return max(
-        selected, key=lambda variant: (bool(vary_names(variant.fields)), _date_of(variant), variant.response_time)
-    )
+    return max(selected, key=_priority)
 
 
-def _date_of(stored: StoredResponse) -> Instant:
-    date = parse_http_date(stored.fields.get("date") or "", stored.response_time)
-    return stored.response_time if date is None else date
+def _priority(variant: StoredResponse) -> tuple[bool, Instant, Instant]:
+    date = date_of(variant.fields, variant.response_time)
+    return bool(vary_names(variant.fields)), date, variant.response_time
 
 
 def with_variant(

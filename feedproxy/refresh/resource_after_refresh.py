@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from feedproxy.cache import set_cookie, storing, vary
+from feedproxy.cache.freshness import date_of
 from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
-from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Fields
 from feedproxy.http.negotiation import vary_names
 from feedproxy.refresh import redirect_following
@@ -121,8 +121,7 @@ def with_last_modified(before: Resource, response: StoredResponse, job: RefreshJ
         return response
     dates_by_tag = {variant.content.tag: variant.content.last_modified or 0.0 for variant in before.variants}
     received = response.response_time
-    date = parse_http_date(response.fields.get("date") or "", received)
-    received = received if date is None else min(received, date)
+    received = min(received, date_of(response.fields, received))
     last_modified = dates_by_tag.get(content.tag) or max(
         float(math.floor(received)), *(at + 1 for at in dates_by_tag.values()), 0.0
     )

@@ -22,7 +22,7 @@ def a_feed(*lines: tuple[str, str], feed: bool = True, status: int = 200, author
     )
 
 
-def an_hour(stored: StoredResponse, base: Instant, expires: Instant | None, now: Instant) -> Allowance | None:
+def an_hour(base: Instant, expires: Instant | None) -> Allowance | None:
     """Return the allowance of a feed whose ttl is 60 minutes."""
     return Allowance(base + 3600, "ttl-hint", "ttl of 60 minutes")
 

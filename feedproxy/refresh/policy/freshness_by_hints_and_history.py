@@ -29,17 +29,17 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
     def learned() -> Seconds | None:
         return learned_lifetime(resource, stored, settings) if channel is not None else None
 
-    def hint(_: StoredResponse, base: Instant, expires: Instant | None, at: Instant) -> Allowance | None:
+    def hint(base: Instant, expires: Instant | None) -> Allowance | None:
         if channel is None or (settings.feed_hints == "heuristic" and expires is not None):
             return None  # not a feed, or HTTP states a lifetime
-        pushed = polling_with_push.allowance(resource, base, at, settings)
+        pushed = polling_with_push.allowance(resource, base, now, settings)
         if settings.feed_hints == "off":
             return _if_longer_than_heuristic(pushed, base, expires)
         hint_expiry = schedule_hints.hint_expiry(
             channel.schedule,
             base=base,
             expires=expires,
-            now=at,
+            now=now,
             hint_max=settings.hint_max,
             skip_max=settings.skip_max,
         )
