@@ -1,4 +1,4 @@
-"""Comparison of this machine's copies with Redis, after events were lost or changes were not sent."""
+"""Comparison of this machine's copies with those in Redis, after events were lost or Redis was unavailable."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,11 +13,13 @@ COMPARE_BATCH = 200
 
 
 class CopyComparison:
-    """Comparison of copies by fencing token.
+    """The comparison of copies by their fencing tokens.
 
-    An older copy on this machine is replaced by the copy in Redis, or dropped if Redis records a purge. A newer copy on
-    this machine is sent to Redis.
-    `is_mine` returns True for targets that this worker compares. `invalidate` is called before a copy is dropped.
+    A newer copy in Redis replaces this machine's copy, and a later purge in Redis deletes it. A newer copy of this
+    machine is sent to Redis.
+
+    `is_mine` returns True for the targets that this worker compares. `invalidate` discards the refreshes of a target
+    that are in progress, before its copy is deleted.
     """
 
     def __init__(

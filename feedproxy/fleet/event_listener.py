@@ -1,8 +1,8 @@
 """Listener for the events of all machines. It applies the events in order.
 
 Events are numbered. A listener misses events if its connection is lost, or Redis's output buffer is full. The number of
-the next event shows the gap. Once a second, the listener also asks Redis for the last number. Missed events are read
-from the log. If the log lacks some of them, all copies are compared with Redis.
+the next event shows the gap. Once a second, Redis is also asked for the number of the last event. The listener reads
+missed events from the log. If the log lacks some of them, all copies are compared with Redis.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ RESUBSCRIBE_DELAY: Seconds = 0.2
 subscribe."""
 MESSAGE_TIMEOUT: Seconds = 1
 MISSED_MAX = 3
-"""If this many checks in a row find missed events, the connection is replaced."""
+"""If this many checks in a row find missed events, the listener subscribes again, with a new connection."""
 
 
 class EventListener:
     """A subscription to events. `on_event` is called with each event of other machines, in order.
 
-    `on_events_lost` is called after a gap that the log does not cover.
+    `on_events_lost` is called at the start, and after each gap in the events that the log does not cover.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class EventListener:
         await cancel(self._task)
 
     async def catch_up(self) -> None:
-        """Apply the missed events. Raises RedisUnavailable or RedisRefused if Redis does not answer, or answers with an
-        error."""
+        """Read the missed events from the log, and apply them. Raises RedisUnavailable or RedisRefused if Redis does
+        not answer, or answers with an error."""
         async with self._lock:
             if self.last_number is None:
                 # Later events have higher numbers than this one, and the comparison finds earlier changes.
@@ -74,8 +74,10 @@ class EventListener:
                 await self._apply_numbered(event)
 
     async def check(self) -> None:
-        """Ask Redis for missed events, and apply them. Raises RedisUnavailable or RedisRefused if Redis does not
-        answer, or answers with an error."""
+        """Ask Redis for the number of the last event. If events were missed, apply them.
+
+        Raises RedisUnavailable or RedisRefused if Redis does not answer, or answers with an error.
+        """
         last_number = self.last_number
         # An event that arrives during the request is not missed.
         if last_number is None or (

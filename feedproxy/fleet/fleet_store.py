@@ -24,7 +24,8 @@ class FleetStore(PermittedStore):
     """A store that reads only from this machine. `put` queues copies for other machines, and `fetch_copy` fetches the
     copy of another machine.
 
-    Copies are exchanged without the access rules of `is_redirect_permitted`, which each machine applies to its reads.
+    The machines exchange all copies. Each machine applies its access rules (`is_redirect_permitted`) when it reads a
+    copy.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class FleetStore(PermittedStore):
     async def put(self, resource: Resource, precondition: Precondition | None = None) -> None:
         """Store a resource here, and send it to the other machines.
 
-        The stored resource gets a higher token than the resource that it replaces. If `precondition` is false when
+        The stored resource gets a higher token than the resource that it replaces. If `precondition` returns False when
         the resource is written, nothing is stored or sent.
         """
         target, token = resource.target, self.coordination.token(resource.target)
@@ -95,7 +96,7 @@ class FleetStore(PermittedStore):
         return resource.fencing_token if resource is not None else 0
 
     async def fetch_copy(self, target: str, *, timeout_factor: float = 1) -> bool:
-        """Apply a later copy or purge of another machine. Return True if a resource has changed here.
+        """Ask Redis for a later copy or purge of the target, and apply it. Return True if this machine's copy changed.
 
         The call returns within `timeout_factor` times the timeout of requests to Redis, and at once while Redis is
         unavailable. A later comparison of all copies finds a copy that the call has missed (copy_comparison.py).
@@ -118,10 +119,10 @@ class FleetStore(PermittedStore):
             return await self.fetch_copy(target, timeout_factor=TRANSFER_TIMEOUT_FACTOR)
 
     async def store_copy(self, target: str, stored_copy: StoredCopy, epoch: int) -> bool:
-        """Store another machine's copy here. Return True if it was later than this machine's copy.
+        """Apply the copy or purge in Redis. Return True if it was later than this machine's copy.
 
-        A copy is ignored if the target's invalidation epoch is no longer `epoch`. The target was then purged here
-        after the request to Redis, which may not have the purge yet.
+        `epoch` is the target's invalidation epoch at the time of the request to Redis. If the target was purged here
+        since then, the copy is ignored, because Redis may not have this purge yet.
         """
         if epoch != self.coordination.invalidation_epoch(target) or self.redis_queue.is_purge_pending(target):
             return False
@@ -147,7 +148,7 @@ class FleetStore(PermittedStore):
         return True
 
     async def drop(self, target: str) -> None:
-        """Delete a copy that another machine purged, without an event for other machines."""
+        """Delete a copy that another machine has purged. The other machines get no event."""
         self.coordination.local.invalidate(target)
         await self.local.delete(target)
         self._events.updated_by_peer.emit(target)

@@ -1,7 +1,8 @@
-"""Lua scripts. Redis executes each script as one step. Sending a script twice has no further effect.
+"""Lua scripts. Redis executes each script as one step. Executing a script twice does no harm.
 
-Each new token or event number is at least Redis's Unix time in microseconds. A Redis that has lost its data therefore
-continues with higher numbers. Lua's numbers are exact up to 2**53.
+The version of a copy is its fencing token. Each new token or event number is at least Redis's Unix time in
+microseconds. A Redis that has lost its data therefore continues with higher numbers. Lua's numbers are exact up to
+2**53.
 """
 
 import hashlib
@@ -69,13 +70,13 @@ if stored <= tonumber(ARGV[2]) then return {text(token), text(stored), false} en
 return {text(token), text(stored), redis.call('HGET', KEYS[2], 'd')}
 """
 )
-"""Acquire a lease. Return two values: the lease's token, or 0 if another machine holds the lease; and the stored
-version.
+"""Acquire a lease. Return three values: the lease's token, the stored version, and the copy.
 
-If the stored version is later than the caller's, also return the copy.
+The copy is false unless the stored version is later than the caller's. If another machine holds the lease, token and
+version are 0.
 
-KEYS: lease, copy, fence. ARGV: duration of the lease in milliseconds, caller's version, token of the caller's earlier
-lease or 0.
+KEYS: lease, copy, fencing counter. ARGV: duration of the lease in milliseconds, caller's version, token of the lease
+that the caller already holds or 0.
 """
 
 RENEW_LEASE = Script("""
@@ -93,7 +94,7 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 redis.call('PUBLISH', ARGV[2], ARGV[3])
 return 1
 """)
-"""Publish a message, and release a lease unless another machine has acquired it.
+"""Release a lease, unless another machine has acquired it, and publish a message.
 
 KEYS: lease. ARGV: token, channel, message.
 """
@@ -118,10 +119,10 @@ return {1, text(version)}
 )
 """Store a copy. Return two values: 1 for an accepted copy, or 0; and the version that is stored afterwards.
 
-A copy is refused if a later version is stored, or its fetch began before the last purge of all targets.
+A copy is refused if the same or a later version is stored, or if its fetch began before the last purge of all targets.
 
-KEYS: copy, lease, barrier, sequence, log. ARGV: version, copy, token of a lease to release or nothing, token to compare
-with the barrier, lifetime of the copy in milliseconds, channel, length of the log, message.
+KEYS: copy, lease, barrier, sequence, log. ARGV: version, copy, token of a lease to release or "", token to compare with
+the barrier, lifetime of the copy in milliseconds, channel, length of the log, message.
 """
 
 PURGE_COPY = Script(
@@ -141,8 +142,8 @@ return text(version)
 )
 """Delete a copy, and keep its version, so that copies of earlier fetches are refused.
 
-KEYS: copy, fence, sequence, log. ARGV: version (0 stands for a new version), lifetime of the version in milliseconds,
-channel, length of the log, message.
+KEYS: copy, fencing counter, sequence, log. ARGV: version (0 stands for a new version), lifetime of the version in
+milliseconds, channel, length of the log, message.
 """
 
 INVALIDATE_ALL = Script(
@@ -155,9 +156,9 @@ publish(KEYS[3], KEYS[4], ARGV[1], ARGV[2], token, ARGV[3])
 return text(token)
 """
 )
-"""Refuse the copies of all fetches in progress.
+"""Make Redis refuse the copies of all fetches that are in progress.
 
-KEYS: barrier, fence, sequence, log. ARGV: channel, length of the log, message.
+KEYS: barrier, fencing counter, sequence, log. ARGV: channel, length of the log, message.
 """
 
 PUBLISH = Script(
@@ -234,8 +235,8 @@ return 1
 The readers are a sorted set with the instants of their last requests. A set with more readers than a maximum is
 replaced by HyperLogLogs, one for each part of the window.
 
-KEYS: readers. ARGV: pseudonym, instant, largest number of exactly counted readers, lifetime of the keys in
-milliseconds, length of each part of the window in milliseconds, beginning of the window.
+KEYS: readers. ARGV: pseudonym, instant, largest number of exactly counted readers, lifetime of the keys, length of each
+part of the window, beginning of the window. Instants and lengths are in milliseconds.
 """
 
 COUNT_READERS = Script("""
@@ -248,7 +249,7 @@ return redis.call('PFCOUNT', unpack(names))
 """)
 """Return the number of readers of a feed.
 
-KEYS: readers. ARGV: beginning and end of the window, length of each part of the window in milliseconds.
+KEYS: readers. ARGV: beginning of the window, end of the window, and length of each of its parts, in milliseconds.
 """
 
 RECORD_CLAIM = Script("""
@@ -258,7 +259,7 @@ return 1
 """)
 """Record the number of subscribers that a service claims for a feed.
 
-KEYS: claims. ARGV: service with feed and machine, number with instant, lifetime of the key in milliseconds.
+KEYS: claims. ARGV: service with feed id and machine, number with instant, lifetime of the key in milliseconds.
 """
 
 GET_CLAIMS = Script("return redis.call('HGETALL', KEYS[1])")

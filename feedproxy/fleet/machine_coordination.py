@@ -21,8 +21,10 @@ WAITING_MAX = 10_000
 
 @dataclass(slots=True)
 class _Lease:
-    """A lease of this process. If the target is invalidated during a fetch, a second fetch begins under the same
-    lease."""
+    """A lease of this process. `holders` is the number of fetches in progress under the lease.
+
+    If the target is invalidated during a fetch, a second fetch begins under the same lease.
+    """
 
     token: int
     holders: int = 1
@@ -32,7 +34,7 @@ class MachineCoordination:
     """Fetch leases of targets, for this machine and for the fleet.
 
     At most one process of this machine holds the lease of a target. While Redis is available, at most one process of
-    all machines holds it. `stored_token` and `store_copy` are those of FleetStore.
+    all machines holds it. `stored_token` and `store_copy` are the methods of FleetStore.
     """
 
     def __init__(
@@ -80,8 +82,10 @@ class MachineCoordination:
         """Acquire the fetch lease of `target`. Return False if another process holds the lease.
 
         A `local` lease excludes only processes of this machine. With any other lease, Redis sends its copy of the
-        target. If this copy is later than this machine's, it is stored here, and counts as a completed fetch. If
-        another machine holds the lease, the call waits at most WAIT_TIMEOUT seconds for the end of the lease.
+        target. If this copy is later than this machine's, it is stored here, and counts as a completed fetch.
+
+        If another machine holds the lease, the call first waits at most WAIT_TIMEOUT seconds for the end of this lease.
+        While Redis is unavailable, every lease is local.
         """
         if not await self.local.acquire_lease(target, local=local):
             return False

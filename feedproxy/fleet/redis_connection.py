@@ -1,4 +1,4 @@
-"""The connection to Redis. After a failure, no request is sent until Redis has answered a probe."""
+"""The connection to Redis. While Redis is unavailable, feedproxy sends only probes."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ logger = logging.getLogger("feedproxy.fleet")
 BACK_OFF_FIRST: Seconds = 0.5
 BACK_OFF_MAX: Seconds = 5
 STABLE_AFTER: Seconds = 10
-"""After Redis has been available for this many seconds, the delay of probes returns to BACK_OFF_FIRST."""
+"""After Redis has been available for this many seconds, the pause between probes returns to BACK_OFF_FIRST."""
 MAX_CONCURRENT = 32
 """Maximum number of concurrent requests to Redis, each on its own connection."""
 READ_ONLY = "it is a read-only replica"
@@ -104,7 +104,7 @@ class RedisConnection:
         self._pause = BACK_OFF_FIRST
         self.next_probe = 0.0
         self._first_timeout: Seconds | None = None
-        """Time of the first of the present timeouts in a row, by the event loop's clock, or None."""
+        """Time of the first timeout since the last answer of Redis, by the event loop's clock, or None."""
         self._slots = asyncio.Semaphore(MAX_CONCURRENT)
         self._library, self._client = _client(url, timeout)
 
@@ -137,7 +137,7 @@ class RedisConnection:
         return [None if isinstance(result, RedisRefused) else result for result in results]
 
     async def _results(self, calls: list[ScriptCall], timeout_factor: float) -> list[Any]:
-        """Send several scripts together. Return the result of each, or a RedisRefused."""
+        """Send several scripts together. Return the result of each, or a RedisRefused for a refused script."""
         if not self.up:
             raise RedisUnavailable(f"redis is unavailable: {self.reason}")
         results: list[Any] = await self._send_guarded(lambda: self._evaluate(calls), self._timeout * timeout_factor)
@@ -183,7 +183,10 @@ class RedisConnection:
         return self._refusal if now - self._refused_at < LOG_INTERVAL else ""
 
     async def probe(self, timeout: Seconds | None = None) -> bool:
-        """Send a probe. Return True if Redis answers; requests are then sent again."""
+        """Send a probe. If Redis answers within `timeout` seconds, return True, and send requests again.
+
+        The default is the timeout of requests.
+        """
         try:
             await self._send_with_timeout(self._ping, timeout or self._timeout)
         except (RedisUnavailable, RedisRefused) as error:
@@ -201,7 +204,8 @@ class RedisConnection:
         return True
 
     async def _ping(self) -> None:
-        """Check that Redis answers and, if it has refused a write as read-only, that it is not a replica any more."""
+        """Check that Redis answers. If Redis has refused a write as a read-only replica, also check that it is no
+        longer a replica."""
         await self._client.ping()
         if self._read_only:
             with contextlib.suppress(self._library.exceptions.ResponseError):  # the user may lack the permission

@@ -22,14 +22,14 @@ class RedisKeys:
         self.data_id = f"{base}:data-id"
         """The random identifier of the data in Redis. The identifier is lost with the data."""
         self.copies = re.sub(r"([*?\[\]\\])", r"\\\1", f"{base}:copy:") + "*"
-        """A glob that matches the keys of all copies."""
+        """A glob pattern that matches the keys of all copies."""
 
     def copy(self, target: str) -> bytes:
-        """Return the key of a target's copy and its token."""
+        """Return the key of a target's copy. The copy's token is stored under the same key."""
         return f"{self._base}:copy:{target}".encode("utf-8", "surrogatepass")
 
     def target(self, name: bytes) -> str:
-        """Return the target from the key of its copy."""
+        """Return the target of the copy with this key."""
         return name.decode("utf-8", "surrogatepass").removeprefix(f"{self._base}:copy:")
 
     def lease(self, target: str) -> str:

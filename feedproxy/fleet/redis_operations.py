@@ -57,7 +57,7 @@ def compress(data: bytes) -> bytes:
 
 
 def decompress(data: bytes) -> bytes:
-    """Return the copy that `compress` got. Raises StoreError for damaged data."""
+    """Return the copy in a result of `compress`. Raises StoreError for damaged data."""
     if not data.startswith(zstandard.FRAME_HEADER):
         return data
     try:
@@ -113,7 +113,7 @@ class RedisOperations:
     async def acquire_lease(self, target: str, known_version: int, own: int = 0) -> LeaseResult:
         """Acquire the lease of a target unless another machine holds it.
 
-        `own` is the token of this machine's earlier lease.
+        `own` is the token of the lease that this machine already holds, or 0.
         """
         names = self.keys
         keys: list[str | bytes] = [names.lease(target), names.copy(target), names.fencing_counter]
@@ -150,7 +150,8 @@ class RedisOperations:
         return bool(accepted), self._integer(stored_version)
 
     async def purge(self, target: str, version: int) -> None:
-        """Delete the copies of a target that were fetched before `version`, or before now if it is 0."""
+        """Delete the target's copy if its version is at most `version`. 0 stands for a new version, which is higher
+        than all others."""
         names = self.keys
         keys: list[str | bytes] = [names.copy(target), names.fencing_counter, names.sequence, names.log]
         await self._transfer(lua_scripts.PURGE_COPY, keys, version, self._expiry, *self._event_values("purge", target))
@@ -206,8 +207,8 @@ class RedisOperations:
         return bool(claimed)
 
     async def restore_state(self, state: Mapping[str, bytes]) -> None:
-        """Store the shared state of the fleet in Redis, unless Redis has it. Machines that start later need this
-        state."""
+        """Store those values of the shared state that Redis does not have. Machines that start later need these
+        values."""
         if state:
             pairs = [part for name, value in state.items() for part in (name, value)]
             await self._transfer(lua_scripts.RESTORE_STATE, [self.keys.identity], *pairs)

@@ -1,8 +1,8 @@
 """The queue of messages to Redis. Callers do not wait until a message is sent.
 
-For each target, the queue has at most two entries: a purge, and the order to send its copy. The copy is read from the
-store when it is sent. Messages stay queued while Redis is unavailable or full. A message that is sent twice has no
-further effect.
+For each target, the queue records whether a purge, a copy and the end of a lease are to be sent. The copy is read from
+the store when it is sent. Messages stay queued while Redis is unavailable or full. Sending a message twice does no
+harm.
 """
 
 import asyncio
@@ -23,12 +23,13 @@ from feedproxy.task_cancellation import cancel
 logger = logging.getLogger("feedproxy.fleet")
 
 WAITING_MAX = 100_000
-"""Maximum number of targets in the queue. Above the limit, the oldest is dropped: a later comparison finds its copy."""
+"""Maximum number of targets in the queue. Above the limit, the oldest is dropped, and a later comparison finds its copy
+(copy_comparison.py)."""
 EVENTS_MAX = 10_000
 """The queue holds at most this many events. Above the limit, the oldest is dropped."""
 
 FLUSH_TIMEOUT: Seconds = 2
-"""Waiting until queued messages are sent to Redis, for example an operator's purge, takes at most this many seconds."""
+"""A caller waits at most this many seconds until queued messages, such as an operator's purge, are sent to Redis."""
 
 type SendEvent = Callable[[], Awaitable[None]]
 

@@ -17,7 +17,7 @@ from feedproxy.subscribers.read_events import ReadRecord
 KIND = "polls"
 
 POLLS_MAX = 4000
-"""A machine sends at most this many polls in a second, at some 120 bytes. Further polls are dropped."""
+"""A machine sends at most this many polls in a second, each of about 120 bytes. Further polls are dropped."""
 
 POLLS_PER_EVENT = 500
 

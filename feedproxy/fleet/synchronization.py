@@ -46,7 +46,7 @@ A later slot is moved to this limit, because the clock of that machine may be ah
 
 
 class FleetSynchronization:
-    """Synchronization of a worker process. Call `join`, then `start`."""
+    """The synchronization of one worker process with the other machines. Call `join`, then `start`."""
 
     def __init__(
         self,
