@@ -1,8 +1,8 @@
-"""Buffer and checksum of the stored form of the subscriber counts or of the poll rhythms. Each may take a hundred
-megabytes.
+"""Buffers and checksums for the stored forms of the subscriber counts and the poll rhythms. Each form may take a
+hundred megabytes.
 
-`bytes.join` releases Python's interpreter lock while it copies bytes objects. It keeps the lock for a bytearray, and so
-does `+`: with a bytearray of 90 MB, hits waited 90 ms.
+`bytes.join` releases Python's interpreter lock while it copies bytes objects. While it copies a bytearray, it keeps the
+lock, as `+` always does. With a bytearray of 90 MB, hits waited 90 ms.
 """
 
 import zlib

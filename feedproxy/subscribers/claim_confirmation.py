@@ -30,11 +30,12 @@ PEAKS_MAX = 8
 class ClaimState:
     """The claims of one fetcher for one feed.
 
-    - `peaks`: confirmed claims with the instants of their last requests. Each claim is smaller and later than the
-      previous claim: an earlier claim that is not larger cannot be the maximum again.
+    - `peaks`: confirmed claims with the instants of their last requests, the earliest first. Because the largest claim
+      counts, an earlier claim is kept only if it is larger than all later claims.
     - `anchor`: the claim from which growth is measured, and its instant.
     - `unconfirmed`: the claim that waits for confirmation, and the instant of its first request.
-    - `times`: how many requests had a claim.
+    - `last`: the instant of the last request with a claim.
+    - `times`: the number of requests with a claim.
     """
 
     peaks: tuple[tuple[int, Instant], ...]
@@ -63,7 +64,7 @@ def clamp_times(claim_state: ClaimState, now: Instant) -> ClaimState:
 
 
 def unconfirmed_claim(claim_state: ClaimState, now: Instant, window: Seconds) -> int | None:
-    """Return the claim that waits for confirmation, or None."""
+    """Return the claim that waits for confirmation, or None without such a claim in the last `window` seconds."""
     return claim_state.unconfirmed[0] if claim_state.unconfirmed and now - claim_state.unconfirmed[1] < window else None
 
 

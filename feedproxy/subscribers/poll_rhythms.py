@@ -29,7 +29,7 @@ REPEAT: Seconds = 20
 """Two polls of a reader within this many seconds count as one."""
 
 SESSION_BREAK = 2.5
-"""A pause ends a session if it lasts this many usual intervals. One missed poll does not suffice."""
+"""A pause of more than this many usual intervals ends a session. After one missed poll, the session continues."""
 
 DAY: Seconds = 86_400
 """Expected seconds from the beginning of one session to the next.
@@ -52,8 +52,11 @@ longest + BEYOND * d.
 """
 
 CONTINUES, RETURNS, MISSED, EXTENDS = 0.95, 0.85, 0.5, 0.2
-"""Probabilities that a reader polls again: in a session, in the next session, after a missed poll, and in a session
-that has lasted as long as the previous one."""
+"""Probabilities that a reader polls again: CONTINUES in a session, RETURNS in the next session, and EXTENDS in a
+session that has lasted as long as the previous one.
+
+After a missed poll, the probability that the session continues is multiplied by MISSED.
+"""
 
 PUNCTUAL: Seconds = 90
 """A poll may be early or late by this many seconds without causing a new plan of the feed's refreshes.
@@ -78,11 +81,12 @@ class ExpectedPoll(NamedTuple):
 
 
 class _Reader(NamedTuple):
-    """One reader: last poll, time since its session began, previous session, and last intervals."""
+    """The record of one reader: its last poll, its present and its previous session, and its last intervals."""
 
     key: int
     last: Instant
     since_begin: Seconds
+    """Seconds from the beginning of the present session to the last poll."""
     length: Seconds
     """Duration of the previous session in seconds, or 0 if unknown."""
     cycle: Seconds
@@ -196,8 +200,10 @@ class PollRhythms:
         return polls
 
     def next_poll(self, target: str, now: Instant) -> Instant | None:
-        """Return the instant of the first expected poll, or None if a reader without a rhythm, or a reader outside the
-        sample, may poll earlier."""
+        """Return the instant of the first expected poll, or None if it is unknown.
+
+        It is unknown without readers, and if a reader without a rhythm or outside the sample may poll earlier.
+        """
         records = self._feeds.get(target)
         if not records or len(records) == READERS_MAX * _RECORD.size:
             return None

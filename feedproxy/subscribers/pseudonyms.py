@@ -4,9 +4,9 @@ A pseudonym is a hash of the User-Agent and the user name. Without authenticatio
 user name. The key of the hash changes with every period. Without the secret, pseudonyms of different periods cannot be
 linked. Protect the secret: with it, every IP address can be tested against a pseudonym.
 
-A `Pseudonym` includes that of the previous period, so that a reader does not count twice when the key changes. A period
-must be at least as long as the time for which a reader counts after a request. All processes with the same secret
-compute the same pseudonyms.
+A `Pseudonym` also contains the pseudonym of the previous period, so that a reader does not count twice when the key
+changes. A period must be at least as long as the time for which a reader counts after a request. All processes with the
+same secret compute the same pseudonyms.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ KNOWN_MAX = 8192
 """At most this many pseudonyms are cached."""
 
 INPUT_LENGTH_MAX = 512
-"""The pseudonym is not cached for a User-Agent of more than this many characters. Known readers send less than 400."""
+"""The pseudonym is not cached for a User-Agent of more than this many characters. Known readers send fewer than 400."""
 
 
 class Pseudonym(NamedTuple):

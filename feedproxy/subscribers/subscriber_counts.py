@@ -119,8 +119,8 @@ class SubscriberCounts:
         self.rhythms = PollRhythms(window=window, feeds_max=feeds_max, readers_max=entries_max)
         self._sum_with_peers = sum_with_peers or (lambda _: (0, 0))
         self._claim_anchors: dict[str, tuple[int, Instant]] = {}
-        """For each feed, the sum of its claims with which later sums are compared, and the instant of this sum. It is
-        replaced after an hour."""
+        """For each feed, the sum of its claims with which later sums are compared, and the instant of this sum. Both
+        are replaced after an hour."""
 
     def record_read(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> None:
         """Record a request of a fetcher (if the User-Agent has a claim) or of a direct reader."""
