@@ -12,7 +12,7 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 from feedproxy.clock import Seconds
 
 DURATION_BOUNDS: tuple[Seconds, ...] = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
-"""Upper bounds of the buckets for responses to clients and requests to origins."""
+"""Upper bounds of the buckets for responses to clients and requests to origins, in seconds."""
 
 
 class LabelledHistogram:

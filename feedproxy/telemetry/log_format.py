@@ -1,7 +1,7 @@
 """Formats of the log lines of all loggers. access_log_format.py formats the requests of the access log.
 
-Control characters and secrets in addresses are removed from every line. Userinfo is left out, and tokens in a query
-become `…`.
+In every line, control characters are escaped, and secrets in addresses are removed. User information is left out, and
+tokens in a query become `…`.
 """
 
 import asyncio

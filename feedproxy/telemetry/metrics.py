@@ -38,8 +38,9 @@ NO_FAILURE = frozenset({"", Detail.MOVED, Detail.GONE, Detail.OVERSIZED})
 """Values of a refresh's `detail` that are no failure."""
 
 PASSED_OUTCOMES = frozenset({f"fwd={Fwd.METHOD}", f"fwd={Fwd.BYPASS}"})
+"""Outcomes of requests that mitmproxy streamed."""
 PASSED_DETAILS = frozenset({Detail.PASS_THROUGH, Detail.OVERSIZED})
-"""Details in Cache-Status of a request that mitmproxy streamed, in addition to PASSED_OUTCOMES."""
+"""Details in Cache-Status of further requests that mitmproxy streamed. Their outcomes are not in PASSED_OUTCOMES."""
 
 CODES = frozenset(str(int(status)) for status in HTTPStatus) | {"0"}
 """Permitted values of the label `status`. All other statuses share the label `other`.
@@ -191,7 +192,7 @@ class Metrics:
             self.count_fetch(record.status, record.detail, record.content_size, record.seconds, record.received_size)
 
     def count_fetch(self, status: int | None, detail: str, sent: int, seconds: Seconds, received: int = 0) -> None:
-        """Count a fetch.
+        """Count a fetch. `status` is None without a response.
 
         `received` is the number of bytes from the origin, and `sent` the size of the resulting content for clients.
         """
@@ -249,7 +250,7 @@ class Metrics:
         )
 
     def on_store_failure(self, error: Exception) -> None:
-        """Count a failure of the store. The same failure is logged once a minute."""
+        """Count a failure of the store. The same failure is logged at most once a minute."""
         self._store_failures.inc()
         message = str(error).removeprefix("store: ")
         if self._store_errors.may_log(message, time.monotonic()):
