@@ -1,6 +1,6 @@
 """Observations of a feed: the requests of a check and the responses to them."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from feedproxy.clock import Instant, Seconds
@@ -70,6 +70,8 @@ class FeedObservations:
     """Request for the first hub of the feed."""
     cloud: ProbeExchange | None = None
     handshake: ProbedCertificate | None = None
+    requests: int = 0
+    """Number of requests that were sent, including those of redirects."""
 
     @property
     def last(self) -> ProbeExchange:
@@ -80,12 +82,6 @@ class FeedObservations:
     def target(self) -> str:
         """Return the address of the feed after all redirects."""
         return self.last.target
-
-    @property
-    def requests(self) -> int:
-        """Return the number of requests that were sent."""
-        single = sum(isinstance(getattr(self, field.name), ProbeExchange) for field in fields(self))
-        return len(self.hops) + single
 
 
 def scheme_of(address: str) -> str:

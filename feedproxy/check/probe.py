@@ -80,12 +80,13 @@ async def probe_feed(
     proxy = functools.partial(parent_of, settings.upstream_proxy)
     clock = SystemClock()
     async with Fetcher(policy, limits, clock=clock, ssl_context=trust(), parent_of=proxy) as fetcher:
-        return await _Probe(fetcher, policy, settings, clock, pause, report_progress, trust).run(target)
+        probe = _Probe(fetcher, policy, settings, clock, pause, report_progress, trust)
+        return dataclasses.replace(await probe.run(target), requests=probe.request_count)
 
 
 @dataclasses.dataclass(slots=True)
 class _Probe:
-    """The requests of one check, with the number of requests and of seconds that remain."""
+    """The requests of one check, with their number and their time in seconds so far."""
 
     fetcher: Fetcher
     policy: AddressPolicy
@@ -173,7 +174,7 @@ class _Probe:
         return hops, ""
 
     async def _follow(self, description: str, target: str) -> ProbeExchange | None:
-        """Do the same as `_request`, with a GET, and follow redirects. Return the last exchange."""
+        """Send a GET as `_request` does, and follow redirects. Return the last exchange, or None as `_request` does."""
         if (first := await self._request(description, "GET", target, _CODINGS)) is None:
             return None
         hops, redirect_error = await self._follow_redirects(first)
@@ -206,6 +207,8 @@ class _Probe:
         try:
             answer = await self.fetcher.fetch(request)
         except FeedproxyError as error:
+            if error.detail == Forbidden.detail:
+                self.request_count -= 1  # it was not sent
             return ProbeExchange(target, error=str(error), detail=error.detail, at=self.clock.now())
         finally:
             self.origin_time += max(0.0, self.clock.now() - started_at)

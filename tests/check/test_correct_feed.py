@@ -9,7 +9,7 @@ from feedproxy.check.run_checks import check_feed
 from feedproxy.errors import Forbidden
 from feedproxy.notes import Level
 from feedproxy.settings import Settings
-from tests.check.publisher import publishing
+from tests.check.publisher import PAGE, Answer, publishing
 from tests.upstream.test_tls_probe import Authority
 
 OPEN = Settings(allow_private=True)
@@ -45,6 +45,17 @@ async def test_check_of_https_feed_yields_praise_for_https(tmp_path: Path) -> No
 
         assert [note for note in notes if note.level is not Level.GOOD] == []
         assert "https-available" in {note.id() for note in notes}
+
+
+async def test_probe_counts_requests_of_redirects() -> None:
+    async with publishing() as publisher:
+        publisher.fault = lambda request, answer: Answer(301, {"Location": "/page"}) if request.path == "/" else answer
+        publisher.documents["/page"] = PAGE
+
+        observations = await probe_feed(publisher.address, OPEN, pause=0)
+
+        assert [request.path for request in publisher.requests].count("/page") == 1
+        assert len(publisher.requests) == observations.requests
 
 
 async def test_probe_sends_user_agent() -> None:
