@@ -35,7 +35,7 @@ class BlockBuffer:
 
 
 def with_checksum(magic: bytes, parts: Iterable[bytes]) -> bytes:
-    """Return the bytes of a form: `magic`, which names the form, the CRC-32 of the parts in 4 bytes, and the parts."""
+    """Return a stored form: `magic` (the name of the form), the CRC-32 of the parts in 4 bytes, and the parts."""
     parts, checksum = list(parts), 0
     for part in parts:
         checksum = zlib.crc32(part, checksum)
@@ -43,7 +43,7 @@ def with_checksum(magic: bytes, parts: Iterable[bytes]) -> bytes:
 
 
 def without_checksum(magic: bytes, data: bytes, name: str) -> bytes:
-    """Return the joined parts in a result of `with_checksum`.
+    """Return the joined parts from a result of `with_checksum`.
 
     Raises StoreError, with `name` in its message, for damaged data and for other forms.
     """

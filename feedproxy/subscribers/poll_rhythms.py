@@ -368,7 +368,7 @@ def _correct(records: bytes, now: Instant) -> bytes:
 
 
 def _usual(gaps: tuple[Seconds, ...]) -> Seconds:
-    """Return the lower median of the intervals, which one pause at night does not affect."""
+    """Return the lower median of the intervals, which one pause at night does not affect, or 0 without intervals."""
     return sorted(gaps)[(len(gaps) - 1) // 2] if gaps else 0.0
 
 

@@ -22,6 +22,7 @@ SECRET_MIN = 16
 """Minimum length of the secret, in bytes. 128 bits resist exhaustive search."""
 
 MEMO_TIME: Seconds = 60
+"""Pseudonyms are cached for at most this many seconds."""
 KNOWN_MAX = 8192
 """At most this many pseudonyms are cached."""
 
@@ -42,7 +43,10 @@ class Pseudonym(NamedTuple):
 
 
 class Identifier:
-    """Calculator of pseudonyms. Raises ValueError for a secret below SECRET_MIN bytes."""
+    """Calculator of pseudonyms, each of which is valid for a period of `period` seconds.
+
+    Raises ValueError for a secret below SECRET_MIN bytes.
+    """
 
     def __init__(self, secret: bytes, *, period: Seconds = 86_400) -> None:
         if len(secret) < SECRET_MIN:
