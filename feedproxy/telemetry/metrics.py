@@ -164,7 +164,7 @@ class Metrics:
         self._bytes_of(entrance, "store").inc(size)
 
     def add_flush_hook(self, flush: Callable[[], None]) -> None:
-        """Let `flush` bring its counters and gauges up to date whenever the metrics are read."""
+        """Call `flush` whenever the metrics are read, so that it can update counters and gauges first."""
         self._flush_hooks.append(flush)
 
     def _flush(self) -> None:
@@ -215,7 +215,7 @@ class Metrics:
             self._fleet_seen[event] = count
 
     def families(self) -> list[Metric]:
-        """Return the current families."""
+        """Return the metric families of this process with their current values."""
         self._flush()
         families = list(self.registry.collect())
         if not self._fleet_seen:

@@ -13,8 +13,8 @@ type View = dict[str, Any]
 
 
 def public_name(target: str, settings: Settings) -> View:
-    """Return the public address of a target as `target`, and a different address at the upstream as `upstream`. Both
-    addresses are without secrets."""
+    """Return the addresses of a target without secrets: its public address as `target`, and its address at the upstream
+    as `upstream`. Without a difference, `upstream` is left out."""
     public = to_public(target, settings)
     return {"target": redact_target(public)} | ({"upstream": redact_target(target)} if public != target else {})
 

@@ -29,7 +29,7 @@ FETCHES_MAX = 50
 """At most this many fetches of each feed are stored."""
 
 FETCH_SIZE = 344
-"""A stored fetch counts this many bytes. All fetches may take `MemoryLimits.fetches` bytes.
+"""A stored fetch counts as this many bytes. All fetches may take `MemoryLimits.fetches` bytes.
 
 The fetches of the feed that was fetched longest ago are removed first.
 """
