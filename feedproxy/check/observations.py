@@ -27,7 +27,7 @@ class ProbeExchange:
     """Decoded content of the response, or None if it cannot be decoded."""
     error: str = ""
     detail: str = ""
-    """Short name of the error (`detail`), `too-large` for a response above the size limit, or ""."""
+    """Name of the error as in Cache-Status, such as `too-large` for a response above the size limit, or ""."""
     minor: int = 1
     """Minor version of HTTP/1.x in the response."""
     at: Instant = 0.0
@@ -49,7 +49,8 @@ class FeedObservations:
     address: str
     """The address to check, normalised."""
     hops: tuple[ProbeExchange, ...]
-    """The exchanges from the address along its redirects. The last exchange should have the feed."""
+    """The exchange with the address, and the exchanges with the targets of its redirects. The last should have the
+    feed."""
     redirect_error: str = ""
     """Reason why the last redirect could not be followed, or "" if all redirects were followed."""
     plain: ProbeExchange | None = None

@@ -184,7 +184,7 @@ class _Probe:
     async def _request(
         self, description: str, method: str, target: str, *lines: tuple[str, str]
     ) -> ProbeExchange | None:
-        """Send a request and return the exchange.
+        """Send a request and return the exchange. `description` is for `report_progress`.
 
         Return None if `target` is empty, the limits are reached, or the address is forbidden.
         """
