@@ -59,11 +59,7 @@ def with_dictionary(
     if not permits_dictionaries(stored.target, settings):
         return client
     offer = parse_use_as_dictionary(stored.fields.combined("use-as-dictionary") or "")
-    if (
-        offer is None
-        or not offer.is_usable
-        or not dictionary_match_pattern.covers(offer.match, stored.target, request.target)
-    ):
+    if offer is None or not dictionary_match_pattern.covers(offer.match, stored.target, request.target):
         return client
     if (resource := store.get(request.target)) is None:
         return client

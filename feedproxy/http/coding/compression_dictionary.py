@@ -7,6 +7,7 @@ the dictionary. An invalid field counts as absent.
 
 import hashlib
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import zstandard
 
@@ -17,9 +18,6 @@ from feedproxy.http.message import Fields
 from feedproxy.http.structured_fields import Token, parse_dictionary, parse_item, string_text
 
 DCZ = "dcz"
-
-RAW = "raw"
-"""The only defined type of dictionaries: raw bytes (RFC 9842, section 2.1.4)."""
 
 MAGIC = bytes.fromhex("5e 2a 4d 18 20 00 00 00")
 """First bytes of a `dcz` stream: the start of a Zstandard frame that decoders skip (RFC 9842, section 5)."""
@@ -47,53 +45,37 @@ _PATTERN_SIGNS = frozenset("*+?{}()\\")
 
 @dataclass(frozen=True, slots=True)
 class UseAsDictionary:
-    """The conditions under which a response may serve as a dictionary: a value of Use-As-Dictionary (RFC 9842, section
-    2.1)."""
+    """The offer of a response as a dictionary: a value of Use-As-Dictionary (RFC 9842, section 2.1)."""
 
     match: str
     """The URL pattern of the requests that may use the dictionary, relative to the URL of the response."""
-    match_dest: tuple[str, ...] = ()
-    """Destinations of the requests that may use the dictionary, as browsers name them. Empty stands for all
-    destinations."""
     id: str = ""
-    type: str = RAW
+    """The identifier that the server gave the dictionary, or "". A client sends it back in Dictionary-ID."""
 
-    @property
-    def is_usable(self) -> bool:
-        """Return True if the dictionary may be used.
 
-        RFC 9842 about the type: "If a client receives a dictionary with a type that it does not understand, it MUST NOT
-        use the dictionary" (section 2.1.4). About `match`: "If PATTERN has regexp groups, then return FALSE" (section
-        2.1.1).
-        """
-        return self.type == RAW and not _has_regexp_groups(self.match)
-
-    @property
-    def text(self) -> str:
-        """Return the value as text for the field. Raises ValueError for characters that structured fields forbid."""
-        members = [f"match={string_text(self.match)}"]
-        if self.match_dest:
-            members.append(f"match-dest=({' '.join(map(string_text, self.match_dest))})")
-        if self.id:
-            members.append(f"id={string_text(self.id)}")
-        if self.type != RAW:
-            members.append(f"type={self.type}")
-        return ", ".join(members)
+def use_as_dictionary(pattern: str) -> str:
+    """Return the value of Use-As-Dictionary for a URL pattern. Raises ValueError for non-ASCII characters."""
+    return f"match={string_text(pattern)}"
 
 
 @field_parser(too_long=None, entries=1024)
 def parse_use_as_dictionary(value: str) -> UseAsDictionary | None:
-    """Return the value of Use-As-Dictionary, or None if the value is invalid or too long."""
+    """Return the offer in Use-As-Dictionary. Return None if the value is invalid or too long, or if the dictionary must
+    not be used."""
     members = parse_dictionary(value)
     if members is None:
         return None
     match, destinations = members.get("match"), members.get("match-dest", ())
-    identifier, kind = members.get("id", ""), members.get("type", Token(RAW))
-    if not _is_string(match) or not _is_string(identifier) or not isinstance(kind, Token):
+    identifier, kind = members.get("id", ""), members.get("type", Token("raw"))
+    if not _is_string(match) or not _is_string(identifier) or len(identifier) > ID_MAX:
         return None
-    if not isinstance(destinations, tuple) or not all(map(_is_string, destinations)) or len(str(identifier)) > ID_MAX:
+    if not isinstance(destinations, tuple) or not all(map(_is_string, destinations)):
         return None
-    return UseAsDictionary(str(match), tuple(map(str, destinations)), str(identifier), str(kind))
+    # "If a client receives a dictionary with a type that it does not understand, it MUST NOT use the dictionary" --
+    # section 2.1.4. "If PATTERN has regexp groups, then return FALSE" -- section 2.1.1
+    if kind != "raw" or not isinstance(kind, Token) or _has_regexp_groups(match):
+        return None
+    return UseAsDictionary(match, identifier)
 
 
 @field_parser(too_long=None, entries=1024)
@@ -200,7 +182,7 @@ def _window_log(size: int, dictionary_size: int) -> int:
     return (limit - 1).bit_length() - 1
 
 
-def _is_string(value: object) -> bool:
+def _is_string(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and not isinstance(value, Token)
 
 

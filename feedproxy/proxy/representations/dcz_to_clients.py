@@ -11,7 +11,7 @@ from dataclasses import replace
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http import negotiation
 from feedproxy.http.coding import compression_dictionary
-from feedproxy.http.coding.compression_dictionary import DCZ, UseAsDictionary, parse_available_dictionary
+from feedproxy.http.coding.compression_dictionary import DCZ, parse_available_dictionary, use_as_dictionary
 from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.gateway_path import gateway_path
@@ -91,7 +91,7 @@ def with_offer(
     if is_whole and resource is not None and is_offered(stored, resource, client, settings):
         pattern = compression_dictionary.exact_pattern(_path(stored.target, client, settings))
         if pattern is not None:
-            fields = fields.with_field("Use-As-Dictionary", UseAsDictionary(pattern).text)
+            fields = fields.with_field("Use-As-Dictionary", use_as_dictionary(pattern))
             fields = negotiation.vary_on(fields, "Accept-Encoding", "Available-Dictionary")
     if fields is response.response.fields:
         return response
