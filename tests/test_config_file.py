@@ -11,7 +11,7 @@ import pytest
 from feedproxy import option_files
 from feedproxy.config import config_file
 from feedproxy.config.config_file import Config, load
-from feedproxy.config.environment_and_set import from_environment, parse_set, parse_sets, unknown_variables
+from feedproxy.config.environment_and_set import from_environment, parse_sets, unknown_variables
 from feedproxy.config.option_suggestions import SYNONYMS
 from feedproxy.config.option_types import OptionSpec, option_specs, spec_of
 from feedproxy.errors import UsageError
@@ -376,7 +376,7 @@ def test_merged_keys_are_treated_as_options(tmp_path: Path) -> None:
     ],
 )
 def test_set_parses_the_value_by_the_options_type(text: str, option: tuple[str, Any]) -> None:
-    assert parse_set(text, KNOWN) == option
+    assert parse_sets([text], KNOWN) == dict([option])
 
 
 @pytest.mark.parametrize(
@@ -391,16 +391,16 @@ def test_set_parses_the_value_by_the_options_type(text: str, option: tuple[str, 
 )
 def test_set_has_the_same_error_messages(text: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
-        parse_set(text, KNOWN)
+        parse_sets([text], KNOWN)
 
     assert str(caught.value).startswith(said)
 
 
 @pytest.mark.parametrize("value", ["80,443", "[80, 443]", "80", "", " 80 , 443 ,"])
 def test_list_is_parsed_alike_by_set_and_in_the_environment(value: str) -> None:
-    (name, by_set), environment = parse_set(f"allow_ports={value}", KNOWN), {"FEEDPROXY_ALLOW_PORTS": value}
+    environment = {"FEEDPROXY_ALLOW_PORTS": value}
 
-    assert {name: by_set} == from_environment(environment, KNOWN)
+    assert parse_sets([f"allow_ports={value}"], KNOWN) == from_environment(environment, KNOWN)
 
 
 def test_repeated_set_extends_a_list_and_replaces_other_values() -> None:
@@ -466,7 +466,7 @@ def test_unknown_option_suggests_own_options_before_mitmproxys(name: str, near: 
     known = {**KNOWN, **{each: OptionSpec(str) for each in ("certs", "tcp_timeout", "key_size", "proxy_debug")}}
 
     with pytest.raises(UsageError, match=f"did you mean '{near}'"):
-        parse_set(f"{name}=1", known)
+        parse_sets([f"{name}=1"], known)
 
 
 def test_every_synonym_names_an_existing_option_and_is_no_option() -> None:

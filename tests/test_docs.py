@@ -145,8 +145,7 @@ def test_every_command_line_parses(page: Path, monkeypatch: pytest.MonkeyPatch) 
             continue
         try:
             assert cli.main(words) == 0
-            for each in getattr(parsed[-1], "set", []):
-                environment_and_set.parse_set(each, _known())
+            environment_and_set.parse_sets(getattr(parsed[-1], "set", []), _known())
         except SystemExit:
             pytest.fail(f"feedproxy {command}: no such command line")
         except UsageError as error:

@@ -56,20 +56,6 @@ def unknown_variables(environment: Mapping[str, str], names: Collection[str]) ->
     return suggestions
 
 
-def parse_set(text: str, specs: Mapping[str, OptionSpec]) -> tuple[str, Any]:
-    """Return name and value of `NAME=VALUE` (`--set`). A NAME alone sets a boolean option. Raises UsageError if a name
-    or value is invalid."""
-    name, equals, value = text.partition("=")
-    name = name.strip()
-    location = "--set"
-    if name not in specs:
-        raise UsageError(f"{location}: unknown option {name!r}{suggest(name, specs)}")
-    spec = specs[name]
-    if not equals and spec.kind is not bool:
-        raise UsageError(f"{location}: {name} needs a value: --set {name}=VALUE")
-    return name, _parse_value(name, value if equals else "true", spec, location)
-
-
 def _parse_value(name: str, text: str, spec: OptionSpec, location: str) -> Any:
     """Return the value of an option from its text. Raises UsageError if a name or value is invalid.
 
@@ -97,14 +83,21 @@ def _parse_list(text: str, location: str) -> Any:
 
 
 def parse_sets(texts: Iterable[str], specs: Mapping[str, OptionSpec]) -> dict[str, Any]:
-    """Return the options of all `--set`. Raises UsageError if a name or value is invalid.
+    """Return the options of `NAME=VALUE` texts (`--set`). Raises UsageError if a name or value is invalid.
 
-    Lists are joined. For any other option, the last value counts.
+    A NAME alone sets a boolean option. Lists are joined. For any other option, the last value counts.
     """
     options: dict[str, Any] = {}
     for text in texts:
-        name, _, value = text.partition("=")
-        if not replace_former(name, parse_scalar(value or "true"), "--set", options):
-            name, value = parse_set(text, specs)
-            options[name] = [*options.get(name, []), *value] if specs[name].kind is list else value
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if replace_former(name, parse_scalar(value or "true"), "--set", options):
+            continue
+        if name not in specs:
+            raise UsageError(f"--set: unknown option {name!r}{suggest(name, specs)}")
+        spec = specs[name]
+        if not equals and spec.kind is not bool:
+            raise UsageError(f"--set: {name} needs a value: --set {name}=VALUE")
+        parsed = _parse_value(name, value if equals else "true", spec, "--set")
+        options[name] = [*options.get(name, []), *parsed] if spec.kind is list else parsed
     return options

@@ -1,6 +1,6 @@
 """Types and limits of options, and the check of a value. option_texts.py checks the texts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, get_args, get_origin
 
@@ -52,12 +52,6 @@ def spec_of(typespec: Any, choices: Sequence[str] | None = None) -> OptionSpec:
     if get_origin(typespec) is not None:
         return OptionSpec(list, tuple(choices or ()))
     return OptionSpec(typespec, tuple(choices or ()))
-
-
-def check_values(values: Mapping[str, Any], specs: Mapping[str, OptionSpec]) -> dict[str, Any]:
-    """Return the values of command line flags as plain Python values. Raises UsageError if a name or value is
-    invalid."""
-    return {name: check_value(name, value, specs[name], "") for name, value in values.items()}
 
 
 def check_value(name: str, value: Any, spec: OptionSpec, location: str) -> Any:

@@ -11,7 +11,7 @@ from mitmproxy import exceptions
 
 from feedproxy.config.config_file import Config, load
 from feedproxy.config.environment_and_set import from_environment, parse_sets
-from feedproxy.config.option_types import OptionSpec, check_values
+from feedproxy.config.option_types import OptionSpec, check_value
 from feedproxy.errors import UsageError
 from feedproxy.memory_max_shares import fitting_memory_max
 from feedproxy.settings import Settings
@@ -61,7 +61,8 @@ def read(plan: ServePlan, specs: Mapping[str, OptionSpec]) -> LoadedOptions:
     invalid."""
     config = load(plan.config, specs) if plan.config else Config()
     overrides = {**from_environment(plan.environment, specs), **parse_sets(plan.sets, specs)}
-    return LoadedOptions(config, overrides | check_values(plan.options, specs))
+    flags = {name: check_value(name, value, specs[name], "") for name, value in plan.options.items()}
+    return LoadedOptions(config, overrides | flags)
 
 
 def fitting_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
