@@ -80,7 +80,7 @@ class WorkerOptions:
     specs: Mapping[str, OptionSpec]
     """The specifications of all options, for a reload."""
     loaded: LoadedOptions
-    """The options of all sources, as read at the start."""
+    """The options of all sources. All workers get these, also those that are restarted."""
 
 
 async def check(plan: ServePlan) -> list[str]:

@@ -37,7 +37,8 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import CannotListen, FeedproxyError, UsageError
 from feedproxy.feed_rules import Rules
 from feedproxy.process import proxy_process, systemd
-from feedproxy.process.option_sources import LoadedOptions, ServePlan
+from feedproxy.process.option_sources import ServePlan
+from feedproxy.process.proxy_process import WorkerOptions
 from feedproxy.process.reload import read_again
 from feedproxy.request.upstream_and_public_urls import listener_url
 from feedproxy.server.fastpath.sockets import bind_socket, bind_sockets, reject_new_connections
@@ -100,7 +101,7 @@ class Supervisor:
     """The supervisor of one proxy's workers. `run` is called once."""
 
     plan: ServePlan
-    options: proxy_process.WorkerOptions
+    options: WorkerOptions
     announce: Announce
     _folder: Path = field(init=False)
     _folder_descriptor: int = -1
@@ -115,13 +116,8 @@ class Supervisor:
     _lifeline: tuple[socket.socket, socket.socket] = field(init=False)
     """Two connected sockets: the supervisor's and the workers'."""
     _startup_grace_until: Seconds = 0.0
-    _loaded: LoadedOptions = field(init=False)
-    """The options of all workers, which restarted workers get, too."""
-    _previous: LoadedOptions | None = None
+    _previous: WorkerOptions | None = None
     """The options before the last reload."""
-
-    def __post_init__(self) -> None:
-        self._loaded = self.options.loaded
 
     def run(self) -> int:
         """Run the workers until SIGTERM or SIGINT. Return the exit code. Raises CannotListen if an address cannot be
@@ -213,8 +209,8 @@ class Supervisor:
     def _reload(self) -> None:
         """Make each worker load the configuration again."""
         with contextlib.suppress(UsageError):
-            loaded = read_again(self.plan, self.options.specs, Rules(self._loaded.config.rules))
-            self._loaded, self._previous = loaded, self._loaded
+            loaded = read_again(self.plan, self.options.specs, Rules(self.options.loaded.config.rules))
+            self.options, self._previous = dataclasses.replace(self.options, loaded=loaded), self.options
         for worker in self._workers:
             worker.missed_reload = True
 
@@ -282,7 +278,7 @@ class Supervisor:
         """
         if self._heartbeat(worker) or os.waitstatus_to_exitcode(status) != USAGE_ERROR or self._previous is None:
             return False
-        self._loaded, self._previous = self._previous, None
+        self.options, self._previous = self._previous, None
         return True
 
     def _heartbeat(self, worker: _WorkerSlot) -> Seconds:
@@ -321,7 +317,7 @@ class Supervisor:
                 self._admin_ports,
                 logs_start=worker.index == 0 and not worker.started,
             )
-            plan = dataclasses.replace(self.plan, fixed=self.options.fixed, loaded=self._loaded)
+            plan = dataclasses.replace(self.plan, fixed=self.options.fixed, loaded=self.options.loaded)
             _run_worker(plan, context)
         worker.pid, worker.started, worker.due, worker.missed_reload = pid, time.monotonic(), None, False
 
