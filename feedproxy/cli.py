@@ -66,14 +66,13 @@ class Parser(argparse.ArgumentParser):
         actions = (action for action in self._actions if isinstance(action, argparse._SubParsersAction))
         return [name for action in actions for name in action.choices]
 
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return the parsed arguments. The command's own parser reports an unknown flag, with a similar known flag."""
-        parsed, unknown = self.parse_known_args(args, namespace)
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Return the parsed arguments. argparse calls the parser of the command, which reports an unknown flag with a
+        similar known flag."""
+        parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            # The parser of the command knows its flags.
-            parser: Parser = getattr(parsed, "parser", self)
-            parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-        return parsed
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return parsed, unknown
 
 
 def command_names() -> list[str]:

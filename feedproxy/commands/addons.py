@@ -15,7 +15,7 @@ def register(subparsers: Any) -> None:
         help="print the folder of the addon scripts, for mitmdump -s",
         description="Print the folder of the addon scripts, for mitmdump -s.",
     )
-    parser.set_defaults(run=run, parser=parser)
+    parser.set_defaults(run=run)
 
 
 def run(_: argparse.Namespace) -> int:

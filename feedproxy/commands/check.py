@@ -25,7 +25,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("source", metavar="URL|FILE", help="a feed's address, or a saved feed")
     parser.add_argument("--format", choices=FORMATS, default="text", help="output format (default: text)")
     parser.add_argument("--allow-private", action="store_true", help="permit private addresses")
-    parser.set_defaults(run=run, parser=parser)
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -35,7 +35,7 @@ def register(subparsers: Any) -> None:
         "--base", metavar="URL", default="", help="the address of a file's feed, to which its links are relative"
     )
     parser.add_argument("--allow-private", action="store_true", help="permit a private address as URL")
-    parser.set_defaults(run=convert, parser=parser)
+    parser.set_defaults(run=convert)
 
 
 def convert(args: argparse.Namespace) -> int:

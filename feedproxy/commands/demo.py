@@ -33,7 +33,7 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("--days", type=int, default=7, metavar="N", help=f"number of days, 1 to {DAYS_MAX} (7)")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    parser.set_defaults(run=run, parser=parser)
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -26,7 +26,7 @@ def register(subparsers: Any) -> None:
         "--verify", action="store_true", help="only feeds that name a page which names them (feed, page, feed)"
     )
     parser.add_argument("--allow-private", action="store_true", help="permit private addresses")
-    parser.set_defaults(run=discover, parser=parser)
+    parser.set_defaults(run=discover)
 
 
 def discover(args: argparse.Namespace) -> int:

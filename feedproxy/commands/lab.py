@@ -35,7 +35,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--output", metavar="FILE", default="", help="write the score to this file")
     parser.add_argument("--record", metavar="FILE.har", default="", help="record requests and answers in this file")
     parser.add_argument("--verbose", action="store_true", help="show the output of the command")
-    parser.set_defaults(run=run, parser=parser)
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

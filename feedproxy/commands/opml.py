@@ -36,10 +36,10 @@ def register(subparsers: Any) -> None:
     )
     importing.add_argument("--allow-private", action="store_true", help="permit a private address as URL")
     admin_client.add_options(importing)
-    importing.set_defaults(run=import_list, parser=importing)
+    importing.set_defaults(run=import_list)
     exporting = actions.add_parser("export", help="print the public list, with the feeds' own addresses")
     admin_client.add_options(exporting)
-    exporting.set_defaults(run=export_list, parser=exporting)
+    exporting.set_defaults(run=export_list)
 
 
 def import_list(args: argparse.Namespace) -> int:

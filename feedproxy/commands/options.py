@@ -16,7 +16,7 @@ def register(subparsers: Any) -> None:
         help="print every option with its text and default, as YAML",
         description="Print every option with its text and default, as YAML that can be used as a configuration.",
     )
-    parser.set_defaults(run=run, parser=parser)
+    parser.set_defaults(run=run)
 
 
 def run(_: argparse.Namespace) -> int:

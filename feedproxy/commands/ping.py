@@ -42,7 +42,7 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("--allow-private", action="store_true", help="permit sinks at private addresses")
     admin_client.add_options(parser)
-    parser.set_defaults(run=ping, parser=parser)
+    parser.set_defaults(run=ping)
 
 
 def ping(args: argparse.Namespace) -> int:

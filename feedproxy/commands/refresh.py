@@ -15,7 +15,7 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("what", metavar="URL|PATTERN", help="an address, or a pattern with asterisks")
     admin_client.add_options(parser)
-    parser.set_defaults(run=refresh, parser=parser)
+    parser.set_defaults(run=refresh)
 
 
 def refresh(args: argparse.Namespace) -> int:

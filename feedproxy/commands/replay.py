@@ -60,7 +60,7 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("--config", metavar="FILE", default="", help="with --proxy: its configuration (YAML)")
     parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="with --proxy: set an option")
-    parser.set_defaults(run=run, parser=parser)
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace) -> None:
     if not args.source:
-        args.parser.error("the following arguments are required: FILE.har|DIR")
+        raise UsageError("expected FILE.har, a recording, or DIR, a folder of dated versions")
     if not 0 < args.speed <= 1e9:
         raise UsageError(f"--speed {args.speed:g}: expected a number above 0")
     if args.per_request and not args.step:

@@ -26,7 +26,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--side", choices=("reader", "origin"), default=None, help="grade the readers of the proxy, or the proxy itself"
     )
-    parser.set_defaults(run=run, parser=parser)
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -39,7 +39,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--check", action="store_true", help="check the configuration and the files it names, print it, and exit"
     )
-    parser.set_defaults(run=run, parser=parser)
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -25,7 +25,7 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("--limit", type=int, default=50, metavar="N", help="number of feeds shown (50, at most 1000)")
     admin_client.add_options(parser)
-    parser.set_defaults(run=status, parser=parser)
+    parser.set_defaults(run=status)
 
 
 def status(args: argparse.Namespace) -> int:

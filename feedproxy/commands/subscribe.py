@@ -33,7 +33,7 @@ def register(subparsers: Any) -> None:
     doing.add_argument("--install", action="store_true", help="register feedproxy as the desktop's program for feeds")
     doing.add_argument("--uninstall", action="store_true", help="undo --install exactly")
     parser.add_argument("--allow-private", action="store_true", help="permit private addresses")
-    parser.set_defaults(run=subscribe, parser=parser)
+    parser.set_defaults(run=subscribe)
 
 
 def subscribe(args: argparse.Namespace) -> int:

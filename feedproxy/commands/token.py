@@ -27,7 +27,7 @@ def register(subparsers: Any) -> None:
     location_options = argparse.ArgumentParser(add_help=False)
     location_options.add_argument("--file", metavar="FILE", default="", help="the file of tokens (option tokens_file)")
     location_options.add_argument("--config", metavar="FILE", help="or the configuration that names it")
-    parser.set_defaults(run=show, parser=parser, file="", config=None)
+    parser.set_defaults(run=show, file="", config=None)
     actions = parser.add_subparsers(metavar="ACTION")
     adding = actions.add_parser("add", parents=[location_options], help="issue a secret address; it is shown only once")
     adding.add_argument("user", metavar="USER", help="the user of the address")
@@ -37,12 +37,12 @@ def register(subparsers: Any) -> None:
     adding.add_argument(
         "--at", metavar="URL", default="", help="the proxy's own address (default: public_url, or listen)"
     )
-    adding.set_defaults(run=add, parser=parser)
+    adding.set_defaults(run=add)
     listing = actions.add_parser("list", parents=[location_options], help="list the addresses with their users")
-    listing.set_defaults(run=show, parser=parser)
+    listing.set_defaults(run=show)
     revoking = actions.add_parser("revoke", parents=[location_options], help="revoke secret addresses")
     revoking.add_argument("names", metavar="ID|USER", nargs="+", help="one token, or all tokens of a user")
-    revoking.set_defaults(run=revoke, parser=parser)
+    revoking.set_defaults(run=revoke)
 
 
 def add(args: argparse.Namespace) -> int:

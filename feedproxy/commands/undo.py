@@ -15,7 +15,7 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("url", metavar="URL", help="the feed's old address")
     admin_client.add_options(parser)
-    parser.set_defaults(run=undo, parser=parser)
+    parser.set_defaults(run=undo)
 
 
 def undo(args: argparse.Namespace) -> int:

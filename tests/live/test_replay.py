@@ -237,7 +237,7 @@ def test_replay_behind_the_whole_proxy_reaches_no_other_host(week: Path, replay:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "required: FILE.har|DIR"),
+        ((), "expected FILE.har"),
         (("nowhere.har",), "nowhere.har: No such file"),
         ((".",), "neither dated versions"),
         ((".", "--step", "--speed", "2"), "not allowed with"),
