@@ -32,8 +32,8 @@ class Coding(Addon):
         fields, body = fields_of(response), response.raw_content or b""
         if not _worth_coding(fields, body, app.settings):
             return
-        levels = _levels(app.settings)
-        available = [name for name in content_coding.CODINGS if levels[name]]
+        levels = {name: compression_level(name, app.settings) for name in content_coding.CODINGS}
+        available = [name for name, level in levels.items() if level]
         chosen = negotiation.choose_coding(flow.request.headers.get("accept-encoding"), [*available, "identity"])
         if chosen is None or chosen == "identity":
             response.headers = headers_of(negotiation.vary_on(fields, "Accept-Encoding"))
@@ -44,10 +44,6 @@ class Coding(Addon):
         )
         response.headers = headers_of(fields.with_field("Content-Length", str(len(coded))))
         response.raw_content = coded
-
-
-def _levels(options: Settings) -> dict[str, int]:
-    return {name: compression_level(name, options) for name in content_coding.CODINGS}
 
 
 def _worth_coding(fields: Fields, body: bytes, options: Settings) -> bool:

@@ -11,20 +11,12 @@ class Lists(Addon):
 
     options = ("list_readers_min",)
 
-    def __init__(self) -> None:
-        self._documents: FeedListDocuments | None = None
-
     def load(self, loader: Loader) -> None:
         super().load(loader)
         app = self.app()
-        app.endpoints.add("feeds.opml", lambda call: self._current().opml(call))
-        app.endpoints.add("proxy.pac", lambda call: self._current().pac(call))
-
-    def _current(self) -> FeedListDocuments:
-        app = self.app()
-        if self._documents is None or self._documents.feed_list is not app.feed_list:
-            self._documents = FeedListDocuments(app.feed_list, lambda: app.settings, app.clock)
-        return self._documents
+        documents = FeedListDocuments(lambda: app.feed_list, lambda: app.settings, app.clock)
+        app.endpoints.add("feeds.opml", documents.opml)
+        app.endpoints.add("proxy.pac", documents.pac)
 
 
 addons = [Lists()]

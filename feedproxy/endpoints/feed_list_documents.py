@@ -44,8 +44,8 @@ class _Document:
 class FeedListDocuments:
     """Builder of `feeds.opml` and `proxy.pac`, cached until the list changes."""
 
-    def __init__(self, office: FeedList, settings: Callable[[], Settings], clock: Clock) -> None:
-        self.feed_list = office
+    def __init__(self, feed_list: Callable[[], FeedList], settings: Callable[[], Settings], clock: Clock) -> None:
+        self._feed_list = feed_list
         self._settings = settings
         self._clock = clock
         self._documents: LRU[str, _Document] = LRU(entries_max=DOCUMENTS_MAX)
@@ -58,7 +58,7 @@ class FeedListDocuments:
         addresses = uri.query_value(call.query, "addresses")
         if addresses not in ("", "original", "proxied"):
             raise BadTarget("invalid addresses: expected original or proxied")
-        listing, base = await self.feed_list.public(), call.client.base
+        listing, base = await self._feed_list().public(), call.client.base
         through = "" if addresses == "original" else base
 
         def write(modified: Instant | None) -> bytes:
@@ -74,8 +74,8 @@ class FeedListDocuments:
         """
         if call.client.entrance is Entrance.REVERSE:
             raise NotFound("proxy.pac is not available in reverse mode")
-        listing, base = await self.feed_list.public(), call.client.base
-        patterns = (*self._settings().intercept, *self.feed_list.public_hosts(listing))
+        listing, base = await self._feed_list().public(), call.client.base
+        patterns = (*self._settings().intercept, *self._feed_list().public_hosts(listing))
 
         def write(_: Instant | None) -> bytes:
             hosts = {uri.split_host_port(feed.address)[0] for feed in listing.feeds}
