@@ -24,6 +24,7 @@ from feedproxy import option_files, settings
 from feedproxy.access.failed_login_limit import FailedLoginLimit
 from feedproxy.clock import Clock, SystemClock
 from feedproxy.errors import UsageError
+from feedproxy.http import uri
 from feedproxy.settings import Settings
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
@@ -57,7 +58,7 @@ def admin_address(admin: str, token: str) -> tuple[str, int]:
     """
     host, port = settings.listen_address(admin, "admin")
     host = host or "0.0.0.0"  # noqa: S104 -- `:8081` means every address
-    if not is_loopback(host) and not token:
+    if not uri.is_this_machine(host) and not token:
         raise UsageError(
             f"admin: {admin} is open to other machines: set admin_token or admin_token_file, or listen on 127.0.0.1"
         )
@@ -82,12 +83,6 @@ def admin_token(settings: Settings) -> str:
     if not token:
         raise UsageError(f"admin_token_file: {path} is empty")
     return token
-
-
-def is_loopback(host: str) -> bool:
-    """Return True for a host that only this machine can reach."""
-    address = _address(host)
-    return host.lower() == "localhost" if address is None else address.is_loopback
 
 
 class AdminAuthorization:

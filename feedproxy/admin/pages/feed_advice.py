@@ -1,5 +1,7 @@
 """Advice for the operator about a feed that is failing, moved or gone."""
 
+from collections.abc import Mapping
+
 from feedproxy.admin.pages.feed_state import FeedState
 from feedproxy.cache.cache_status import Detail
 from feedproxy.settings import Settings
@@ -7,7 +9,7 @@ from feedproxy.store.resource import RelocationKind, Resource
 
 _TELL_PUBLISHER = "This usually passes. If it does not, consider telling the publisher."
 
-_FAILING = {
+_FAILING: Mapping[str, str] = {
     Detail.UNREACHABLE: "Open the address in a browser. If it opens there, check this machine's network and DNS. If "
     "the site is gone for good, tell its readers.",
     Detail.TIMEOUT: "The publisher's server is slow or overloaded, and feedproxy asks it less often. If the server "
@@ -47,7 +49,7 @@ def advice(resource: Resource, state: FeedState, settings: Settings) -> str:
         )
     match state:
         case FeedState.FAILING:
-            return next((text for token, text in _FAILING.items() if token == resource.failures.detail), _OTHERWISE)
+            return _FAILING.get(resource.failures.detail, _OTHERWISE)
         case FeedState.MOVED | FeedState.GONE if settings.moved_to or settings.gone:
             return "A rule of the configuration (feeds:) declares this. Change it there."
         case FeedState.MOVED:
