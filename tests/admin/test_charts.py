@@ -1,4 +1,4 @@
-"""Charts: geometry, labels and text."""
+"""Charts: heights, labels and text."""
 
 import pytest
 from hypothesis import given
@@ -21,9 +21,9 @@ def test_month_chart_has_thirty_columns_the_current_one_last() -> None:
     assert len(chart.columns) == 30
     assert (chart.first, chart.last) == ("29 Apr", "28 May")
     assert (chart.top, chart.middle) == ("80", "40")
-    assert [(box.kind, box.height) for box in chart.columns[-1].boxes] == [("store", 75.0), ("origin", 25.0)]
+    assert (chart.columns[-1].store_height, chart.columns[-1].origin_height) == (75.0, 25.0)
     assert chart.columns[-1].text == "28 May: 80 requests, 60 from the store"
-    assert chart.columns[-2].boxes == ()
+    assert (chart.columns[-2].store_height, chart.columns[-2].origin_height) == (0.0, 0.0)
     assert chart.text == (
         "Columns for the last 30 days, one for each day: 120 requests, 100 from the store in all; "
         "most on 28 May: 80 requests, 60 from the store."
@@ -52,5 +52,5 @@ def test_chart_columns_stay_in_the_drawing_and_show_every_count(counts: list[tup
     chart = charts.requests_chart(periods, charts.SPANS[0])
 
     for column, (hits, more) in zip(chart.columns, counts, strict=True):
-        assert len(column.boxes) == (hits > 0) + (more > 0)
-        assert all(box.height > 0 and -1.7 <= box.y <= 100 for box in column.boxes)
+        assert ((column.store_height > 0), (column.origin_height > 0)) == (hits > 0, more > 0)
+        assert column.store_height + column.origin_height <= 101.7

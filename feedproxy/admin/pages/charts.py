@@ -1,7 +1,4 @@
-"""Geometry of bar charts over time. Pages draw a chart as SVG, beside a table of the same numbers.
-
-The drawing is stretched to the width of the page, so it contains no text. Labels are HTML around the drawing.
-"""
+"""Bar charts over time: the heights of the columns, and the labels. web/chart.html draws them as SVG."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,13 +9,8 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.telemetry.traffic_history import DAY, HOUR, NO_TRAFFIC, History, TrafficCounts
 from feedproxy.web.display_formats import number, size
 
-HEIGHT = 100
-"""Height of the drawing, in its own units."""
-STEP, GAP = 10.0, 2.0
-"""Distance between two columns, and width of the gap between them, in units of the drawing."""
-
-KINDS = ("store", "origin")
-"""Parts of a column from bottom to top: requests or bytes from the store, and from origins."""
+VISIBLE_HEIGHT = 0.8
+"""Least height of the part of a column for a count above zero, in percent of the height of the chart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +42,14 @@ class TrafficPeriod:
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
-    """A part of a column."""
-
-    kind: str
-    x: float
-    y: float
-    width: float
-    height: float
-
-
-@dataclass(frozen=True, slots=True)
 class Column:
-    """One period as a column: its parts from bottom to top, and its text."""
+    """One period as a column: requests or bytes from the store at the bottom, those from origins above, and a text.
 
-    x: float
-    boxes: tuple[Box, ...]
+    Heights are in percent of the height of the chart.
+    """
+
+    store_height: float
+    origin_height: float
     text: str
 
 
@@ -73,7 +57,6 @@ class Column:
 class Chart:
     """A chart. `top` and `middle` are the values at the two lines of the scale."""
 
-    width: float
     columns: tuple[Column, ...]
     top: str
     middle: str
@@ -129,17 +112,11 @@ def _chart(
     describe: Callable[[TrafficCounts], str],
     format_value: Callable[[float], str],
 ) -> Chart:
-    top = _round_number(max((sum(parts(period.tally)) for period in periods), default=0))
+    top = _round_number(max(sum(parts(period.tally)) for period in periods))
     columns = []
-    for index, period in enumerate(periods):
-        x, ground, boxes = index * STEP, float(HEIGHT), []
-        for kind, count in zip(KINDS, parts(period.tally), strict=True):
-            # Each count above zero gets a visible height.
-            height = round(max(0.8, HEIGHT * count / top), 2) if count else 0.0
-            ground = round(ground - height, 2)
-            if height:
-                boxes.append(Box(kind, x + GAP / 2, ground, STEP - GAP, height))
-        columns.append(Column(x, tuple(boxes), f"{period.label}: {describe(period.tally)}"))
+    for period in periods:
+        store, origin = (max(VISIBLE_HEIGHT, 100 * count / top) if count else 0.0 for count in parts(period.tally))
+        columns.append(Column(store, origin, f"{period.label}: {describe(period.tally)}"))
     total = sum((period.tally for period in periods), NO_TRAFFIC)
     busiest = max(periods, key=lambda period: sum(parts(period.tally)))
     text = f"Columns for the last {span.label}, one for each {span.column_name}: {describe(total)} in all"
@@ -147,7 +124,6 @@ def _chart(
         at = "at" if span.unit == HOUR else "on"
         text += f"; most {at} {busiest.label}: {describe(busiest.tally)}"
     return Chart(
-        STEP * len(periods),
         tuple(columns),
         format_value(top),
         format_value(top / 2),
