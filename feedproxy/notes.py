@@ -106,14 +106,6 @@ class Note:
             "reference": self.reference,
         }
 
-    def as_text(self, width: int = 100) -> str:
-        """Return level and summary for a terminal, followed by indented advice and reference."""
-        first = f"{self.level:<5} "
-        lines = textwrap.wrap(self.message, width, initial_indent=first, subsequent_indent=" " * len(first))
-        for paragraph in (*self.advice_text.split("\n\n"), f"See {self.reference}."):
-            lines += textwrap.wrap(paragraph, width, initial_indent=" " * 6, subsequent_indent=" " * 6)
-        return "\n".join(lines)
-
 
 def sorted_by_level(notes: Iterable[Note]) -> list[Note]:
     """Return the notes, the worst level first. Notes of one level keep their order."""

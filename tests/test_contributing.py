@@ -62,4 +62,4 @@ def test_example_of_a_finding_fills_in_its_values() -> None:
     finding = example("finding")["finding"]
 
     assert finding.id() == "title-empty"
-    assert finding.as_text().startswith("warn  The titles of 3 items are empty.")
+    assert finding.message == "The titles of 3 items are empty."

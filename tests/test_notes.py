@@ -50,16 +50,6 @@ def test_kind_of_finding_without_text_is_refused() -> None:
             summary = "Half."
 
 
-def test_terminal_output_begins_with_the_level_and_indents_the_advice() -> None:
-    text = NO_VALIDATOR(size="40 KB").as_text(60)
-
-    assert text.splitlines()[:2] == [
-        "warn  The feed has neither ETag nor Last-Modified.",
-        "      Every reader gets all of its 40 KB anew each time.",
-    ]
-    assert text.endswith("      See RFC 9110, section 8.8.")
-
-
 def test_findings_are_sorted_from_worst_to_praise() -> None:
     notes = [HAS_GZIP(), NO_VALIDATOR(size="1 B")]
 
