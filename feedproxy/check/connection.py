@@ -33,7 +33,7 @@ def check(observations: FeedObservations) -> Iterator[Note]:
     if last.status == 200 and not last.error:
         if last.framing_anomaly:
             yield FRAMING_CONTRADICTORY(detail=last.framing_anomaly)
-        elif not len(last.framing) and last.minor == 1:
+        elif not last.has_length and last.minor == 1:
             yield LENGTH_MISSING()
         if last.seconds > SLOW_RESPONSE:
             yield RESPONSE_SLOW(seconds=f"{last.seconds:.1f}")

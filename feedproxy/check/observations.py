@@ -17,8 +17,8 @@ class ProbeExchange:
     status: int = 0
     fields: Fields = NO_FIELDS
     """Fields of the response, without those that concern only the connection."""
-    framing: Fields = NO_FIELDS
-    """Content-Length and Transfer-Encoding of the response, as parsed."""
+    has_length: bool = False
+    """True if the response has Content-Length or Transfer-Encoding."""
     framing_anomaly: str = ""
     """Reason why the framing of the response is ambiguous, or "" if it is unambiguous."""
     body: bytes = b""

@@ -221,11 +221,6 @@ class _Probe:
 
     def _to_exchange(self, request: Request, answer: Fetched) -> ProbeExchange:
         response = answer.response
-        framing = [
-            (name.decode("latin-1"), value.decode("latin-1"))
-            for name, value in answer.lines
-            if name.lower() in (b"content-length", b"transfer-encoding")
-        ]
         content: bytes | None = response.body
         try:
             limit = bounded_decompression.decoding_limit(len(response.body), self.settings.decoded_max)
@@ -238,7 +233,7 @@ class _Probe:
             request.target,
             response.status,
             response.fields,
-            Fields(framing),
+            any(name.lower() in (b"content-length", b"transfer-encoding") for name, _ in answer.lines),
             answer.framing_anomaly,
             response.body,
             content,
