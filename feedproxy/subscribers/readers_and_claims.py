@@ -3,7 +3,7 @@
 import struct
 import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from feedproxy.subscribers.claim_confirmation import ClaimState
 
@@ -108,9 +108,17 @@ def weight_of_name(target: str) -> int:
     return 4 + len(target) // 64
 
 
+def pack(numbers: Iterable[int]) -> bytes:
+    """Return numbers as in the stored form (subscriber_counts_codec.py): each in 8 bytes, little-endian."""
+    return _little_endian(array("Q", numbers)).tobytes()
+
+
 def unpack(data: bytes) -> array[int]:
-    """Return the numbers in `data`, a part of the stored form (subscriber_counts_codec.py). Each number has 8 bytes."""
-    numbers = array("Q", data)
+    """Return the numbers from a result of `pack`."""
+    return _little_endian(array("Q", data))
+
+
+def _little_endian(numbers: array[int]) -> array[int]:
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers

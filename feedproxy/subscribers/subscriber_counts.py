@@ -153,8 +153,7 @@ class SubscriberCounts:
                 feed.put(pseudonym.current, latest << 8 | value & 0xFF)
                 return is_due(before, max(now, before), READER_INTERVAL)
             is_news = self._read(feed, pseudonym, name, now)
-        if self._entries > self._entries_max or len(self._feeds) > self._feeds_max:
-            self._make_room()
+        self._make_room()
         return is_news
 
     def contains(self, target: str) -> bool:
@@ -307,8 +306,7 @@ class SubscriberCounts:
         self._pruned = now
         if has_claims or not is_clock_set or stored.oldest <= int((now - self._window) * 1000):
             self.prune(now)
-        if self._entries > self._entries_max or len(self._feeds) > self._feeds_max:
-            self._make_room()
+        self._make_room()
 
     def _write(self, writing: subscriber_counts_codec.CountsWriter) -> Iterator[None]:
         names, generation = None, 0
@@ -440,11 +438,9 @@ class SubscriberCounts:
         self._entries -= CLAIM_WEIGHT * len(feed.claims) + weight_of_name(target)
 
     def _make_room(self) -> None:
-        while len(self._feeds) > 1:
-            too_much = self._entries > self._entries_max
-            if not too_much and len(self._feeds) <= self._feeds_max:
-                return
-            if too_much:
+        """Remove readers and feeds until no limit is exceeded, or only one feed is left."""
+        while len(self._feeds) > 1 and (self._entries > self._entries_max or len(self._feeds) > self._feeds_max):
+            if self._entries > self._entries_max:
                 largest = max(self._feeds.values(), key=lambda feed: feed.size)
                 if largest.size * FLOODED_PART >= self._entries_max:
                     self._drop_oldest(largest, (largest.size + 1) // 2)

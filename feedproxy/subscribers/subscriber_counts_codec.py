@@ -8,8 +8,6 @@ new form must have another last digit of `fpcount1`. Unknown forms are refused, 
 
 import json
 import struct
-import sys
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +17,7 @@ from feedproxy.clock import Instant
 from feedproxy.errors import StoreError
 from feedproxy.subscribers.block_buffer import BlockBuffer, with_checksum, without_checksum
 from feedproxy.subscribers.claim_confirmation import ClaimState
-from feedproxy.subscribers.readers_and_claims import FeedReaders, unpack
+from feedproxy.subscribers.readers_and_claims import FeedReaders, pack, unpack
 
 MAGIC = b"fpcount1"
 
@@ -64,8 +62,8 @@ class CountsWriter:
         values: Iterable[int] = readers.values()
         if self._others:
             values = (value & ~0xFF if value & 0xFF in self._others else value for value in values)
-        self._readers.append(_pack(readers.keys()))
-        self._readers.append(_pack(values))
+        self._readers.append(pack(readers.keys()))
+        self._readers.append(pack(values))
 
     def whole(self) -> bytes:
         """Return the stored form after the last feed was added. Any thread may call this method."""
@@ -134,7 +132,7 @@ def _with_latest(packed: bytes, size: int, latest: int) -> bytes:
     """
     numbers = unpack(packed)
     keys, values = numbers[:size], numbers[size:]
-    return _pack(keys) + _pack(min(value >> 8, latest) << 8 | value & 0xFF for value in values)
+    return pack(keys) + pack(min(value >> 8, latest) << 8 | value & 0xFF for value in values)
 
 
 def _claims(claims: Sequence[Any], now: Instant) -> Claims:
@@ -156,10 +154,3 @@ def _pair(value: list[float], now: Instant) -> tuple[int, Instant]:
 
 
 _json = json.JSONEncoder(separators=(",", ":")).encode
-
-
-def _pack(numbers: Iterable[int]) -> bytes:
-    packed = array("Q", numbers)
-    if sys.byteorder == "big":
-        packed.byteswap()
-    return packed.tobytes()
