@@ -1,8 +1,9 @@
 """Cache-Control as a value (RFC 9111, section 5.2), and targeted fields such as CDN-Cache-Control (RFC 9213).
 
-Commas, semicolons and spaces separate directives. An invalid lifetime counts as 0, because RFC 9111 recommends to
-consider the response stale (section 4.2.1). If a directive is repeated, the more restrictive value counts. A field
-longer than PARSED_MAX counts as `no-store, no-transform` in a response, and as absent in a request.
+Commas, semicolons and spaces separate directives. An invalid duration counts as 0, because RFC 9111 recommends to
+consider a response with an invalid lifetime stale (section 4.2.1). If a directive is repeated, the more restrictive
+value counts. A field longer than PARSED_MAX counts as `no-store, no-transform` in a response, and as absent in a
+request.
 """
 
 import math
@@ -16,7 +17,7 @@ from feedproxy.http.message import Fields
 from feedproxy.http.structured_fields import Token, parse_dictionary
 
 DELTA_SECONDS_MAX: Seconds = 2.0**31
-"""Upper limit of a duration, in seconds: 2^31 (RFC 9111, section 1.2.2). Greater values are reduced to the limit."""
+"""Upper limit of a duration, in seconds: 2^31 (RFC 9111, section 1.2.2). A greater duration counts as the limit."""
 
 _DIRECTIVE = re.compile(r"""([^\s,;="]+)(?:=("(?:[^"\\]|\\.)*+"|[^\s,;]*+))?""", re.DOTALL)
 _DIGITS = re.compile(r"[0-9]+")
@@ -99,10 +100,10 @@ _UNPARSED = CacheControl(no_store=True, no_transform=True)
 
 
 def parse_targeted(fields: Fields, name: str) -> CacheControl | None:
-    """Return the directives of a targeted field such as CDN-Cache-Control, or None if the field must be ignored.
+    """Return the directives of the targeted field `name`, such as CDN-Cache-Control.
 
-    An empty or malformed targeted field is ignored (RFC 9213, section 2.1). A duration that is not an integer counts as
-    0.
+    Return None if the field is absent, empty or malformed. An empty or malformed targeted field is ignored (RFC 9213,
+    section 2.1). A duration that is not an integer counts as 0.
     """
     combined = fields.combined(name)
     return None if combined is None else _parse_targeted(combined)
@@ -160,7 +161,10 @@ def _read(directives: Iterable[tuple[str, str | None]]) -> CacheControl:
 
 
 def _seconds(argument: str | None) -> Seconds:
-    """Return a number of seconds, quoted or not (RFC 9111, section 5.2), or 0 if the number is invalid."""
+    """Return the seconds in a directive's argument, or 0 if the argument is absent or invalid.
+
+    The argument may be quoted (RFC 9111, section 5.2).
+    """
     digits = unquote(argument or "")
     return delta_seconds(digits) if _DIGITS.fullmatch(digits) else 0.0
 
@@ -172,6 +176,7 @@ def delta_seconds(digits: str) -> Seconds:
 
 
 def _field_names(argument: str | None) -> frozenset[str]:
-    """Return the field names in the argument of a directive, or an empty set if a name is invalid."""
+    """Return the field names in a directive's argument. The set is empty without an argument, or if a name is
+    invalid."""
     names = [name.strip().lower() for name in unquote(argument or "").split(",") if name.strip()]
     return frozenset(names) if all(map(is_token, names)) else frozenset()

@@ -23,7 +23,7 @@ SKEW: Seconds = 60
 """Maximum seconds by which a client's clock may be slow.
 
 Some clients send the time of their last request in If-Modified-Since, and a slow clock makes that time too early. A
-version that was stored less than this many seconds after the time therefore counts as the client's version.
+version that was stored less than this many seconds after the time in the field counts as the client's version.
 """
 
 
@@ -80,7 +80,7 @@ def evaluate(
     """Return the outcome of a request's preconditions for the current representation.
 
     * `tags` contains the representation's tags in all codings.
-    * `own_base` is the base of this proxy's own tags (etag.py).
+    * `own_base` is the base of this proxy's own tags (etag.py), or None if clients get the origin's tag.
     * `date` is the response's Date, which replaces a missing Last-Modified (RFC 9111, section 4.3.2).
     * `earlier_versions` is a pair of instants, at which the first and the current version were stored. A client's date
       between them shows that the client has an earlier version, even if Last-Modified is older.
@@ -138,7 +138,8 @@ def _if_match(value: str, tags: Collection[EntityTag]) -> bool:
 
 
 def _if_none_match(value: str, tags: Collection[EntityTag], own_base: str | None) -> bool:
-    """Return True if the condition If-None-Match holds, by weak comparison (RFC 9110, section 13.1.2).
+    """Return True if the condition If-None-Match holds: no tag in it matches, by weak comparison (RFC 9110, section
+    13.1.2).
 
     `value` is the value of the field. The other arguments are those of `evaluate`.
     """

@@ -81,7 +81,7 @@ def _instant(year: int, month: int, day: int, *time: int) -> Instant | None:
 
 
 def _years_later(moment: datetime, years: int) -> Instant:
-    """Return the same day `years` later, or 1 March if that year has no 29 February."""
+    """Return the instant `years` after `moment`, on 1 March if the later year has no 29 February."""
     try:
         later = moment.replace(year=moment.year + years)
     except ValueError:

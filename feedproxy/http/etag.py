@@ -81,7 +81,8 @@ def weak_match(one: EntityTag, other: EntityTag) -> bool:
 def own_tag(base: str, coding: str, coded: bytes = b"") -> EntityTag:
     """Return this proxy's tag for a content coding. Each coding needs its own strong tag (RFC 9110, section 8.8.3.3).
 
-    `coded` contains the coded bytes, which are needed if different encoders or levels may code the same content.
+    If `coded` contains the coded bytes, the tag has their checksum. It distinguishes bodies of the same content that
+    different encoders or levels wrote.
     """
     if coding == "identity":
         return EntityTag(base)

@@ -58,7 +58,7 @@ def _value(value: bytes, of_response: bool, error: Callable[[str], FeedproxyErro
 def replace_controls(value: bytes, error: Callable[[str], FeedproxyError]) -> bytes:
     """Return a response's field value or reason phrase with control characters replaced by spaces.
 
-    NUL and CR raise `error`.
+    NUL, CR and LF raise `error`.
     """
     # "CR, LF, or NUL ... either reject the message or replace" -- RFC 9110, section 5.5. A NUL or a bare
     # CR suggests an attack, and is rejected. Other control characters are replaced.

@@ -23,10 +23,10 @@ value, each parser returns a result that is safe without knowing the value.
 def field_parser[Result, TooLong](
     *, too_long: TooLong, entries: int = 4096
 ) -> Callable[[Callable[[str], Result]], Callable[[str], Result | TooLong]]:
-    """Return a decorator for a parser of a field value, which must be a pure function.
+    """Return a decorator for a parser of a field value. The parser must be a pure function.
 
     The decorated parser returns `too_long` for a value longer than PARSED_MAX. It caches up to `entries` results for
-    short values.
+    short values (memoize.py).
     """
 
     def decorate(parse: Callable[[str], Result]) -> Callable[[str], Result | TooLong]:

@@ -27,6 +27,9 @@ _NEVER_HOP_BY_HOP = frozenset({"cache-control", "content-length", "content-type"
 
 
 def hop_by_hop_names(connection: Iterable[str]) -> frozenset[str]:
-    """Return the names of all hop-by-hop fields: those in HOP_BY_HOP and those in Connection, in lower case."""
+    """Return the names of all hop-by-hop fields of a message, in lower case.
+
+    They are HOP_BY_HOP, and the names in the lines `connection` of the field Connection. _NEVER_HOP_BY_HOP is excepted.
+    """
     listed = {token.strip().lower() for value in connection for token in value.split(",")}
     return HOP_BY_HOP | (listed - _NEVER_HOP_BY_HOP - {""})

@@ -31,7 +31,7 @@ def memoize_by_identity[**Parameters, Result](
 ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
     """Return a decorator that caches the results of a function of immutable objects.
 
-    The cache has the results of the last `entries` calls, and recognises objects by their identity.
+    The cache recognises objects by their identity. When it has `entries` results, it is emptied.
     """
 
     def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

@@ -100,7 +100,10 @@ class Fields:
         return ", ".join(self.get_all(name))
 
     def with_field(self, name: str, value: str) -> Self:
-        """Return a copy with one line of this name. The line replaces the first such line, or is added at the end."""
+        """Return a copy with this line in place of all lines of the same name, at the position of the first.
+
+        If there is no line of this name, the new line is added at the end.
+        """
         lowered, names = _lower(name), self._names
         if lowered not in names:
             return self.with_added(name, value)
@@ -121,11 +124,11 @@ class Fields:
         return self._with_lines((*self._lines, *others._lines), names)
 
     def updated(self, others: "Fields") -> Self:
-        """Return a copy without the lines that have a name of `others`, and with the lines of `others` at the end."""
+        """Return a copy in which the lines of `others` replace all lines of the same names. They stand at the end."""
         return self.without_names_of(others).joined(others)
 
     def without_names_of(self, others: "Fields") -> Self:
-        """Return a copy without the lines that have a name of `others`."""
+        """Return a copy without the lines of all names that occur in `others`."""
         return self._without(frozenset(others._lowered or others._names))
 
     def only(self, names: AbstractSet[str]) -> Self:
@@ -152,12 +155,12 @@ class Fields:
 
 
 NO_FIELDS = Fields()
-"""A message without field lines."""
+"""The fields of a message without field lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request. `target` is the normalised absolute target URI (http/uri.py)."""
+    """A request. `target` is the normalised target URI (http/uri.py)."""
 
     method: str
     target: str

@@ -1,7 +1,7 @@
-"""Content negotiation: choice of content coding and media type.  RFC 9110, section 12
+"""Content negotiation: choice of content coding and media type, and the field Vary.  RFC 9110, section 12
 
-A coding or type with `q=0` is never chosen. Invalid members of a field are ignored. A field longer than PARSED_MAX
-counts as a field without members.
+A coding or type with `q=0` is never chosen. Invalid members of a field are ignored. A field with weights, such as
+Accept, counts as a field without members if it is longer than PARSED_MAX.
 """
 
 import re
@@ -43,7 +43,8 @@ def choose_coding(accept_encoding: str | None, available: Sequence[str]) -> str 
 
 @field_parser(too_long=dict[str, float]())
 def weights_in(value: str) -> Mapping[str, float]:
-    """Return the weight of each token in a list, such as a coding (RFC 9110, section 12.4.2)."""
+    """Return the weights in a list of tokens, such as Accept-Encoding, by token in lower case (RFC 9110, section
+    12.4.2)."""
     weights: dict[str, float] = {}
     for member in split_list(value):
         name, parameters = parse_parameters(member)

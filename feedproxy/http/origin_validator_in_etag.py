@@ -18,7 +18,7 @@ TAG_MAX = 96
 """An origin's tag of more than this many characters is not carried inside a client's tag."""
 
 TAGS_MAX = 8
-"""At most this many of a client's tags are parsed."""
+"""Only the first tags of a request, at most this many, are searched for validators of the origin."""
 
 _FIXED_FIELDS = frozenset({"accept", "accept-encoding", "user-agent"})
 """Names of fields that feedproxy itself writes into requests for feeds, in lower case.
@@ -70,9 +70,10 @@ def conditions_for_origin(fields: Fields) -> Fields:
 
 
 def fields_for_client(conditions: Fields, not_modified: Fields) -> Fields | None:
-    """Return the fields of an origin's 304 (`not_modified`) with the client's own tag from its `conditions`.
+    """Return the fields of an origin's 304 with the tag that the client sent for the current version.
 
-    Return None if the 304 does not show which of the client's versions is current.
+    `conditions` contains the fields of the client's request, and `not_modified` contains those of the 304. Return None
+    if the 304 does not show which of the client's versions is current.
     """
     carried = list(_carried_validators(conditions))
     confirmed = parse_tag(not_modified.get("etag") or "")

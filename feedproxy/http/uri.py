@@ -111,7 +111,7 @@ def without_fragment(uri: str) -> str:
 
 
 def _of_origin[Result](function: Callable[[str], Result]) -> Callable[[str], Result]:
-    """Return a function of a target's scheme and authority as a function of targets, with a cache."""
+    """Return a function that applies `function` to the scheme and authority of a target, and caches the results."""
     cached = memoize_short()(function)
 
     @wraps(function)
@@ -124,7 +124,7 @@ def _of_origin[Result](function: Callable[[str], Result]) -> Callable[[str], Res
 
 @_of_origin
 def origin_of(uri: str) -> str:
-    """Return scheme, host and port of a normalised target, such as `https://example.com`."""
+    """Return the origin of a normalised target: its scheme, host and port, such as `https://example.com`."""
     scheme, authority, _, _ = _parts(uri)
     return f"{scheme}://{authority}"
 

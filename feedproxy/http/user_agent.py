@@ -24,7 +24,8 @@ COUNT_MAX = 10**12
 class Claim:
     """A service's statement of the number of subscribers for which it fetches a feed (`count`).
 
-    `feed_id` is the service's own id of the feed, or empty.
+    `fetcher` is the name under which the service's claims are counted. `feed_id` is the service's own id of the feed,
+    or empty.
     """
 
     fetcher: str
@@ -70,12 +71,13 @@ _NAMES = {
 
 
 def parse_claim(user_agent: str) -> Claim | None:
-    """Return the claim in a User-Agent, or None without a claim."""
+    """Return the claim in a User-Agent, or None if the User-Agent has no claim."""
     return _parse_claim(user_agent[:LENGTH_MAX])
 
 
 def product(user_agent: str) -> str:
-    """Return the displayed name of a feed reader, such as `Feedly` or `curl`, or `unknown` without a name."""
+    """Return the displayed name of a feed reader, such as `Feedly` or `curl`, or `unknown` if User-Agent has no
+    name."""
     return _product(user_agent[:LENGTH_MAX])
 
 
@@ -116,7 +118,10 @@ def _count(user_agent: str) -> re.Match[str] | None:
 
 
 def _fetcher(name: str) -> str:
-    """Return the common part of the product names in a service's User-Agent strings, or `unknown` if it is empty."""
+    """Return the part of a product name that all User-Agent strings of a service have in common.
+
+    Return `unknown` if this part is empty.
+    """
     parts = name.lower().split()
     distinctive = [part for part in parts if part not in _COMMON_WORDS] or parts
     return re.sub(r"\.(com|net|org)$", "", "".join(distinctive)) or "unknown"

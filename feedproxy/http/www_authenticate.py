@@ -23,7 +23,8 @@ _TOKEN68 = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 def authenticates_connection(credentials: str) -> bool:
     """Return True if this value of Authorization authenticates the connection.
 
-    The origin would take a later request on the connection, from another client, as a request of the first client.
+    The connection must then not be shared: the origin would take a later request of another client as a request of the
+    first client.
     """
     scheme = _SCHEME.match(credentials)
     return scheme is not None and scheme[1].lower() in _CONNECTION_SCHEMES
@@ -37,7 +38,7 @@ def gateway_challenges(value: str, owner: str) -> str:
 
     If the realm of Basic is missing, `owner` becomes the realm. If a challenge has several realms, the first counts.
     `domain` is dropped, because it extends the realm to other paths (RFC 7616, section 3.3). Malformed parameters are
-    dropped. A value longer than PARSED_MAX counts as one without challenges.
+    dropped. A value longer than PARSED_MAX counts as a value without challenges.
     """
     if len(value) > PARSED_MAX:
         return ""

@@ -53,10 +53,12 @@ The decoder does not limit its output. A call therefore gets only as much input 
 
 
 def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
-    """Return the decoded content of a body. An empty body is returned unchanged.
+    """Return the decoded content of a body.
 
-    `limit` is the maximum size of the decoded content in bytes. Raises TooLarge above `limit`, UnknownCoding for an
-    unknown coding, and Undecodable for truncated, damaged or mislabelled content.
+    An empty body is returned unchanged, and so is text that is mislabelled as gzip or zstd (`is_mislabelled`). `limit`
+    is the maximum size of the decoded content in bytes. If a body has several codings, the sizes after each decoding
+    are added. Raises TooLarge above `limit`, UnknownCoding for an unknown coding, and Undecodable for truncated or
+    damaged content.
     """
     codings = layers(content_encoding)
     for coding in codings:
@@ -77,9 +79,9 @@ def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
 
 
 def decoding_limit(length: int, limit: int) -> int:
-    """Return the maximum size to which `length` coded bytes may be decoded, in bytes.
+    """Return the maximum size of the decoded content of a body with `length` bytes, in bytes.
 
-    The result is `limit`, or less if a content of the size `limit` would indicate a decompression bomb.
+    The result is `limit`, or less if a content of `limit` bytes would indicate a decompression bomb.
     """
     return min(limit, max(_ALWAYS_ACCEPTED, _EXPANSION * length))
 
@@ -107,7 +109,10 @@ def collect(pieces: Generator[bytes], coding: str, limit: int) -> bytes:
 
 
 def _gunzip_at_once(body: bytes, coding: str, limit: int) -> bytes:
-    """Return the content of a single small gzip member, or empty bytes if the body must be decoded in pieces."""
+    """Return the content of a body that is a single small gzip member, decoded in one call.
+
+    Return empty bytes if the body must be decoded in pieces.
+    """
     if coding != "gzip" or limit > _ONE_CALL_MAX:
         return b""
     decoder = zlib.decompressobj(wbits=31)
@@ -170,7 +175,8 @@ def zstd_frames(
 ) -> Generator[bytes]:
     """Yield the content of consecutive zstd frames (RFC 8878, section 3).
 
-    Data after the last frame is dropped. If `strict` is true, such data raises Undecodable.
+    Data after the last frame is dropped. If `strict` is true, the data raises Undecodable instead. `limit` is the
+    caller's limit of the content in bytes. The pieces become smaller near the limit.
     """
     decoder, offset, remaining = decompressor.decompressobj(), 0, limit
     while offset < len(body):

@@ -29,8 +29,10 @@ ID_MAX = 1024
 """Maximum length of a server identifier, in characters (RFC 9842, section 2.1.3)."""
 
 WINDOW_MIN = 8 * 1024 * 1024
+"""Every client must be able to decode a window of this many bytes with any dictionary (RFC 9842, section 5)."""
 WINDOW_MAX = 128 * 1024 * 1024
-"""Every client must be able to decode a window of this many bytes with a large dictionary (RFC 9842, section 5)."""
+"""With a large dictionary, every client must be able to decode a window of up to this many bytes (RFC 9842, section
+5)."""
 
 LEVEL = 9
 """Compression level of Zstandard: the smallest result at about 5 ms for 250 KB of content.
@@ -92,7 +94,10 @@ def dictionary_hash(content: bytes) -> bytes:
 
 
 def without_dictionary(request: Fields) -> Fields:
-    """Return the fields of a request without Available-Dictionary, Dictionary-ID, and `dcz` in Accept-Encoding."""
+    """Return the fields of a request without Available-Dictionary, Dictionary-ID, and `dcz` in Accept-Encoding.
+
+    The fields of a request without Available-Dictionary are returned unchanged.
+    """
     if "available-dictionary" not in request:
         return request
     codings = request.combined("accept-encoding") or ""

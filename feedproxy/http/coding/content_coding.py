@@ -1,4 +1,4 @@
-"""Content codings: their names in Content-Encoding, wrong names, and encoding.  RFC 9110, section 8.4
+"""Content codings: their names in Content-Encoding, detection of wrong names, and encoding.  RFC 9110, section 8.4
 
 The encoders write neither a time nor a file name. The same content therefore always has the same entity tag.
 """

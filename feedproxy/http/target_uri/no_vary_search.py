@@ -1,4 +1,4 @@
-"""Query parameters that do not change a resource: No-Vary-Search (draft-ietf-httpbis-no-vary-search), and rules.
+"""Query parameters that do not change a resource, by No-Vary-Search (draft-ietf-httpbis-no-vary-search) or by rules.
 
 An invalid field counts as absent (draft, "Parse a URL search variance").
 """
@@ -57,7 +57,7 @@ class QueryVariance:
 
 
 DEFAULT = QueryVariance()
-"""The rule that no parameter is ignored, and that the order of parameters matters."""
+"""The variance without No-Vary-Search: no parameter is ignored, and the order of parameters matters."""
 
 
 @field_parser(too_long=DEFAULT, entries=1024)
@@ -117,7 +117,7 @@ def without_parameters(target: str, patterns: tuple[str, ...]) -> str:
 def no_vary_search(patterns: tuple[str, ...]) -> str:
     """Return a value of No-Vary-Search for the query parameters that match `patterns`.
 
-    The value is empty if no pattern contains the name of a parameter.
+    The value is empty if each pattern has a wildcard, and no name in COMMON_NAMES matches a pattern.
     """
     exact = [pattern for pattern in patterns if "*" not in pattern]
     names = dict.fromkeys([*exact, *(name for name in COMMON_NAMES if _is_ignored(name, patterns))])

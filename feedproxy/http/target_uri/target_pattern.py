@@ -25,7 +25,7 @@ _ANYWHERE = "http://host.invalid"
 
 @dataclass(frozen=True, slots=True)
 class TargetPattern:
-    """A compiled pattern. Raises BadTarget if no target URI can match it."""
+    """A compiled pattern. The constructor raises BadTarget if no target URI can match the pattern."""
 
     text: str
     _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
@@ -44,10 +44,11 @@ class TargetPattern:
         return self._regex.fullmatch(target) is not None
 
     def protects(self, interpretation: str) -> bool:
-        """Return True if the pattern matches this interpretation of a target by the rules of a lax server.
+        """Return True if the pattern protects a target that a server interprets in this way (path_confusion.py).
 
-        The comparison ignores the scheme, port 80 or 443, the case of the path, a trailing slash, and the order of
-        parameters. A pattern without a query matches any query. The names and addresses of loopback count as one host.
+        Like lax servers, the comparison ignores the scheme, port 80 or 443, the case of the path, a trailing slash, and
+        the order of parameters. A pattern without a query matches any query. The names and addresses of loopback count
+        as one host.
         """
         return self._wide.fullmatch(interpretation) is not None
 
