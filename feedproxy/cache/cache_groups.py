@@ -19,8 +19,10 @@ def groups_of(response: Fields) -> frozenset[str]:
 
 
 def groups_invalidated_by(request: Request, response: Response) -> frozenset[str]:
-    """Return the groups that a response invalidates (RFC 9875, section 3). The groups belong to the origin of the
-    request."""
+    """Return the groups that a response to `request` invalidates (RFC 9875, section 3).
+
+    They are groups of the origin that the request was for.
+    """
     # "The Cache-Group-Invalidation header field MUST be ignored on responses to requests that have a safe method"
     value = response.fields.combined("cache-group-invalidation")
     return frozenset() if value is None or not may_invalidate(request, response) else parse_groups(value)
@@ -28,7 +30,10 @@ def groups_invalidated_by(request: Request, response: Response) -> frozenset[str
 
 @field_parser(too_long=frozenset[str](), entries=1024)
 def parse_groups(value: str) -> frozenset[str]:
-    """Return the strings of a list without their parameters, or an empty set if the list is invalid or too long."""
+    """Return the names of groups in a value of Cache-Groups or Cache-Group-Invalidation.
+
+    The set is empty if the value is invalid or too long, or if one of its members is not a string.
+    """
     members = parse_list(value)
     if members is None or len(members) > GROUPS_MAX:
         return frozenset()

@@ -147,7 +147,8 @@ class Detail(StrEnum):
 class CacheStatus:
     """This proxy's member of Cache-Status.
 
-    `ttl` is the remaining lifetime in whole seconds, negative if the response is stale.
+    The attributes are the parameters of RFC 9211. `ttl` is the remaining lifetime in whole seconds, negative if the
+    response is stale. `detail` is the token of a Detail, or None.
     """
 
     hit: bool = False

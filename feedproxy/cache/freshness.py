@@ -4,8 +4,8 @@ An explicit lifetime of HTTP comes first: s-maxage, max-age or Expires (section 
 the lifetime of a feed comes from the feed's schedule, or else from the feed's rate of change (section 4.2.2). If both
 are unknown, the lifetime is a tenth of the time since Last-Modified, or a default.
 
-The *hint* is a function that returns the permission of the feed's schedule to use a response. A response is *held* if
-its lifetime is over, and the schedule still permits its use (section 4.2.4).
+The *hint* is a function that returns until when the feed's schedule permits the use of a response. A response is *held*
+if its lifetime is over, and the schedule still permits its use (section 4.2.4).
 """
 
 import math
@@ -47,9 +47,9 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """The permission to use a stale response until an instant, given by a feed or an option.
+    """The permission to use a response until an instant, even if it is stale, given by a feed or an option.
 
-    `detail` is a token of Cache-Status.
+    `detail` is a token of Cache-Status. `reason` is a text for the operator.
     """
 
     until: Instant
@@ -58,7 +58,7 @@ class Allowance:
 
 
 type Hint = Callable[[Instant, Instant | None], Allowance | None]
-"""A function that returns a feed's permission to use a response, according to the feed's schedule, or None.
+"""A function that returns the permission of a feed's schedule to use a response, or None without a permission.
 
 Its arguments are `base` and `expires`. `base` is the instant at which the response was generated or last validated.
 `expires` is the end of the explicit lifetime, or None if there is no explicit lifetime.
@@ -75,7 +75,7 @@ class Freshness:
     * `expires` is the instant at which the lifetime ends.
     * `allowance` is the permission to use the response after `expires`, or None.
     * `control` contains the directives of the response.
-    * `limit` is the reason why the lifetime was shortened, or None.
+    * `limit` is the allowance by which `limit_freshness` shortened the use of the response, or None.
     """
 
     age: Seconds
@@ -130,10 +130,10 @@ def initial_age(stored: StoredResponse) -> Seconds:
 
 
 def current_age(stored: StoredResponse, now: Instant, initial: Seconds | None = None) -> Seconds:
-    """Return the seconds since the origin generated or validated the response (RFC 9111, section 4.2.3), never
-    negative.
+    """Return the age of the response at `now`: the seconds since the origin generated or validated it (RFC 9111,
+    section 4.2.3).
 
-    `initial` is the result of `initial_age`, if the caller has computed it.
+    The age is never negative. `initial` is the result of `initial_age` if the caller has computed it, or None.
     """
     # A clock that was set back must not make a response younger than it was when it was received.
     resident_time = max(0.0, now - stored.response_time)
@@ -160,8 +160,8 @@ def date_of(fields: Fields, received: Instant) -> Instant:
 def explicit_lifetime(fields: Fields, received: Instant, *, targeted: bool = False) -> tuple[Seconds, Source] | None:
     """Return the explicit lifetime in seconds and its source, or None without one (RFC 9111, section 4.2.1).
 
-    The response with `fields` came at the instant `received`. `targeted` is true if targeted fields apply to this cache
-    (RFC 9213).
+    The response has these fields, and came at the instant `received`. `targeted` is true if targeted fields apply to
+    this cache (RFC 9213).
     """
     control, is_targeted = governing_directives(fields, targeted=targeted)
     # "If the cache is shared and the s-maxage response directive is present, use its value, or"
@@ -273,7 +273,10 @@ def limit_freshness(freshness: Freshness, limit: Allowance) -> Freshness:
 
 
 def may_extend_lifetime(stored: StoredResponse, control: CacheControl) -> bool:
-    """Return True if a feed's schedule or an option may extend the use of this response beyond its lifetime."""
+    """Return True if a feed's schedule or an option may permit the use of this response beyond its lifetime.
+
+    `control` contains the directives of the response.
+    """
     return not (stored.authorized or control.no_store or control.private or prohibits_stale_use(control))
 
 

@@ -9,14 +9,17 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "QUERY", "REPO
 
 
 def may_invalidate(request: Request, response: Response) -> bool:
-    """Return True if this response to this request may invalidate stored responses."""
+    """Return True if a response to `request` invalidates stored responses."""
     # "in response to an unsafe request method (including methods whose safety is unknown)"; 'A "non-error response" is
     # one with a 2xx (Successful) or 3xx (Redirection) status code.'
     return request.method not in _SAFE and 200 <= response.status < 400
 
 
 def invalidated_by(request: Request, response: Response) -> tuple[str, ...]:
-    """Return the target URIs to invalidate. The first is the target of the request."""
+    """Return the target URIs that a response to `request` invalidates. The first is the target of the request.
+
+    The result is empty if the response invalidates nothing.
+    """
     if not may_invalidate(request, response):
         return ()
     # "A cache MUST invalidate the target URI"

@@ -42,12 +42,13 @@ class Extent:
 
     @property
     def whole(self) -> bool:
+        """Return True if the bytes are the whole representation."""
         return self.first == 0 and self.end == self.length
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A range to request instead of the whole representation.
+    """A range to request from the origin in place of the whole representation.
 
     `part` is the stored part that lacks the bytes of this range. `range` and `condition` are the values of Range and
     If-Range. `condition` is None if `part` has no strong validator.
@@ -59,7 +60,7 @@ class Missing:
 
 
 def extent_of(fields: Fields, size: int) -> Extent | None:
-    """Return the extent of a 206 with these fields, or None if the extent is unknown.
+    """Return the extent of a 206 with these fields, or None if Content-Range is missing or invalid.
 
     `size` is the size of the 206's content in bytes.
     """
@@ -125,7 +126,9 @@ def _supersedes(new: StoredResponse, extent: Extent, old: StoredResponse) -> boo
 
 
 def respond_with_part(part: StoredResponse, request: Fields) -> StoredResponse | None:
-    """Return the response of a part to a request with the fields `request`, or None if the part lacks a requested byte.
+    """Return the response that a part gives to a request with the fields `request`.
+
+    Return None if the part lacks a requested byte, or if the request does not select one range.
 
     "A cache MUST NOT use an incomplete response to answer requests unless the response has been made complete or the
     request is partial and specifies a range wholly within the incomplete response." -- RFC 9111, section 3.3
@@ -196,9 +199,10 @@ def range_to_fetch(part: StoredResponse, request: Fields, *, fresh: bool, size_m
 
 
 def combine(part: StoredResponse, response: Response) -> Response | None:
-    """Return a stored part combined with the 206 that contains the missing bytes (RFC 9111, section 3.4).
+    """Return a stored part combined with `response`, the 206 that contains missing bytes (RFC 9111, section 3.4).
 
-    The status is 200 if the parts are the whole representation, else 206. Return None if they cannot be combined.
+    The status is 200 if the result is the whole representation, else 206. Return None if part and response cannot be
+    combined.
     """
     stored_extent, new_extent = _extent(part), extent_of(response.fields, len(response.body))
     if new_extent is None or "content-encoding" in response.fields:

@@ -29,8 +29,7 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True)
 class ReuseAndRevalidate:
-    """The decision to answer with the stored response and to refresh the response in the background (RFC 5861, section
-    3)."""
+    """The decision to answer with the stored response, and to refresh it in the background (RFC 5861, section 3)."""
 
     stored: StoredResponse
     freshness: Freshness
@@ -49,7 +48,7 @@ class Validate:
 class Forward:
     """The decision to forward the request without conditions.
 
-    `stored` is a stale response without a validator, which feedproxy may serve if the origin fails, or None.
+    `stored` is a stored response without a validator, which may be served if the origin fails, or None.
     """
 
     fwd: Fwd
@@ -79,7 +78,7 @@ def decide(
 ) -> Decision:
     """Decide whether `stored` answers the request, and return the decision (RFC 9111, section 4).
 
-    * `request` contains the directives of the request.
+    * `request` contains the directives of the request, and `freshness` is the freshness of `stored` at `now`.
     * `known_uri` is true if any response is stored for the target URI.
     * `stale_limit` is the upper limit of max-stale, in seconds.
     * `stale_while_refreshing` is the time for which a stale response may answer while it is refreshed, in seconds.

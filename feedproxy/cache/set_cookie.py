@@ -18,11 +18,12 @@ _CREDENTIALS = frozenset({"authorization", "cookie"})
 def with_cookies(
     stored: StoredResponse, received: Fields, request: Request, *, targeted: bool = False
 ) -> StoredResponse:
-    """Return the stored response with the cookies of a received response, if these may be sent to all clients.
+    """Return the stored response with the cookies that it may send to all clients.
 
     `received` contains the fields of the response that was stored, or that updated the stored response. If `received`
-    has no Set-Cookie, the stored cookies remain (RFC 9111, section 3.2). The cookies of a feed are not kept. `targeted`
-    is true if targeted fields apply to this cache (RFC 9213).
+    has Set-Cookie, its cookies replace the stored cookies. They are dropped if they are for one client, and from feeds.
+    Without Set-Cookie in `received`, the stored cookies remain (RFC 9111, section 3.2). `targeted` is true if targeted
+    fields apply to this cache (RFC 9213).
     """
     values = received.get_all(_NAME)
     if not values:

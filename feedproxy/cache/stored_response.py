@@ -10,8 +10,10 @@ from feedproxy.http.coding.deflate import zlib
 from feedproxy.http.message import NO_FIELDS, Fields
 
 CODINGS_MAX = 256
-"""`Bodies` objects share at most this many tuples of codings, in order to save memory. Most feeds have one of a few
-tuples."""
+"""At most this many combinations of codings are shared by `Bodies` objects, in order to save memory.
+
+Most feeds have one of a few combinations.
+"""
 
 _CODINGS: dict[tuple[str, ...], tuple[str, ...]] = {}
 
@@ -19,7 +21,7 @@ _CODINGS: dict[tuple[str, ...], tuple[str, ...]] = {}
 class Bodies(Mapping[str, bytes]):
     """The bodies of one content, keyed by content coding, in a third of the memory of a dictionary.
 
-    For some bodies, only the length is stored. The first access then decodes the body from the gzip body.
+    In place of a body, its length may be given. The first access then decodes the gzip body to get it.
     """
 
     __slots__ = ("_bodies", "_codings", "_is_gzip_of_identity")
@@ -57,8 +59,7 @@ class Bodies(Mapping[str, bytes]):
 
     @property
     def stored(self) -> Iterator[tuple[str, bytes | int]]:
-        """Yield pairs of a coding and a body. If the body is not decoded yet, the pair has its length in bytes
-        instead."""
+        """Yield each coding with its body, or with the length in bytes of a body that is not decoded yet."""
         return zip(self._codings, self._bodies, strict=True)
 
     def is_gzip_of_identity(self) -> bool:

@@ -33,9 +33,8 @@ def reason_not_to_store(
 ) -> str | None:
     """Return the reason why a response must not be stored, or None if it may be stored (RFC 9111, section 3).
 
-    `targeted` is true if CDN-Cache-Control applies to this cache (RFC 9213). `authorized` is true if the response is a
-    stored response that an earlier request with credentials obtained. A response that is stale on receipt may be
-    stored.
+    `targeted` is true if CDN-Cache-Control applies to this cache (RFC 9213). `authorized` is true for a stored response
+    that was obtained by an earlier request with credentials. A response that is stale on receipt may be stored.
     """
     # "A cache MUST NOT store a response to a request unless: the request method is understood by the cache;"
     if request.method != "GET":
@@ -77,7 +76,7 @@ def _status_forbids(status: int) -> str | None:
 
 
 def storing_prohibition(control: CacheControl, status: int) -> str | None:
-    """Return the directive that prohibits storing a response with this status, with a reason, or None."""
+    """Return the directive that prohibits storing a response with this status, as a reason, or None if none does."""
     # "the no-store cache directive is not present in the response"; "caches that implement must-understand
     # SHOULD ignore the no-store directive in responses that contain both directives and a status code that
     # the cache understands" -- section 5.2.2.3
@@ -122,9 +121,10 @@ def storable_fields(fields: Fields, *, targeted: bool = False) -> Fields:
 
 
 def without_withheld_fields(fields: Fields, *, targeted: bool) -> Fields:
-    """Return the fields except those that private="…" or no-cache="…" names.
+    """Return the fields without those that the argument of the directive private or no-cache names.
 
-    `targeted` is true if targeted fields apply to this cache (RFC 9213).
+    Fields without which a stored response would be misinterpreted remain. `targeted` is true if targeted fields apply
+    to this cache (RFC 9213).
     """
     control = governing_directives(fields, targeted=targeted).control
     # "a shared cache MUST NOT store the listed header fields" (private="…"); for no-cache="…" reuse is

@@ -1,7 +1,7 @@
 """The directives that govern a response: Cache-Control, or CDN-Cache-Control.
 
-CDN-Cache-Control (RFC 9213) is for the caches of a site itself. By default, feedproxy therefore obeys it only in
-reverse mode, where feedproxy is part of the site. The option `targeted_fields` changes this.
+CDN-Cache-Control (RFC 9213) is for the caches of a site itself. By default, feedproxy therefore obeys the field only in
+reverse mode, in which feedproxy is part of the site. The option `targeted_fields` changes this default.
 """
 
 from typing import NamedTuple

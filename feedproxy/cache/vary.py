@@ -119,11 +119,11 @@ def _priority(variant: StoredResponse) -> tuple[bool, Instant, Instant]:
 def with_variant(
     variants: Iterable[StoredResponse], new: StoredResponse, request: Fields, *, own_agent: bool, limit: int
 ) -> tuple[StoredResponse, ...]:
-    """Return at most `limit` variants: the given ones, and `new` as the last.
+    """Return the variants with `new` added as the last.
 
-    `new` is the response to a request with the fields `request`. Variants that these fields select are left out,
-    because `new` replaces them. Above the limit, the first variants are left out. `own_agent` has the same meaning as
-    for `selects`.
+    `new` is the response to a request with the fields `request`. It replaces the variants that these fields select. At
+    most `limit` variants are returned: the first variants are left out. `own_agent` has the same meaning as for
+    `selects`.
     """
     others = [variant for variant in variants if not selects(variant, request, own_agent=own_agent)]
     return (*others, new)[-limit:]
