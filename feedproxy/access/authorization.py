@@ -40,10 +40,11 @@ def _prefix_errors(option: str) -> Iterator[None]:
 
 
 class AccessControl:
-    """Authorizer of clients, with the credentials for origins.
+    """The users that may read feeds, and the credentials for origins.
 
     `seed` is a secret of this installation (origin_credentials.py). `nonces` is the folder of used WSSE proofs, which
-    all processes share. The constructor raises UsageError if a file cannot be used.
+    all processes share, or None if this process remembers them alone. The constructor raises UsageError if a file
+    cannot be used.
     """
 
     def __init__(self, settings: Settings, clock: Clock, seed: bytes, nonces: Path | None = None) -> None:

@@ -18,7 +18,7 @@ class BasicCredentials:
 
 
 def parse(value: str) -> BasicCredentials | None:
-    """Return the credentials in `Authorization: Basic …`, or None for other schemes and malformed values.
+    """Return the credentials in a value of Authorization, or None for a scheme other than Basic and a malformed value.
 
     A value with control characters is malformed (RFC 7617, section 2). Bytes that are not UTF-8 are decoded as
     ISO-8859-1, which old feed readers send.
@@ -40,9 +40,10 @@ def parse(value: str) -> BasicCredentials | None:
     return BasicCredentials(user, password)
 
 
-def format_credentials(password: BasicCredentials) -> str:
+def format_credentials(credentials: BasicCredentials) -> str:
     """Return the credentials as a value of Authorization."""
-    return "Basic " + base64.b64encode(f"{password.user}:{password.password}".encode()).decode("ascii")
+    pair = f"{credentials.user}:{credentials.password}"
+    return "Basic " + base64.b64encode(pair.encode()).decode("ascii")
 
 
 def challenge(realm: str) -> str:

@@ -15,7 +15,7 @@ CHECK_INTERVAL: Seconds = 1
 
 
 class ReloadingFile[T]:
-    """The parsed content of a file, which is parsed again after each change.
+    """The content of a file, parsed by `parse(text, name)`. The file is parsed again after each change.
 
     The constructor raises UsageError if the file cannot be used. If a later version of the file is invalid, a line is
     logged, and the previous content remains in use.

@@ -19,7 +19,9 @@ from feedproxy.errors import UsageError
 from feedproxy.lru_map import LRU
 
 VERIFIED_FOR: Seconds = 900
+"""A verified password is accepted without another check for this many seconds."""
 VERIFIED_MAX = 10_000
+"""At most this many verified passwords are remembered. The least recently used password is forgotten first."""
 BCRYPT_BYTES = 72
 """bcrypt uses this many bytes of a password. Longer passwords are refused."""
 
@@ -35,8 +37,10 @@ The comparison takes as long as for a known user. The cost of the hash is 5, as 
 
 
 def parse_users(text: str, name: str) -> dict[str, str]:
-    """Return the hashes in the text of a password file, by user. Raises UsageError with the file's `name` and the line
-    number."""
+    """Return the hashes in the text of a password file, by user.
+
+    Raises UsageError if the text is invalid. Its message has the file's `name` and the line number.
+    """
     users: dict[str, str] = {}
     for number, line in significant_lines(text):
         user, colon, hashed = line.partition(":")
@@ -78,7 +82,7 @@ class PasswordFile:
         self._waiting = 0
 
     async def verify(self, credentials: BasicCredentials) -> bool | None:
-        """Return True if the password is the user's, else False.
+        """Return True if the password is correct, and False if it is wrong or the user is unknown.
 
         Return None if too many passwords wait to be checked.
         """

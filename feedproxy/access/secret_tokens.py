@@ -22,6 +22,7 @@ from feedproxy.errors import BadTarget, UsageError
 from feedproxy.http.target_uri.target_pattern import TargetPattern
 
 TOKEN_BYTES = 18
+"""Number of random bytes in a token."""
 
 PREFIX = "fp1"
 """Prefix of all tokens. It mixes letters and digits, so that redaction recognises every token as random text."""
@@ -47,8 +48,10 @@ def hash_of(token: str) -> str:
 
 
 def parse_tokens(text: str, name: str) -> dict[str, SecretToken]:
-    """Return the tokens in the text of a file, by hash. Raises UsageError with the file's `name` and the line
-    number."""
+    """Return the records in the text of a file, by the hash of the token.
+
+    Raises UsageError if the text is invalid. Its message has the file's `name` and the line number.
+    """
     tokens: dict[str, SecretToken] = {}
     for number, line in significant_lines(text):
         parts = line.split()
@@ -63,13 +66,13 @@ def parse_tokens(text: str, name: str) -> dict[str, SecretToken]:
 
 
 class TokenFile:
-    """The tokens of a file, reloaded after each change."""
+    """The records of a file, reloaded after each change. The constructor raises UsageError if the file is invalid."""
 
     def __init__(self, path: str, clock: Clock) -> None:
         self._file: ReloadingFile[dict[str, SecretToken]] = ReloadingFile(path, parse_tokens, clock)
 
     def user_of(self, token: str, target: str) -> str | None:
-        """Return the user of a token, or None if the token is not valid for the target."""
+        """Return the user of a token, or None if the token is unknown or is not valid for the target."""
         secret_token = self._file.value.get(hash_of(token))
         return secret_token.user if secret_token is not None and secret_token.pattern.matches(target) else None
 

@@ -30,6 +30,7 @@ PROOFS_MAX = 100_000
 """At most this many unexpired proofs are remembered. At the limit, new proofs are refused."""
 
 FIELD_MAX = 2_048
+"""A value of X-WSSE of more than this many characters is not parsed."""
 
 _PARAMETER = re.compile(r'(?<![A-Za-z])([A-Za-z]++)\s*+=\s*+"((?:[^"\\]|\\.)*+)"')
 
@@ -45,7 +46,7 @@ class UsernameToken:
 
 
 def parse(value: str) -> UsernameToken | None:
-    """Return the token in X-WSSE, or None for other and malformed values."""
+    """Return the token in a value of X-WSSE, or None if the value is malformed or has another kind of token."""
     kind, _, parameters = value.strip().partition(" ")
     if kind.lower() != "usernametoken" or len(value) > FIELD_MAX:
         return None
@@ -87,19 +88,22 @@ def _sums(nonce: str, created: str, password: str) -> list[tuple[bytes, str]]:
 
 
 class WsseVerifier:
-    """Verifier of tokens. Each token is accepted once."""
+    """Verifier of WSSE tokens. Each token is accepted once."""
 
     def __init__(self, *, proofs_max: int = PROOFS_MAX, shared: NonceFolder | None = None) -> None:
         """Create a verifier that remembers at most `proofs_max` unexpired proofs.
 
-        `shared` contains the proofs that other processes have accepted.
+        `shared` contains the proofs that all processes have accepted, or is None in a single process.
         """
         self._shared = shared
         self._proofs_max = proofs_max
         self._used_proofs: OrderedDict[bytes, Instant] = OrderedDict()
 
     def verify(self, token: UsernameToken, passwords: Mapping[str, str], now: Instant) -> bool:
-        """Return True if the token proves a password. The token is recorded, and is not accepted again."""
+        """Return True if the token proves its user's password, is recent, and was not used before.
+
+        `passwords` contains the plain passwords by user. An accepted token is recorded, and is not accepted again.
+        """
         password = passwords.get(token.user)
         # The check takes the same time for unknown users as for known users.
         accepted_sums = _sums(token.nonce, token.created, password if password is not None else secrets.token_hex(8))
@@ -120,7 +124,8 @@ class WsseVerifier:
             self._forget_expired(now)
         if len(self._used_proofs) >= self._proofs_max:
             return False
-        # Created may be ahead of the current time by one window, and the token is valid for one window after Created.
+        # Created may be up to TOKEN_LIFETIME ahead of the current time, and the token is valid for TOKEN_LIFETIME after
+        # Created.
         self._used_proofs[summed] = until = now + 2 * TOKEN_LIFETIME
         return self._shared is None or self._shared.claim(summed, until, now)
 

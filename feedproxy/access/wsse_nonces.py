@@ -16,6 +16,7 @@ from feedproxy.clock import Instant, Seconds
 logger = logging.getLogger(__name__)
 
 CLEANUP_INTERVAL: Seconds = 60
+"""Minimum time between two removals of expired records, in seconds."""
 
 
 class NonceFolder:
@@ -31,9 +32,9 @@ class NonceFolder:
         self._failed = False
 
     def claim(self, proof: bytes, until: Instant, now: Instant) -> bool:
-        """Record a proof as used until the instant `until`. Return False if it was recorded before.
+        """Record a proof as used until the instant `until`, and return True. Return False if it was recorded before.
 
-        If the folder cannot be used, the result is True, so that this process accepts the proof.
+        If the folder cannot be used, the result is True: the process then relies on the proofs in its own memory.
         """
         name = hashlib.sha256(proof).hexdigest()
         try:
