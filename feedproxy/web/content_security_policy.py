@@ -17,7 +17,8 @@ _SOURCE = re.compile(r"https?://[A-Za-z0-9.\-]+(?::[0-9]{1,5})?|https?://\[[0-9A
 def page_policy(*form_targets: str) -> str:
     """Return the policy of a page.
 
-    Its forms may be sent to the page's own origin and to `form_targets`.
+    Forms of the page may be sent to its own origin and to `form_targets`, which are origins such as
+    `https://example.com`. An invalid origin is left out.
     """
     targets = " ".join(["'self'", *(target for target in form_targets if _SOURCE.fullmatch(target))])
     return (

@@ -9,8 +9,9 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u20
 
 
 def plain_text(text: str, longest: int = 300) -> str:
-    """Return a text on one line. Control characters, including those that change the writing direction, become spaces.
-    A text that is longer than `longest` characters is cut, and ends in `…`.
+    """Return a text on one line, of at most `longest` characters. A longer text is cut, and ends in `…`.
+
+    Control characters become spaces, and so do characters that change the writing direction.
     """
     line = " ".join(_CONTROLS.sub(" ", text).split())
     return line if len(line) <= longest else line[: longest - 1] + "…"
@@ -28,7 +29,7 @@ def absolute(instant: Instant) -> str:
 
 
 def short(seconds: float) -> str:
-    """Return a duration in one unit, rounded down."""
+    """Return a duration as a whole number of one unit, rounded down: `45 s`, `5 min`, `3 h`, `2 days`."""
     for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * size or (size < 86_400 and seconds >= size):
             return f"{int(seconds // size)} {unit}"
