@@ -64,6 +64,7 @@ class CopyComparison:
         if not targets:
             return
         for target, (version, has_copy) in zip(targets, await self._redis_operations.versions(targets), strict=True):
+            await self._store.load(target)
             stored_token = self._store.stored_token(target)
             if version > stored_token and has_copy:
                 self._store.schedule_pull(target)

@@ -101,6 +101,7 @@ class FleetStore(PermittedStore):
         The call returns within `timeout_factor` times the timeout of requests to Redis, and at once while Redis is
         unavailable. A later comparison of all copies finds a copy that the call has missed (copy_comparison.py).
         """
+        await self.load(target)
         epoch = self.coordination.invalidation_epoch(target)
         try:
             stored_copy = await self.redis_operations.get_if_later(
@@ -124,6 +125,7 @@ class FleetStore(PermittedStore):
         `epoch` is the target's invalidation epoch at the time of the request to Redis. If the target was purged here
         since then, the copy is ignored, because Redis may not have this purge yet.
         """
+        await self.load(target)
         if epoch != self.coordination.invalidation_epoch(target) or self.redis_queue.is_purge_pending(target):
             return False
         stored = self.local.get_latest(target)

@@ -232,12 +232,14 @@ class FleetSynchronization:
             case "put":
                 coordination.on_peer_completed(target)
                 if event.number and self._is_mine(target):
+                    await self.store.load(target)
                     resource = self.store.local.peek(target)
                     if resource is not None and resource.fencing_token < event.version:
                         self.store.schedule_pull(target)
             case "landed":
                 coordination.on_peer_completed(target)
             case "purge":
+                await self.store.load(target)
                 if self.store.stored_token(target) <= event.version:
                     await self._invalidate(target)
                     await self.store.drop(target)

@@ -264,6 +264,7 @@ class NotificationService:
         return snapshot_of(resource, is_new=first, listed=may_be_listed(resource.target, settings, resource))
 
     async def _compute_digest(self, snapshot: FeedSnapshot) -> FeedSnapshot | None:
+        await self.proxy.store.load(snapshot.target)
         resource = self.proxy.store.peek(snapshot.target)
         document = document_without_digest(snapshot.digest, resource.variants) if resource is not None else None
         if document is None:
@@ -408,6 +409,7 @@ class NotificationService:
         try:
             snapshots = list[FeedSnapshot]()
             async for target in iterate_in_background(self.proxy.store.targets(), RECONCILIATION_IDLE_FACTOR):
+                await self.proxy.store.load(target)
                 resource = self.proxy.store.peek(target)
                 snapshot = self._snapshot(resource, first=False) if resource is not None else None
                 if resource is not None:

@@ -72,6 +72,7 @@ class OutboundSubscriptions:
         self._service.defer(partial(self._end_private, target))
 
     async def _end_private(self, topic: str) -> None:
+        await self._service.proxy.store.load(topic)
         resource = self._service.proxy.store.peek(topic)
         server = self._find_target(resource) if resource is not None else None
         for subscription in await self._service.subscriptions.all(
@@ -120,6 +121,7 @@ class OutboundSubscriptions:
 
         A paused subscription stays unchanged.
         """
+        await self._service.proxy.store.load(subscription.topic)
         resource = self._service.proxy.store.peek(subscription.topic)
         server = self._find_target(resource) if resource is not None and self._service.can_receive_calls else None
         if subscription.state is State.PAUSED:
@@ -166,6 +168,7 @@ class OutboundSubscriptions:
         Only the notifying server (hub, cloud or CNWS publisher) knows the callback URL. No other program can cause
         refreshes, so no rate limit is needed.
         """
+        await self._service.proxy.store.load(subscription.topic)
         resource = self._service.proxy.store.peek(subscription.topic)
         if resource is None or self._find_target(resource) is None:
             return False

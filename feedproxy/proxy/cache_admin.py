@@ -104,6 +104,7 @@ class CacheAdmin:
 
     async def feeds_named_by(self, target: str) -> list[str]:
         """Return the feeds to which a stored page links, or an empty list without a stored page."""
+        await self.store.load(target)
         resource = self.store.get(target)
         if resource is None or resource.channel is not None or not resource.variants:
             return []
@@ -150,18 +151,21 @@ class CacheAdmin:
 
         Until then, the schedule fetches the target only every `push_interval` seconds.
         """
+        await self.store.load(target)
         if (resource := self.store.get_latest(target)) is not None:
             await self.store.put(replace(resource, last_push=self.clock.now(), push_lease_expires=promised))
             self.schedule.scheduler.reschedule(target)
 
     async def extend_push_lease(self, target: str, promised: Instant) -> None:
         """Extend a push lease of a target until the instant `promised`. An ended lease stays ended."""
+        await self.store.load(target)
         resource = self.store.get_latest(target)
         if resource is not None and resource.push_lease_expires > self.clock.now():
             await self.store.put(replace(resource, push_lease_expires=promised))
 
     async def end_push_lease(self, target: str) -> None:
         """End the push lease of a target. The feed's own schedule then applies again."""
+        await self.store.load(target)
         resource = self.store.get_latest(target)
         if resource is not None and resource.push_lease_expires:
             await self.store.put(replace(resource, push_lease_expires=0.0))
@@ -173,6 +177,7 @@ class CacheAdmin:
         `body` has no content coding. Accepted content is on disk when the call returns, because the publisher does not
         send it again. pushed_content.py checks the content.
         """
+        await self.store.load(target)
         resource, now, settings = self.store.get_latest(target), self.clock.now(), self.settings_for(target)
         copy = default_copy(resource) if resource is not None else None
         if resource is None or copy is None or copy.authorized:
@@ -235,6 +240,7 @@ class CacheAdmin:
     async def _delete(self, target: str) -> bool:
         """Delete a target. Return True if it was stored on this machine or by a peer."""
         await self.peers.sync(target)  # a target that only a peer has stored also counts as purged
+        await self.store.load(target)
         self.store.coordination.invalidate(target)
         self.coordinator.discard(partial(eq, target))
         is_stored = self.store.get(target) is not None
@@ -261,6 +267,7 @@ class CacheAdmin:
 
         The next request is then fetched, not streamed.
         """
+        await self.store.load(key)
         resource = self.store.get_latest(key)
         if resource is None or not resource.oversized:
             return
@@ -301,6 +308,7 @@ class CacheAdmin:
         for target in at_peers:
             await self.peers.sync(target)
         async for target in iterate_cooperatively([*stored_here, *at_peers]):
+            await self.store.load(target)
             resource = self.store.peek(target)
             if resource is not None and any(map(belongs, resource.responses)):
                 await self._invalidate(target, belongs)
@@ -313,6 +321,7 @@ class CacheAdmin:
 
     async def _invalidate(self, target: str, selects: Callable[[StoredResponse], bool]) -> None:
         """Invalidate the selected stored responses of a target, and delete the selected partial responses."""
+        await self.store.load(target)
         self.store.coordination.invalidate(target)
         self.coordinator.invalidate(partial(eq, target))
         resource = self.store.get_latest(target)

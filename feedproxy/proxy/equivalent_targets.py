@@ -57,6 +57,14 @@ class EquivalentTargets:
         self._settings_for = settings_for
         self._targets: LRU[str, tuple[str, ...]] = LRU(entries_max=PATHS_MAX)
 
+    async def load(self, target: str) -> None:
+        """Load the resources that `resolve` compares, so that it does not wait for the disk."""
+        target = without_ignored_query(target, self._settings_for)
+        await self._store.load(target)
+        if len(self._targets):
+            for other in self._targets.get(target.partition("?")[0]) or ():
+                await self._store.load(other)
+
     def resolve(self, request: Request) -> Request:
         """Return the request with the equivalent stored target, or the unchanged request if no such target is
         stored."""

@@ -82,7 +82,10 @@ class ResponseSelector:
         `is_synced` is true if the peers' newer copies were already fetched. `is_retry` is true for a second request to
         the origin, after the first response varied by a field that the first request lacked.
         """
+        await self.store.load(request.target)
         context = self.contexts.build(request, client, settings)
+        if context.resource is not None and context.resource.relocation is not None:
+            await self.store.load(context.resource.relocation.location)
         resource, now = context.resource, self.clock.now()
         if response := self.relocations.announce(context, resource, now, None):
             return response
@@ -183,6 +186,7 @@ class ResponseSelector:
         if response := self._without_fetch(context, variant, freshness):
             return response
         result, is_collapsed = await self.coordinator.refresh_for_request(context, context.resource, variant)
+        await self.store.load(context.request.target)
         if result is None:
             if variant and freshness and self._may_serve_stale(context, variant, freshness, Occasion.DISCONNECTED):
                 context = replace(context, resource=self.store.get(context.request.target))

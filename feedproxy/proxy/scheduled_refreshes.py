@@ -90,7 +90,7 @@ class ScheduledRefreshes:
             self._own_planned_refresh,
             self._refresh_ahead,
             plan_due=self._planned_refresh_of_due_feed,
-            read_due=self._read_due_feed,
+            load_due=self._load_due_feed,
             lane_of=self._lane_of,
             surprises=counts.rhythms.take_surprises,
         )
@@ -147,15 +147,11 @@ class ScheduledRefreshes:
     def _own_planned_refresh(self, target: str) -> refresh_ahead.Plan:
         return self._plan_if_owned(target, self._lookup.peek)
 
-    def _read_due_feed(self, target: str) -> bool:
-        """Read the resource of a feed with a due refresh from the disk, before the refresh is planned.
-
-        Return False if another process owns the feed, if its resource is already in memory, or if no resource is
-        stored.
-        """
-        if not self.owns(target) or self._store.version(target) is not None:
-            return False
-        return self._store.peek(target) is not None
+    async def _load_due_feed(self, target: str) -> None:
+        """Load the resource of a feed with a due refresh, before the refresh is planned, unless another process owns
+        the feed."""
+        if self.owns(target):
+            await self._store.load(target)
 
     def _planned_refresh_of_due_feed(self, target: str) -> refresh_ahead.Plan:
         # A resource in memory is unpacked once, for the plan and the refresh. A resource on the disk enters the memory
@@ -163,7 +159,7 @@ class ScheduledRefreshes:
         is_in_memory = self._store.version(target) is not None
         plan = self._plan_if_owned(target, self._lookup.get if is_in_memory else self._lookup.peek)
         if not is_in_memory and isinstance(plan, refresh_ahead.Refresh):
-            self._lookup.get(target)  # the store remembers the last resources that `peek` has read
+            self._lookup.get(target)  # the store remembers the last resources that `load` has read
         return plan
 
     def _plan_if_owned(self, target: str, look_up: Callable[[str], Resource | None]) -> refresh_ahead.Plan:

@@ -146,6 +146,7 @@ class Service:
 
     async def answer(self, request: Request, client: ClientContext) -> ProxyResponse | PassThrough:
         """Return the response to a GET or HEAD. Errors become responses."""
+        await self._equivalents.load(request.target)
         request = self.resolve_target(request)
         settings = self._settings_for(request.target)
         representation = self._renderer.choose(request, settings, lambda: self._stored_media_type(request.target))
@@ -160,6 +161,7 @@ class Service:
 
     async def answer_original(self, request: Request, client: ClientContext) -> ProxyResponse | PassThrough:
         """Return the response to a GET or HEAD in the format of the origin. Errors become responses."""
+        await self._equivalents.load(request.target)
         request = self.resolve_target(request)
         return await self._respond(request, client, self._settings_for(request.target), Representation.ORIGINAL)
 

@@ -79,6 +79,7 @@ class RefreshPipeline:
         started = self._clock.now()
         while True:
             received = await self._receive(job)
+            await self._store.load(job.request.target)
             # No await from here to the store: a concurrent refresh of the same target must not be overwritten.
             stored = self._store.get_latest(job.request.target)
             keyed_job = self._with_response_key(job, received, stored)
@@ -207,6 +208,7 @@ class RefreshPipeline:
     async def _ingest(self, chain: redirect_following.RedirectChain, job: RefreshJob) -> Received:
         if isinstance(chain.last, Oversized) or job.request.method == "HEAD":
             return Received(chain, NOT_INGESTED)
+        await self._store.load(job.request.target)
         before = self._store.get(job.request.target)
         return Received(chain, await ingest_in_helper(chain.last, job, before, self._helper_pool, self._clock.now()))
 

@@ -39,6 +39,7 @@ class PublicationBackfill:
 
         Return whether the call had to wait. The resource may have changed during a wait.
         """
+        await self._store.load(target)
         resource, epoch = self._store.get_latest(target), self._coordination.invalidation_epoch(target)
         if resource is None or not resource.backfill_pending or not (document := stored_document(resource)):
             return False
@@ -58,6 +59,7 @@ class PublicationBackfill:
         if self._is_refreshing(target) or not await coordination.acquire_lease(target, local=True):
             return
         try:
+            await self._store.load(target)
             resource = self._store.get_latest(target)
             if (
                 resource is not None

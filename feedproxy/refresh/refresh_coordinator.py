@@ -293,12 +293,14 @@ class RefreshCoordinator:
         async with FetchLease(self._coordination, target, timeout=settings.fetch_timeout) as lease:
             fields = context.upstream.request.fields
             if (
-                result := self._find_peer_result(lease, before, target, fields, settings, context.upstream.own_agent)
+                result := await self._find_peer_result(
+                    lease, before, target, fields, settings, context.upstream.own_agent
+                )
             ) is not None:
                 return result
             return await self._run_for_request(context, resource, variant)
 
-    def _find_peer_result(
+    async def _find_peer_result(
         self,
         lease: FetchLease,
         before: Resource | None,
@@ -315,6 +317,7 @@ class RefreshCoordinator:
         """
         if not lease.completed_by_peer:
             return None
+        await self._store.load(target)
         stored = self._store.get(target)
         result = peer_result.find(before, stored, fields, self._clock.now(), settings, own_agent=own_agent)
         if result is None:
@@ -359,15 +362,18 @@ class RefreshCoordinator:
         return missing_ranges.cut_to_range(context, result)
 
     async def _run_in_background(self, target: str) -> RefreshResult:
+        await self._store.load(target)
         before, settings = self._store.get(target), self._settings_for(target)
         charge_current_task(Requester(is_known=_is_known_feed(before)))
         async with FetchLease(self._coordination, target, timeout=settings.fetch_timeout) as lease:
             if lease.completed_by_peer:
                 fields = background_request(target, via=self._via, agent="").fields
-                if (result := self._find_peer_result(lease, before, target, fields, settings, True)) is not None:
+                result = await self._find_peer_result(lease, before, target, fields, settings, True)
+                if result is not None:
                     return result
             if _is_known_feed(before):
                 await self.permissions.wait_for_site(target, settings)
+            await self._store.load(target)
             stored = self._store.get(target)
             job = background_job(target, stored, settings, via=self._via, agent=self._agent(target))
             return await self._run_job(job, stored)

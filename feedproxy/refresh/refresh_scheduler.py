@@ -55,7 +55,7 @@ class RefreshScheduler:
     * `plan_for` returns the plan for one feed.
     * `plan_due` returns the plan just before a refresh of the feed would start.
     * `refresh` fetches a feed.
-    * `read_due` reads the feed for `plan_due`. It returns False if nothing had to be read.
+    * `load_due` reads the feed for `plan_due`.
     * `lane_of` returns the lane of a feed, usually its site.
     * `surprises` returns the feeds that readers polled at unexpected times. These feeds are planned again.
     """
@@ -67,14 +67,14 @@ class RefreshScheduler:
         refresh: Callable[[str], Awaitable[object]],
         *,
         plan_due: Callable[[str], Plan],
-        read_due: Callable[[str], bool],
+        load_due: Callable[[str], Awaitable[None]],
         lane_of: Callable[[str], str],
         surprises: Callable[[], list[str]],
     ) -> None:
         self._clock = clock
         self._plan_for = plan_for
         self._plan_due = plan_due
-        self._read_due = read_due
+        self._load_due = load_due
         self._refresh = refresh
         self._lane_of = lane_of
         self._surprises = surprises
@@ -208,10 +208,8 @@ class RefreshScheduler:
             until = time.monotonic() + THROTTLED_BLOCKING_TIME
             while (has_collected := self._collect()) or self._can_launch():
                 if not has_collected:
-                    # Reading a feed takes as long as several collections, and so does planning. Hits are served after
-                    # each of these steps.
-                    if self._read_due(self._lanes[self._free[0]][0][0]):
-                        await asyncio.sleep(0)
+                    # Hits are served while the feed is read, which takes as long as several collections.
+                    await self._load_due(self._lanes[self._free[0]][0][0])
                     self._launch()
                 if not has_collected or time.monotonic() >= until:
                     await asyncio.sleep(0)

@@ -13,6 +13,7 @@ import fcntl
 import logging
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -47,7 +48,7 @@ _MISSHAPEN = (TypeError, ValueError, LookupError, AttributeError)
 class Shard:
     """The values of one shard, keyed by text.
 
-    One thread reads and one thread writes. Each thread calls `close` when it ends.
+    Several threads read and one thread writes. Each thread calls `close` when it ends.
     """
 
     def __init__(self, folder: Path, *, size_max: int | None, on_failure: OnFailure) -> None:
@@ -65,6 +66,7 @@ class Shard:
         self._inode: int | None = None
         self._failure = ""
         self._retry_at: Seconds = 0.0
+        self._opening = threading.Lock()
         try:
             self._reopen()
         except StoreError as error:
@@ -197,10 +199,15 @@ class Shard:
     def _open_present_file(self) -> None:
         """Open the file that now has the shard's name, or a new file if it is corrupt or missing. Raises StoreError if
         the disk fails."""
-        if not self._corrupt:
-            self._on_failure(StoreError(f"store: shard {self._folder.name} was removed or replaced: opening it again"))
-        self.close()
-        self._reopen()
+        with self._opening:
+            if not self._corrupt:
+                if _inode(self._path) == self._inode:
+                    return  # another thread has just opened the file
+                self._on_failure(
+                    StoreError(f"store: shard {self._folder.name} was removed or replaced: opening it again")
+                )
+            self.close()
+            self._reopen()
 
     def _reopen(self) -> None:
         try:

@@ -55,6 +55,9 @@ class MemoryStore:
     def unwritten_count(self) -> int:
         return 0
 
+    async def load(self, target: str) -> None:
+        pass
+
     def get(self, target: str) -> Resource | None:
         entry = self._entries.get(target)
         if entry is None:

@@ -33,6 +33,9 @@ class PermittedStore:
     def unwritten_count(self) -> int:
         return self.wrapped.unwritten_count
 
+    async def load(self, target: str) -> None:
+        await self.wrapped.load(target)
+
     def get(self, target: str) -> Resource | None:
         return self._if_permitted(self.wrapped.get(target))
 

@@ -1,6 +1,6 @@
 """A store with memory in front of a disk.
 
-A read searches memory, then the write queue, then the disk.
+A read searches memory, then the write queue, then the disk. `load` reads the disk in a thread (disk_reads.py).
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from feedproxy.store.coordination.coordination_interface import Coordination
 from feedproxy.store.coordination.shared_overflow import DELETED
 from feedproxy.store.coordination.worker_coordination import SharedMemoryCoordination
 from feedproxy.store.disk import DiskStore
+from feedproxy.store.disk_reads import DiskReads
 from feedproxy.store.envelope import EnvelopeKind
 from feedproxy.store.interface import OnFailure, Precondition
 from feedproxy.store.lru_memory_store import MemoryStore
@@ -46,8 +47,11 @@ CULL_AFTER_BYTES = 4 * 1024 * 1024
 of its own shard."""
 ABSENT_MAX = 1024
 """At most this many targets are remembered as not stored. A request that misses looks its target up five times."""
-PEEKED_MAX = 4
-"""At most this many resources that `peek` has read from the disk stay in memory, for a `get` soon afterwards."""
+PEEKED_MAX = 16
+"""At most this many resources that `load` or `peek` has read from the disk stay in memory, for a `get` soon
+afterwards."""
+UNREADABLE_INTERVAL: Seconds = 1
+"""After `load` has failed to read a resource, the resource counts as not stored for this many seconds."""
 SHARED_WRITE_TIMEOUT: Seconds = 0.1
 """A shared `put` waits at most this many seconds for the disk.
 
@@ -97,7 +101,10 @@ class TieredStore:
         self._bytes_written = 0
         self._absent: set[str] = set()
         self._peeked: dict[str, tuple[Resource, bytes]] = {}
-        """The last resources that `peek` has read from the disk, for a `get` soon afterwards."""
+        """The last resources that `load` or `peek` has read from the disk, for a `get` soon afterwards."""
+        self._reads = DiskReads(
+            disk.read, on_value=self._on_read, on_failure=self._on_failed_read, close_thread=disk.close
+        )
         self._queue = WriteQueue[Key, Resource | bytes](
             self._write,
             holds=self._holds,
@@ -125,6 +132,32 @@ class TieredStore:
     @property
     def unwritten_count(self) -> int:
         return self._queue.unwritten_count if self._shared is None else len(self._shared.overflow)
+
+    async def load(self, target: str) -> None:
+        while self._must_read_disk(target) and not await self._reads.wait_for(target):
+            pass  # the value was replaced during the read, and may have left memory since
+
+    def _must_read_disk(self, target: str) -> bool:
+        if self._shared is not None and self._shared.generation != self._generation:
+            self._catch_up(self._shared)
+        if self._memory.holds(target) or target in self._peeked or target in self._absent:
+            return False
+        try:
+            return self._unwritten((EnvelopeKind.RESOURCE, target)) is ON_DISK
+        except StoreError:
+            return False  # `get` reports the failure
+
+    def _on_read(self, target: str, found: tuple[Resource, bytes] | None) -> None:
+        if found is None:
+            self._remember_absent(target)
+        else:
+            self._remember_peeked(target, found)
+
+    def _on_failed_read(self, target: str, error: StoreError) -> None:
+        self._on_read_failure(error)
+        # The read would fail again, perhaps after a long wait, if the caller of `load` repeated it in the event loop.
+        self._remember_absent(target)
+        asyncio.get_running_loop().call_later(UNREADABLE_INTERVAL, self._absent.discard, target)
 
     def get(self, target: str) -> Resource | None:
         if self._shared is not None and self._shared.generation != self._generation:
@@ -159,13 +192,21 @@ class TieredStore:
         below_memory = self._peeked.get(target) or self._read_below_memory(target)
         if below_memory is None:
             return None
-        self._peeked[target] = below_memory
-        if len(self._peeked) > PEEKED_MAX:
-            del self._peeked[next(iter(self._peeked))]
+        self._remember_peeked(target, below_memory)
         return below_memory[0]
 
+    def _remember_peeked(self, target: str, found: tuple[Resource, bytes]) -> None:
+        self._peeked[target] = found
+        if len(self._peeked) > PEEKED_MAX:
+            del self._peeked[next(iter(self._peeked))]
+
+    def _remember_absent(self, target: str) -> None:
+        if len(self._absent) >= ABSENT_MAX:
+            self._absent.clear()
+        self._absent.add(target)
+
     def holds(self, target: str) -> bool:
-        if self._memory.holds(target):
+        if self._memory.holds(target) or target in self._peeked:
             return True
         try:
             unwritten = self._unwritten((EnvelopeKind.RESOURCE, target))
@@ -188,14 +229,14 @@ class TieredStore:
                 return (unwritten, b"") if isinstance(unwritten, Resource) else None
             if target in self._absent:
                 return None
+            if self._reads.is_stalled:
+                raise StoreError("store: the disk does not respond")
             found = self._disk.read(target)
         except StoreError as error:
             self._on_read_failure(error)
             return None
         if found is None:
-            if len(self._absent) >= ABSENT_MAX:
-                self._absent.clear()
-            self._absent.add(target)
+            self._remember_absent(target)
         return found
 
     def _unwritten(self, key: Key) -> Resource | bytes | OnDisk | None:
@@ -211,8 +252,7 @@ class TieredStore:
         return None if key in self._queue.failed_keys else ON_DISK
 
     async def put(self, resource: Resource, precondition: Precondition | None = None) -> None:
-        self._absent.discard(resource.target)
-        self._peeked.pop(resource.target, None)
+        self._forget_read(resource.target)
         if self._shared is not None:
             self._preconditions[resource.target] = precondition or _always
             await self._write_for_all(self._shared, resource.target, resource, precondition)
@@ -227,7 +267,7 @@ class TieredStore:
 
     async def delete(self, target: str) -> None:
         self._memory.drop(target)
-        self._peeked.pop(target, None)
+        self._forget_read(target)
         if self._shared is not None:
             await self._write_for_all(self._shared, target, None)
             return
@@ -282,9 +322,16 @@ class TieredStore:
         self._peeked.clear()
         if changed is None:
             self._memory.clear()
+            self._reads.discard_all()
         else:
             for target in changed:
                 self._memory.drop(target)
+                self._reads.discard(target)
+
+    def _forget_read(self, target: str) -> None:
+        self._absent.discard(target)
+        self._peeked.pop(target, None)
+        self._reads.discard(target)
 
     def targets(self) -> Iterator[str]:
         pending_names = {
@@ -331,6 +378,7 @@ class TieredStore:
             self._retries.hasten()
             self._queue.wake()
         await self._queue.close(self._disk.close, self._disk.stop_waiting)
+        await self._reads.close()
         self._disk.close()
         if self._shared is not None:
             self._shared.close()

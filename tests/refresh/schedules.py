@@ -11,5 +11,9 @@ from feedproxy.refresh.refresh_scheduler import RefreshScheduler
 def a_scheduler(
     clock: Clock, plan_for: Callable[[str], Plan], refresh: Callable[[str], Awaitable[object]], **options: Any
 ) -> RefreshScheduler:
-    given = {"plan_due": plan_for, "read_due": lambda _: False, "lane_of": str, "surprises": list, **options}
+
+    async def load_nothing(_: str) -> None:
+        pass
+
+    given = {"plan_due": plan_for, "load_due": load_nothing, "lane_of": str, "surprises": list, **options}
     return RefreshScheduler(clock, plan_for, refresh, **given)

@@ -133,20 +133,24 @@ async def test_due_feed_is_planned_as_one_that_is_refreshed_next(world: World) -
     assert planned == world.refreshed == ["a"]
 
 
-async def test_other_tasks_run_between_reading_and_planning_a_due_feed(world: World) -> None:
+async def test_other_tasks_run_while_a_due_feed_is_read(world: World) -> None:
     seen: list[str] = []
-    loop = asyncio.get_running_loop()
+    is_read = asyncio.Event()
 
-    def read_due(target: str) -> bool:
+    def end_read() -> None:
+        seen.append("other task")
+        is_read.set()
+
+    async def load_due(target: str) -> None:
         seen.append("read")
-        loop.call_soon(seen.append, "other task")
-        return True
+        asyncio.get_running_loop().call_soon(end_read)
+        await is_read.wait()
 
     def plan_due(target: str) -> Plan:
         seen.append("plan")
         return world.plan_for(target)
 
-    world.scheduler = a_scheduler(world.clock, world.plan_for, world.refresh, plan_due=plan_due, read_due=read_due)
+    world.scheduler = a_scheduler(world.clock, world.plan_for, world.refresh, plan_due=plan_due, load_due=load_due)
     world.due = {"a": NOON + 100}
     world.scheduler.reschedule("a")
 

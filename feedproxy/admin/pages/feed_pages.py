@@ -136,6 +136,7 @@ class FeedPages:
         """Return the page of a feed. Raises NotFound if no feed has the id."""
         await self._app.peer_reports()
         service, target = self.service(), await self.target(request.match_info["id"])
+        await service.store.load(target)
         resource = service.store.get(target)
         if resource is None:
             raise NotFound("The copy of that feed was removed.")

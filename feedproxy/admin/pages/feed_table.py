@@ -98,6 +98,8 @@ class FeedTableCache:
             if len(resources) >= TARGETS_MAX or len(ids) >= FEEDS_MAX:
                 break
             is_known = target in before and target not in touched
+            if not is_known:
+                await service.store.load(target)
             resource = resources[target] = before[target] if is_known else _row_resource(service.store.peek(target))
             if resource is not None:
                 ids[feed_id(target)] = target

@@ -154,6 +154,7 @@ class Publisher:
         return Delivered("confirmed")
 
     async def _change_message(self, callback: str, topic: str, resource: str) -> Message:
+        await self._service.proxy.store.load(topic)
         feed = self._service.proxy.store.get(topic)
         headlines = await self._headlines(feed) or Headlines()
         at = feed.changes[-1] if feed is not None and feed.changes else self._service.clock.now()

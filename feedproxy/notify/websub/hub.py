@@ -176,6 +176,7 @@ class Hub:
             return Message("GET", websub_messages.with_parameters(request.callback, **query))
         if subscription is None:
             return None
+        await self._service.proxy.store.load(request.topic)
         if not may_notify(self._service, request.topic):
             topic = subscription.data.get("topic", request.topic)
             return Message("GET", _denial(request.callback, topic))
@@ -215,6 +216,7 @@ class Hub:
     async def _check_public(self, target: str) -> bool:
         """Return whether a topic is public (WebSub, section 5.2). An unknown feed of the upstream is fetched first."""
         settings = self._service.settings_for(target)
+        await self._service.proxy.store.load(target)
         if self._service.proxy.store.get(target) is None and is_upstream_target(target, settings):
             await self._service.proxy.admin.refresh(target)
         return may_notify(self._service, target)

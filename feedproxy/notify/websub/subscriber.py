@@ -140,12 +140,14 @@ class Subscriber:
         batch = self._sweep_remaining[-SWEEP_BATCH:]
         del self._sweep_remaining[-SWEEP_BATCH:]
         async for target in iterate_cooperatively(batch):
+            await self._service.proxy.store.load(target)
             if self._discover(target, self._service.proxy.store.peek(target)).hubs:
                 await self._check(target)
 
     async def _check(self, target: str) -> bool:
         """Subscribe or unsubscribe, as required. Return False if the feed names a hub but has no readers yet."""
         subscriptions = await self._service.subscriptions.all(role=Role.PUBLISHER, protocol=NAME, topic=target)
+        await self._service.proxy.store.load(target)
         discovered = self._discover(target, self._service.proxy.store.peek(target))
         for subscription in subscriptions:
             if subscription.callback not in discovered.hubs and _is_wanted(subscription):

@@ -84,6 +84,7 @@ class CodingVariants:
         if not await coordination.acquire_lease(target, local=True):
             return  # another process is about to replace the resource
         try:
+            await self._store.load(target)
             resource = self._store.get_latest(target)
             if resource is None:
                 return

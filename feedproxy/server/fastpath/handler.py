@@ -186,7 +186,9 @@ class FastPathHandler:
                 return True
         hit_state: HitState | None = template.hit_state
         if not template.hit_state.advance(self.now):
-            resource = self._store.get(template.target)
+            # Otherwise `get` would wait for the disk. The service reads the resource without blocking other hits.
+            is_in_memory = self._store.version(template.target) is not None
+            resource = self._store.get(template.target) if is_in_memory else None
             hit_state = recompute_hit(template.reusable_hit(resource), self.now) if resource is not None else None
         if hit_state is None:
             return False
