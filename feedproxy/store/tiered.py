@@ -47,7 +47,7 @@ CULL_AFTER_BYTES = 4 * 1024 * 1024
 of its own shard."""
 ABSENT_MAX = 1024
 """At most this many targets are remembered as not stored. A request that misses looks its target up five times."""
-PEEKED_MAX = 16
+PEEKED_MAX = 8
 """At most this many resources that `load` or `peek` has read from the disk stay in memory, for a `get` soon
 afterwards."""
 UNREADABLE_INTERVAL: Seconds = 1
@@ -165,11 +165,13 @@ class TieredStore:
         resource = self._memory.get(target)
         if resource is not None:
             return resource
-        below_memory = self._peeked.pop(target, None) or self._read_below_memory(target)
+        below_memory = self._peeked.get(target) or self._read_below_memory(target)
         if below_memory is None:
             return None
         resource, header = below_memory
         self._memory.put_now(resource, header=header)
+        if self._memory.holds(target):  # otherwise it is larger than the memory
+            self._peeked.pop(target, None)
         return resource
 
     def version(self, target: str, *, used: bool = False) -> object | None:

@@ -12,7 +12,7 @@ import pytest
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.errors import StoreError, UsageError
 from feedproxy.http.message import Fields
-from feedproxy.store import sqlite_rows
+from feedproxy.store import sqlite_rows, tiered
 from feedproxy.store.disk import DiskStore
 from feedproxy.store.interface import Store
 from feedproxy.store.lru_memory_store import MemoryStore
@@ -133,6 +133,59 @@ async def test_tiered_read_from_disk_enters_the_hot_set(open_tiered: Open, a_fee
 
     assert resource is not None
     assert store.get(FEED) is resource
+
+
+async def test_tiered_load_discards_what_it_reads_if_the_value_is_replaced_meanwhile(
+    open_tiered: Open, a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = open_tiered()
+    await first.put(a_feed(FEED, says="old"))
+    await first.flush()
+    has_read, may_return = threading.Event(), threading.Event()
+    read = DiskStore.read
+
+    def read_slowly(disk: DiskStore, target: str) -> tuple[Resource, bytes] | None:
+        found = read(disk, target)
+        has_read.set()
+        assert may_return.wait(PATIENCE)
+        return found
+
+    monkeypatch.setattr(DiskStore, "read", read_slowly)
+    store = open_tiered(memory_max=1)  # nothing stays in memory
+    loading = asyncio.ensure_future(store.load(FEED))
+    await reached(has_read)
+
+    await store.put(a_feed(FEED, says="new"))
+    await store.flush()
+    may_return.set()
+    await loading
+
+    assert store.get(FEED) == a_feed(FEED, says="new")
+
+
+async def test_tiered_failed_load_counts_as_a_miss_without_another_read(
+    open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = open_tiered()
+    await first.put(a_feed(FEED))
+    await first.flush()
+    monkeypatch.setattr(tiered, "UNREADABLE_INTERVAL", 0.5)
+    reads: list[str] = []
+
+    def fail(disk: DiskStore, target: str) -> None:
+        reads.append(target)
+        raise StoreError("unreadable")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(DiskStore, "read", fail)
+        store = open_tiered()
+        await store.load(FEED)
+        assert store.get(FEED) is None
+    assert reads == [FEED]
+    assert list(map(str, failures)) == ["unreadable"]
+    async with asyncio.timeout(PATIENCE):
+        while store.get(FEED) is None:  # noqa: ASYNC110 -- a time limit
+            await asyncio.sleep(0.01)
 
 
 async def test_tiered_read_returns_queued_value(open_tiered: Open, a_feed: MakeFeed) -> None:
