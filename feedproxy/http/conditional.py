@@ -55,9 +55,9 @@ FIELDS_IN_304 = frozenset(
         "set-cookie",
     }
 )
-"""Names of the fields of a response that a 304 in its place has, too.
+"""Names of the fields that a 304 takes from the response that it replaces.
 
-They are those of RFC 9110, section 15.4.5, and the fields that describe how the response was obtained.
+These are the fields of RFC 9110, section 15.4.5, and the fields that describe how the response was obtained.
 """
 
 
@@ -138,8 +138,9 @@ def _if_match(value: str, tags: Collection[EntityTag]) -> bool:
 
 
 def _if_none_match(value: str, tags: Collection[EntityTag], own_base: str | None) -> bool:
-    """Return True if the condition If-None-Match holds: no tag in it matches, by weak comparison (RFC 9110, section
-    13.1.2).
+    """Return True if the condition If-None-Match holds: none of its tags matches the representation.
+
+    The comparison is weak (RFC 9110, section 13.1.2).
 
     `value` is the value of the field. The other arguments are those of `evaluate`.
     """

@@ -81,8 +81,8 @@ def weak_match(one: EntityTag, other: EntityTag) -> bool:
 def own_tag(base: str, coding: str, coded: bytes = b"") -> EntityTag:
     """Return this proxy's tag for a content coding. Each coding needs its own strong tag (RFC 9110, section 8.8.3.3).
 
-    If `coded` contains the coded bytes, the tag has their checksum. It distinguishes bodies of the same content that
-    different encoders or levels wrote.
+    If `coded` contains the coded bytes, the tag has their checksum. The checksum distinguishes bodies that different
+    encoders or levels make from the same content.
     """
     if coding == "identity":
         return EntityTag(base)
@@ -91,7 +91,7 @@ def own_tag(base: str, coding: str, coded: bytes = b"") -> EntityTag:
 
 
 def tag_base(tag: EntityTag) -> str:
-    """Return the base of a tag: its text without appended codings and without this proxy's mark."""
+    """Return the base of a tag: its text without appended codings and without this proxy's checksum."""
     opaque, end = tag.opaque, len(tag.opaque)
     while opaque.endswith(_SUFFIXES, 0, end):
         end -= next(len(suffix) for suffix in _SUFFIXES if opaque.endswith(suffix, 0, end))

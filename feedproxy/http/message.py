@@ -124,7 +124,7 @@ class Fields:
         return self._with_lines((*self._lines, *others._lines), names)
 
     def updated(self, others: "Fields") -> Self:
-        """Return a copy in which the lines of `others` replace all lines of the same names. They stand at the end."""
+        """Return a copy in which the lines of `others`, at the end, replace all lines of the same names."""
         return self.without_names_of(others).joined(others)
 
     def without_names_of(self, others: "Fields") -> Self:

@@ -27,7 +27,8 @@ def select(value: str | None, length: int) -> tuple[int, int] | Unsatisfiable | 
     """Return the positions of the first and last byte that a Range selects in a content of `length` bytes.
 
     `value` is the Range of a GET, or None if If-Range forbids the range (conditional.range_applies). Return None if the
-    response is 200 with the whole content, because Range is absent or ignored.
+    response is 200 with the whole content, because Range is absent or ignored. Return Unsatisfiable if the content has
+    none of the bytes.
     """
     if value is None:
         return None

@@ -26,7 +26,7 @@ def may_state_limit(response: Response) -> bool:
 
 
 def retry_after(fields: Fields, now: Instant) -> Instant | None:
-    """Return the instant from which the origin permits the next request after a failure, or None without an instant.
+    """Return the instant from which the origin permits the next request after a failure, or None if it states none.
 
     The instant is the later of Retry-After (RFC 9110, section 10.2.3) and the reset of an exhausted rate limit, but at
     most DEFER_MAX seconds from now.

@@ -76,8 +76,8 @@ def parse_claim(user_agent: str) -> Claim | None:
 
 
 def product(user_agent: str) -> str:
-    """Return the displayed name of a feed reader, such as `Feedly` or `curl`, or `unknown` if User-Agent has no
-    name."""
+    """Return the displayed name of a feed reader, such as `Feedly` or `curl`, or `unknown` if the User-Agent has
+    no name."""
     return _product(user_agent[:LENGTH_MAX])
 
 

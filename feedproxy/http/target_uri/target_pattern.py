@@ -74,9 +74,10 @@ _LOOPBACK = (
 
 
 def _aliases(host: str) -> str:
-    """Return a regular expression for all names of the same machine as the expression `host`.
+    """Return a regular expression for a host and the other names of the same machine, without a port.
 
-    These are all names of the loopback interface, or both forms of an IPv4 address. The result matches no port.
+    `host` is the regular expression of the host. The names of one machine are all names and addresses of the loopback
+    interface, or both forms of an IPv4 address.
     """
     bare = re.sub(r":\d+$", "", host)
     if re.fullmatch(_LOOPBACK, bare.replace("\\", "")):
