@@ -108,7 +108,10 @@ def reason_not_to_store_part(request: Request, stored: StoredResponse, *, target
 
 
 def with_part(parts: tuple[StoredResponse, ...], new: StoredResponse) -> tuple[StoredResponse, ...]:
-    """Return the parts with `new` added as the last. Parts of another version, and parts within `new`, are dropped."""
+    """Return the parts with `new` added as the last.
+
+    Parts of another version and parts within `new` are dropped. Above PARTS_MAX, the first parts are dropped.
+    """
     extent = _extent(new)
     new = replace(new, fields=new.fields.with_field("Content-Range", extent.content_range))
     others = [part for part in parts if not _supersedes(new, extent, part)]

@@ -18,10 +18,10 @@ _CREDENTIALS = frozenset({"authorization", "cookie"})
 def with_cookies(
     stored: StoredResponse, received: Fields, request: Request, *, targeted: bool = False
 ) -> StoredResponse:
-    """Return the stored response with the cookies that it may send to all clients.
+    """Return the stored response with only the cookies that all clients may get.
 
     `received` contains the fields of the response that was stored, or that updated the stored response. If `received`
-    has Set-Cookie, its cookies replace the stored cookies. They are dropped if they are for one client, and from feeds.
+    has Set-Cookie, its cookies replace the stored cookies. Cookies for one client and cookies of a feed are dropped.
     Without Set-Cookie in `received`, the stored cookies remain (RFC 9111, section 3.2). `targeted` is true if targeted
     fields apply to this cache (RFC 9213).
     """

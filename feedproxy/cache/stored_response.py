@@ -21,7 +21,7 @@ _CODINGS: dict[tuple[str, ...], tuple[str, ...]] = {}
 class Bodies(Mapping[str, bytes]):
     """The bodies of one content, keyed by content coding, in a third of the memory of a dictionary.
 
-    In place of a body, its length may be given. The first access then decodes the gzip body to get it.
+    A body may be given by its length. The first access to this body then decodes the gzip body.
     """
 
     __slots__ = ("_bodies", "_codings", "_is_gzip_of_identity")

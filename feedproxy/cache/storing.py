@@ -121,7 +121,7 @@ def storable_fields(fields: Fields, *, targeted: bool = False) -> Fields:
 
 
 def without_withheld_fields(fields: Fields, *, targeted: bool) -> Fields:
-    """Return the fields without those that the argument of the directive private or no-cache names.
+    """Return the fields except the fields that `private="…"` or `no-cache="…"` names.
 
     Fields without which a stored response would be misinterpreted remain. `targeted` is true if targeted fields apply
     to this cache (RFC 9213).

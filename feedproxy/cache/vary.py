@@ -88,7 +88,10 @@ def _is_preferred_language(stored: StoredResponse, accept_language: str) -> bool
 
 
 def _preferred_language(accept_language: str) -> str | None:
-    """Return the language range with the highest weight, or None if several ranges share the highest weight."""
+    """Return the language range with the highest weight.
+
+    Return None if the field accepts no language, or if `*` or several ranges have the highest weight.
+    """
     best = sorted(weights_in(accept_language).items(), key=lambda item: item[1], reverse=True)[:2]
     if not best or best[0][0] == "*" or best[0][1] <= 0 or (len(best) == 2 and best[0][1] == best[1][1]):
         return None
