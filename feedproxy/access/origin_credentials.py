@@ -41,9 +41,10 @@ KINDS = ("basic", "wsse", "bearer", "query")
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """An entry of the wallet file: a credential for the targets that match a pattern, and for a user.
+    """An entry of the wallet file: a credential for the targets that match a pattern, and for its users.
 
-    `name` changes with the secret, but does not reveal the secret.
+    `user` is the name of a user, `*` for every authenticated user, or empty for every client. `name` changes with the
+    secret, but does not reveal the secret. `kind` is one of KINDS.
     """
 
     match: TargetPattern

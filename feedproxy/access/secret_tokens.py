@@ -34,7 +34,7 @@ HEADER = (
 
 @dataclass(frozen=True, slots=True)
 class SecretToken:
-    """The record of a secret address, without the secret token. `id` is the operator's name for the record."""
+    """The record of a secret address, without the secret token. `id` names the record in commands."""
 
     id: str
     user: str
