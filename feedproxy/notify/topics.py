@@ -15,7 +15,7 @@ from feedproxy.proxy.public_feeds import may_be_listed
 from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.request.upstream_and_public_urls import is_upstream_target
 
-SITE_FEEDS_MAX = 10
+SITE_TOPICS_MAX = 10
 """A subscription to a site covers at most this many of its feeds."""
 
 REDIRECTS_MAX = 5
@@ -52,8 +52,8 @@ async def resolve_topic(service: NotificationService, address: str, topics_allow
 async def resolve_topics(service: NotificationService, address: str, topics_allowed: str, base: str) -> list[str]:
     """Return the target of the feed at a URL, or else those of the listed feeds of the site at this URL.
 
-    The result has at most SITE_FEEDS_MAX targets. The arguments are those of `resolve_topic`. Raises UnknownTopic if no
-    permitted feed has the URL, and StoreError if the database fails.
+    The result has at most SITE_TOPICS_MAX targets. The arguments are those of `resolve_topic`. Raises UnknownTopic if
+    no permitted feed has the URL, and StoreError if the database fails.
     """
     try:
         return [await resolve_topic(service, address, topics_allowed, base)]
@@ -70,7 +70,7 @@ async def resolve_topics(service: NotificationService, address: str, topics_allo
                 targets.append(await resolve_topic(service, target, topics_allowed, base))
         if not targets:
             raise
-        return targets[:SITE_FEEDS_MAX]
+        return targets[:SITE_TOPICS_MAX]
 
 
 def named_address(service: NotificationService, address: str, base: str) -> str:

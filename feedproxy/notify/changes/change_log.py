@@ -23,7 +23,7 @@ RETENTION: Seconds = 31 * 86_400
 """Seconds for which changes are stored: the archives reach back 31 days."""
 CHANGES_MAX = 200_000
 """Maximum number of stored changes. The oldest changes are deleted first."""
-SITE_FEEDS_MAX = 50
+PINGED_FEEDS_MAX = 50
 """A ping of a site refreshes at most this many of its feeds."""
 
 
@@ -134,7 +134,7 @@ class ChangeLog:
         return rows[0]["id"] if rows else 0
 
     async def feeds_of_site(self, url: str) -> list[str]:
-        """Return at most SITE_FEEDS_MAX known feeds of the site at `url` (normalised), the last changed first.
+        """Return at most PINGED_FEEDS_MAX known feeds of the site at `url` (normalised), the last changed first.
 
         A feed belongs to the site if its channel links to `url`, or if its address is below `url`.
         """
@@ -142,7 +142,7 @@ class ChangeLog:
         folder = site if site.endswith("/") else site + "/"
         folder_end = folder[:-1] + "0"  # the first text that sorts after all paths below the folder: "0" follows "/"
         query = "SELECT target FROM known WHERE link = ? OR (place >= ? AND place < ?) ORDER BY at DESC LIMIT ?"
-        rows = await self._database.fetch(query, site.rstrip("/"), folder, folder_end, SITE_FEEDS_MAX)
+        rows = await self._database.fetch(query, site.rstrip("/"), folder, folder_end, PINGED_FEEDS_MAX)
         return [row["target"] for row in rows]
 
     async def forget(self, targets: Iterable[str]) -> None:
