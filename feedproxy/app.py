@@ -19,6 +19,7 @@ from feedproxy.clock import Clock, Seconds, SystemClock
 from feedproxy.endpoints.feed_list import FeedList, ImportedFeeds
 from feedproxy.errors import FeedproxyError, StoreError
 from feedproxy.feed_rules import Rule, Rules, may_serve_under
+from feedproxy.fleet.delivery_claim import claim_delivery
 from feedproxy.fleet.synchronization import FleetSynchronization
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.target_uri.registrable_domain import site_of_host
@@ -453,7 +454,7 @@ class _Services:
             clock=app.clock,
             listed_feeds=self.feed_list.public_addresses,
             on_failure=app.metrics.on_store_failure,
-            claim_delivery=self.fleet.claim_delivery if self.fleet is not None else None,
+            claim_delivery=partial(claim_delivery, self.fleet.redis_operations) if self.fleet is not None else None,
         )
         if self.fleet is not None:
             self.fleet.join(self.service, self.notifications, app.metrics)

@@ -35,8 +35,6 @@ from feedproxy.telemetry.metrics import Metrics
 logger = logging.getLogger("feedproxy.fleet")
 
 SYNC_INTERVAL: Seconds = 1.0
-CLAIM_LIFETIME: Seconds = 7 * 86_400
-"""Redis remembers for this many seconds which machine delivers the notifications of a change."""
 
 SITE_PAUSE_MAX: Seconds = 60
 """Another machine's request slot may lie at most this many seconds in the future.
@@ -167,18 +165,6 @@ class FleetSynchronization:
         members = {name: getattr(snapshot, name) for name in FeedSnapshot.__slots__}
         members["first"] = members.pop("is_new")  # the key of this member in messages between machines
         self.store.redis_queue.send_event(lambda: self.redis_operations.publish("change", snapshot.target, members))
-
-    async def claim_delivery(self, snapshot: FeedSnapshot) -> bool:
-        """Claim those deliveries of a change that only one machine must make. Return True if this machine makes them.
-
-        The result is also True while Redis is unavailable.
-        """
-        try:
-            return await self.redis_operations.claim(
-                f"{snapshot.target} {snapshot.digest} {snapshot.at}", CLAIM_LIFETIME
-            )
-        except (RedisUnavailable, RedisRefused):
-            return True
 
     async def _refresh(self, target: str) -> bool:
         before = self.sums.sum_of(target)
