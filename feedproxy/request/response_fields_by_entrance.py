@@ -1,11 +1,10 @@
 """Rules of each entrance for the fields of a response."""
 
-from feedproxy.cache.cache_status import CacheStatus, Detail, append
-from feedproxy.http import uri, www_authenticate
+from feedproxy.http import uri
 from feedproxy.http.cache_control import without_directives
-from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.message import Fields
 from feedproxy.request.context import ClientContext, Entrance
-from feedproxy.request.problem_details import problem_response
+from feedproxy.request.gateway_challenges import with_gateway_challenges
 from feedproxy.request.upstream_and_public_urls import rewrite_location
 
 GATEWAY_FIELDS = frozenset(
@@ -104,30 +103,10 @@ def apply_entrance_rules(fields: Fields, client: ClientContext, *, target: str, 
     if client.entrance is Entrance.GATEWAY:
         if target:  # otherwise the response is a local one
             fields = Fields(line for line in fields if passes_gateway(line[0]))
-            fields = _with_gateway_challenges(fields, uri.origin_of(target))
+            fields = with_gateway_challenges(fields, uri.origin_of(target))
         fields = fields.with_field("Content-Security-Policy", "sandbox")
         fields = fields.with_field("X-Content-Type-Options", "nosniff")
     return fields
-
-
-def has_only_unusable_challenges(status: int, fields: Fields, client: ClientContext, target: str) -> bool:
-    """Return True for a 401 if none of its challenges can be answered through the gateway."""
-    if client.entrance is not Entrance.GATEWAY or status != 401 or "www-authenticate" not in fields:
-        return False
-    return "www-authenticate" not in _with_gateway_challenges(fields, uri.origin_of(target))
-
-
-def unusable_challenge_response(request: Request, status: CacheStatus) -> Response:
-    """Return an error response in place of a 401 with challenges that no client can answer through the gateway.
-
-    A 401 must have a challenge that clients can answer (RFC 9110, section 15.5.2).
-    """
-    reason = (
-        f"{uri.origin_of(request.target)} accepts only Digest, NTLM or Negotiate authentication, which cannot work "
-        "through the gateway: use feedproxy as explicit proxy for this feed"
-    )
-    response = problem_response(403, Detail.AUTHENTICATION, reason, request=request)
-    return response.with_fields(append(response.fields, status))
 
 
 def make_private(fields: Fields) -> Fields:
@@ -138,24 +117,6 @@ def make_private(fields: Fields) -> Fields:
     other_fields = without_directives(fields, "public", "private", "s-maxage", "proxy-revalidate")
     fields = fields.without("cdn-cache-control", "surrogate-control", "surrogate-key")
     return fields.with_field("Cache-Control", f"private, {other_fields}" if other_fields else "private")
-
-
-def _with_gateway_challenges(fields: Fields, origin: str) -> Fields:
-    """Return the fields with only those challenges that a browser may answer through the gateway.
-
-    Each realm begins with the target's origin. For a browser, all sites behind the gateway share one set of realms (RFC
-    9110, section 11.5). Otherwise a site could name the realm of another site, and the browser would send it the
-    password for that other site.
-    """
-    if "www-authenticate" not in fields:
-        return fields
-    lines = []
-    for name, value in fields:
-        if name.lower() != "www-authenticate":
-            lines.append((name, value))
-        elif challenges := www_authenticate.gateway_challenges(value, origin):
-            lines.append((name, challenges))
-    return Fields(lines)
 
 
 def _rewrite_location(fields: Fields, client: ClientContext, *, target: str, upstream: str) -> Fields:

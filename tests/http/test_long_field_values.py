@@ -18,7 +18,7 @@ from feedproxy.http.negotiation import choose_coding, choose_media_type, vary_na
 from feedproxy.http.retry_after_and_rate_limit import rate_limit_reset
 from feedproxy.http.target_uri.no_vary_search import DEFAULT, parse_no_vary_search
 from feedproxy.http.target_uri.url_redaction import without_secrets
-from feedproxy.http.www_authenticate import gateway_challenges
+from feedproxy.request.gateway_challenges import gateway_challenges
 from feedproxy.scoring import client_hygiene_rules
 from feedproxy.scoring.reader_state import ReaderState
 from feedproxy.scoring.rule_weights import NO_VIOLATIONS

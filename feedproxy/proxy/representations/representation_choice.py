@@ -20,11 +20,10 @@ from feedproxy.proxy.representations.delta_responses import Deltas
 from feedproxy.proxy.response_builder import build_response
 from feedproxy.proxy.response_selection import SelectedResponse
 from feedproxy.request.context import ClientContext, ProxyResponse
+from feedproxy.request.gateway_challenges import has_only_unusable_challenges, unusable_challenge_response
 from feedproxy.request.response_fields_by_entrance import (
     apply_entrance_rules,
-    has_only_unusable_challenges,
     make_private,
-    unusable_challenge_response,
 )
 from feedproxy.settings import Settings
 

@@ -31,8 +31,8 @@ from feedproxy.proxy.cors import preflight_response
 from feedproxy.request.allowed_methods import ALLOWED_METHODS, CACHED_METHODS, options_response
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.request.endpoint_registry import CONTENT_MAX, Call, Endpoint
+from feedproxy.request.gateway_challenges import has_only_unusable_challenges
 from feedproxy.request.loops_and_max_forwards import is_loop, max_forwards
-from feedproxy.request.response_fields_by_entrance import has_only_unusable_challenges
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.server.access_record import CLIENT_GONE
 from feedproxy.server.client_connection_limit import ConnectionLimiter

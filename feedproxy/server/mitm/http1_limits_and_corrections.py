@@ -46,9 +46,9 @@ from mitmproxy.proxy.layers.http._events import (
 from feedproxy.cache.cache_status import CacheStatus, Detail, append
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadRequest
+from feedproxy.http.authentication_schemes import authenticates_connection
 from feedproxy.http.field_lines import Line
 from feedproxy.http.request_validation import read_request
-from feedproxy.http.www_authenticate import authenticates_connection
 from feedproxy.request.endpoint_registry import CONTENT_MAX
 from feedproxy.request.problem_details import problem_response
 from feedproxy.server.response_head import is_well_formed

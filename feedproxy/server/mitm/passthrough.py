@@ -18,12 +18,12 @@ from feedproxy.http import uri
 from feedproxy.http.field_values import split_list
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.context import ClientContext, Entrance
+from feedproxy.request.gateway_challenges import unusable_challenge_response
 from feedproxy.request.loops_and_max_forwards import max_forwards
 from feedproxy.request.problem_details import problem_response
 from feedproxy.request.response_fields_by_entrance import (
     apply_entrance_rules,
     make_private,
-    unusable_challenge_response,
 )
 from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.request.upstream_request import CLIENT_ADDRESS_FIELDS, with_via

@@ -1,13 +1,19 @@
-"""Authentication schemes, and the field WWW-Authenticate: a list of challenges.  RFC 9110, section 11"""
+"""Challenges (WWW-Authenticate) that clients of the gateway can answer, and the response if there are none.
+
+RFC 9110, section 11
+"""
 
 import re
 
+from feedproxy.cache.cache_status import CacheStatus, Detail, append
+from feedproxy.http import uri
+from feedproxy.http.authentication_schemes import CONNECTION_SCHEMES
 from feedproxy.http.field_values import PARSED_MAX, TOKEN, quote, split_list, unquote
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.request.context import ClientContext, Entrance
+from feedproxy.request.problem_details import problem_response
 
-_CONNECTION_SCHEMES = frozenset({"ntlm", "negotiate", "kerberos", "credssp"})
-"""Schemes that authenticate a connection, and thereby all later requests on the connection (RFC 4559, section 6)."""
-
-_UNUSABLE_AT_GATEWAY = _CONNECTION_SCHEMES | {"digest"}
+_UNUSABLE_AT_GATEWAY = CONNECTION_SCHEMES | {"digest"}
 """Schemes with which no client can authenticate through the gateway.
 
 A response to Digest depends on the realm and the target, which differ at the gateway. Browsers may answer the other
@@ -20,14 +26,42 @@ _VALUE = re.compile(rf'{TOKEN.pattern}|"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _TOKEN68 = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
-def authenticates_connection(credentials: str) -> bool:
-    """Return True if this value of Authorization authenticates the connection.
+def with_gateway_challenges(fields: Fields, origin: str) -> Fields:
+    """Return the fields with only those challenges that a browser may answer through the gateway.
 
-    The connection must then not be shared: the origin would take a later request of another client as a request of the
-    first client.
+    Each realm begins with the target's origin. For a browser, all sites behind the gateway share one set of realms (RFC
+    9110, section 11.5). Otherwise a site could name the realm of another site, and the browser would send it the
+    password for that other site.
     """
-    scheme = _SCHEME.match(credentials)
-    return scheme is not None and scheme[1].lower() in _CONNECTION_SCHEMES
+    if "www-authenticate" not in fields:
+        return fields
+    lines = []
+    for name, value in fields:
+        if name.lower() != "www-authenticate":
+            lines.append((name, value))
+        elif challenges := gateway_challenges(value, origin):
+            lines.append((name, challenges))
+    return Fields(lines)
+
+
+def has_only_unusable_challenges(status: int, fields: Fields, client: ClientContext, target: str) -> bool:
+    """Return True for a 401 if none of its challenges can be answered through the gateway."""
+    if client.entrance is not Entrance.GATEWAY or status != 401 or "www-authenticate" not in fields:
+        return False
+    return "www-authenticate" not in with_gateway_challenges(fields, uri.origin_of(target))
+
+
+def unusable_challenge_response(request: Request, status: CacheStatus) -> Response:
+    """Return an error response in place of a 401 with challenges that no client can answer through the gateway.
+
+    A 401 must have a challenge that clients can answer (RFC 9110, section 15.5.2).
+    """
+    reason = (
+        f"{uri.origin_of(request.target)} accepts only Digest, NTLM or Negotiate authentication, which cannot work "
+        "through the gateway: use feedproxy as explicit proxy for this feed"
+    )
+    response = problem_response(403, Detail.AUTHENTICATION, reason, request=request)
+    return response.with_fields(append(response.fields, status))
 
 
 def gateway_challenges(value: str, owner: str) -> str:

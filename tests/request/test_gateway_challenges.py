@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from feedproxy.http.www_authenticate import gateway_challenges
+from feedproxy.request.gateway_challenges import gateway_challenges
 
 OWNER = "https://a.example"
 
