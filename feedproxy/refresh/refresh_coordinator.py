@@ -221,16 +221,17 @@ class RefreshCoordinator:
     def schedule_refresh(self, target: str, seconds: Seconds) -> None:
         """Refresh a target after `seconds`, or later if a limit then defers the refresh.
 
-        An invalidation or pause of the target cancels the refresh. A call replaces an earlier call for the target.
+        A purge or pause of the target cancels the refresh. A call replaces an earlier call for the target.
         """
         epoch, at = self._coordination.invalidation_epoch(target), self._clock.now() + seconds
 
         async def wait(at: Instant) -> None:
             while True:
                 await self._clock.sleep(at - self._clock.now())
-                if self._coordination.invalidation_epoch(target) != epoch:
+                resource = self._store.get(target)
+                if resource is None and self._coordination.invalidation_epoch(target) != epoch:
                     return
-                match self.permissions.check(self._store.get(target), target, self._settings_for(target)):
+                match self.permissions.check(resource, target, self._settings_for(target)):
                     case Deferred(_, Detail.PAUSED):
                         return
                     case Deferred(until, detail) if detail is not Detail.SITE_INTERVAL:
