@@ -37,8 +37,8 @@ MAX_CONCURRENT = 8
 """Maximum number of concurrent refreshes for a pattern."""
 
 SITE_SLOTS_MAX: Seconds = 60
-"""A refresh of many feeds sends the requests to one site at intervals of `site_interval`, for at most this many
-seconds. The remaining feeds of the site are reported as `later`."""
+"""A refresh of many feeds waits for `site_interval` between the requests to one site, in all at most this many seconds.
+The feeds of the site that remain are reported as `later`."""
 
 SENTENCES = {
     "updated": "The origin has sent a new version.",
@@ -56,7 +56,8 @@ DECISIONS: Mapping[str, tuple[FeedDecision | None, str, str]] = {
     "block": (FeedDecision.BLOCKED, "Blocked: readers get 403.", "It was blocked."),
     "allow": (None, "It is fetched and served again.", "It was neither paused nor blocked."),
 }
-"""The decision of each action, with the outcomes for a target with another decision and with the same decision."""
+"""For each action: the decision that it sets, or None to remove a decision; the outcome if this changes the decision
+about the target; and the outcome if it does not."""
 
 
 class AdminActions:
@@ -86,7 +87,8 @@ class AdminActions:
         return self._outcome("", view, Notice(count == total, f"{count} of {total} feeds refreshed."))
 
     async def purge(self, request: web.Request) -> ActionOutcome:
-        """Delete the copy, history and moves of a target or of matching targets. Return the targets.
+        """Delete the copy, history and moves of one target, or of all targets that match a pattern. Return the outcome,
+        with the targets.
 
         Subscriber counts stay. Raises BadTarget for an invalid target, NotFound for an unknown id, and InvalidForm for
         other invalid parameters.
@@ -122,7 +124,10 @@ class AdminActions:
         )
 
     async def undo(self, request: web.Request) -> ActionOutcome:
-        """Delete the record that a feed has moved or has ended (Relocation). Return the outcome."""
+        """Delete the record that a feed has moved or has ended (Relocation). Return the outcome.
+
+        Raises InvalidForm for a pattern, and the errors of `purge`.
+        """
         target, pattern = await self._parse_target(request)
         if pattern:
             raise request_parameters.InvalidForm(
@@ -161,7 +166,7 @@ class AdminActions:
         return self._outcome(target, view, Notice(ok, text))
 
     async def decide(self, request: web.Request, *, action: str) -> ActionOutcome:
-        """Pause or block a target, or end its pause or block, as DECISIONS says for the action.
+        """Pause or block a target, or end its pause or block. `action` is a key of DECISIONS.
 
         feedproxy serves the copy of a paused target without fetching it. Clients get 403 for a blocked target, and its
         copy is purged. Raises TooManyDecisions at the limit of paused and blocked feeds, and the errors of `purge`.
@@ -181,7 +186,7 @@ class AdminActions:
         return self._outcome(target, view, Notice(True, changed if is_change else unchanged))
 
     async def _refresh_all(self, service: Service, targets: list[str]) -> list[View]:
-        """Refresh the targets and return the outcomes.
+        """Refresh the targets. Return the view of each outcome.
 
         Targets of one site are refreshed at intervals of `site_interval`, for at most SITE_SLOTS_MAX seconds.
         """
@@ -199,7 +204,7 @@ class AdminActions:
         return await asyncio.gather(*(refresh(target) for target in targets))
 
     async def _parse_target(self, request: web.Request) -> tuple[str, str]:
-        """Return the target and the pattern of a request. One of them is always "".
+        """Return the target and the pattern of a request. One of them is "", because a request has only one of them.
 
         Raises BadTarget for an invalid target, NotFound for an unknown id, and InvalidForm for other invalid
         parameters.
@@ -215,8 +220,8 @@ class AdminActions:
         return "", pattern
 
     async def _target_of(self, address: str) -> str:
-        """Return the target that a normalised address means: a target, its public address, or its address at this
-        proxy.
+        """Return the target of a normalised address. The address may be the target itself, its public address, or its
+        address at this proxy.
 
         Raises BadTarget for an address at this proxy that names no target.
         """

@@ -1,12 +1,11 @@
 """Authorization of requests to the admin listener.
 
-A page of another site must not be able to send requests through the operator's browser. Each request therefore passes
-four checks. It is refused with
+Each request is checked four times. It is refused with
 
     via     403 if it came through a feedproxy: the client of that feedproxy must not get the rights of this machine
     host    421 if its Host is not a name of this listener: another site's DNS may lead to this machine (rebinding)
-    token   401 without the configured token, and 429 after twenty wrong tokens from its address
-    site    403 if it changes something, and comes from a page of another site
+    token   401 without the configured token, and 429 after twenty wrong tokens from its network in five minutes
+    site    403 if it is a POST from a page of another site, which the operator's browser has sent
 
 The probes /healthz and /readyz need only the first check, because orchestrators call them by address.
 """
@@ -88,7 +87,8 @@ def admin_token(settings: Settings) -> str:
 class AdminAuthorization:
     """Authorization of the requests to one listener.
 
-    An empty `token` means that no token is required. `names` are host names of the listener in addition to `host`.
+    `host` is the address of the listener, and `names` are further names for it in the field Host. An empty `token`
+    means that no token is required.
     """
 
     def __init__(self, host: str, token: str = "", names: Iterable[str] = (), *, clock: Clock | None = None) -> None:

@@ -1,7 +1,8 @@
 """The client of the admin listener, for commands that talk to a running proxy.
 
-The address comes from the option `--admin`, the environment (FEEDPROXY_ADMIN), or the proxy's configuration file
-(`--config`, FEEDPROXY_CONFIG), in this order. The default is 127.0.0.1:8081. The token has the same sources.
+The address comes from the flag `--admin`, the environment (FEEDPROXY_ADMIN), or the proxy's configuration file
+(`--config`, FEEDPROXY_CONFIG), in this order. The default is 127.0.0.1:8081. The token comes from `--token`,
+FEEDPROXY_ADMIN_TOKEN, or the configuration file.
 """
 
 import argparse
@@ -37,7 +38,7 @@ _URL = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?
 
 
 class AdminRefused(FeedproxyError):
-    """Error for a request that the proxy received but refused."""
+    """Error for a request that the proxy could not carry out, although it was valid and permitted."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +78,7 @@ def request_settings(allow_private: bool) -> Settings:
 
 
 def _address_and_token(args: argparse.Namespace) -> tuple[str, str]:
-    """Return HOST:PORT of the admin listener, and its token. Raises UsageError if the configuration disables the admin
+    """Return the address of the admin listener and its token. Raises UsageError if the configuration disables the admin
     listener."""
     if args.admin is not None and args.token is not None:
         return args.admin, args.token
@@ -95,9 +96,10 @@ def ask(
     parameters: Mapping[str, str] | None = None,
     content: bytes | None = None,
 ) -> Any:
-    """Send a request to the admin listener and return the JSON of its answer.
+    """Send a request to the admin listener, to the path below /api/. Return the value of its JSON response.
 
-    Raises UsageError if the listener cannot be reached, and AdminRefused if it refuses the request.
+    Raises UsageError if the listener cannot be reached, if the request is invalid, or if the token is wrong. Raises
+    AdminRefused for any other error.
     """
     host_and_port, token = _address_and_token(args)
     base = _base(host_and_port)
@@ -143,14 +145,15 @@ def address_or_pattern(text: str) -> dict[str, str]:
 
 
 def print_result(args: argparse.Namespace, result: object, lines: Iterable[str]) -> None:
-    """Print a result as JSON for `--format json`, or as text: the lines."""
+    """Print the result as JSON for `--format json`. For `--format text`, print the lines."""
     text = json.dumps(result, ensure_ascii=False, indent=1) if args.format == "json" else "\n".join(lines)
     if text:
         print(text)
 
 
 def _base(admin: str) -> str:
-    """Return the URL of the admin listener. If it listens on every interface, the URL has a loopback address."""
+    """Return the URL of the admin listener. If the listener has all addresses of the machine, the URL has a loopback
+    address."""
     text = admin.strip().rstrip("/")
     if "://" in text:
         if not _URL.fullmatch(text):

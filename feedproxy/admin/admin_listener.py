@@ -21,8 +21,7 @@ BODY_MAX = 65_536
 """Forms of more than this many bytes are refused. A form contains one or two URLs."""
 
 CONNECTIONS_MAX = 256
-"""Maximum number of connections. Above the limit, a new connection replaces the oldest one without a request in
-progress.
+"""Maximum number of connections. At the limit, a new connection replaces the oldest one without a request in progress.
 
 Each connection takes a file descriptor, which is then not available to the main listener. A browser opens up to six
 connections.
@@ -115,8 +114,11 @@ class AdminListener:
         self._servers.clear()
 
     def _accept(self, server: web.Server) -> web.RequestHandler:
-        """Return the protocol of a new connection. If there are too many connections, close the oldest one without a
-        request in progress."""
+        """Return the protocol of a new connection.
+
+        If there are too many connections, close the oldest one without a request in progress. If all have a request in
+        progress, close the oldest one.
+        """
         connections = [connection for connection in server.connections if connection.transport is not None]
         if len(connections) >= CONNECTIONS_MAX:
             unused = (connection for connection in connections if connection not in self._in_use)
@@ -135,7 +137,7 @@ class AdminListener:
 
     @web.middleware
     async def _handle_authorized(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Authorize a request and call its handler. A failure is answered with the error page."""
+        """Authorize a request and call its handler. Return an error response for a refused or failed request."""
         self._in_use.add(request.protocol)
         try:
             return await self._answer(request, handler)

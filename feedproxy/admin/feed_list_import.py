@@ -46,11 +46,11 @@ class FeedListImport:
         self._app = app
 
     async def take(self, request: web.Request) -> ActionOutcome:
-        """Import the list in the request. Return the outcome. Raises InvalidFeedList or ListTooLarge for a list that
-        cannot be read, and StoreError if the store fails.
+        """Import the list in the request. Return the outcome.
 
-        In the query, `name` names the list, `replace` removes the feeds of earlier imports, and `intercept` decrypts
-        TLS to the hosts of the feeds.
+        The query may contain three parameters. `name` is the name of the list. `replace` removes the feeds of earlier
+        imports. `intercept` permits the explicit proxy to decrypt the TLS of the hosts of the feeds. Raises
+        InvalidFeedList, ListTooLarge or InvalidForm for a list that cannot be read, and StoreError if the store fails.
         """
         try:
             body, name = await _read_list(request.clone(client_max_size=CONTENT_MAX))
@@ -89,7 +89,10 @@ class FeedListImport:
 
 
 async def _origin_addresses(listing: SubscriptionList, app: App) -> SubscriptionList:
-    """Return the list with the addresses of origins in place of feedproxy's, and each feed once."""
+    """Return the list with each feed once, by its address at its origin.
+
+    Addresses at this proxy are replaced by the targets that they name, or skipped if they name none.
+    """
     settings, own_origins = app.settings, dict[str, bool]()
     feeds: dict[str, Subscription] = {}
     skipped_count = 0

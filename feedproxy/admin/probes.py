@@ -45,7 +45,7 @@ class Probes:
         return f"store: {plural(count, 'value', 'values')} could not be written yet" if count else ""
 
     async def readyz(self, _: web.Request) -> web.Response:
-        """Return 200 while the listeners accept clients, and 503 at other times."""
+        """Return 200 while the listeners accept clients, and 503 during the start and the shutdown."""
         if self._app.draining or self._app.terminating:
             return web.Response(status=503, text="draining\n")
         if not self._app.ready:

@@ -43,7 +43,7 @@ async def advance_clock(request: web.Request, clock: Clock) -> dict[str, Any]:
 
 
 def instant_view(now: Instant) -> dict[str, Any]:
-    """Return an instant as a number and as text."""
+    """Return an instant in Unix seconds (`now`) and in ISO 8601 (`time`)."""
     return {"now": now, "time": datetime.fromtimestamp(now, UTC).isoformat().replace("+00:00", "Z")}
 
 

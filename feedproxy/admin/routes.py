@@ -1,6 +1,8 @@
-"""The admin server: the operator's pages, the same values as JSON below /api/, metrics, probes and actions.
+"""The routes of the admin listener: the operator's pages, their values as JSON below /api/, metrics, probes and
+actions.
 
-It runs in the proxy's event loop, on its own listener. GET changes nothing. Responses must not be stored or framed.
+The listener runs in the proxy's event loop. A GET changes nothing. All responses forbid framing. All except style
+sheets and scripts forbid storing.
 """
 
 import asyncio
@@ -32,7 +34,7 @@ from feedproxy.web import templates
 action_logger = logging.getLogger("feedproxy.operator")
 
 LOGGED_PARAMETERS = ("action", "deed", "id", "url", "pattern", "feed", "name", "seconds", "replace", "intercept")
-"""Parameters of an action that are logged."""
+"""Names of the parameters that the log line of an action contains."""
 
 type Action = Callable[[web.Request], Awaitable[ActionOutcome]]
 

@@ -1,4 +1,4 @@
-"""Views of recent requests, fetches and failures: plain values for pages and JSON."""
+"""Views of recent requests, fetches and failures. A view is a mapping for the templates of pages, and for JSON."""
 
 from feedproxy.admin.pages.feed_state import detail_sentence
 from feedproxy.http.target_uri.url_redaction import redact_target
@@ -11,7 +11,7 @@ from feedproxy.web.display_formats import iso, plain_text
 
 
 def request_view(request: RequestActivity, settings: Settings) -> View:
-    """Return the view of a request, with the name of the client's program, but without the client's address."""
+    """Return the view of a request. It contains the name of the client's program, but not the client's address."""
     target = request.target
     return {
         "at": iso(request.at),

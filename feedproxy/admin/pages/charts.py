@@ -10,12 +10,17 @@ from feedproxy.telemetry.traffic_history import DAY, HOUR, NO_TRAFFIC, History, 
 from feedproxy.web.display_formats import number, size
 
 VISIBLE_HEIGHT = 0.8
-"""Least height of the part of a column for a count above zero, in percent of the height of the chart."""
+"""Minimum height of a visible part of a column, in percent of the height of the chart. A part of zero is not
+visible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A period that a chart can show."""
+    """A period that a chart can show: the last `count` hours or days.
+
+    `unit` is the duration of an hour or day in seconds. Each column shows `units_per_column` of them, and is called
+    `column_name`. `name` is the period's name in the query, and `label` its name on the page.
+    """
 
     name: str
     label: str
@@ -43,9 +48,9 @@ class TrafficPeriod:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One period as a column: requests or bytes from the store at the bottom, those from origins above, and a text.
+    """The column of one period: requests or bytes from the store at the bottom, and those from origins above.
 
-    Heights are in percent of the height of the chart.
+    Heights are in percent of the height of the chart. `text` states the period and its numbers.
     """
 
     store_height: float
@@ -55,7 +60,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart. `top` and `middle` are the values at the two lines of the scale."""
+    """A chart. `top` and `middle` label the lines of the scale, `first` and `last` the outer columns. `text` takes the
+    place of the drawing for screen readers."""
 
     columns: tuple[Column, ...]
     top: str
@@ -71,7 +77,7 @@ def find_span(name: str) -> Span:
 
 
 def periods_of_span(history: History, span: Span, now: Instant) -> list[TrafficPeriod]:
-    """Return the periods of a span in order of time, the current one last."""
+    """Return the traffic for each column of a span, in order of time. The last period is the current one."""
     units, count = list(history.last(span.unit, span.count, now)), span.units_per_column
     grouped = [units[start : start + count] for start in range(0, len(units), count)]
     return [

@@ -16,7 +16,7 @@ from feedproxy.telemetry.page_redaction import View, redact_text
 
 HIDDEN = "(set)"
 _PASSWORD_PARAMETER = re.compile(r"([?&](?:ssl_)?password=)[^&\s]*")
-"""A password in the query of a Redis address."""
+"""Pattern of a password in the query of a Redis address."""
 
 
 async def show_configuration(request: web.Request, app: App, pages: FeedPages) -> web.Response:

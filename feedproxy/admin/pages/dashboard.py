@@ -41,7 +41,7 @@ TROUBLED_STATES = (FeedState.FAILING, FeedState.GONE, FeedState.MOVED)
 
 
 class Dashboard:
-    """The handlers of `/` and of the history of traffic."""
+    """The handlers of `/` and `/api/history`."""
 
     def __init__(self, app: App, pages: FeedPages, reader_scores: ReaderScores) -> None:
         self._app = app
@@ -89,7 +89,7 @@ class Dashboard:
         return as_json({name: _slots(tallies, unit) for name, tallies, unit in periods})
 
     def _merged_history(self, reports: PeerReports) -> History:
-        """Return the sum of all workers' histories of traffic, including the current traffic."""
+        """Return the sum of the traffic histories of all workers, up to this instant."""
         self._pages.service()
         own = self._app.history_recorder.record(self._app.clock.now())
         return traffic_history.merge_histories([own, *reports.histories])
@@ -190,7 +190,7 @@ def _popular(rows: Sequence[View]) -> list[View]:
 
 
 def counts_view(tally: TrafficCounts) -> View:
-    """Return traffic counts with the numbers derived from them."""
+    """Return traffic counts, and the share of hits and the savings that follow from them."""
     return {
         **asdict(tally),
         "hit_share": tally.hit_share,

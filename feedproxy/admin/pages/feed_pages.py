@@ -28,13 +28,12 @@ from feedproxy.web import templates
 from feedproxy.web.page_entity_tag import page_entity_tag
 
 PER_PAGE = 50
-"""The list shows this many feeds on a page if the query has no `per_page`."""
+"""Number of feeds on a page of the list, if the query has no `per_page`."""
 PER_PAGE_MAX = 1000
 """Largest value of the parameter `per_page`."""
 
 NOTICES_MAX = 64
-"""The outcomes of at most this many actions are remembered. The page to which an action redirects shows the outcome of
-the action."""
+"""Maximum number of outcomes that are kept until the pages to which the actions redirect show them."""
 
 _ORDER = {str(state): number for number, state in enumerate(FeedState)}
 
@@ -56,7 +55,7 @@ class StoreClosed(FeedproxyError):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """The outcome of an action, shown by the page after the redirect."""
+    """The outcome of an action in words, for the page to which the action redirects."""
 
     ok: bool
     text: str
@@ -64,7 +63,10 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class ActionOutcome:
-    """The outcome of an action: `view` is the JSON response, and `path` the page to which a browser is redirected."""
+    """The outcome of an action.
+
+    A client gets `view` as JSON, or a redirect to the page at `path`, which shows the notice.
+    """
 
     view: View
     notice: Notice
@@ -74,7 +76,7 @@ class ActionOutcome:
 
 
 class FeedPages:
-    """The handlers of pages about feeds. The handlers change nothing."""
+    """The handlers of pages about feeds, which change nothing, and functions for the other handlers."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -173,7 +175,8 @@ class FeedPages:
     # -- for other handlers
 
     def service(self) -> Service:
-        """Return the service. Raises StoreClosed when the store is closed, because a page must not open it again."""
+        """Return the service. Raises StoreClosed if the store was open and is closed, because a page must not open it
+        again."""
         if self._was_open and not self._app.is_open:
             raise StoreClosed("The proxy is shutting down.")
         service = self._app.service
@@ -206,7 +209,7 @@ class FeedPages:
         return target
 
     def answer(self, request: web.Request, outcome: ActionOutcome) -> web.Response:
-        """Return an outcome as JSON, or a redirect to a page that shows the notice."""
+        """Return the response to an action: JSON, or a redirect to the page that shows the notice."""
         if wants_json(request):
             return as_json(outcome.view, outcome.status)
         token = secrets.token_urlsafe(8)
@@ -214,7 +217,7 @@ class FeedPages:
         return web.Response(status=303, headers={"Location": f"{outcome.path}?done={token}"})
 
     def page(self, request: web.Request, template: str, **values: Any) -> web.Response:
-        """Return a page from a template, with the notice of the action that redirected to the page."""
+        """Return a page from a template with these values. If an action has redirected to the page, add its notice."""
         now = self._app.clock.now()
         notice = self._notices.get(request.query.get("done", ""))
         shared = {"now": now, "as_of": now, "notice": notice, "path": request.path}
@@ -228,7 +231,7 @@ class FeedPages:
 
 
 def wants_json(request: web.Request) -> bool:
-    """Return True if the client gets JSON: below /api/, if Accept prefers JSON, or for a POST without Accept."""
+    """Return True if the response must be JSON: below /api/, if Accept prefers JSON, or to a POST without Accept."""
     if request.path.startswith("/api/"):
         return True
     offers = ["text/html", "application/json"]
@@ -241,7 +244,7 @@ def wants_json(request: web.Request) -> bool:
 def error_response(
     request: web.Request, status: int, code: str, message: str, extra: Mapping[str, str]
 ) -> web.Response:
-    """Return an error response as JSON or as a page."""
+    """Return an error response as JSON or as a page. `extra` contains additional fields."""
     if wants_json(request):
         return as_json({"error": code, "status": status, "words": message}, status, extra)
     body = templates.page("error.html", status=status, code=code, message=message)
@@ -255,8 +258,11 @@ def as_json(value: Any, status: int = 200, extra: Mapping[str, str] | None = Non
 
 
 def _find_rows(rows: Sequence[View], query: str, state: str, sort: str) -> tuple[list[View], dict[str, int]]:
-    """Return the sorted rows in `state` with `query` in title or address, and the number of rows with `query` in each
-    state. Empty arguments match all rows."""
+    """Return the rows that match, sorted, and the number of rows in each state.
+
+    A row matches if it is in `state`, and has the text `query` in its title or address. Empty arguments match all rows.
+    The numbers ignore `state`.
+    """
     part = query.casefold()
     matches = [
         row for row in rows if any(part in row.get(name, "").casefold() for name in ("title", "target", "upstream"))
@@ -272,7 +278,7 @@ def subscribers_of(table: FeedTable) -> list[int]:
 
 
 def by_state(rows: Sequence[View]) -> dict[str, int]:
-    """Return the number of feeds in each state."""
+    """Return the number of rows in each state."""
     counts = dict.fromkeys((str(state) for state in FeedState), 0)
     for row in rows:
         counts[row["state"]] += 1

@@ -56,7 +56,11 @@ class Condition:
 def feed_condition(
     resource: Resource, freshness: Freshness | None, settings: Settings, now: Instant, plan: Plan | None = None
 ) -> Condition:
-    """Return the condition of a feed. `freshness` is that of its newest stored response."""
+    """Return the condition of a feed.
+
+    `freshness` is the freshness of the newest stored response, or None without a response. `plan` is the result of the
+    refresh schedule.
+    """
     next_at, next_reason = _next_fetch(resource, freshness, settings, now)
     if isinstance(plan, Later):
         next_at, next_reason = plan.at, f"{next_reason}; {plan.reason}"
@@ -101,7 +105,7 @@ def feed_condition(
 
 
 def detail_sentence(detail: str) -> str:
-    """Return the meaning of a Cache-Status detail, or an unknown detail itself."""
+    """Return a sentence with the meaning of a Cache-Status detail. Return an unknown detail unchanged."""
     return _SENTENCES.get(detail, detail)
 
 

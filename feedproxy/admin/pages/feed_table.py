@@ -20,12 +20,12 @@ from feedproxy.store.resource import Resource
 from feedproxy.telemetry.page_redaction import View
 
 FEEDS_MAX = 20_000
-"""Maximum number of feeds in the table. A feed takes about 4 KB."""
+"""Maximum number of feeds in the table. A feed takes about 4 KB of memory."""
 TARGETS_MAX = 200_000
 """At most this many targets in the store are searched for feeds. A proxy for browsers stores many other responses."""
 REUSE_FACTOR = 10
-"""A table is reused for this many times the duration of making it. Making tables therefore takes at most a tenth of the
-time of one CPU core."""
+"""A table is reused for this many times the CPU time that it took to make. Making tables therefore takes at most a
+tenth of the time of one CPU core."""
 
 
 type SettingsFor = Callable[[str], Settings]
@@ -33,7 +33,10 @@ type SettingsFor = Callable[[str], Settings]
 
 @dataclass(frozen=True, slots=True)
 class FeedTable:
-    """The table of feeds at one instant. `others` is the number of stored targets that are not feeds."""
+    """The table of feeds at one instant.
+
+    `others` is the number of stored targets that are not feeds. `complete` is False if a limit has left feeds out.
+    """
 
     at: Instant
     rows: tuple[View, ...]
@@ -59,7 +62,7 @@ class FeedTableCache:
             self._touched.add(target)
 
     def forget(self, targets: Iterable[str]) -> None:
-        """Mark targets as updated, and discard the table. The next table reads the marked targets again."""
+        """Discard the table. The next table reads these targets again."""
         for target in targets:
             self.touch(target)
         self._good_until = 0.0
@@ -84,7 +87,8 @@ class FeedTableCache:
             return self._table
 
     async def count(self, service: Service) -> int:
-        """Return the number of stored targets. The number is reused for a second, or longer if counting takes long."""
+        """Return the number of stored targets. It is counted at most once a second, and less often if counting takes
+        long."""
         if time.monotonic() >= self._count_until:
             start = time.monotonic()
             self._count = sum([1 async for _ in iterate_cooperatively(service.store.targets())])

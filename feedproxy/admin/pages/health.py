@@ -15,8 +15,7 @@ CONNECTIONS_HIGH_SHARE = 0.9
 """If clients use at least this fraction of `max_connections`, feedproxy may soon refuse clients."""
 
 FAILURES_MIN = 10
-"""A high share of failures (FAILING_SHARE) is a finding only if at least this many fetches failed, in this hour and the
-previous one together."""
+"""Minimum number of failed fetches, in this hour and the hour before, for a finding about failures (FAILING_SHARE)."""
 FAILING_SHARE = 0.5
 """If more than this fraction of fetches failed, this machine's network is the likely cause."""
 
@@ -40,7 +39,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class HealthFacts:
-    """The facts for findings. `recent` is the traffic of this hour and the hour before."""
+    """The facts for findings.
+
+    `workers` is the number of workers that answer, and `silent` the number of those that do not. `recent` is the
+    traffic of this hour and the hour before.
+    """
 
     ready: bool = True
     draining: bool = False
@@ -50,10 +53,10 @@ class HealthFacts:
     workers: int = 1
     silent: int = 0
     unwritten: int = 0
-    """Number of values that wait for another attempt after a failed or late write to the disk."""
+    """Number of values that could not be written to the disk, and wait for another attempt."""
     recent: TrafficCounts = NO_TRAFFIC
     problems: Sequence[str] = ()
-    """Problems that other parts of the proxy report."""
+    """Sentences about problems that other parts of the proxy report."""
 
 
 def examine(facts: HealthFacts) -> list[Finding]:
@@ -64,7 +67,7 @@ def examine(facts: HealthFacts) -> list[Finding]:
 
 
 def verdict(findings: Sequence[Finding]) -> Health:
-    """Return the level of the worst finding."""
+    """Return the level of the worst finding, which is the first one. Without findings, return GOOD."""
     return findings[0].level if findings else Health.GOOD
 
 

@@ -10,7 +10,10 @@ SHOWN_MAX = 500
 
 
 async def show_moves(request: web.Request, pages: FeedPages) -> web.Response:
-    """Return the feeds that have moved or ended, the most subscribers first."""
+    """Return the feeds that have moved or ended, and after them the feeds with an unconfirmed move or end.
+
+    In both groups, the feeds with the most subscribers come first.
+    """
     table = await pages.table()
     rows = [row for row in table.rows if row["sighting"] or row["state"] in (FeedState.MOVED, FeedState.GONE)]
     rows.sort(

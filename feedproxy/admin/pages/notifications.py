@@ -18,7 +18,7 @@ from feedproxy.web.display_formats import iso, plain_text
 SHOWN_MAX = 1000
 """Maximum number of subscriptions on a page."""
 RECENT_MAX = 50
-"""Maximum number of failing deliveries, of changes and of unknown sites on the page."""
+"""Maximum length of each list on the page: failing deliveries, changes, and unknown sites."""
 
 
 class NotificationsPage:
@@ -29,7 +29,10 @@ class NotificationsPage:
         self._pages = pages
 
     async def show(self, request: web.Request) -> web.Response:
-        """Return the subscriptions above the id `?after=ID`, failing deliveries, recent changes and unknown sites."""
+        """Return the subscriptions, failing deliveries, recent changes and unknown sites.
+
+        The parameter `after` leaves out subscriptions with an id up to its value.
+        """
         view = await self._view(_number(request.query.get("after", "0")))
         if wants_json(request):
             return as_json(view)
@@ -58,7 +61,7 @@ class NotificationsPage:
         return ActionOutcome(view, notice, "/notifications")
 
     async def ping(self, request: web.Request) -> ActionOutcome:
-        """Ping the configured sinks about a site. The parameters are `url`, `name` and `feed`."""
+        """Send a ping about a site to all sinks in `ping_sinks`. The parameters are `url`, `name` and `feed`."""
         self._pages.service()
         parameters, notifications = await request_parameters.read_parameters(request), self._app.notifications
         try:

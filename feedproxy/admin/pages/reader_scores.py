@@ -1,6 +1,6 @@
 """Scores of tracked readers: how the readers poll, and the traffic of their polls.
 
-Each worker tracks readers separately (scoring/live_scores.py). Requests and bytes of several workers are added.
+Each worker tracks readers separately (scoring/live_scores.py). The page adds up the requests and bytes of all workers.
 """
 
 import asyncio
@@ -19,12 +19,13 @@ from feedproxy.scoring.rule_weights import short_target
 SHOWN_MAX = 200
 """Maximum number of scores on the page."""
 COUNTED_MAX = 40
-"""Subscriptions are counted for at most this many readers on the page."""
+"""Maximum number of readers in the page's list of subscription counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreSummary:
-    """Scores, the lowest grade first, with the number of tracked readers and the limit of this number."""
+    """Scores, the lowest grade first. `followed` is the number of tracked readers, and `limit` the maximum of this
+    number."""
 
     scores: list[ReaderScore]
     followed: int
@@ -40,7 +41,10 @@ class ReaderScores:
         self._last: tuple[Instant, ScoreSummary] | None = None
 
     async def summary(self, *, age_max: Seconds = 0) -> ScoreSummary:
-        """Return the scores, at most `age_max` seconds old. The event loop serves clients during the computation."""
+        """Return the scores. Scores that were computed up to `age_max` seconds ago are reused.
+
+        The event loop serves clients during the computation.
+        """
         now = self._app.clock.now()
         if self._last is not None and 0 <= now - self._last[0] < age_max:
             return self._last[1]

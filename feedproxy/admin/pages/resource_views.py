@@ -1,4 +1,4 @@
-"""Views of a resource: plain values for the pages, the JSON and the command line.
+"""Views of a resource. A view is a mapping for the templates of pages, the JSON and the command line.
 
 Secrets are removed from addresses (`redact_target`), and control characters from publishers' texts (`plain_text`).
 Instants are ISO 8601 in UTC, durations are in seconds, and sizes in bytes.
@@ -47,7 +47,7 @@ def view_resource(resource: Resource, service: Service, settings: Settings, now:
 
 
 def is_feed(resource: Resource) -> bool:
-    """Return True for a feed, and for an address that never returned a feed."""
+    """Return True for a feed, and for an address that has failed or moved, and has no stored response."""
     return resource.channel is not None or (
         not resource.variants and bool(resource.failures.count or resource.relocation)
     )
@@ -77,7 +77,7 @@ def row_view(view: ResourceView, subscribers: int) -> View:
 
 
 def feed_view(view: ResourceView, counts: CountView) -> View:
-    """Return all values of a resource."""
+    """Return the view for the page of a feed: its row in the table, and all other values."""
     resource, freshness = view.resource, view.freshness
     channel = read_stored_channel(resource.channel, resource.variants)
     newest = resource.variants[-1] if resource.variants else None
@@ -120,7 +120,7 @@ def format_and_version(channel: Channel | None) -> str:
 
 
 def last_changed(resource: Resource) -> str | None:
-    """Return the time of the last change of content: the observed time, or else Last-Modified."""
+    """Return the time of the last change of content that feedproxy observed, or else Last-Modified, or else None."""
     if resource.changes:
         return iso(resource.changes[-1])
     modified = resource.variants[-1].content.last_modified if resource.variants else None
@@ -233,7 +233,8 @@ def _relocation_view(sighting: Relocation | None, settings: Settings) -> View | 
 
 
 def _moved_to(view: ResourceView) -> str | None:
-    """Return the new address of a feed, as a rule or the origin states it, or None."""
+    """Return the new address of a feed, which a rule or the origin states. Return None for a feed without such an
+    address."""
     sighting = view.resource.relocation
     location = view.settings.moved_to or (sighting.location if sighting is not None else "")
     return redact_target(to_public(location, view.settings)) if location else None

@@ -1,4 +1,4 @@
-"""Measurement of the store: its folder, its size, and the free space of its disk, which may be too little."""
+"""Measurement of the store: its folder, its size, and the free space of its disk."""
 
 import asyncio
 import os
@@ -11,20 +11,23 @@ from feedproxy.clock import Seconds
 from feedproxy.store.store_location import store_folder
 
 REUSE_TIME: Seconds = 30
-"""A measurement of the store is reused for this many seconds. A measurement of thousands of files takes
-milliseconds."""
+"""A measurement of the store is reused for this many seconds. A measurement takes about 15 ms for each thousand
+files."""
 
 DISK_LOW_SHARE = 0.05
 """Fraction of the disk that should stay free."""
 DISK_LOW_BYTES = 500_000_000
-"""Bytes that should stay free on a disk of less than 10 GB."""
+"""Bytes that should stay free on a disk of up to 10 GB."""
 DISK_FULL_BYTES = 50_000_000
 """Free bytes below which writing will soon fail."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreUsage:
-    """Folder and disk of the store. Sizes are in bytes. `folder` is empty for a store in memory."""
+    """Folder and disk of the store. Sizes are in bytes, and None if they are unknown.
+
+    `folder` is empty for a store in memory. `free` and `total` are the free space and the size of the disk.
+    """
 
     folder: str = ""
     free: int | None = None
@@ -46,7 +49,7 @@ class StoreUsage:
 
     @property
     def is_disk_low(self) -> bool:
-        """Return True if too little space would stay free on the disk while the store grows."""
+        """Return True if less space is free than should stay free, and less than the store may still take."""
         if self.free is None or self.total is None:
             return False
         return self.free < min(self.growth, max(DISK_LOW_BYTES, DISK_LOW_SHARE * self.total))
@@ -57,7 +60,7 @@ UNKNOWN_USAGE = StoreUsage()
 
 
 class StoreUsageMeter:
-    """Meter of one store. It works outside the event loop."""
+    """Meter of the size of one store. It reads the disk outside the event loop."""
 
     def __init__(self) -> None:
         self._usage = UNKNOWN_USAGE
