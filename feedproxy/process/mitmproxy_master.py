@@ -73,8 +73,10 @@ class Master(master.Master):
 
 
 def build_master(plan: ServePlan, app: App | None = None) -> tuple[master.Master, App, LoadedOptions]:
-    """Return a configured master, its App and its options. Requires a running event loop. Raises UsageError if the
-    configuration is invalid."""
+    """Return a configured master, its App and its options. Raises UsageError if the configuration is invalid.
+
+    The caller needs a running event loop. Without `app`, a new App is made.
+    """
     declared = options.Options()
     # Set before addons are added, because mitmproxy configures all addons again for each option that changes.
     declared.update_defer(**MITMPROXY_DEFAULTS)
@@ -96,7 +98,7 @@ def build_master(plan: ServePlan, app: App | None = None) -> tuple[master.Master
     config, overrides = loaded
     app.set_rules(Rules(config.rules))
     with loaded.locating():
-        values = {**_with_modes(config.options), **_with_modes(overrides), **plan.fixed}
+        values = {**_split_listen(config.options), **_split_listen(overrides), **plan.fixed}
         values = {**fitting_defaults(values), **values}
         check_mode(values)
         check_paths(values)
@@ -131,13 +133,13 @@ def known_options(proxy_master: master.Master) -> dict[str, OptionSpec]:
 
 
 def _remove_log_events(proxy_master: master.Master) -> None:
-    """Remove mitmproxy's log handler that makes an event of each line. No addon uses the events."""
+    """Remove mitmproxy's log handler, which triggers an event for each line of the log. No addon uses these events."""
     for handler in list(logging.getLogger().handlers):
         if isinstance(handler, LegacyLogEvents) and handler.master is proxy_master:
             handler.uninstall()
 
 
-def _with_modes(values: Mapping[str, Any]) -> dict[str, Any]:
+def _split_listen(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values with `listen` split into mitmproxy's listen_host and listen_port, unless these are set."""
     if "listen" not in values:
         return dict(values)
@@ -146,7 +148,10 @@ def _with_modes(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reverse_mode(settings: Settings) -> str:
-    """Return mitmproxy's mode for `upstream`, always with http, because feedproxy makes the connections."""
+    """Return mitmproxy's reverse mode for `upstream`. Raises UsageError if `upstream` is no origin.
+
+    The scheme is always http, because feedproxy itself makes the connections to the origin.
+    """
     upstream = settings.upstream
     try:
         host, port = uri.split_host_port(uri.normalise(upstream))

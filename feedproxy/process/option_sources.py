@@ -28,6 +28,7 @@ class LoadedOptions(NamedTuple):
 
     @contextlib.contextmanager
     def locating(self) -> Iterator[None]:
+        """Add the file and line of the option to the message of an error in the block, and raise it as a UsageError."""
         try:
             yield
         except (exceptions.OptionsError, UsageError) as error:
@@ -46,19 +47,22 @@ class ServePlan:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options from flags. They take precedence over `--set`, the environment and the configuration file."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables, which may set options."""
+    """Environment variables. `FEEDPROXY_NAME` sets an option."""
     sockets: tuple[socket.socket, ...] = ()
-    """Listening sockets for clients from systemd, in place of `listen`."""
+    """Listening sockets for clients, which systemd has passed. They take the place of `listen`."""
     admin_sockets: tuple[socket.socket, ...] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    """Options that the supervisor sets at the start of a worker. They take precedence over all sources."""
+    """Options that a supervisor sets for its workers. They take precedence over all sources."""
     loaded: LoadedOptions | None = None
-    """The options of all workers. A restarted worker gets these, because the configuration file may have changed."""
+    """The options that the supervisor has read, or None to read them from the sources.
+
+    All workers get the options of the supervisor, because the configuration file may have changed before a restart.
+    """
 
 
 def read(plan: ServePlan, specs: Mapping[str, OptionSpec]) -> LoadedOptions:
-    """Return the options of the configuration file, and those of other sources. Raises UsageError if an option is
-    invalid."""
+    """Read the options and rules of all sources. `specs` contains the options by name. Raises UsageError if an option
+    is invalid."""
     config = load(plan.config, specs) if plan.config else Config()
     overrides = {**from_environment(plan.environment, specs), **parse_sets(plan.sets, specs)}
     flags = {name: check_value(name, value, specs[name], "") for name, value in plan.options.items()}
@@ -66,6 +70,9 @@ def read(plan: ServePlan, specs: Mapping[str, OptionSpec]) -> LoadedOptions:
 
 
 def fitting_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults that depend on this machine or container: `memory_max`."""
+    """Return the defaults that depend on this machine or container: `memory_max`.
+
+    `values` are the options that are set. The memory is shared by the workers.
+    """
     workers = values.get("workers", Settings().workers)
     return {"memory_max": fitting_memory_max(Settings().memory_max, available_memory(), workers)}

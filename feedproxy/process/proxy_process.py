@@ -62,7 +62,7 @@ In this time, it takes over connections that the system has already accepted.
 
 
 SWITCH_INTERVAL: Seconds = 0.0005
-"""A computing thread must release Python's interpreter lock after this many seconds.
+"""A thread that computes releases Python's interpreter lock after this many seconds, if another thread waits for it.
 
 With Python's default, clients would wait for 5 ms whenever a thread compresses or stores.
 """
@@ -76,16 +76,16 @@ class WorkerOptions:
     listen: tuple[str, int]
     admin: tuple[str, int] | None
     fixed: Mapping[str, Any]
-    """Options that a reload does not change, and that a restarted worker gets, too."""
+    """The options that take effect only at the start, with their values at the start of the supervisor."""
     specs: Mapping[str, OptionSpec]
     """The specifications of all options, for a reload."""
     loaded: LoadedOptions
-    """The options of all sources. All workers get these, also those that are restarted."""
+    """The options of all sources, for all workers."""
 
 
 async def check(plan: ServePlan) -> list[str]:
-    """Check the configuration as at a start. Return lines that describe it. Raises UsageError if the configuration is
-    invalid."""
+    """Check the configuration as `serve` does. Return lines that describe it, with warnings. Raises UsageError if the
+    configuration is invalid."""
     proxy_master, app, loaded = build_master(plan, None)
     settings = app.settings
     with loaded.locating():
@@ -110,7 +110,7 @@ async def check(plan: ServePlan) -> list[str]:
 
 
 class _Lifecycle:
-    """Addon that reports the listeners, sends heartbeats and drains the proxy."""
+    """Addon that announces the listeners, sends heartbeats, and ends the proxy after its open requests (drain)."""
 
     def __init__(self, proxy_master: master.Master, app: App, announce: Callable[[str], None]) -> None:
         self._master = proxy_master
@@ -199,8 +199,9 @@ async def serve(
     """Run the proxy until SIGTERM or SIGINT. Return the exit code. Raises UsageError if the configuration is invalid,
     and CannotListen if an address cannot be listened on.
 
-    `announce` is called with each listening address. If several workers are configured and `worker` is None, the proxy
-    does not run, and the result is the settings for their supervisor (supervisor.py).
+    `announce` is called with the URL of each listener. `worker` is the context of a worker. If several workers are
+    configured and `worker` is None, the proxy does not run. The result is then the options for a supervisor
+    (supervisor.py), which runs the workers.
     """
     proxy_master, app, loaded = build_master(plan, app)
     with loaded.locating():
@@ -270,10 +271,10 @@ async def serve(
 
 
 def _raise_descriptor_limit(settings: Settings) -> None:
-    """Raise this process's limit of open files to what `max_connections` needs, if the system permits. Raises
-    UsageError if the limit remains below FILES_MIN.
+    """Raise this process's limit of open files to the number that `max_connections` needs, or as far as the system
+    permits. Raises UsageError if the system permits fewer than FILES_MIN.
 
-    Shells and service managers often set 1,024, for programs that use select(2).
+    Shells and service managers often set a limit of 1,024, for programs that use select(2).
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < FILES_MIN:
@@ -295,8 +296,10 @@ def _worker_options(proxy_master: master.Master, app: App, loaded: LoadedOptions
 
 
 def own_folder(settings: Settings) -> Path | None:
-    """Return the folder of the store, or None if the store is in memory, or if another process may share the folder
-    (`reuse_port`)."""
+    """Return the folder of the store if this proxy uses it alone.
+
+    Return None for a store in memory, and with `reuse_port`, because other processes may then use the folder.
+    """
     return None if settings.local_store == MEMORY or settings.reuse_port else store_folder(settings.local_store)
 
 

@@ -24,9 +24,10 @@ logger = logging.getLogger("feedproxy")
 
 
 def reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
-    """Load the configuration and the TLS certificate again, apply what needs no restart, and log the result.
+    """Load the configuration and the TLS certificate again. Apply the options that need no restart, and log the result.
 
-    After a mistake, nothing is applied. The service manager is notified of the beginning and the end of the reload.
+    If the configuration has a mistake, nothing is applied. The service manager is notified of the beginning and the end
+    of the reload.
     """
     with systemd.reloading() if app.ready else contextlib.nullcontext():
         _reload(proxy_master, app, plan)
@@ -80,7 +81,7 @@ def read_again(plan: ServePlan, specs: Mapping[str, OptionSpec], rules: Rules) -
 
 
 def _apply(proxy_master: master.Master, app: App, options: Mapping[str, Any], rules: Rules) -> None:
-    """Set both rules and options, or neither. Raises UsageError or mitmproxy's OptionsError."""
+    """Set the rules and options. If they are invalid, restore the former ones, and raise UsageError or OptionsError."""
     check_paths(options)
     former, former_rules = {name: getattr(proxy_master.options, name) for name in options}, app.configured_rules
     app.set_rules(rules)

@@ -54,8 +54,8 @@ PATH_OPTIONS = frozenset(
 """Options of feedproxy and mitmproxy that name files or folders."""
 
 EXPIRES_SOON: Seconds = 14 * 86_400
-"""A certificate is reported at the start if it expires in less than this many seconds. Programs that renew
-certificates usually do so 30 days before."""
+"""A warning reports a certificate that expires in less than this many seconds. Programs that renew certificates usually
+do so 30 days before the certificates expire."""
 
 READABLE_BY_OTHERS = 0o044
 """Bits of a file's mode that permit other users to read the file."""
@@ -72,7 +72,8 @@ def all_warnings(proxy_master: master.Master, app: App) -> list[str]:
 
 
 def log_new_warnings(proxy_master: master.Master, app: App, *, only_record: bool = False) -> None:
-    """Log the warnings that did not apply at the last call, or only record that they apply now."""
+    """Log the warnings that did not apply at the last call. With `only_record`, log nothing, but remember the warnings
+    for the next call."""
     warnings = all_warnings(proxy_master, app)
     for warning in warnings:
         if warning not in app.warnings and not only_record:
@@ -117,7 +118,7 @@ def warnings_about(settings: Settings, rules: Iterable[Rule] = ()) -> list[str]:
 
 
 def usable_processors() -> int:
-    """Return the number of processors that this process may use. On macOS and Windows, it is the number of all
+    """Return the number of processors that this process may use. On macOS and Windows, this is the number of all
     processors."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -162,7 +163,7 @@ def open_access_warnings(settings: Settings, addresses: Iterable[tuple[Any, ...]
 
 
 def check_folders(settings: Settings) -> None:
-    """Check that the folders of store and recording are writable. Raises UsageError otherwise."""
+    """Raise UsageError unless the folders of the store and of the recording are writable."""
     folders = {"store": None if settings.is_fleet or settings.store == MEMORY else store_folder(settings.store)}
     folders["record"] = option_files.expand(settings.record).absolute().parent if settings.record else None
     for name, folder in folders.items():
@@ -184,7 +185,8 @@ def check_mode(values: Mapping[str, Any]) -> None:
 
 
 def check_app(app: App) -> None:
-    """Check values that would cause failures later. Raises UsageError for such a value."""
+    """Check combinations of options, the addresses of other proxies, and the files of certificates. Raises UsageError
+    for a value that would cause failures later."""
     settings = app.settings
     if settings.tls_certificate:
         ReloadingCertificate(settings.tls_certificate, settings.tls_key)
@@ -206,8 +208,7 @@ def check_app(app: App) -> None:
 
 
 def _check_parents(app: App) -> None:
-    """Check that no `upstream_proxy` in settings and rules is this proxy itself. Raises UsageError for such an
-    option."""
+    """Raise UsageError if an `upstream_proxy` in the settings or rules is this proxy itself."""
     for value in sorted({app.settings.upstream_proxy, *(rule.overrides.get(OPTION, "") for rule in app.rules.rules)}):
         parent = parent_proxy.parse(value) if value != parent_proxy.ENVIRONMENT else None
         if parent is not None and is_own_address(app.settings, parent.host, parent.port):
@@ -215,7 +216,7 @@ def _check_parents(app: App) -> None:
 
 
 def is_own_address(settings: Settings, host: str, port: int) -> bool:
-    """Return True if this proxy listens at this loopback address."""
+    """Return True for a loopback address at which this proxy listens."""
     addresses = [listen_address(settings.listen, "listen")]
     if settings.admin:
         addresses.append(listen_address(settings.admin, "admin"))
@@ -226,10 +227,10 @@ def is_own_address(settings: Settings, host: str, port: int) -> bool:
 
 
 def check_paths(values: Mapping[str, Any]) -> None:
-    """Check that each path in the options `values` can be expanded, and that mitmproxy can read the files in `certs`
-    without waiting.
+    """Check the paths in the options `values`.
 
-    Raises UsageError for the home folder of an unknown user, and for a file that cannot be read.
+    Raises UsageError for a path that begins with `~` and an unknown user, and for a file in `certs` that cannot be read
+    at once.
     """
     for name in PATH_OPTIONS & values.keys():
         for value in values[name] if isinstance(values[name], list) else (values[name],):
@@ -245,8 +246,10 @@ def check_paths(values: Mapping[str, Any]) -> None:
 
 
 def check_confdir(confdir: str, passphrase: str) -> None:
-    """Check that mitmproxy can use its certificate authority in `confdir`, or write one. Raises UsageError
-    otherwise."""
+    """Raise UsageError unless mitmproxy can use the certificate authority in `confdir`, or write a new one there.
+
+    A missing folder is created. `passphrase` decrypts the key of the authority.
+    """
     folder = option_files.expand(confdir)
     try:
         folder.mkdir(parents=True, exist_ok=True)

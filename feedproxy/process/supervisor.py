@@ -84,7 +84,7 @@ type Announce = Callable[[str], None]
 
 @dataclass(slots=True)
 class _WorkerSlot:
-    """The state of one worker. `due` is the time of its next start by the monotonic clock."""
+    """The state of one worker. `due` is the time of its next start by the monotonic clock, or None while it runs."""
 
     index: int
     sockets: tuple[socket.socket, ...]
@@ -215,8 +215,8 @@ class Supervisor:
             worker.missed_reload = True
 
     def _kill_hanging(self, now: Seconds) -> None:
-        """Kill the worker with the oldest heartbeat if it hangs. Other workers without a heartbeat may only be waiting
-        for it."""
+        """Kill the worker with the oldest heartbeat if it hangs. If other workers have no heartbeat either, they may
+        only be waiting for this worker."""
         if now < self._startup_grace_until:
             return
         silent: list[tuple[Seconds, int, _WorkerSlot]] = []
@@ -256,7 +256,10 @@ class Supervisor:
         self._schedule_restart(worker, _describe_exit(status), is_first=is_first)
 
     def _schedule_restart(self, worker: _WorkerSlot, event: str, *, is_first: bool) -> None:
-        """Schedule the restart of a worker that does not run. `is_first` is True for the first exit in a row."""
+        """Schedule the restart of a worker that does not run.
+
+        `event` says in the log what has happened. `is_first` is True for the first exit in a row.
+        """
         worker.exits_in_a_row = 1 if is_first else worker.exits_in_a_row + 1
         pause = (
             0.0
@@ -272,9 +275,10 @@ class Supervisor:
         worker.due = time.monotonic() + pause
 
     def _revert_options(self, worker: _WorkerSlot, status: int) -> bool:
-        """Restore the options before the last reload if a worker cannot start with the new options.
+        """Restore the options before the last reload if a worker cannot start with the new options. Return True if they
+        were restored.
 
-        Return True if the options were restored. The running workers have refused the new options as well.
+        The running workers have refused the new options as well.
         """
         if self._heartbeat(worker) or os.waitstatus_to_exitcode(status) != USAGE_ERROR or self._previous is None:
             return False
@@ -287,7 +291,7 @@ class Supervisor:
         return float(beat)
 
     def _start(self, worker: _WorkerSlot) -> None:
-        """Start a worker. Raises OSError without a free process or descriptor."""
+        """Start a worker. Raises OSError if the system has no process left for it."""
         HEARTBEAT.pack_into(self._beats, HEARTBEAT.size * worker.index, 0.0)
         with contextlib.suppress(OSError):  # their reader has ended, or the disk is full
             sys.stdout.flush()
@@ -322,9 +326,10 @@ class Supervisor:
         worker.pid, worker.started, worker.due, worker.missed_reload = pid, time.monotonic(), None, False
 
     def _wait_ready(self, worker: _WorkerSlot) -> int | None:
-        """Wait until a worker is ready and return None.
+        """Wait until a worker is ready.
 
-        Return the exit code of a worker that fails, or 0 after a signal to end.
+        Return None if it is ready, 0 after a signal to end, and an exit code above 0 if it fails or takes more than
+        START_TIMEOUT seconds.
         """
         deadline = time.monotonic() + START_TIMEOUT
         while time.monotonic() < deadline:
@@ -380,7 +385,7 @@ type Place = tuple[socket.AddressFamily, tuple[str | int, ...]]
 
 
 def wait_for_signal(timeout: Seconds) -> signal.Signals:
-    """Wait for one of _SIGNALS, which are blocked, and return it. After `timeout` seconds, return SIGALRM.
+    """Wait for one of _SIGNALS and return it. After `timeout` seconds, return SIGALRM. The signals must be blocked.
 
     A timer is used instead of signal.sigtimedwait. If a process is stopped and continued (SIGSTOP, `docker pause`)
     during that call, and the time has passed, Python returns the number of an arbitrary signal.
@@ -436,7 +441,7 @@ def _make_folder() -> tuple[Path, int]:
 
 
 def _mark_in_use(folder: Path) -> int:
-    """Lock the folder of the workers until this process ends, shared with the other workers. Return the descriptor."""
+    """Take a shared lock of the workers' folder, which lasts until this process ends. Return the locked descriptor."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     return descriptor
@@ -455,8 +460,8 @@ def _is_last_user(descriptor: int) -> bool:
 def _bind(host: str, port: int, option: str, *, exclusive: bool) -> tuple[socket.socket, ...]:
     """Return sockets bound to each address of a host, at one port. Raises CannotListen if an address cannot be bound.
 
-    With `exclusive`, no other process can bind the address. `option` is the name of the option that states the address,
-    for the error's message.
+    With `exclusive`, no other process can bind the address. `option` is the option that states the address, and the
+    error's message names it.
     """
     try:
         return tuple(bind_sockets(host, port, reuse_port=not exclusive))

@@ -46,7 +46,10 @@ def reloading() -> Iterator[None]:
 
 
 def watchdog() -> Seconds | None:
-    """Return the interval in seconds for `WATCHDOG=1`, half of WatchdogSec, or None without a watchdog."""
+    """Return the interval in seconds between two notifications `WATCHDOG=1`, or None without a watchdog.
+
+    The interval is half of WatchdogSec, as sd_watchdog_enabled(3) recommends.
+    """
     pid, microseconds = os.environ.get("WATCHDOG_PID", ""), os.environ.get("WATCHDOG_USEC", "")
     if (pid and pid != str(os.getpid())) or not microseconds.isdigit() or int(microseconds) == 0:
         return None
