@@ -45,24 +45,24 @@ _YAML_HINTS = {
     "alphabetic or numeric": "a value that begins with `*` needs quotes",
     "'\\t'": "indent with blanks, not with tabs",
 }
-"""Advice that follows an error message of the YAML parser, by a part of this message."""
+"""Advice to add to an error message of the YAML parser. The keys are parts of such messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A valid configuration. `options` are arguments of mitmproxy's `options.update` and settings.from_options."""
+    """A valid configuration. mitmproxy's `options.update` and settings.from_options accept the values in `options`."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     locations: Mapping[str, str] = field(default_factory=dict)
-    """Place of each option as `FILE:LINE`, for errors found after parsing."""
+    """Place of each option as `FILE:LINE`, for errors that are found after parsing."""
 
 
 def load(path: str | Path, specs: Mapping[str, OptionSpec], *, foreign: bool = False) -> Config:
     """Return the configuration in a file. Raises UsageError for the first mistake, with `FILE:LINE: reason`.
 
-    `specs` contains the options by name. With `foreign`, unknown names are skipped: client commands do not know
-    mitmproxy's options.
+    `specs` contains the known options by name. With `foreign`, unknown names are skipped, because client commands do
+    not know mitmproxy's options.
     """
     document = read_document(Path(path))
     if document is None:
@@ -89,7 +89,8 @@ def load(path: str | Path, specs: Mapping[str, OptionSpec], *, foreign: bool = F
 
 
 def read_document(path: Path) -> Any:
-    """Return the document in a file, with the line number of each key."""
+    """Return the YAML document in a file, from which `line_of` and `item_line` read line numbers. Raises UsageError if
+    the file cannot be read or is not YAML."""
     try:
         text = option_files.read(path, pipe_timeout=PIPE_TIMEOUT).decode("utf-8-sig")
     except OSError as error:
@@ -192,7 +193,10 @@ def line_of(mapping: Any, key: Any) -> int:
 
 
 def item_line(sequence: Any, index: int, location: str) -> int:
-    """Return the line number of an item. An item without its own line has the line number at the end of `location`."""
+    """Return the line number of an item in a list, or if the item has none, the number at the end of `location`.
+
+    `location` is the place of the list as `FILE:LINE`.
+    """
     try:
         return int(sequence.lc.item(index)[0]) + 1
     except (AttributeError, KeyError, TypeError):

@@ -40,7 +40,7 @@ def from_environment(environment: Mapping[str, str], specs: Mapping[str, OptionS
 
 
 def unknown_variables(environment: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
-    """Return the `FEEDPROXY_…` variables that are probably misspelt, each with the similar variable of an option.
+    """Return the `FEEDPROXY_…` variables that are probably misspelt, each with the variable that was probably meant.
 
     `names` contains the names of all known options.
     """
@@ -57,7 +57,7 @@ def unknown_variables(environment: Mapping[str, str], names: Collection[str]) ->
 
 
 def _parse_value(name: str, text: str, spec: OptionSpec, location: str) -> Any:
-    """Return the value of an option from its text. Raises UsageError if a name or value is invalid.
+    """Return the value of an option from its text. Raises UsageError, with `location`, if it is invalid.
 
     The text of a list is a YAML list, or has commas between its items.
     """

@@ -1,4 +1,4 @@
-"""Options of earlier releases: what replaces them, and a warning."""
+"""Options of earlier releases: the options that replace them, and warnings about them."""
 
 import logging
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ RENAMED: Mapping[str, tuple[str, str]] = {
     "websub_subscribe": ("push_subscribe", ""),
     "zstd_level": ("codings", "zstd"),
 }
-"""Former names of options, each with the name of the new option, and an item of the new option's value or "".
+"""For each former option, the option that replaces it, and an item of the value of this new option, or "".
 
 * Without an item, the new option gets the value of the former option.
 * With an item, the new option is a list. The item is added if the former option is true or not zero, and otherwise
@@ -50,10 +50,11 @@ INSTEAD: Mapping[str, str] = {
 
 
 def replace_former(name: str, value: Any, location: str, options: dict[str, Any]) -> bool:
-    """Return True for a former option, and set the option that replaces it in `options`, the options read before.
+    """Set the option that replaces the former option `name`. Return False if `name` is not replaced.
 
-    A warning is logged if the next release will lack the option. Raises UsageError unless the value of a renamed option
-    is a number or a boolean.
+    `options` contains the options that were read before, and gets the new option. A warning is logged for a former
+    option, and for an option that the next release will lack. `location` is the place of the option for messages.
+    Raises UsageError unless the value of a renamed option is a number or a boolean.
     """
     if name in DERIVED:
         _warn(name, location, f"it is now {DERIVED[name]}")

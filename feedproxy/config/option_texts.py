@@ -37,8 +37,8 @@ section 5.6.5)."""
 
 
 def check_text(name: str, text: str, *, is_item: bool = False) -> None:
-    """Raise UsageError unless `text` is permitted: as the option's value, or if `is_item` is True, as an item of its
-    list."""
+    """Raise UsageError unless `text` is a permitted value of the option `name`. If `is_item` is True, the value is a
+    list, and `text` is an item of it."""
     if is_item and not text.strip():
         raise UsageError(f"{name}: {text!r}: expected no blank item in the list")
     if _CONTROL.search(text):

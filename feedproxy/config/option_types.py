@@ -1,4 +1,4 @@
-"""Types and limits of options, and the check of a value. option_texts.py checks the texts."""
+"""Types and limits of options, and checks of values. option_texts.py checks values that are texts."""
 
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
@@ -24,7 +24,7 @@ class OptionSpec:
     maximum: int | None = None
     unit: Unit = ""
     own: bool = False
-    """True for an option of feedproxy, which option_texts.py checks, and false for an option of mitmproxy."""
+    """True for an option of feedproxy, and False for an option of mitmproxy. option_texts.py checks only the former."""
 
 
 def option_specs() -> dict[str, OptionSpec]:
@@ -44,7 +44,10 @@ def option_specs() -> dict[str, OptionSpec]:
 
 
 def spec_of(typespec: Any, choices: Sequence[str] | None = None) -> OptionSpec:
-    """Return the specification of mitmproxy's `typespec`: bool, int, str, Optional of these, Sequence[str]."""
+    """Return the specification of an option of mitmproxy.
+
+    `typespec` is bool, int, str, an Optional of these, or Sequence[str].
+    """
     parts = get_args(typespec)
     if type(None) in parts:
         kind = next(part for part in parts if part is not type(None))
@@ -55,7 +58,8 @@ def spec_of(typespec: Any, choices: Sequence[str] | None = None) -> OptionSpec:
 
 
 def check_value(name: str, value: Any, spec: OptionSpec, location: str) -> Any:
-    """Return the value of an option as a plain Python value. Raises UsageError, with `location`, if it is invalid."""
+    """Return the value of an option as a bool, int, str, list or None. Raises UsageError, with `location`, if it is
+    invalid."""
     try:
         return _plain_value(name, value, spec)
     except UsageError as error:
@@ -105,7 +109,7 @@ def _check_number(name: str, number: int, spec: OptionSpec) -> int:
 
 
 def describe_type(value: Any) -> str:
-    """Return the type of a value in words, because the value may be a secret."""
+    """Return the type of a value in words, for messages that must not contain the value."""
     for kind, noun in {
         **_NOUNS,
         float: "a number with a fraction",
