@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _until_signal[T](lab_run: Coroutine[Any, Any, T]) -> tuple[T, signal.Signals | None]:
-    """Return the result of the run, and the signal that interrupted it.
+    """Return the result of the run, and the signal that interrupted it, or None.
 
     The first SIGINT or SIGTERM cancels the run, so that the command ends, its folder is deleted and the recording is
     written. SIGINT stays ignored if it was ignored at the start, as in a shell's background jobs.

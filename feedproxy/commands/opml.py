@@ -43,7 +43,8 @@ def register(subparsers: Any) -> None:
 
 
 def import_list(args: argparse.Namespace) -> int:
-    """Import a list. Return 0. Raises FeedproxyError for an invalid list, and UsageError without a running proxy."""
+    """Import a list into a running proxy. Return 0. Raises FeedproxyError for an invalid list, and UsageError if no
+    proxy runs."""
     address = parse_source(args.source)
     if args.source == "-":
         body = sys.stdin.buffer.read(CONTENT_MAX + 1)

@@ -173,13 +173,14 @@ def read_recording(path: Path) -> Any:
 
 
 def make_recorder(file: str, seed: str, *, keep: tuple[str, ...] = ()) -> Any:
-    """Return a recorder of virtual traffic that writes to `file`. `keep` has the meaning of the option `record_keep`.
-    Raises UsageError if the file cannot be written."""
+    """Return a recorder that writes to `file`. Raises UsageError if the file cannot be written.
+
+    The pseudonyms in the recording depend on `seed`. `keep` has the meaning of the option `record_keep`.
+    """
     from feedproxy.lab.record.har_redaction import Redactor  # noqa: PLC0415
     from feedproxy.lab.record.har_writer import HarWriter  # noqa: PLC0415
     from feedproxy.lab.record.recorder import Recorder  # noqa: PLC0415
 
-    # The same replay gives the same file: the pseudonyms of its readers depend on the seed.
     return Recorder(HarWriter(Path(file)), Redactor(seed.encode("utf-8", "surrogateescape"), keep))
 
 
@@ -204,7 +205,7 @@ def _status(replay: Any) -> dict[str, Any]:
 
 
 def _stop_event() -> asyncio.Event:
-    """Return an event that SIGTERM and SIGINT set. Call this function before a signal can arrive."""
+    """Return an event that SIGTERM and SIGINT set from now on."""
     stopped = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stopped.set)

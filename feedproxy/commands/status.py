@@ -10,7 +10,8 @@ from feedproxy.web.display_formats import plural, size
 
 COLUMNS = ("STATE", "SUBSCRIBERS", "NEXT FETCH (UTC)", "FEED", "WHY")
 NARROWEST = 40
-"""Minimum width of the last column, in characters."""
+"""Minimum width of the last column, in characters. If less is left of a line, the column follows on the next
+line."""
 
 
 def register(subparsers: Any) -> None:
@@ -52,7 +53,7 @@ def status(args: argparse.Namespace) -> int:
 
 
 def summary(totals: Any) -> Iterator[str]:
-    """Yield the lines with the totals."""
+    """Yield the lines above the table: health, and totals of requests, subscribers and feeds."""
     requests = totals["requests"]
     condition = "shutting down" if totals["draining"] else "ready" if totals["ready"] else "not listening"
     yield f"feedproxy {totals['version']}, {condition}, since {totals['started']}"
@@ -87,7 +88,7 @@ def line(row: Any) -> tuple[str, ...]:
 
 
 def table(rows: Sequence[tuple[str, ...]], width: int) -> Iterator[str]:
-    """Yield the lines of the table. If the last column does not fit, it follows on an indented line."""
+    """Yield the lines of the table for a terminal with `width` characters a line."""
     widths = [max(len(row[column]) for row in [COLUMNS, *rows]) for column in range(3)]
     widths.append(min(max(len(row[3]) for row in [COLUMNS, *rows]), 80))
     beside = sum(widths) + 2 * len(widths) + NARROWEST <= width

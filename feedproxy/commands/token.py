@@ -78,8 +78,8 @@ def revoke(args: argparse.Namespace) -> int:
 
 
 def _path_after_token(pattern: str, settings: Settings) -> str:
-    """Return the path after the token in a secret address: the path of the only feed that `pattern` matches, or
-    `/…`."""
+    """Return the path after the token in a secret address: the path of the feed that `pattern` matches, or `/…` if it
+    matches several."""
     if "*" in pattern or "://" not in pattern:
         return "/…"
     target = uri.normalise(pattern)
@@ -93,7 +93,8 @@ def _local_address(settings: Settings) -> str:
 
 
 def _token_file(args: argparse.Namespace) -> tuple[Path, Settings, set[str]]:
-    """Return the path of the file, the settings, and the users that any option `readers` names."""
+    """Return the path of the file, the settings, and the users that the options `readers` of settings and rules
+    name."""
     config = admin_client.read_config(args.config)
     settings = from_options(config.options)
     permitted = {*settings.readers, *(user for rule in config.rules for user in rule.overrides.get("readers", ()))}
