@@ -1,4 +1,4 @@
-"""The access log: a line and a count for each request, with its outcome and the reason."""
+"""The access log: a line for each request, with its outcome and the reason. Each request is also counted."""
 
 import logging
 import time
@@ -16,7 +16,8 @@ logger = logging.getLogger(ACCESS_LOGGER)
 
 
 class AccessLog(Addon):
-    """Addon that logs each flow when it ends. It is the last addon, and logs the response that the client gets."""
+    """Addon that logs each flow when it ends. It is the last addon, so that it sees the response that the client
+    gets."""
 
     options = ("log_format", "log_level", "score_readers")
 

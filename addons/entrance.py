@@ -23,7 +23,8 @@ from feedproxy.server.mitm.http_layer import install
 
 
 def _peer(client: connection.Client) -> str | None:
-    """Return the address of a client, or None if it has disconnected. mitmproxy's type of `peername` lacks None."""
+    """Return the address of a client, or None if it has disconnected. mitmproxy's type of `peername` does not include
+    None."""
     peer: tuple[Any, ...] | None = client.peername
     return peer[0] if peer else None
 

@@ -1,4 +1,4 @@
-"""Feeds that have moved (301) or have ended (410), and redirect documents."""
+"""Feeds that have moved (301) or have ended (410), and XML documents that say so (redirect documents)."""
 
 from mitmproxy import http
 

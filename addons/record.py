@@ -16,11 +16,11 @@ from feedproxy.server.mitm.exchanges_from_flows import StableNames, client_excha
 logger = logging.getLogger("feedproxy.record")
 
 RECEIVED_AT = "feedproxy.received_at"
-"""Key in `flow.metadata` of the instant at which the request was received."""
+"""Key in `flow.metadata` for the instant at which the request was received."""
 
 
 class Record(Addon):
-    """Addon that records each flow. It precedes the access log, which removes the state of a flow."""
+    """Addon that records each flow. It comes before the access log, which removes the state of a flow."""
 
     options = ("record", "record_max", "record_keep")
 
