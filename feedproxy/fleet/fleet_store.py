@@ -77,6 +77,9 @@ class FleetStore(PermittedStore):
     def get_state(self, name: str) -> bytes | None:
         return self.shared_state.get(name) or self.local.get_state(name)
 
+    async def read_state(self, name: str) -> bytes | None:
+        return self.shared_state.get(name) or await self.local.read_state(name)
+
     async def flush(self) -> None:
         """Wait until all resources are written here, and then at most FLUSH_TIMEOUT seconds until Redis has them."""
         await self.local.flush()

@@ -103,6 +103,10 @@ class Store(Protocol):
         """Return the state with this name, or None if no state is stored."""
         ...
 
+    async def read_state(self, name: str) -> bytes | None:
+        """Return the same as `get_state`, but read the disk in another thread."""
+        ...
+
     async def put_state(self, name: str, data: bytes) -> None:
         """Store the state under this name, completely or not at all. State is never culled."""
         ...

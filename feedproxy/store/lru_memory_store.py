@@ -160,6 +160,9 @@ class MemoryStore:
     def get_state(self, name: str) -> bytes | None:
         return self._state.get(name)
 
+    async def read_state(self, name: str) -> bytes | None:
+        return self.get_state(name)
+
     async def put_state(self, name: str, data: bytes) -> None:
         self._state[name] = data
 

@@ -66,6 +66,9 @@ class PermittedStore:
     def get_state(self, name: str) -> bytes | None:
         return self.wrapped.get_state(name)
 
+    async def read_state(self, name: str) -> bytes | None:
+        return await self.wrapped.read_state(name)
+
     async def put_state(self, name: str, data: bytes) -> None:
         await self.wrapped.put_state(name, data)
 

@@ -105,6 +105,14 @@ class TieredStore:
         self._reads = DiskReads(
             disk.read, on_value=self._on_read, on_failure=self._on_failed_read, close_thread=disk.close
         )
+        self._last_read_states: dict[str, bytes | None] = {}
+        """The last result of `read_state` from the disk, by name."""
+        self._state_reads = DiskReads(
+            disk.read_state,
+            on_value=self._last_read_states.__setitem__,
+            on_failure=self._on_failed_state_read,
+            close_thread=disk.close,
+        )
         self._queue = WriteQueue[Key, Resource | bytes](
             self._write,
             holds=self._holds,
@@ -369,7 +377,25 @@ class TieredStore:
             self._on_read_failure(error)
             return None
 
+    async def read_state(self, name: str) -> bytes | None:
+        while self._is_state_on_disk(name):
+            if await self._state_reads.wait_for(name) and self._is_state_on_disk(name):
+                return self._last_read_states.get(name)
+        return self.get_state(name)
+
+    def _is_state_on_disk(self, name: str) -> bool:
+        key = (EnvelopeKind.STATE, name)
+        try:
+            return self._queue.pending_write(key) is None and self._unwritten(key) is ON_DISK
+        except StoreError:
+            return False  # `get_state` reports the failure
+
+    def _on_failed_state_read(self, name: str, error: StoreError) -> None:
+        self._on_read_failure(error)
+        self._last_read_states.pop(name, None)
+
     async def put_state(self, name: str, data: bytes) -> None:
+        self._state_reads.discard(name)
         await self._queue.add((EnvelopeKind.STATE, name), data, len(data))
 
     async def flush(self) -> None:
@@ -381,6 +407,7 @@ class TieredStore:
             self._queue.wake()
         await self._queue.close(self._disk.close, self._disk.stop_waiting)
         await self._reads.close()
+        await self._state_reads.close()
         self._disk.close()
         if self._shared is not None:
             self._shared.close()

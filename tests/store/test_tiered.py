@@ -163,6 +163,34 @@ async def test_tiered_load_discards_what_it_reads_if_the_value_is_replaced_meanw
     assert store.get(FEED) == a_feed(FEED, says="new")
 
 
+async def test_tiered_read_state_reads_in_a_thread_and_returns_a_value_put_meanwhile(
+    open_tiered: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = open_tiered()
+    await first.put_state("counts", b"old")
+    await first.flush()
+    has_read, may_return = threading.Event(), threading.Event()
+    read_state = DiskStore.read_state
+
+    def read_slowly(disk: DiskStore, name: str) -> bytes | None:
+        found = read_state(disk, name)
+        has_read.set()
+        assert may_return.wait(PATIENCE)
+        return found
+
+    store = open_tiered()
+    assert await store.read_state("counts") == b"old"
+    with monkeypatch.context() as slow:
+        slow.setattr(DiskStore, "read_state", read_slowly)
+        store = open_tiered()
+    reading = asyncio.ensure_future(store.read_state("counts"))
+    await reached(has_read)
+    await store.put_state("counts", b"new")
+    may_return.set()
+
+    assert await reading == b"new"
+
+
 async def test_tiered_failed_load_counts_as_a_miss_without_another_read(
     open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
