@@ -479,7 +479,7 @@ class _Services:
         while True:
             await asyncio.sleep(paused_and_blocked.RELOAD_INTERVAL)
             with contextlib.suppress(StoreError):
-                self.decisions.reload()
+                await self.decisions.reload_in_background()
 
     async def _save_periodically(self) -> None:
         while True:

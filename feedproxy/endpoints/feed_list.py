@@ -100,12 +100,17 @@ class ImportedFeeds:
         """The stored form of the imports, or None without imports."""
         self._imported = Imported()
         self._checked_at = -math.inf
+        self._reloading: asyncio.Task[None] | None = None
 
     @property
     def current(self) -> Imported:
-        """Return the imports, at most STATE_CHECK_INTERVAL seconds old."""
-        if time.monotonic() - self._checked_at >= STATE_CHECK_INTERVAL:
+        """Return the imports as they were last read. If this was STATE_CHECK_INTERVAL seconds ago, start another
+        read."""
+        if self._checked_at == -math.inf:
             self.reload()
+        elif time.monotonic() - self._checked_at >= STATE_CHECK_INTERVAL:
+            self._checked_at = time.monotonic()
+            self._reloading = asyncio.ensure_future(self.reload_in_background())
         return self._imported
 
     def count_since(self, target: str, since: Instant) -> int:
@@ -115,8 +120,14 @@ class ImportedFeeds:
 
     def reload(self) -> Imported:
         """Read the imports from the store and return them."""
+        return self._use(self._store.get_state(IMPORTED))
+
+    async def reload_in_background(self) -> None:
+        """Read the imports from the store without waiting for the disk in the event loop."""
+        self._use(await self._store.read_state(IMPORTED))
+
+    def _use(self, raw: bytes | None) -> Imported:
         self._checked_at = time.monotonic()
-        raw = self._store.get_state(IMPORTED)
         if raw != self.stored_form:
             self.stored_form, self._imported = raw, _decode_imported(raw)
         return self._imported
@@ -196,7 +207,7 @@ class FeedList:
     async def save_requested(self) -> None:
         """Save the recently requested feeds, merged with those of other processes. Raises StoreError if the store
         fails."""
-        before = self._store.get_state(RECENTLY_REQUESTED)
+        before = await self._store.read_state(RECENTLY_REQUESTED)
         now = await self._requested_recently()
         raw = await asyncio.to_thread(_encode_requested, now)
         if raw != before:
@@ -207,7 +218,7 @@ class FeedList:
     async def public(self) -> SubscriptionList:
         """Return the public list."""
         async with self._lock:
-            self.imports.reload()
+            await self.imports.reload_in_background()
             token = (
                 self._store.coordination.generation,
                 self.imports.stored_form,
@@ -288,7 +299,8 @@ class FeedList:
         """Return the feeds requested in the last 30 days, each with a few of its readers."""
         since = self._clock.now() - LISTED_FOR
         recent = [entry async for entry in iterate_cooperatively(self._service.counts.distinct.since(since))]
-        return await asyncio.to_thread(_merge_requested, self._store.get_state(RECENTLY_REQUESTED), recent, since)
+        stored = await self._store.read_state(RECENTLY_REQUESTED)
+        return await asyncio.to_thread(_merge_requested, stored, recent, since)
 
     def _prefetch_imported(self) -> None:
         if self._prefetching is not None:

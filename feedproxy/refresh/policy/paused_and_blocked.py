@@ -67,7 +67,13 @@ class OperatorDecisions:
 
     def reload(self) -> None:
         """Read the stored decisions, which other processes may have changed."""
-        raw = self._store.get_state(STATE_NAME)
+        self._use(self._store.get_state(STATE_NAME))
+
+    async def reload_in_background(self) -> None:
+        """Read the stored decisions without waiting for the disk in the event loop."""
+        self._use(await self._store.read_state(STATE_NAME))
+
+    def _use(self, raw: bytes | None) -> None:
         if raw != self._raw:
             self._adopt(raw, _decode(raw))
 
