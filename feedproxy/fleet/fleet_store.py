@@ -145,7 +145,7 @@ class FleetStore(PermittedStore):
             logger.warning("fleet: copy of %s ignored: %s", target, error)
             return False
         if resource.target != target:
-            logger.warning("Redis: copy of %s ignored: it is of another target", target)
+            logger.warning("fleet: copy of %s ignored: it is of another target", target)
             return False
         await self.local.put(resource, lambda: self.coordination.invalidation_epoch(target) == epoch)
         self.received_count += 1

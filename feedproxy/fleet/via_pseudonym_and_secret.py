@@ -39,11 +39,10 @@ def agree_on_state(
                 client.hsetnx(keys.identity, name, value)
             stored_values = client.hgetall(keys.identity)
     except (library.exceptions.RedisError, OSError) as error:
-        error_name = type(error).__name__
         logger.warning(
-            "Redis at %s: identity of the installation not read (%s), this machine's own is used",
+            "fleet: shared state not read from Redis at %s (%s), using this machine's own state",
             host_and_port(url),
-            error_name,
+            type(error).__name__,
         )
         return proposed
     return {name: bytes(stored_values.get(name.encode(), value)) for name, value in proposed.items()}
