@@ -1,7 +1,7 @@
 """Exchange of readers' polls among machines. Every machine then knows when readers poll (subscribers/poll_rhythms.py).
 
-A machine sends at most one event a second. These events contain pseudonyms and no addresses, and are not in the log of
-events. A machine that misses a poll learns the reader's rhythm from later polls.
+Once a second, each worker sends the polls of its readers. These events contain pseudonyms and no addresses, and are not
+in the log of events. A machine that misses a poll learns the reader's rhythm from later polls.
 """
 
 import math
@@ -17,9 +17,10 @@ from feedproxy.subscribers.read_events import ReadRecord
 KIND = "polls"
 
 POLLS_MAX = 4000
-"""A machine sends at most this many polls in a second, each of about 120 bytes. Further polls are dropped."""
+"""A worker sends at most this many polls in a second, each of about 120 bytes. Further polls are dropped."""
 
 POLLS_PER_EVENT = 500
+"""Maximum number of polls in one event."""
 
 TARGET_MAX = 8192
 """Maximum number of characters of a target in another machine's poll. Polls with longer targets are ignored."""

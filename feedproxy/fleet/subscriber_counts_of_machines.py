@@ -37,7 +37,7 @@ WAITING_MAX = 50_000
 The feed readers poll again later, and are recorded then.
 """
 BACKGROUND_TIMEOUT_FACTOR = 4
-"""The timeout of a request to Redis in the background is the Redis timeout times this factor."""
+"""The timeout of a request to Redis in the background is `fleet_timeout` times this factor."""
 BATCH_SIZE = 200
 
 
@@ -48,7 +48,8 @@ class _Sum:
     at: Instant
     """The instant at which the fetch of the sum began."""
     fetch: int
-    """Number of the fetch, in the order in which fetches begin. The clock can be set back."""
+    """Number of the fetch, in the order in which fetches begin. `at` may have another order after the clock was set
+    back."""
 
 
 class SubscriberSums:
@@ -205,7 +206,7 @@ class SubscriberSums:
         self._outages_seen, self._data_id = outages, data_id or self._data_id
 
     def _add_claims(self, claims: list[Any], now: Instant) -> int:
-        """Return the sum of the claims of all services, each at most `claim_max`.
+        """Return the sum of the claims of all services, with at most `claim_max` for each service.
 
         For each feed id of a service, the largest claim of any machine counts.
         """
