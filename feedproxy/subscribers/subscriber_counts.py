@@ -365,7 +365,7 @@ class SubscriberCounts:
     def _make_room_for_claim(self, feed: FeedReaders, now: Instant) -> bool:
         """Remove the outdated claims or, without any, the oldest claim that was made only once.
 
-        Return False if the feed has no such claim.
+        Return False if all claims are current and were repeated.
         """
         self._expire(feed, now)
         if len(feed.claims) >= self._claims_max:
