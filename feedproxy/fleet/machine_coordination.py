@@ -96,25 +96,24 @@ class MachineCoordination:
             if self._redis_queue.is_purge_pending(target):
                 await self._redis_queue.flush(FLUSH_TIMEOUT)
             epoch = self.invalidation_epoch(target)
-            lease = self._leases.get(target)
-            acquired = await self._redis_operations.acquire_lease(
-                target, self._stored_token(target), lease.token if lease is not None else 0
+            token, copy = await self._redis_operations.acquire_lease(
+                target, self._stored_token(target), self.token(target)
             )
         except (RedisUnavailable, RedisRefused):
             return True  # without Redis, two machines may fetch the target
         except BaseException:
             self.local.abandon_lease(target)
             raise
-        if not acquired.token:
+        if not token:
             self.local.abandon_lease(target)
             await self._wait(target)
             return False
         self._waiting.pop(target, None)
-        if lease is not None:
-            lease.token, lease.holders = acquired.token, lease.holders + 1
+        if (lease := self._leases.get(target)) is not None:
+            lease.token, lease.holders = token, lease.holders + 1
         else:
-            self._leases[target] = _Lease(acquired.token)
-        if await self._store_copy(target, acquired.found, epoch):
+            self._leases[target] = _Lease(token)
+        if await self._store_copy(target, copy, epoch):
             self._completion_counts[counter_of(target)] += 1
         return True
 

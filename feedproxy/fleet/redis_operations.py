@@ -79,14 +79,6 @@ class FleetEvent:
     payload: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseResult:
-    """The token of a lease (0 if another machine holds the lease), and the copy in Redis."""
-
-    token: int
-    found: StoredCopy
-
-
 class RedisOperations:
     """The operations on the shared data in Redis.
 
@@ -110,17 +102,18 @@ class RedisOperations:
         )
         return StoredCopy(self._integer(version), data)
 
-    async def acquire_lease(self, target: str, known_version: int, own: int = 0) -> LeaseResult:
-        """Acquire the lease of a target unless another machine holds it.
+    async def acquire_lease(self, target: str, known_version: int, own: int = 0) -> tuple[int, StoredCopy]:
+        """Acquire the lease of a target unless another machine holds it. Return its token and the copy in Redis.
 
-        `own` is the token of the lease that this machine already holds, or 0.
+        The token is 0 if another machine holds the lease. `own` is the token of the lease that this machine already
+        holds, or 0.
         """
         names = self.keys
         keys: list[str | bytes] = [names.lease(target), names.copy(target), names.fencing_counter]
         token, version, data = await self.connection.run(
             lua_scripts.ACQUIRE_LEASE, keys, self._lease, known_version, own
         )
-        return LeaseResult(self._integer(token), StoredCopy(self._integer(version), data))
+        return self._integer(token), StoredCopy(self._integer(version), data)
 
     async def renew_leases(self, leases: Sequence[tuple[str, int]]) -> list[bool]:
         """Renew leases of targets with their tokens. Return for each lease True if this machine still holds it."""

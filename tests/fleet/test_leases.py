@@ -32,49 +32,49 @@ def suspend_renewal(machine: Machine) -> None:
 async def test_lease_has_one_holder_and_growing_tokens(redis_server: RedisServer, prefix: str) -> None:
     one, other = [await a_store(redis_server, prefix, name) for name in ("one", "other")]
 
-    first = await one.acquire_lease(TARGET, 0)
-    assert first.token
-    assert (await other.acquire_lease(TARGET, 0)).token == 0
-    await one.release_lease(TARGET, first.token)
-    second = await other.acquire_lease(TARGET, 0)
+    first, _ = await one.acquire_lease(TARGET, 0)
+    assert first
+    assert (await other.acquire_lease(TARGET, 0))[0] == 0
+    await one.release_lease(TARGET, first)
+    second, _ = await other.acquire_lease(TARGET, 0)
 
-    assert second.token > first.token
+    assert second > first
 
 
 async def test_lease_is_released_and_renewed_by_its_holder_only(redis_server: RedisServer, prefix: str) -> None:
     one, other = [await a_store(redis_server, prefix, name) for name in ("one", "other")]
-    first = await one.acquire_lease(TARGET, 0)
+    first, _ = await one.acquire_lease(TARGET, 0)
     redis_server.ask("DEL", one.keys.lease(TARGET))  # the lease has expired
-    second = await other.acquire_lease(TARGET, 0)
+    second, _ = await other.acquire_lease(TARGET, 0)
 
-    assert await one.renew_leases([(TARGET, first.token)]) == [False]
-    await one.release_lease(TARGET, first.token)
+    assert await one.renew_leases([(TARGET, first)]) == [False]
+    await one.release_lease(TARGET, first)
 
-    assert redis_server.ask("GET", one.keys.lease(TARGET)) == str(second.token).encode()
-    assert await other.renew_leases([(TARGET, second.token)]) == [True]
+    assert redis_server.ask("GET", one.keys.lease(TARGET)) == str(second).encode()
+    assert await other.renew_leases([(TARGET, second)]) == [True]
 
 
 async def test_lease_token_refuses_older_write(redis_server: RedisServer, prefix: str) -> None:
     one, other = [await a_store(redis_server, prefix, name) for name in ("one", "other")]
-    first = await one.acquire_lease(TARGET, 0)
+    first, _ = await one.acquire_lease(TARGET, 0)
     redis_server.ask("DEL", one.keys.lease(TARGET))
-    second = await other.acquire_lease(TARGET, 0)
+    second, _ = await other.acquire_lease(TARGET, 0)
     new, old = (resource_codec.dump(Resource(TARGET, fetched=fetched)) for fetched in (2.0, 1.0))
 
-    assert await other.put(TARGET, second.token, new, second.token, release=True) == (True, second.token)
-    assert await one.put(TARGET, first.token, old, first.token, release=True) == (False, second.token)
+    assert await other.put(TARGET, second, new, second, release=True) == (True, second)
+    assert await one.put(TARGET, first, old, first, release=True) == (False, second)
 
     found = await one.get_if_later(TARGET, 0)
-    assert found.version == second.token
+    assert found.version == second
     assert found.data == new
 
 
 async def test_lease_from_before_a_purge_cannot_store(redis_server: RedisServer, prefix: str) -> None:
     one = await a_store(redis_server, prefix, "one")
-    taken = await one.acquire_lease(TARGET, 0)
+    taken, _ = await one.acquire_lease(TARGET, 0)
     await one.purge(TARGET, 0)
 
-    done, _ = await one.put(TARGET, taken.token, b"x", taken.token, release=True)
+    done, _ = await one.put(TARGET, taken, b"x", taken, release=True)
 
     assert not done
     assert (await one.get_if_later(TARGET, 0)).data is None
@@ -82,32 +82,32 @@ async def test_lease_from_before_a_purge_cannot_store(redis_server: RedisServer,
 
 async def test_lease_from_before_a_purge_of_everything_cannot_store(redis_server: RedisServer, prefix: str) -> None:
     one = await a_store(redis_server, prefix, "one")
-    taken = await one.acquire_lease(TARGET, 0)
+    taken, _ = await one.acquire_lease(TARGET, 0)
     await one.invalidate_all()
 
-    assert not (await one.put(TARGET, taken.token, b"x", taken.token, release=True))[0]
-    after = await one.acquire_lease(TARGET, 0)
-    assert (await one.put(TARGET, after.token, b"x", after.token, release=True))[0]
+    assert not (await one.put(TARGET, taken, b"x", taken, release=True))[0]
+    after, _ = await one.acquire_lease(TARGET, 0)
+    assert (await one.put(TARGET, after, b"x", after, release=True))[0]
 
 
 async def test_purge_sent_late_keeps_copies_fetched_since(redis_server: RedisServer, prefix: str) -> None:
     one = await a_store(redis_server, prefix, "one")
-    taken = await one.acquire_lease(TARGET, 0)
-    await one.put(TARGET, taken.token, b"x", taken.token, release=True)
+    taken, _ = await one.acquire_lease(TARGET, 0)
+    await one.put(TARGET, taken, b"x", taken, release=True)
 
-    await one.purge(TARGET, taken.token - 1_000_000)
+    await one.purge(TARGET, taken - 1_000_000)
 
     assert (await one.get_if_later(TARGET, 0)).data == b"x"
 
 
 async def test_lease_tokens_continue_above_lost_ones(own_redis: RedisServer, prefix: str) -> None:
     one = await a_store(own_redis, prefix, "one")
-    before = await one.acquire_lease(TARGET, 0)
+    before, _ = await one.acquire_lease(TARGET, 0)
     own_redis.kill()
     own_redis.start()
     again = await a_store(own_redis, prefix, "one")
 
-    assert (await again.acquire_lease(TARGET, 0)).token > before.token
+    assert (await again.acquire_lease(TARGET, 0))[0] > before
 
 
 async def test_lease_of_suspended_machine_cannot_replace_later_copy(
@@ -168,7 +168,7 @@ async def test_lease_of_dead_machine_passes_to_another(start: Start, origin: Ori
     one, other = await start(fleet_lease=1), await start(fleet_lease=1)
     origin.publish("/feed", a_feed("one"), cache_control=LASTING)
     taken = await one.fleet.redis_operations.acquire_lease(origin.url("/feed"), 0)  # and is never renewed
-    assert taken.token
+    assert taken
 
     assert b"one" in (await other.get("/feed")).body
     assert origin.requests == 1
