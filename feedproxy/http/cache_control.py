@@ -22,24 +22,12 @@ DELTA_SECONDS_MAX: Seconds = 2.0**31
 _DIRECTIVE = re.compile(r"""([^\s,;="]+)(?:=("(?:[^"\\]|\\.)*+"|[^\s,;]*+))?""", re.DOTALL)
 _DIGITS = re.compile(r"[0-9]+")
 
-_FLAGS = {
-    "no-store": "no_store",
-    "public": "public",
-    "must-revalidate": "must_revalidate",
-    "proxy-revalidate": "proxy_revalidate",
-    "must-understand": "must_understand",
-    "no-transform": "no_transform",
-    "only-if-cached": "only_if_cached",
-}
-_DURATIONS = {
-    "max-age": "max_age",
-    "s-maxage": "s_maxage",
-    "stale-while-revalidate": "stale_while_revalidate",
-    "stale-if-error": "stale_if_error",
-    "min-fresh": "min_fresh",
-    "max-stale": "max_stale",
-}
-_QUALIFIED = {"no-cache": ("no_cache", "no_cache_fields"), "private": ("private", "private_fields")}
+# Each directive has an attribute of CacheControl with the same name.
+_FLAGS = frozenset(
+    {"no-store", "public", "must-revalidate", "proxy-revalidate", "must-understand", "no-transform", "only-if-cached"}
+)
+_DURATIONS = frozenset({"max-age", "s-maxage", "stale-while-revalidate", "stale-if-error", "min-fresh", "max-stale"})
+_QUALIFIED = frozenset({"no-cache", "private"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,20 +131,21 @@ def _read(directives: Iterable[tuple[str, str | None]]) -> CacheControl:
     fields_by_directive: dict[str, frozenset[str]] = {}
     for name, argument in directives:
         directive = name.lower()
-        if attribute := _FLAGS.get(directive):
+        attribute = directive.replace("-", "_")
+        if directive in _FLAGS:
             flags[attribute] = True  # with or without an argument
-        elif attribute := _DURATIONS.get(directive):
+        elif directive in _DURATIONS:
             seconds = _seconds(argument)
             if directive == "max-stale" and argument is None:
                 seconds = math.inf
             stricter = max if directive == "min-fresh" else min
             durations[attribute] = stricter(seconds, durations.get(attribute, seconds))
-        elif attributes := _QUALIFIED.get(directive):
-            fields = _field_names(argument)
-            if fields:
-                fields_by_directive[attributes[1]] = fields_by_directive.get(attributes[1], frozenset()) | fields
+        elif directive in _QUALIFIED:
+            if fields := _field_names(argument):
+                qualified = f"{attribute}_fields"
+                fields_by_directive[qualified] = fields_by_directive.get(qualified, frozenset()) | fields
             else:
-                flags[attributes[0]] = True
+                flags[attribute] = True
     return CacheControl(**flags, **durations, **fields_by_directive)  # type: ignore[arg-type] # by name
 
 

@@ -10,8 +10,9 @@ Claims of one service with different ids for one feed are added.
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from urllib.parse import quote
+
+from feedproxy.http.memoize import memoize_short
 
 LENGTH_MAX = 512
 """Only this many characters at the beginning of a User-Agent are parsed. Real values have less than 400."""
@@ -70,15 +71,24 @@ _NAMES = {
 """Displayed names of services, keyed by the names in their User-Agent in lower case."""
 
 
+@memoize_short(longest=LENGTH_MAX)
 def parse_claim(user_agent: str) -> Claim | None:
     """Return the claim in a User-Agent, or None if the User-Agent has no claim."""
-    return _parse_claim(user_agent[:LENGTH_MAX])
+    user_agent = user_agent[:LENGTH_MAX]
+    match = _count(user_agent)
+    if match is None:
+        return None
+    count = min(int(match[1].replace(",", "")), COUNT_MAX)
+    feed_id = _FEED_ID.search(user_agent)
+    return Claim(_fetcher(_name(user_agent)), count, feed_id[1] if feed_id else "")
 
 
+@memoize_short(longest=LENGTH_MAX)
 def product(user_agent: str) -> str:
     """Return the displayed name of a feed reader, such as `Feedly` or `curl`, or `unknown` if the User-Agent has
     no name."""
-    return _product(user_agent[:LENGTH_MAX])
+    name = _name(user_agent[:LENGTH_MAX])
+    return _NAMES.get(_fetcher(name)) or name or "unknown"
 
 
 def format_user_agent(version: str, contact: str, subscribers: int, feed_id: str) -> str:
@@ -95,22 +105,6 @@ def format_user_agent(version: str, contact: str, subscribers: int, feed_id: str
     if feed_id:
         parts.append(f"feed-id={feed_id}")
     return f"feedproxy/{version} ({'; '.join(parts)})" if parts else f"feedproxy/{version}"
-
-
-@lru_cache(maxsize=4096)
-def _parse_claim(user_agent: str) -> Claim | None:
-    match = _count(user_agent)
-    if match is None:
-        return None
-    count = min(int(match[1].replace(",", "")), COUNT_MAX)
-    feed_id = _FEED_ID.search(user_agent)
-    return Claim(_fetcher(_name(user_agent)), count, feed_id[1] if feed_id else "")
-
-
-@lru_cache(maxsize=4096)
-def _product(user_agent: str) -> str:
-    name = _name(user_agent)
-    return _NAMES.get(_fetcher(name)) or name or "unknown"
 
 
 def _count(user_agent: str) -> re.Match[str] | None:
