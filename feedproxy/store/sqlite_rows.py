@@ -29,10 +29,11 @@ With diskcache's default of 32 KiB, writing would take 5 to 9 times as long, bec
 a much larger size, SQLite would copy long chains of pages.
 """
 PAGE_CACHE_KIB = 256
-"""Size of the page cache of each connection, in KiB. Nine files have two connections each.
+"""Size of the page cache of each connection, in KiB. The event loop, the writing thread and each reading
+thread (disk_reads.py) have a connection to each of nine files.
 
-With diskcache's default of 32 MiB, the caches could take 576 MiB in total. The kernel keeps the file's pages in memory
-as well: with a cache four times as large, reads and writes take the same time.
+With diskcache's default of 32 MiB, the caches of two threads could take 576 MiB. The kernel keeps the file's pages in
+memory as well: with a cache four times as large, reads and writes take the same time.
 """
 JOURNAL_MAX = 4 * 1024 * 1024
 """After a checkpoint, SQLite truncates the journal of a file to this many bytes: about the size at which SQLite starts
