@@ -308,6 +308,15 @@ def test_remembered_field_sections_are_bounded_and_return_after_a_flood() -> Non
     assert all(map(table.should_admit_section, table._older_sections)), "a section in use returns at once"
 
 
+def test_field_section_stored_again_takes_no_further_room() -> None:
+    table, known = FastPathCache(16 * 50_000), b"\r\nHost: feeds.example\r\n\r\n"
+    for _ in range(1000):
+        table.put_section(known, ((b"Host: feeds.example",), b""))
+
+    assert known in table.sections
+    assert known not in table._older_sections
+
+
 def test_two_caches_of_a_listener_share_their_limit() -> None:
     class Fake:
         def size(self) -> int:

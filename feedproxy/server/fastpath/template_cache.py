@@ -155,8 +155,9 @@ class FastPathCache:
         """Store the parsed form of the field section `data`."""
         if self._section_bytes >= self._section_bytes_max:
             self._older_sections, self.sections, self._section_bytes = self.sections, {}, 0
+        if data not in self.sections:
+            self._section_bytes += len(data) + ENTRY_OVERHEAD + sum(map(len, section[0]))
         self.sections[data] = section
-        self._section_bytes += len(data) + ENTRY_OVERHEAD + sum(map(len, section[0]))
 
     def remove(self, key: RequestKey) -> None:
         """Remove the template of a key."""
