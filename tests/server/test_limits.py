@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from feedproxy.server.fastpath import mitmproxy_compatibility, sockets
-from feedproxy.server.fastpath.template_cache import ENTRY_OVERHEAD, AdmissionFilter, FastPathCache
+from feedproxy.server.fastpath.template_cache import ENTRY_OVERHEAD, SWEEP_BATCH, AdmissionFilter, FastPathCache
 from feedproxy.settings import Settings
 from tests.server.conftest import Opened, until
 from tests.stages.origin import a_feed
@@ -315,6 +315,25 @@ def test_field_section_stored_again_takes_no_further_room() -> None:
 
     assert known in table.sections
     assert known not in table._older_sections
+
+
+def test_stale_template_is_evicted_among_current_ones() -> None:
+    class Fake:
+        def size(self) -> int:
+            return 1000
+
+    table = FastPathCache(100_000_000)
+    keys = [(b"GET", b"%d" % number) for number in range(3 * SWEEP_BATCH)]
+    for key in keys:
+        table.put(key, Fake())  # type: ignore[arg-type]
+    stale = table.templates[keys[SWEEP_BATCH]]
+
+    for _ in range(3):
+        table.evict_stale(lambda template: template is not stale)
+        table.put((b"HEAD", b""), Fake())  # type: ignore[arg-type]
+        table.remove((b"HEAD", b""))
+
+    assert set(keys) - set(table.templates) == {keys[SWEEP_BATCH]}
 
 
 def test_two_caches_of_a_listener_share_their_limit() -> None:

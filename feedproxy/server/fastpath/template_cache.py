@@ -10,8 +10,8 @@ so that requests that never repeat evict nothing. While half of the space is fre
 request with its key.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from feedproxy.proxy.repeated_hit import HitConditions
@@ -28,7 +28,7 @@ type FieldSection = tuple[tuple[bytes, ...], bytes]
 CACHEABLE_HEAD_MAX = 2048
 """A request head of more than this many bytes is not cached. Requests with a longer head go to the service."""
 
-ENTRY_OVERHEAD = 320
+ENTRY_OVERHEAD = 272
 """Bytes of an entry without its key: its slot in the table, the object headers."""
 
 SECTIONS_SHARE = 16
@@ -47,7 +47,8 @@ INTERNED_MAX = 8192
 """A TemplatePartInterner holds at most this many values."""
 
 EVICTION_BATCH = 32
-"""A full cache evicts this many entries at a time."""
+"""A full cache evicts this many entries at a time, or one in 128 of all entries if that is less. To find the first
+entry of a large dictionary takes up to half a millisecond after an eviction."""
 
 SWEEP_BATCH = 1024
 """This many entries are checked for validity each second. The check takes about 0.5 ms."""
@@ -125,7 +126,9 @@ class FastPathCache:
             sibling._sibling = self
         self.size = 0
         """Bytes of the templates and their keys."""
-        self.templates: OrderedDict[RequestKey, ResponseTemplate] = OrderedDict()
+        self.templates: dict[RequestKey, ResponseTemplate] = {}
+        self._unchecked: list[RequestKey] = []
+        """The keys that the present round of `evict_stale` has not yet checked."""
         self.sections: dict[bytes, FieldSection] = {}
         """The younger generation of field sections. It replaces the older generation when it is full."""
         self._older_sections: dict[bytes, FieldSection] = {}
@@ -167,22 +170,23 @@ class FastPathCache:
 
     def evict_stale(self, is_current: Callable[[ResponseTemplate], bool]) -> None:
         """Check the next SWEEP_BATCH templates, and remove those for which `is_current` returns False."""
-        for _ in range(min(SWEEP_BATCH, len(self.templates))):
-            key, template = next(iter(self.templates.items()))
-            self.templates.move_to_end(key)
-            if not is_current(template):
+        if not self._unchecked:
+            self._unchecked = list(self.templates)
+        for key in self._unchecked[-SWEEP_BATCH:]:
+            template = self.templates.get(key)
+            if template is not None and not is_current(template):
                 self.remove(key)
+        del self._unchecked[-SWEEP_BATCH:]
 
     def _enforce_limit(self) -> None:
-        for _ in range(EVICTION_BATCH):
-            sibling = self._sibling
-            if self.size + (sibling.size if sibling is not None else 0) <= self._max:
-                return
+        sibling = self._sibling
+        while self.size + (sibling.size if sibling is not None else 0) > self._max:
             (sibling if sibling is not None and sibling.size > self.size else self)._evict_oldest()
 
     def _evict_oldest(self) -> None:
-        key, template = self.templates.popitem(last=False)
-        self.size -= template.size() + _entry_size(key)
+        batch = min(EVICTION_BATCH, 1 + len(self.templates) // 128)
+        for key in list(islice(self.templates, batch)):
+            self.remove(key)
 
 
 def _entry_size(key: RequestKey) -> int:
