@@ -34,6 +34,7 @@ from feedproxy.commands import serve as serve_command
 from feedproxy.errors import UsageError
 from feedproxy.fleet.synchronization import FleetSynchronization
 from feedproxy.process import mitmproxy_master, option_sources, proxy_process, reload, startup_checks
+from feedproxy.process.open_file_limit import raise_open_file_limit
 from feedproxy.process.option_sources import ServePlan
 from feedproxy.server.mitm.flow_handler import get_flow_handler
 from feedproxy.settings import Settings, declare, per_feed_names, restart_names
@@ -311,7 +312,7 @@ def test_limit_of_open_files_is_raised_for_max_connections(
     monkeypatch.setattr(resource, "getrlimit", lambda _: before)
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: raised.append(limits))
 
-    proxy_process._raise_descriptor_limit(Settings(max_connections=10_000))
+    raise_open_file_limit(Settings(max_connections=10_000))
 
     assert raised == ([after] if after else [])
     assert any("ulimit -Hn" in warning for warning in startup_checks.warnings_about(Settings())) == (before[1] == 4096)
@@ -321,7 +322,7 @@ def test_limit_of_too_few_open_files_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
 
     with pytest.raises(UsageError, match=r"only 64 files \(ulimit -Hn\): expected at least 256$"):
-        proxy_process._raise_descriptor_limit(Settings())
+        raise_open_file_limit(Settings())
 
 
 async def test_default_of_memory_max_fits_a_container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

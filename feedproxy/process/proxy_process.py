@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -26,6 +25,7 @@ from feedproxy.errors import CannotListen, UsageError
 from feedproxy.fleet.redis_connection import RedisConnection
 from feedproxy.process import systemd
 from feedproxy.process.mitmproxy_master import build_master, known_options, listeners_of
+from feedproxy.process.open_file_limit import raise_open_file_limit
 from feedproxy.process.option_sources import LoadedOptions, ServePlan
 from feedproxy.process.reload import reload
 from feedproxy.process.startup_checks import all_warnings, check_folders, log_new_warnings
@@ -45,14 +45,6 @@ logger = logging.getLogger("feedproxy")
 
 HEARTBEAT_INTERVAL: Seconds = 0.5
 """Seconds between two heartbeats of a worker to its supervisor."""
-
-OTHER_DESCRIPTORS = 1024
-"""The process needs this many file descriptors besides those of clients: for the store, connections to origins, helper
-processes and body files."""
-
-FILES_MIN = 256
-"""The process needs at least this many file descriptors: about 70 for itself, 32 that stay free for the store
-(upstream/local_failure.py), and those of clients and origins."""
 
 CONNECTION_WAIT: Seconds = 0.05
 """The proxy waits this many seconds between closing the listeners and refusing connections.
@@ -207,7 +199,7 @@ async def serve(
     with loaded.locating():
         if app.settings.workers > 1 and worker is None:
             return _worker_options(proxy_master, app, loaded)
-    _raise_descriptor_limit(app.settings)
+    raise_open_file_limit(app.settings)
     app.worker = worker
     for port in worker.admin_ports if worker is not None else ():
         app.listeners.add(port, for_readers=False)
@@ -268,22 +260,6 @@ async def serve(
     if app.failure is not None:
         raise app.failure
     return 0
-
-
-def _raise_descriptor_limit(settings: Settings) -> None:
-    """Raise this process's limit of open files to the number that `max_connections` needs, or as far as the system
-    permits. Raises UsageError if the system permits fewer than FILES_MIN.
-
-    Shells and service managers often set a limit of 1,024, for programs that use select(2).
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < FILES_MIN:
-        raise UsageError(f"this process may open only {hard} files (ulimit -Hn): expected at least {FILES_MIN}")
-    needed = settings.max_connections + OTHER_DESCRIPTORS
-    if soft < needed and soft != resource.RLIM_INFINITY:
-        resource.setrlimit(
-            resource.RLIMIT_NOFILE, (needed if hard == resource.RLIM_INFINITY else min(needed, hard), hard)
-        )
 
 
 def _worker_options(proxy_master: master.Master, app: App, loaded: LoadedOptions) -> WorkerOptions:
