@@ -60,7 +60,7 @@ class Period(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The publisher's hints for the times of fetches. Invalid hints are only named in `notes`."""
+    """The publisher's hints for the times of fetches. Invalid hints are ignored, and named in `notes`."""
 
     ttl: int | None = None
     """Minutes for which the feed may be cached (RSS 2.0)."""

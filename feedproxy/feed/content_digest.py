@@ -31,8 +31,11 @@ _DIGEST_BYTES = 16
 the publisher's own update."""
 
 _PATTERN_SEARCH_MAX = 2 * 1024 * 1024
-"""The digest of an ill-formed document of more than this many bytes includes the parts that are not content. A search
-for these parts would take too long. The largest ill-formed document in the test corpus has 0.4 MB."""
+"""Maximum size, in bytes, of an ill-formed document in which the parts that are not content are searched for.
+
+The search would take too long in a larger document, so the digest of a larger document includes these parts. The
+largest ill-formed document in the test corpus has 0.4 MB.
+"""
 
 _ENCODING_PIECE = 256 * 1024
 """This many characters of a text are encoded in one call, which limits the memory for a large text."""
@@ -92,7 +95,8 @@ class ContentDigest:
 def digest_of_text(data: bytes) -> str:
     """Return the digest of an ill-formed document in UTF-8.
 
-    The parts that are not content are found by pattern, up to _PATTERN_SEARCH_MAX.
+    The parts that are not content are found by pattern. A document of more than _PATTERN_SEARCH_MAX bytes is digested
+    as a whole.
     """
     if len(data) > _PATTERN_SEARCH_MAX:
         return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()

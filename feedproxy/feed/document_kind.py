@@ -53,7 +53,7 @@ def detect_utf8_kind(data: bytes) -> DocumentKind:
 
 
 def find_document_start(data: bytes) -> int | None:
-    """Return the offset of the XML or HTML document in `data` (UTF-8), or None.
+    """Return the offset of the XML or HTML document in `data` (UTF-8), or None if `data` contains neither.
 
     White space, or text such as a program's warning, may precede the document.
     """
@@ -89,6 +89,6 @@ def _skip_space(data: bytes) -> int:
 
 
 def skip_prolog(data: bytes, start: int) -> int:
-    """Return the offset of the root element of the document that begins at `start`, after its prolog."""
+    """Return the offset after the prolog of the document that begins at `start`: that of its root element."""
     match = _PROLOG.match(data, start, SEARCH_MAX)
     return match.end() if match else start

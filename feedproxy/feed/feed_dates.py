@@ -65,8 +65,8 @@ _OTHER_MONTHS = {
     for name in names.split()
 }
 """The first three or four letters, without accents, of names of months in Danish, Dutch, French, German, Italian,
-Norwegian, Polish, Portuguese, Russian, Spanish and Swedish. Those equal to the English letters are left out. None of
-these beginnings stands for different months in two languages."""
+Norwegian, Polish, Portuguese, Russian, Spanish and Swedish. Beginnings that equal the English ones are left out. No
+beginning stands for different months in two languages."""
 _ZONES = {
     # North America: RFC 822, section 5.1
     "est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6, "pst": -8, "pdt": -7,

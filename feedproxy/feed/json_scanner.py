@@ -35,9 +35,9 @@ def scan_list(text: str, at: int, read: Callable[[int], int]) -> int:
 
 
 def expect(text: str, at: int, sign: str) -> int:
-    """Return the offset after `sign`, before which white space is skipped from the offset `at` on.
+    """Return the offset after `sign`, which must follow at the offset `at`, or after white space there.
 
-    Raises ValueError if something else follows.
+    Raises ValueError if anything else follows.
     """
     at = skip_space(text, at)
     if not text.startswith(sign, at):

@@ -30,10 +30,10 @@ _UPDATED = re.compile(
 
 
 def find_publications(document: bytes, now: Instant) -> tuple[Instant, ...]:
-    """Return the instants at which entries of a document were published, oldest first, none after `now`.
+    """Return the instants, up to `now`, at which entries of a document were published, oldest first.
 
-    A single date is often the document's, and gives an empty result. Dates are found only in ASCII-compatible
-    encodings.
+    The result is empty for a single date, which is often that of the whole document. Dates are found only in
+    ASCII-compatible encodings.
     """
     first = _FIRST.search(document)
     if first is None:

@@ -142,9 +142,10 @@ def parse(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlTree | None:
 
 
 def parse_small(text: Utf8Text) -> tuple[Element, list[Element]] | None:
-    """Return the root and the items of a small document, or None if a parser of a stream could parse it differently.
+    """Return the root and the items of a small document, or None if the document must be parsed as a stream.
 
-    That is possible for a document with a fault, a document type, items in two places, or nested items.
+    The result is None for a document with more than SMALL_DOCUMENT_MAX bytes, a fault, a document type, items in two
+    places, or nested items. Parsing as a stream may give another result for such a document.
     """
     data = text.data
     start = find_document_start(data) or 0
@@ -295,7 +296,7 @@ def safe_length(data: bytes) -> int:
 def _safe_namespaces_length(data: bytes) -> int:
     """Return the offset of the first namespace declaration that exceeds a limit or refers to a declared entity.
 
-    Return the length of `data` without such a declaration.
+    If `data` has no such declaration, return the length of `data`.
     """
     at, prefixes, has_entities = 0, 0, None
     # Searching backwards takes a third of the time, and in most feeds the last declaration is near the beginning.

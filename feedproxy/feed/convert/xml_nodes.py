@@ -121,9 +121,9 @@ NAMESPACES_MAX = 64
 
 
 def limit_namespaces(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Node, ...]:
-    """Return the nodes up to the limit of NAMESPACES_MAX namespaces. The limit bounds the time of writing.
+    """Return the nodes without those that would exceed NAMESPACES_MAX. The limit bounds the time of writing.
 
-    `namespaces` are those of earlier nodes, to which the function adds those of the returned nodes.
+    `namespaces` are those of earlier nodes. The function adds the namespaces of the returned nodes to this set.
     """
     parts = []
     for node in nodes:

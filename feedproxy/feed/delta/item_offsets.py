@@ -40,7 +40,7 @@ class ItemSpan:
     start: int
     end: int
     name: str
-    """Name of the item after the kind of the name: `id …` or `link …`. Empty if the item has no name."""
+    """Kind and name of the item, such as `id urn:1` or `link https://…`. Empty if the item has no name."""
     digest: str
     """Digest of the item's whole content, in hexadecimal."""
 

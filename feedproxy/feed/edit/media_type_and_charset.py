@@ -69,10 +69,10 @@ def _is_valid(body: bytes, codec: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _build_media_type(proper: str, declared: str, mark: str) -> str:
-    """Return the media type `proper` with those parameters of the Content-Type `declared` that may remain.
+    """Return the media type `proper` with parameters of the Content-Type `declared`.
 
-    `mark` is the codec that the document itself shows (byte order mark, declaration), or "" if the declared charset may
-    be right.
+    A plausible charset is kept. Other parameters are kept if `declared` has the same media type. `mark` is the codec
+    that the document itself shows (byte order mark, declaration), or "" if the declared charset may be right.
     """
     essence, parameters = parse_parameters(_CONTROL.sub(" ", declared))
     parts = [proper]

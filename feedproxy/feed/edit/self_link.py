@@ -96,12 +96,15 @@ def apply_self_link(
 
 
 def is_self_link_correct(body: bytes, channel: Channel, *, href: str, mode: str) -> bool:
-    """Return True if `apply_self_link` would certainly change nothing. The document is not parsed."""
+    """Return True if `apply_self_link` would certainly change nothing.
+
+    The document is not parsed, so the result may be False for a document with a correct link.
+    """
     return not _permits_change(channel, href, mode) or _is_verbatim(body, channel, href, mode)
 
 
 def _permits_change(channel: Channel, href: str, mode: str) -> bool:
-    """Return True if the channel may get the self link `href`, a text that XML allows."""
+    """Return True if `mode` and the format permit a new or corrected self link, and XML allows the text `href`."""
     if mode not in ("add", "correct") or not channel.well_formed or not href or valid_text(href) != href:
         return False
     if channel.kind not in (Kind.RSS, Kind.RDF, Kind.ATOM):

@@ -46,9 +46,10 @@ ITEM = CHANNEL | FEED | frozenset(("guid", "comments", "enclosure", "source", "p
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """The items that were removed from a document's tree: the number of elements `item` and `entry`.
+    """Summary of the items that were removed from a document's tree.
 
-    `first` are the local names of the first item's elements and attributes, or None if unknown.
+    `items` and `entries` are the numbers of elements `item` and `entry`. `first` has the local names of the first
+    item's elements and attributes, or is None if no item was parsed.
     """
 
     items: int = 0

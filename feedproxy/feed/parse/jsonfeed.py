@@ -9,7 +9,10 @@ from feedproxy.feed.content_digest import digest_of_json
 
 _VERSION = "jsonfeed.org/version/"
 _HOST = b"jsonfeed.org"
-"""The part of _VERSION that no encoder of JSON escapes. Some encoders escape slashes."""
+"""The host in _VERSION. Any JSON without this text is not a JSON Feed.
+
+_VERSION itself need not occur in the bytes, because some encoders escape slashes.
+"""
 _WEBSUB, _RSSCLOUD = ("", "websub", "pubsubhubbub"), ("rsscloud",)
 """Values of a hub's `type`, in lower case. JSON Feed 1.1: "Protocol type names supported by the spec are rssCloud and
 WebSub"."""

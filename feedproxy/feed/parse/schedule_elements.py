@@ -1,4 +1,4 @@
-"""Parser of schedule hints. Invalid hints are named only in the notes of the Schedule.
+"""Parser of schedule hints. Invalid hints are ignored, and named in the notes of the Schedule.
 
 A value with one possible meaning is accepted ("06", "24", "SUN"). Other values are ignored, because a wrong hint would
 delay updates.

@@ -141,7 +141,10 @@ def based_href(link: Element) -> str:
 
 
 def resolve_base(element: Element, reference: str) -> str:
-    """Return a reference in `element`, resolved against each xml:base, or "" for an invalid xml:base."""
+    """Return a reference resolved against the xml:base of `element` and of its ancestors.
+
+    Return "" if an xml:base is invalid.
+    """
     bases = (parent.get(_BASE) for parent in (element, *element.iterancestors()))
     for base in filter(None, bases if reference else ()):
         if _SCHEME.match(reference):

@@ -156,7 +156,7 @@ def _inherited_language(element: xml_parser.Element) -> str:
 
 
 def with_rendering_address(feed: Feed, address: str) -> Feed:
-    """Return a feed for conversion with the self link `address`, the address of the converted feed.
+    """Return the feed with the self link `address`, the address of its conversion.
 
     The original self link becomes a link with rel="via".
     """

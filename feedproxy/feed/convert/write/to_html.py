@@ -29,7 +29,7 @@ def render(feed: Feed) -> bytes:
 
 
 def body(item: Item) -> Text | None:
-    """Return an item's content, or its summary if the content is a file or at another address."""
+    """Return an item's content if it is text or HTML, or else its summary."""
     return item.content if item.content is not None and item.content.type in ("text", "html") else item.summary
 
 
