@@ -119,7 +119,7 @@ class AdminAuthorization:
             return False
         if name in self._names:
             return True
-        # DNS does not resolve an address, so that it cannot be rebound.
+        # DNS is not asked for an address, so an address cannot be rebound.
         address = _address(name)
         return address is not None and (self._listens_everywhere or address.is_loopback)
 

@@ -12,7 +12,7 @@ from feedproxy.telemetry.traffic_history import NO_TRAFFIC, TrafficCounts
 from feedproxy.web.display_formats import plural, size
 
 CONNECTIONS_HIGH_SHARE = 0.9
-"""If clients use at least this fraction of `max_connections`, feedproxy may soon refuse clients."""
+"""If clients use at least this fraction of `max_connections`, feedproxy may soon close or refuse connections."""
 
 FAILURES_MIN = 10
 """Minimum number of failed fetches, in this hour and the hour before, for a finding about failures (FAILING_SHARE)."""
@@ -62,7 +62,7 @@ class HealthFacts:
 def examine(facts: HealthFacts) -> list[Finding]:
     """Return the findings, the worst first."""
     findings = [*_listener_findings(facts), *_store(facts), *_fetch_findings(facts)]
-    findings += [Finding(Health.DEGRADED, problem, "The log says more.") for problem in facts.problems]
+    findings += [Finding(Health.DEGRADED, problem, "See the log for details.") for problem in facts.problems]
     return sorted(findings, key=lambda finding: list(Health).index(finding.level))
 
 
@@ -95,7 +95,7 @@ def headline(findings: Sequence[Finding], feeds: int, troubled: int, failed: int
 def _listener_findings(facts: HealthFacts) -> list[Finding]:
     if facts.draining:
         message = "The proxy is shutting down: it finishes open requests and refuses new ones."
-        return [Finding(Health.DEGRADED, message, "Nothing, if you stopped it.")]
+        return [Finding(Health.DEGRADED, message, "No action is needed if you have stopped it.")]
     if not facts.ready:
         message = "The listener for readers is not open: this proxy serves no feed."
         advice = "The log says why. Usually another program uses the port (option listen)."
@@ -107,7 +107,8 @@ def _listener_findings(facts: HealthFacts) -> list[Finding]:
         findings.append(Finding(Health.DEGRADED, message, advice))
     if facts.connections_max and facts.connections >= CONNECTIONS_HIGH_SHARE * facts.connections_max:
         message = f"{facts.connections:,} of at most {facts.connections_max:,} connections are in use."
-        findings.append(Finding(Health.DEGRADED, message, "More are refused. Raise max_connections or workers."))
+        advice = "At the limit, unused connections are closed or new ones refused. Raise max_connections or workers."
+        findings.append(Finding(Health.DEGRADED, message, advice))
     return findings
 
 
