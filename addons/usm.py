@@ -37,10 +37,10 @@ class Usm(Addon):
             return
         fields = plain.fields.with_field("Content-Type", content.media_type)
         body = content.bodies["identity"]
-        # A label of content that is not coded was wrong.
+        # The content has no coding, so a Content-Encoding in the response was wrong.
         fields = fields.without("content-encoding")
         if body != response.raw_content:
-            # The ETag belongs to other bytes with the same meaning.
+            # The ETag belongs to the bytes before the edit. A weak ETag fits the edited content, which means the same.
             tag = parse_tag(fields.get("etag") or "")
             fields = fields.without("content-md5", "content-digest", "repr-digest", "etag")
             if tag is not None:
