@@ -123,7 +123,7 @@ class _Lifecycle:
         self._app.ready = True
         freeze_startup_objects()
         if not any(mode.startswith("front") for mode in self._master.options.mode):
-            # The fast path would run garbage collections while clients are idle.
+            # The fast path runs garbage collections while clients are idle. Without it, a timer runs them.
             loop, garbage = asyncio.get_running_loop(), GcScheduler(asyncio.get_running_loop().time())
             _repeat(1, lambda: garbage.maybe_collect(loop.time(), int(loop.time())))
         sys.setswitchinterval(SWITCH_INTERVAL)

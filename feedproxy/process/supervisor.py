@@ -152,7 +152,7 @@ class Supervisor:
         gc.collect()
         gc.freeze()
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        signal.signal(signal.SIGALRM, signal.SIG_IGN)  # the last one may be pending when it is unblocked
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)  # it may be pending when signals are unblocked at the end
         try:
             return self._supervise(addresses)
         finally:
