@@ -70,6 +70,6 @@ def export_list(args: argparse.Namespace) -> int:
     if args.format == "text":
         listed, known = result["document"].count("xmlUrl="), admin_client.ask(args, "GET", "status")["feeds"]
         if listed < known:
-            reason = "the list has imported feeds, and public feeds with list_readers_min readers"
+            reason = "the list contains the imported feeds, and public feeds with at least list_readers_min readers"
             print(f"{listed} of {known} feeds exported: {reason}", file=sys.stderr)
     return 0
