@@ -3,9 +3,10 @@
 
     <redirect><newLocation>https://new.example/feed</newLocation></redirect>
 
-RSS Feed State wants the document "treated the same as HTTP 301". An empty newLocation means 410. Move and end take
-effect at once, so parsing is strict: one well-formed newLocation, without namespace and document type, and nothing
-else. The specification's own sample is ill-formed, and therefore ignored.
+RSS Feed State wants the document "treated the same as HTTP 301". An empty newLocation means 410. Moves and ends take
+effect at once, so parsing is strict: the document must be well-formed, and have exactly one newLocation, no namespace
+and no document type. Other elements beside the newLocation are ignored. The specification's own sample is ill-formed,
+and therefore ignored.
 """
 
 import re
