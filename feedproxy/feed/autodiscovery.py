@@ -48,6 +48,7 @@ class DiscoveredFeed:
 
     address: str
     type: str = ""
+    """One of FEED_TYPES, or "" for a link with another type or none."""
     title: str = ""
 
 
@@ -57,10 +58,10 @@ def is_page(body: bytes) -> bool:
 
 
 def discover_feeds(body: bytes, address: str, fields: Fields = NO_FIELDS) -> tuple[DiscoveredFeed, ...]:
-    """Return the feeds that a page names, in the page's order.
+    """Return the feeds that a page names: first those in the field Link, then those in the page, in its order.
 
-    `fields` are those of the response. The feeds that its field Link names come first in the result. `address` is the
-    page's normalised address, or "" for a saved page, in which relative links are ignored.
+    `fields` are the fields of the response. `address` is the page's normalised address, or "" for a saved page. In a
+    saved page without a base address of its own, relative links are ignored.
     """
     page = _parse_page(body, fields.get("content-type"))
     base = resolve_address(address, page.base) if page.base else ""
@@ -78,7 +79,8 @@ def prefers_feeds(accept: str | None) -> bool:
 
 
 _OFFERS = ("text/html", "application/xhtml+xml", *FEED_TYPES)
-"""The media types from which Accept chooses, pages first: a client without a preference gets the page."""
+"""Media types of the page and of its feeds, for negotiation. Pages come first, so a client without a preference gets
+the page."""
 
 
 # -- parsing a page

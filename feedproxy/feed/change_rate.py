@@ -22,7 +22,7 @@ MEMORY: Seconds = 30 * 86_400
 
 
 def changes_per_second(instants: Iterable[Instant], now: Instant, *, since: Instant | None = None) -> float:
-    """Return the rate for a history of changes: the dates of entries, or observed changes.
+    """Return the expected number of changes per second. `instants` are the dates of entries, or of observed changes.
 
     Observation begins at `since`, the instant of the feed's first fetch. If `since` is None or the oldest change is
     earlier, observation begins at the oldest change, and that change is not counted.
@@ -36,8 +36,9 @@ def changes_per_second(instants: Iterable[Instant], now: Instant, *, since: Inst
 
 
 def expected_staleness(per_second: float, age: Seconds) -> Seconds:
-    """Return the expected staleness of a copy of this age, in seconds: the time since the first change that the copy
-    lacks. `per_second` is the feed's rate of changes.
+    """Return the expected staleness, in seconds, of a copy that was fetched `age` seconds ago.
+
+    The staleness is the time since the first change that the copy lacks. `per_second` is the feed's rate of changes.
 
     With a rate of r changes per second, the time t from the copy to the first change has the density r exp(-r t). The
     mean of max(0, age - t) is therefore age - (1 - exp(-r age)) / r.
@@ -51,8 +52,10 @@ def expected_staleness(per_second: float, age: Seconds) -> Seconds:
 
 
 def age_for(per_second: float, staleness: Seconds) -> Seconds:
-    """Return the age, in seconds, at which a copy has the expected staleness `staleness`, also in seconds. `per_second`
-    is the feed's rate of changes."""
+    """Return the age in seconds at which the expected staleness of a copy reaches `staleness` seconds.
+
+    `per_second` is the feed's rate of changes.
+    """
     if staleness <= 0:
         return 0.0
     # Newton's method for an increasing, convex function converges monotonically from above. The function is above its

@@ -36,7 +36,7 @@ _MEDIA_TYPES = {
 }
 
 READER_MEDIA_TYPES = ("application/rss+xml", "application/atom+xml", "application/feed+json", "application/rdf+xml")
-"""Media types for which feed readers register, and which they accept."""
+"""Media types that feed readers accept, and with which they open a feed from a browser."""
 
 
 class Period(StrEnum):
@@ -73,7 +73,7 @@ class Schedule:
     base: Instant | None = None
     """sy:updateBase: the instant from which the periods of the syndication module are counted."""
     interval: Seconds | None = None
-    """The element INTERVALTIME in CDF's SCHEDULE, in seconds."""
+    """Time between updates, in seconds: the element INTERVALTIME of CDF's SCHEDULE."""
     notes: tuple[str, ...] = ()
     finished: bool = False
     """True if the publisher states that the feed has ended.
@@ -106,7 +106,7 @@ class Cloud:
 
     @property
     def attributes(self) -> dict[str, str]:
-        """Return the values by attribute of the element `cloud`."""
+        """Return the attributes of the element `cloud` with their values."""
         return dict(zip(CLOUD_ATTRIBUTES, astuple(self), strict=True))
 
 
@@ -130,7 +130,6 @@ class Channel:
     """Text of itunes:new-feed-url: the new address of a podcast, or its present address."""
     items: int = 0
     content_digest: str = ""
-    """Digest of the content, in hexadecimal. Documents with the same digest have the same content.
-
-    After a scan of the channel, a marker stands for the digest (feed/content_digest.py).
+    """Digest of the content, in hexadecimal, or "" if it was not computed. Documents with the same digest have the same
+    content. After a scan of the channel, a marker stands for the digest (feed/content_digest.py).
     """

@@ -1,4 +1,4 @@
-"""The addresses that a feed states for itself, its page, and its future.
+"""The addresses that a feed states: its own, its new address, and those of its page and its cloud.
 
 Addresses that are not valid http or https URLs are ignored.
 """

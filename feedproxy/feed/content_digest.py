@@ -117,7 +117,7 @@ def _strip_comments(data: bytes) -> bytes:
 
 
 def digest_of_json(feed: dict[str, object]) -> str:
-    """Return the digest of a JSON Feed. The order of members, white space, dates and generator do not matter."""
+    """Return the digest of a JSON Feed. The feed's dates and generator, and the order of members, have no effect."""
     stable = {key: value for key, value in feed.items() if key not in _VOLATILE_KEYS}
     return hashlib.blake2b(canonical_json(stable), digest_size=_DIGEST_BYTES).hexdigest()
 

@@ -27,7 +27,7 @@ _HIDDEN_START = re.compile(rb"<\?xml\s|" + _FEED_ROOT.pattern, re.IGNORECASE)
 
 
 class DocumentKind(StrEnum):
-    """Kinds of documents, by syntax. XML and JSON may be feeds or not."""
+    """Kinds of documents, by syntax. A document in XML or JSON may be a feed."""
 
     EMPTY = "empty"
     XML = "xml"

@@ -35,7 +35,7 @@ _PLAIN = re.compile(rb"[\x01-\x7f]{4}")
 _DECLARATION = re.compile(rb"""<\?xml\s[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9._:\-]{1,40})["']""")
 
 _FEED_ROOT = re.compile(rb"<(?:[\w.\-]+:)?(?:rss|rdf|feed|channel)[\s>]", re.IGNORECASE)
-"""Pattern of the start of a feed. An XML declaration after the start of the feed is text of an item."""
+"""Pattern of the start of a feed. What looks like an XML declaration after this start is text of an item."""
 
 _JSON_START = re.compile(rb"\s*[{\[]")
 
@@ -62,9 +62,9 @@ class Utf8Text:
 
 
 def encoding_by_bytes(body: bytes) -> tuple[str, int] | None:
-    """Return the codec that a byte order mark or zero bytes indicate, and the length of the mark.
+    """Return the codec that a byte order mark or zero bytes indicate, and the length of the mark in bytes.
 
-    Return None if the document has neither.
+    The length is 0 without a mark. Return None if the document has neither a mark nor zero bytes.
     """
     if _PLAIN.match(body):
         return None
@@ -78,7 +78,7 @@ def encoding_by_bytes(body: bytes) -> tuple[str, int] | None:
 
 
 def declared_encoding(body: bytes) -> str | None:
-    """Return the encoding in the XML declaration, as written, or None."""
+    """Return the encoding that the XML declaration names, as written, or None if it names none."""
     match = _DECLARATION.search(body, 0, _DECLARATION_SEARCH_MAX)
     if match is None or _FEED_ROOT.search(body, 0, match.start()):
         return None
@@ -88,7 +88,7 @@ def declared_encoding(body: bytes) -> str | None:
 def to_utf8(body: bytes, charset: str | None = None) -> Utf8Text:
     """Return `body` in UTF-8. Invalid bytes are replaced, and make `sound` False.
 
-    `charset` is the parameter of Content-Type.
+    `charset` is the parameter of Content-Type, or None.
     """
     detected = encoding_by_bytes(body)
     if detected:
@@ -109,7 +109,7 @@ def to_utf8(body: bytes, charset: str | None = None) -> Utf8Text:
 
 def _decode(body: bytes, codec: str) -> Utf8Text:
     if codec == "utf_8" or (codec == "ascii" and body.isascii()):
-        # The common case needs no copy; libxml2 itself finds and reports invalid bytes.
+        # The common case needs no copy.
         if _is_utf8(body):
             return Utf8Text(body, codec, sound=True)
         return _decode_invalid_utf8(body)
@@ -126,7 +126,7 @@ def _decode(body: bytes, codec: str) -> Utf8Text:
 def _decode_invalid_utf8(body: bytes) -> Utf8Text:
     """Return a document that should be in UTF-8, but has invalid bytes. The invalid bytes are replaced.
 
-    If the invalid bytes outnumber the valid characters beyond ASCII, the document is decoded as Windows text.
+    The document is decoded as windows-1252, unless most of its characters beyond ASCII are valid UTF-8.
     """
     text = body.decode("utf-8", "replace")
     invalid_count = text.count("\ufffd")

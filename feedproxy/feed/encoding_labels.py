@@ -1,4 +1,4 @@
-"""Closed list of charset and encoding labels, with the codec of each.
+"""The known labels of encodings, and the codec of each.
 
 `codecs.lookup` is not safe for labels from documents: it accepts codecs that are not encodings (`rot13`), and caches
 unknown labels permanently.

@@ -1,4 +1,4 @@
-"""References to entities (XML 1.0, section 4.4): replacement of names by the text that they mean.
+"""Replacement of references to entities by the text of the entities (XML 1.0, section 4.4).
 
 Some programs declare the letters of Latin-1 in the document type, and some authors declare repeated texts there.
 Entities can multiply the size of a document, so the length of all texts is limited. External entities and parameter
@@ -17,13 +17,13 @@ _ENTITY_MAX = 8 * 1024
 """An entity of more than this many bytes is not expanded. Known entities are letters, names and addresses."""
 
 _GROWTH_MAX = 256 * 1024
-"""The entities of one document may add at most this many bytes. References after that become text."""
+"""The entities of one document may add at most this many bytes. Further references become text."""
 
 _ENTITIES_MAX = 1_000
-"""At most this many entities of one document are read. HTML 4 defines 252."""
+"""Maximum number of entities that one document may declare. Further declarations are ignored. HTML 4 defines 252."""
 
 _DEPTH_MAX = 8
-"""Maximum depth of references within entities."""
+"""Maximum number of levels of references within entities."""
 
 _PIECES_MAX = 10_000
 """The pieces of the result are joined whenever there are this many. Each piece takes 50 bytes besides its text."""
@@ -43,8 +43,11 @@ _REFERENCE_IN_CONTENT = re.compile(
     rb"[<&](?:(?<=&)(" + _NAME + rb");"
     rb"|(?<=<)(?:!\[CDATA\[(?:[^\]]++|\](?!\]>))*+|!--(?:[^-]++|-(?!->))*+|\?[^>]*+))"
 )
-"""Pattern of a reference to an entity, or of a part in which references have no meaning. The first group is the name of
-the entity. It is None for such a part."""
+"""Pattern of a reference to an entity. The first group is the name of the entity.
+
+The pattern also matches CDATA sections, comments and instructions, in which references have no meaning. The first group
+is then None.
+"""
 
 _PREDEFINED = {b"amp": b"&#38;", b"lt": b"&#60;", b"gt": b"&#62;", b"quot": b"&#34;", b"apos": b"&#39;"}
 
@@ -98,14 +101,19 @@ def _is_well_formed(data: bytes) -> bool:
 
 
 def _html_character(name: bytes) -> bytes | None:
-    """Return the characters that an entity of HTML stands for, with references by number for those beyond ASCII. Return
-    None for an unknown entity."""
+    """Return the characters that an entity of HTML stands for, or None for an unknown entity.
+
+    References by number stand for characters beyond ASCII.
+    """
     characters = html5.get(f"{name.decode('utf-8', 'replace')};")
     return characters.encode("ascii", "xmlcharrefreplace") if characters is not None else None
 
 
 def _declarations(subset: bytes) -> dict[bytes, bytes]:
-    """Return the declared text of each entity in an internal subset. The first declaration counts (section 4.2)."""
+    """Return the texts of entities by name. `subset` is the part of the document type that declares them.
+
+    The first declaration of an entity counts (section 4.2).
+    """
     declared: dict[bytes, bytes] = {}
     for match in _DECLARATION.finditer(_COMMENT.sub(b"", subset)):
         if match["name"] not in _PREDEFINED:
@@ -118,9 +126,10 @@ def _declarations(subset: bytes) -> dict[bytes, bytes]:
 def _text(
     name: bytes, declared: Mapping[bytes, bytes], texts: dict[bytes, bytes | None], depth: int = 0
 ) -> bytes | None:
-    """Return the text of an entity as it stands in a document, or None if it exceeds a limit.
+    """Return the text with which to replace references to the entity `name`.
 
-    `texts` contains the results of earlier calls.
+    Return None if the text exceeds a limit, or if the entity refers to itself. `declared` contains the declared texts,
+    and `texts` the results of earlier calls. `depth` is the number of entities around this one.
     """
     if name in texts:
         return texts[name]

@@ -19,7 +19,8 @@ _TIME = (
 )
 """Pattern of a time with its zone, such as `12:00:00 GMT`, `7:00 AM EST`, `13:00 +01:00` or `120000Z`.
 
-The pattern also matches `13:00:00+01:00[Europe/Berlin]`. Beside an offset, the name of the zone has no effect.
+The pattern also matches `13:00:00+01:00[Europe/Berlin]`. The name of a zone has no effect in a time that
+also states an offset.
 """
 
 _MONTH = r"(?P<month>[^\W\d_]{3,20})"
@@ -121,8 +122,10 @@ def _instant(parts: dict[str, str | None]) -> int | None:
 
 
 def _month_number(name: str) -> int:
-    """Return the number of a month, or 0 if its name is unknown. The first three letters count, or the first four,
-    without accents."""
+    """Return the number of a month, or 0 if its name is unknown.
+
+    Months are recognised by the first three or four letters of their names, without accents.
+    """
     name = name.lower()
     if not name.isascii():
         name = "".join(letter for letter in unicodedata.normalize("NFD", name) if not unicodedata.combining(letter))
@@ -130,8 +133,10 @@ def _month_number(name: str) -> int:
 
 
 def _year(digits: str) -> int:
-    """Return the year. 00 to 49 mean 2000 to 2049. To other numbers of two or three digits, 1900 is added (RFC 2822,
-    4.3)."""
+    """Return the year that the digits mean (RFC 2822, section 4.3).
+
+    00 to 49 mean 2000 to 2049. To other numbers of two or three digits, 1900 is added.
+    """
     year = int(digits)
     if len(digits) > 3:
         return year

@@ -14,9 +14,9 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def scan_object(text: str, read: Callable[[str, int], int]) -> None:
-    """Call `read` with the name of each member of the object in `text`, and the offset of its value.
+    """Call `read` with the name of each member of the object at the beginning of `text`, and the offset of its value.
 
-    `read` returns the offset of the value's end.
+    `read` must return the offset of the value's end.
     """
 
     def member(at: int) -> int:
@@ -27,9 +27,9 @@ def scan_object(text: str, read: Callable[[str, int], int]) -> None:
 
 
 def scan_list(text: str, at: int, read: Callable[[int], int]) -> int:
-    """Call `read` with the offset of each value of the list at `at`. Return the offset of the list's end.
+    """Call `read` with the offset of each value of the list that begins at `at`. Return the offset of the list's end.
 
-    `read` returns the offset of the value's end.
+    `read` must return the offset of the value's end.
     """
     return _scan(text, at, "[]", read)
 

@@ -37,7 +37,7 @@ FEEDS_MAX = 10_000
 """Maximum number of feeds in one list. The largest lists in use have some thousands."""
 
 DEPTH_MAX = 8
-"""Maximum number of levels of folders. Feeds of deeper folders go to the last level."""
+"""Maximum number of levels of folders. Feeds in a deeper folder are moved to its ancestor at the last level."""
 
 _NAME_MAX = 200
 _ADDRESS_MAX = 2048
@@ -61,7 +61,10 @@ class SubscriptionList:
 
 
 def read(body: bytes, charset: str | None = None) -> SubscriptionList | None:
-    """Return the list in `body`, which has no content coding, or None if it is not OPML. Raises no exception."""
+    """Return the list in `body`, or None if `body` is not OPML. Raises no exception.
+
+    `body` has no content coding. `charset` is the parameter of Content-Type, or None.
+    """
     text = to_utf8(body, charset).data
     start = find_document_start(text)
     if start is None:
@@ -87,7 +90,7 @@ def read(body: bytes, charset: str | None = None) -> SubscriptionList | None:
 def write(listing: SubscriptionList, *, changed: Instant | None = None) -> bytes:
     """Return the list as OPML in UTF-8. `changed` becomes the date of the list.
 
-    A folder has the position of its first feed.
+    Each folder is written at the position of its first feed.
     """
     root = etree.Element("opml", version="2.0")
     head = put(root, "", "head")
@@ -106,7 +109,7 @@ def write(listing: SubscriptionList, *, changed: Instant | None = None) -> bytes
 
 
 def merge(before: Iterable[Subscription], more: Iterable[Subscription]) -> tuple[Subscription, ...]:
-    """Return the feeds of both lists, at most FEEDS_MAX. A feed in both lists is taken from `more`."""
+    """Return the feeds of both lists, at most FEEDS_MAX. For a feed in both lists, the entry in `more` counts."""
     feeds = {feed.address: feed for feed in before}
     feeds.update((feed.address, feed) for feed in more)
     return tuple(feeds.values())[:FEEDS_MAX]
@@ -119,7 +122,7 @@ def _subscriptions(parent: Element, folder: tuple[str, ...]) -> Iterator[Subscri
             yield from _subscriptions(child, folder)
             continue
         values = {key.lower(): value.strip() for key, value in attributes(child)}
-        # "If it's true, the outline is commented, including all subordinate outlines."
+        # "If it's true, the outline is commented, including all subordinate outlines." -- OPML 2.0, isComment
         if values.get("iscomment", "").lower() == "true":
             continue
         title = _name(values.get("text", "") or values.get("title", ""))

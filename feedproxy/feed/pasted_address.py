@@ -30,8 +30,8 @@ _CONVERTED = re.compile(r"as/[a-z]+/")
 def read(text: str, own: str, prefix: str) -> str:
     """Return the normalised target of a pasted address. Raises BadTarget if the text names no target.
 
-    `own` is feedproxy's own address without a trailing slash, with which gateway addresses begin. `own` is "" if the
-    text cannot be such an address. `prefix` is the prefix of endpoints.
+    `own` is feedproxy's own address without a trailing slash, with which gateway addresses begin. With an empty `own`,
+    gateway addresses are not recognised. `prefix` is the prefix of endpoints.
     """
     target = _read(text)
     for _ in range(LAYERS_MAX):
@@ -42,10 +42,10 @@ def read(text: str, own: str, prefix: str) -> str:
 
 
 def unwrap(target: str, prefix: str) -> str:
-    """Return the feed's target that a gateway address, or the address of a conversion, contains. Raises BadTarget for
-    other endpoints.
+    """Return the target of the feed that a gateway address, or the address of a conversion, contains.
 
-    `prefix` is the prefix of endpoints.
+    Raises BadTarget if the address contains no target, as those of other endpoints. `prefix` is the prefix of
+    endpoints.
     """
     path = target.removeprefix(uri.origin_of(target))
     if path.startswith(prefix):

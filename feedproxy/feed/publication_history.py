@@ -15,7 +15,7 @@ ENTRIES_MAX = 64
 dates say little about the current rate."""
 
 SAME_PUBLICATION: Seconds = 120
-"""Entries within this many seconds count as one publication."""
+"""Successive entries that are less than this many seconds apart count as one publication."""
 
 # All repetitions are bounded, so that no document makes the search slow.
 _FIRST = re.compile(rb"<(?:[\w.-]{1,40}:)?(?:item|entry)[\s>/]|\"items\"\s{0,8}:")

@@ -1,11 +1,11 @@
-"""Expiry of a stored copy according to the feed's own hints, in GMT.
+"""Expiry of a stored copy according to the feed's own hints.
 
 RSS Feed State: `ttl` "is telling the RSS reader that the feed data is good for so many minutes". skipHours and skipDays
-tell readers "when to avoid reading the RSS feed".
+tell readers "when to avoid reading the RSS feed". Their hours and days are in GMT.
 
-`ttl`, the syndication module and CDF's interval each give an expiry, counted from the time of the fetch. The latest of
-these expiries is used. An expiry in skipped hours moves to the end of these hours, and an expired copy may answer
-during skipped hours. All hints are limited, because a hint of months is a mistake.
+`ttl`, the syndication module and CDF's interval each give an expiry, counted from the instant at which the copy's age
+was 0. The latest of these expiries is used. An expiry in skipped hours moves to the end of these hours, and an expired
+copy may answer during skipped hours. All hints are limited, because a hint of months is a mistake.
 
 The copy of a finished feed lasts for the longest time that a hint may give. The next fetch finds out whether the
 publisher still states the end.
@@ -47,9 +47,9 @@ def hint_expiry(
 ) -> HintExpiry | None:
     """Return the expiry according to the hints, or None if the hints do not extend HTTP's freshness lifetime.
 
-    `base` is the instant from which the copy's age counts. `expires` is the end of HTTP's freshness lifetime, or None
-    without a lifetime. A hint extends to at most `hint_max` seconds after `base`. Skipped hours count for at most
-    `skip_max` seconds from their beginning. An expiry in the past means that the copy is stale.
+    `base` is the instant at which the copy's age was 0. `expires` is the end of HTTP's freshness lifetime, or None
+    without a lifetime. An expiry by a hint other than skipped hours is at most `hint_max` seconds after `base`. Skipped
+    hours count for at most `skip_max` seconds from their beginning. An expiry in the past means that the copy is stale.
     """
     longest = max(_lifetime_expiries(schedule, base, hint_max), key=lambda expiry: expiry.until, default=None)
     if longest and expires is not None and longest.until <= expires:
@@ -71,7 +71,7 @@ def is_skipped(schedule: Schedule, instant: Instant) -> bool:
 def next_unskipped(schedule: Schedule, instant: Instant) -> Instant:
     """Return the first instant, at or after `instant`, at which the schedule permits a fetch."""
     if not schedule.skip_hours and not schedule.skip_days:
-        return instant  # a plan of the next refresh asks some 50 times
+        return instant  # planning one refresh calls this function some 50 times
     for _ in range(_WEEK_HOURS):
         if not is_skipped(schedule, instant):
             break
@@ -80,7 +80,7 @@ def next_unskipped(schedule: Schedule, instant: Instant) -> Instant:
 
 
 def next_update(schedule: Schedule, after: Instant) -> Instant | None:
-    """Return the first update after `after` in the syndication module's schedule, or None without a schedule.
+    """Return the first update after `after` in the syndication module's schedule, or None if the feed states none.
 
     Without sy:updateBase, the schedule starts at `after`. Months and years are those of the calendar, divided into
     sy:updateFrequency equal parts.
@@ -139,7 +139,7 @@ def _skip_expiry(schedule: Schedule, instant: Instant, skip_max: Seconds) -> Hin
 
 @lru_cache(maxsize=1024)
 def _week(skip_hours: frozenset[int], skip_days: frozenset[int]) -> tuple[bool, ...]:
-    """Return True for each skipped hour of the week, from Monday 00:00 GMT on.
+    """Return a boolean for each hour of the week, from Monday 00:00 GMT on: True if the hour is skipped.
 
     A schedule that skips all hours counts as one that skips none.
     """

@@ -1,7 +1,7 @@
 """Safe parser of untrusted XML. It uses no network, reads no external entities, limits depth and size, and raises no
 exceptions.
 
-libxml2 recovers from faults, and `well_formed` is then False. Hostile documents are limited in two ways:
+libxml2 recovers from faults in a document. `XmlTree.well_formed` is then False. Two measures limit hostile documents:
 
 - Entities that the document declares are expanded within limits (feed/entity_references.py). lxml itself expands no
   entities in content (option resolve_entities), and opens no external entities (load_dtd, no_network). Without the
@@ -32,7 +32,7 @@ RSS11 = "http://purl.org/net/rss1.1#"
 type Element = etree._Element
 
 _CUSTOMARY_PREFIXES = {"atom": ATOM, "atom10": ATOM, "a10": ATOM, "rdf": RDF, "sy": SY}
-"""The namespaces that undeclared prefixes stand for."""
+"""Namespaces by the prefix that stands for them even if a document does not declare it."""
 
 SMALL_DOCUMENT_MAX = 256 * 1024
 """A document of at most this many bytes is parsed into one tree. Parsing it as a stream takes three times as long."""
@@ -55,8 +55,8 @@ _TREE_MAX = 100_000
 """Maximum number of nodes and attributes of a tree without items. The largest known channel has a few hundred."""
 
 _BYTES_PER_NODE = 8
-"""The nodes of the tree are counted repeatedly. After a count of n nodes, the next count follows when n times this many
-bytes have been parsed."""
+"""The nodes of the tree are counted again after this many bytes for each node of the last count. The time of counting
+therefore does not grow with the square of the document's size."""
 
 ATTRIBUTES_MAX = 256
 """At most this many attributes of one element are read. Known feeds have a dozen.
@@ -125,10 +125,10 @@ class XmlTree:
 
 
 def parse(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlTree | None:
-    """Call `on_item` with every complete item and remove it. Return the tree without items.
+    """Call `on_item` with every complete item, and remove the item. Return the tree without items.
 
-    An item must not be used after the call. A nested item is part of the outer item. Comments are left out. Return None
-    if the root element is not that of a feed.
+    Return None if the root element is not that of a feed. `on_item` must not keep the item. A nested item is part of
+    the outer item. Comments are left out.
     """
     small = parse_small(text)
     if small is None:
@@ -273,8 +273,8 @@ def attributes(element: Element) -> list[tuple[str, str]]:
 
 
 def attribute_of(element: Element, name: str) -> str:
-    """Return the value of an attribute, or "". The case of letters in the attribute's name does not matter, because
-    some feeds have names in capitals."""
+    """Return the value of an attribute, or "". Its name is case-insensitive, because some feeds have names in
+    capitals."""
     value = element.get(name)
     if value is None and element.attrib:
         value = next((value for key, value in attributes(element) if key.lower() == name.lower()), None)
@@ -282,7 +282,7 @@ def attribute_of(element: Element, name: str) -> str:
 
 
 def safe_length(data: bytes) -> int:
-    """Return the number of bytes before the first construct that occurs only in attacks.
+    """Return the number of bytes before the first construct that occurs only in attacks, or else the length of `data`.
 
     Such a construct is a huge tag, an attribute default in a document type, or a namespace declaration that exceeds a
     limit or refers to an entity. A huge tag would need much memory. A default would be added to every element.
@@ -340,7 +340,11 @@ def _is_displaced(data: bytes, start: int) -> bool:
 
 
 def qualified_name(element: Element) -> tuple[str, str]:
-    """Return the namespace and the local name. An undeclared prefix stands for its customary namespace."""
+    """Return the namespace and the local name of an element.
+
+    An undeclared prefix stands for its customary namespace. Without such a namespace, the prefix and its colon are the
+    namespace.
+    """
     tag = element.tag
     if tag.startswith("{"):
         namespace, _, local = tag[1:].partition("}")
