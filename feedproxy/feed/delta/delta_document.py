@@ -1,8 +1,8 @@
 """Delta of a feed: the document without the entries that the client already has.
 
 The delta is the instance manipulation `feed` of RFC 3229: a complete document in the format and encoding of the feed.
-Only the known entries are removed, with the white space or comma between them. In RSS 1.0, each `rdf:li` that names a
-removed entry is removed, too.
+Only the entries that the client has are removed, with the white space or comma between them. In RSS 1.0, each `rdf:li`
+that names a removed entry is removed, too.
 
 Two kinds of feeds have no delta. In a complete feed (RFC 5005; Simple List Extensions), a missing entry means that the
 publisher has removed the entry. A delta of a signed feed would invalidate the signature.
@@ -22,7 +22,7 @@ _SPACE = b" \t\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A feed's document with only the new and changed entries, and their number."""
+    """A feed's document with only the new and changed entries (`body`), and the number of these entries (`entries`)."""
 
     body: bytes
     entries: int
@@ -31,11 +31,11 @@ class Delta:
 def make_delta(
     body: bytes, channel: Channel, base: Collection[tuple[str, str]], *, charset: str | None = None
 ) -> Delta | None:
-    """Return `body` without the entries in `base`. Return None for a signed feed, for a feed that declares itself
-    complete, and if the entries cannot be removed exactly (`find_entries`).
+    """Return `body` without the entries in `base`, or None if the feed has no delta.
 
-    `base` has the identities and digests of an earlier version's entries. `channel` is the channel of `body`, and
-    `charset` the parameter of Content-Type, or None.
+    A feed has no delta if it is signed, if it declares itself complete, or if its entries cannot be removed exactly
+    (`find_entries`). `base` contains the identities and digests of the entries that the client has. `channel` is the
+    channel of `body`, and `charset` the parameter of Content-Type, or None.
     """
     document_and_outline = find_items(body, channel, charset)
     if document_and_outline is None:

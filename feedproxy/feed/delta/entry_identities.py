@@ -1,8 +1,9 @@
-"""Entries of a feed: identity and digest of each.
+"""The identity and the digest of each entry of a feed.
 
-The identity of an entry is a hash of its name: `guid`, `id` or `rdf:about`, or else its link. An entry without a name
-has a hash of its content. If several entries have the same name, only the last has the hash of the name. The others
-have a hash of name and content. New entries usually come first, so the identities of older entries do not change.
+The identity of an entry is a hash of its name: `guid`, `id` or `rdf:about`, or else its link. The identity of an entry
+without a name is a hash of its content. If several entries have the same name, only the last has the hash of the name.
+The identities of the others are hashes of name and content. A number distinguishes entries that are equal in both. New
+entries usually come first, so the identities of older entries do not change.
 
 Identity and digest have eight bytes each, and are stored for later versions (`pack`). A publisher that forces a
 collision hides only its own entry.
@@ -33,7 +34,7 @@ def find_entries(body: bytes, channel: Channel, *, charset: str | None = None) -
 
     `channel` is the channel of `body`, and `charset` the parameter of the origin's Content-Type, or None. The result is
     None for CDF and for more than ENTRIES_MAX items. It is also None for a document that is ill-formed, declares
-    entities, has items in an unexpected place, or changes when it is decoded and encoded again.
+    entities, has items in an unexpected place, or has bytes that are invalid in its encoding.
     """
     document_and_outline = find_items(body, channel, charset)
     return None if document_and_outline is None else identify(document_and_outline[1].items)

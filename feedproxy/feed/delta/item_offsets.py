@@ -19,7 +19,8 @@ _MEMBER = RDF + _SEPARATOR + "_"
 _ABOUT = RDF + _SEPARATOR + "about"
 _RESOURCE = RDF + _SEPARATOR + "resource"
 _MEMBERS_DEPTH = 5
-"""Depth of the elements `rdf:li`, by which RSS 1.0 lists its items: below rdf:RDF, channel, items and rdf:Seq."""
+"""Depth of the elements `rdf:li`, by which RSS 1.0 lists its items. The elements around them are rdf:RDF, channel,
+items and rdf:Seq."""
 
 _EXHAUSTIVE = frozenset(
     (
@@ -32,7 +33,7 @@ _EXHAUSTIVE = frozenset(
 )
 
 HASH_BYTES = 8
-"""Length in bytes of the hash of an entry's name, and of the hash of its content."""
+"""Length of the identity of an entry, and of its digest, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """The items of a document, in order."""
+    """The items of a document, and the elements that refer to items (`members`), in order."""
 
     items: tuple[ItemSpan, ...]
     members: tuple[Member, ...] = ()
@@ -72,7 +73,7 @@ def hash_entry(content: bytes) -> str:
 def find(utf8: bytes, kind: Kind) -> Outline | None:
     """Return the items of a well-formed feed of the format `kind`.
 
-    Return None if the document has another structure, or declares entities.
+    Return None if the document has another structure, or declares entities or default attributes.
     """
     finder = _ItemFinder(utf8, kind)
     try:
@@ -143,13 +144,13 @@ class _ItemFinder:
         return start + len(tag_at(self.utf8, start))
 
     def end_of(self, start: int, behind_tag: int) -> int:
-        """Return the offset after the element that has just ended. Its start tag is `utf8[start:behind_tag]`."""
+        """Return the offset after the element that has just ended, with the start tag `utf8[start:behind_tag]`."""
         if self.utf8.endswith(b"/>", start, behind_tag):
             return behind_tag
         return self.utf8.index(b">", self.parser.CurrentByteIndex) + 1
 
     def finish(self, item: ItemSpan) -> None:
-        """Add a complete item. This finder handles the events after the item."""
+        """Add a complete item, and take the handling of events back from the reader of the item."""
         self._items.append(item)
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
@@ -166,7 +167,7 @@ class _ItemReader:
         self._pieces: list[str] = []
 
     def begin(self, namespace: str, attributes: dict[str, str]) -> None:
-        """Begin an item at its start tag."""
+        """Begin an item at its start tag, and take over the handling of events."""
         finder, parser = self._finder, self._finder.parser
         prefix = namespace + _SEPARATOR if namespace else ""
         self._id, self._link = prefix + ("id" if self._is_atom else "guid"), prefix + "link"

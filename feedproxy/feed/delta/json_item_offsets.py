@@ -10,7 +10,10 @@ type _Span = tuple[int, int, object]
 
 
 def find(utf8: bytes) -> Outline | None:
-    """Return the items of a well-formed feed, or None if the document is not a JSON Feed."""
+    """Return the items of a JSON Feed, or None if the document is invalid.
+
+    A document is invalid if it is not a JSON object, repeats `items`, or has an item that is not an object.
+    """
     try:
         return _find(utf8.decode())
     except (ValueError, RecursionError):
@@ -59,7 +62,7 @@ def _item_spans(text: str) -> list[_Span]:
 
 
 def _to_utf8_offsets(text: str, offsets: Sequence[int]) -> list[int]:
-    """Return offsets in the UTF-8 form for ascending offsets in characters."""
+    """Return the offsets in bytes of UTF-8 for offsets in characters, which must be in ascending order."""
     if text.isascii():
         return list(offsets)
     utf8_offsets, position, previous = [], 0, 0

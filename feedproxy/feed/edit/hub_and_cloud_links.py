@@ -22,8 +22,7 @@ from feedproxy.http.message import Fields
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """The addresses of a hub and a cloud that notify of a feed's changes. The hub, the cloud, or both may be
-    missing."""
+    """The hub and the cloud that notify subscribers of a feed's changes. Each may be missing."""
 
     hub: str = ""
     cloud: Cloud | None = None
@@ -33,7 +32,7 @@ class Announcement:
 
 
 def announce(body: bytes, channel: Channel, announcement: Announcement, *, charset: str | None = None) -> bytes:
-    """Return the document with the announced hub and cloud. An unchanged document is the same object.
+    """Return the document with the announced hub and cloud, or `body` itself if nothing is to be added.
 
     `channel` is the channel of `body`, and `charset` the parameter of the origin's Content-Type, or None.
     """
@@ -49,7 +48,9 @@ def announce(body: bytes, channel: Channel, announcement: Announcement, *, chars
 
 
 def add_link_fields(fields: Fields, *, hub: str, self_href: str) -> Fields:
-    """Return a response's fields with Link lines for the hub and the feed's own address, unless they are present.
+    """Return a response's fields with links to `hub` and to the feed's own address, `self_href`, in the field Link.
+
+    A link that is present is not added again.
 
     WebSub, section 4, requires "at least one Link Header with rel=hub as well as exactly one Link Header with
     rel=self".
@@ -120,8 +121,10 @@ def _insert_position(document: EncodedDocument, offsets: ChannelOffsets) -> int 
 
 
 def _edit_json(document: EncodedDocument, hub: str) -> list[Edit]:
-    """Return the edits that add `"hubs": [{"type": "WebSub", "url": …}]` (JSON Feed 1.1, Subscribing to Real-time
-    Notifications)."""
+    """Return the edits that add the hub to the member `hubs` (JSON Feed 1.1, Subscribing to Real-time Notifications).
+
+    A missing member is added: `"hubs": [{"type": "WebSub", "url": …}]`.
+    """
     lists: list[int] = []
 
     def member(name: str, at: int) -> int:

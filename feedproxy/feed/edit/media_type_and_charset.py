@@ -17,9 +17,9 @@ from feedproxy.http.field_values import charset_of, is_token, parse_parameters, 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CACHED_TYPE_MAX = 256
-"""The result for a declared Content-Type of more than this many characters is not cached."""
+"""The result for a declared Content-Type of at least this many characters is not cached."""
 _CHECKED_MAX = 256 * 1024
-"""Only this many bytes at the beginning of a document decide whether the charset in its Content-Type is right."""
+"""Only this many bytes at the beginning of a document are compared with the charset in its Content-Type."""
 
 
 def media_type_of(
@@ -59,7 +59,8 @@ def _declares_another(body: bytes, charset: str | None) -> bool:
 
 
 def _is_valid(body: bytes, codec: str) -> bool:
-    """Return True if the beginning of a document is valid in a codec. A character cut off at the end is valid."""
+    """Return True if `body`, the beginning of a document, is valid in an encoding. An incomplete character at the end
+    counts as valid."""
     try:
         codecs.getincrementaldecoder(codec)().decode(body)
     except UnicodeError:

@@ -38,8 +38,9 @@ _ATTRIBUTE = re.compile(rb"""(?<![^\s=<>"'/])([^\s=<>"'/]++)\s*+=\s*+("[^"]*+"|'
 
 @dataclass(frozen=True, slots=True)
 class _LinkForm:
-    """The correct form of a self link in one format. `rels` are the accepted relations. A new or corrected link gets
-    `rel`.
+    """The correct form of a self link in one format.
+
+    `rels` are the relations by which a self link is recognised. A new or corrected link gets the relation `rel`.
     """
 
     namespace: str
@@ -64,11 +65,11 @@ def apply_self_link(
     link_text: bool = False,
     charset: str | None = None,
 ) -> bytes:
-    """Return the document with a self link to `href`, an absolute URI. An unchanged document is the same object.
+    """Return the document with a self link to `href`, an absolute URI, or `body` itself if it is not edited.
 
     `channel` is the channel of `body`, and `charset` the parameter of the origin's Content-Type, or None. `mode` is
-    `add`, `correct` or `off`. With `link_text`, a link that is added to RSS contains the address of the
-    feed's web page as text.
+    `add`, `correct` or `off`. With `link_text`, a link that is added to RSS contains the address of the feed's web page
+    as text.
     """
     if is_self_link_correct(body, channel, href=href, mode=mode):
         return body
@@ -166,7 +167,7 @@ def _add_link(
 
 
 def atom_prefix(offsets: ChannelOffsets) -> tuple[str, str]:
-    """Return a prefix for Atom's namespace, and the declaration to add, which is "" for a declared prefix."""
+    """Return a prefix for Atom's namespace, and the declaration to add, or "" if the document declares the prefix."""
     for prefix, namespace in offsets.scope.items():
         if prefix and namespace == ATOM:
             return prefix, ""
@@ -200,7 +201,7 @@ def _correct_links(
 def _corrections(
     link: LinkTag, form: _LinkForm, href: str, title: str | None, types: tuple[str, ...]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the attributes of a link to correct, each with its name and correct value."""
+    """Yield the name and the correct value of each attribute of a link that is wrong."""
     if link.href is None or not _same_address(link.href, href):
         yield "href", href
     if title is not None if link.type is None else link.type.partition(";")[0].strip().lower() not in types:

@@ -47,7 +47,10 @@ class EncodedDocument:
 
 
 def open_document(body: bytes, charset: str | None) -> EncodedDocument | None:
-    """Return the document with its encoding, or None for invalid bytes. `charset` is that of Content-Type, or None."""
+    """Return the document with its encoding, or None if the encoding is unknown or bytes are invalid in it.
+
+    `charset` is the parameter of Content-Type, or None.
+    """
     text = to_utf8(body, charset)
     if not text.sound:
         return None
@@ -66,7 +69,7 @@ def _encodings_agree(body: bytes, charset: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """The replacement of the bytes from `start` up to `end` of the UTF-8 form by `text`."""
+    """The replacement of the bytes from `start` to before `end`, in the UTF-8 form of a document, by `text`."""
 
     start: int
     end: int

@@ -62,7 +62,7 @@ def tag_at(utf8: bytes, start: int) -> bytes:
 
 
 def refuse_declaration(*_: object) -> None:
-    """Refuse a document that declares entities or default attributes. Handler for expat's events."""
+    """Raise EditRefused. expat calls this handler if the document declares entities or default attributes."""
     raise EditRefused("the document type has declarations of its own")
 
 
@@ -71,7 +71,7 @@ class _StopParsing(Exception):
 
 
 def find_channel(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -> ChannelOffsets | None:
-    """Return the offsets of the channel's tags and self links in an Atom feed (`atom`) or an RSS feed.
+    """Return the offsets of the channel's tags and self links. `atom` is True for Atom, and False for RSS.
 
     Return None for any other format, and for a document that must not be edited, such as a signed one.
 
@@ -185,7 +185,7 @@ class _ChannelFinder:
 
 
 def _relation(rel: str) -> str:
-    """Return the relation `self` or `start` if the attribute contains one of them, or ""."""
+    """Return the relation `self` or `start` if the attribute `rel` contains it, or else ""."""
     relations = [relation.removeprefix(RELATION_REGISTRY) for relation in rel.lower().split()]
     return next((relation for relation in ("self", "start") if relation in relations), "")
 

@@ -31,8 +31,8 @@ def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Chann
     """Return the channel of the feed in `body`, or None if `body` is not a feed. Raises no exception.
 
     `body` has no content coding. The charset of `content_type` counts only if the document names no encoding. The media
-    type of `content_type` counts only if text precedes the document. With `digest=False`, the digest of a small XML
-    document is omitted, because computing it takes most of the time.
+    type of `content_type` counts only if text precedes the document. With `digest=False`, the digest of a small
+    well-formed XML document is omitted, because computing it takes most of the time.
     """
     charset = charset_of(content_type)
     if len(body) > BEGINNING and encoding_by_bytes(body) is None:
@@ -99,7 +99,10 @@ def _read_xml(text: Utf8Text, with_digest: bool) -> Channel | None:
 
 
 def channel_of(document: xml_parser.XmlTree, items: Items) -> Channel | None:
-    """Return the channel of a document without its items, or None if it is not a feed. `items` describes the items."""
+    """Return the channel of a document, or None if the document is not a feed.
+
+    The items have been removed from `document`. `items` describes them.
+    """
     channel = _channel_of(document, items)
     if channel is None or max(len(channel.title), len(channel.link)) <= _TEXT_MAX:
         return channel

@@ -1,7 +1,7 @@
 """Scan of a feed's channel without its items. Items take most of the parsing time.
 
-The bytes around the items form a short document, which is parsed alone. `well_formed` then says nothing about the
-items. A document with other content between its items is not scanned: channel_parser.py parses it.
+The bytes around the items form a short document, which is parsed alone. `Channel.well_formed` then says nothing about
+the items. A document with other content between its items is not scanned: channel_parser.py parses it.
 """
 
 import re
@@ -18,7 +18,7 @@ _DOCUMENT_STARTS = (b"<?xml ", b"<rss", b"<feed", b"<rdf:RDF")
 _ITEM = re.compile(rb"<(item|entry)[\s>]")
 _ITEM_NAMES = {kind: b"entry" if kind is Kind.ATOM else b"item" for kind in Kind}
 _END_TAGS = {name: re.compile(rb"</%b>(?:\s*+(<%b)[> \n\r\t])?" % (name, name)) for name in (b"item", b"entry")}
-"""Pattern of the end of an item. The group is empty if no item follows."""
+"""Pattern of the end of an item. The group is not empty if another item follows directly."""
 
 
 SCANNED_MAX = 16 * 1024
@@ -31,7 +31,7 @@ A channel of 2 KB takes a quarter of a millisecond.
 def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> Channel | None:
     """Return the channel as `channel_parser.read` does, without a check of the items.
 
-    Return None if the whole document must be parsed. `digest` takes the place of the content digest.
+    Return None if the whole document must be parsed. `digest` becomes the channel's `content_digest`.
     """
     first = _ITEM.search(body) if body.startswith(_DOCUMENT_STARTS) else None
     if first is None:

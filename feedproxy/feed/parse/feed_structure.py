@@ -6,7 +6,7 @@ contain data for one client alone.
 
 A version number or a namespace declares the vocabulary, and one element confirms the declaration. Without a
 declaration, a document needs one element that only feeds have, two other elements of feeds, or no unknown element.
-Empty elements are accepted. Elements in other namespaces are ignored.
+A channel without elements is accepted. Elements in other namespaces are ignored.
 """
 
 import re
@@ -31,7 +31,7 @@ FEED = frozenset(
         "subtitle", "tagline", "summary", "category", "generator", "icon", "logo", "rights", "copyright", "info"
     )
 )  # fmt: skip
-"""Elements of the feed of Atom 0.3 and 1.0."""
+"""Elements of the feed of Atom 0.3 and 1.0, in lower case."""
 
 _DISTINCTIVE = frozenset(
     (
@@ -41,7 +41,7 @@ _DISTINCTIVE = frozenset(
 )  # fmt: skip
 
 ITEM = CHANNEL | FEED | frozenset(("guid", "comments", "enclosure", "source", "published", "content", "about"))
-"""Elements of an item or entry, and `rdf:about`."""
+"""Elements of an item or entry, and the attribute `rdf:about`, in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,9 @@ def has_feed_structure(
 ) -> bool:
     """Return True if the children of `element` in the namespace `core`, and its items, are those of a feed.
 
-    `feed_names` are the names of a feed's elements. `items` is the number of items, and `first` has the local names in
-    the first item (`Items.first`). `is_declared` is True if a version or namespace declares the vocabulary.
+    `feed_names` are the names of the elements that a channel of the format may have, in lower case. `items` is the
+    number of items, and `first` contains the names in the first item (`Items.first`). `is_declared` is True if a
+    version or namespace declares the vocabulary.
     """
     own_names = {local.lower() for namespace, local, _ in children(element) if namespace == core}
     if not own_names - feed_names and not items:

@@ -21,9 +21,9 @@ _ITEM = frozenset(("id", "url", "external_url", "title", "content_html", "conten
 
 
 def read(data: bytes, *, sound: bool) -> Channel | None:
-    """Return the channel of a document in UTF-8, or None for other JSON.
+    """Return the channel of a JSON Feed in UTF-8, or None for other JSON.
 
-    `sound` is True if the bytes were valid in their encoding.
+    `sound` is True if the bytes of the original document were valid in its encoding.
     """
     if _HOST not in data:
         return None  # to parse the responses of APIs takes 35 ms for each MB
@@ -65,7 +65,7 @@ def _is_feed(feed: dict[str, Any]) -> bool:
     """Return True if the object is a JSON Feed.
 
     "version (required, string) is the URL of the version of the format the feed uses"; "items is an array" -- JSON Feed
-    1.1.
+    1.1. If there are items, at least one must be empty or have a member that JSON Feed defines.
     """
     items = feed.get("items")
     if _VERSION not in _text(feed.get("version")) or not isinstance(items, list):
@@ -79,7 +79,7 @@ def _version(feed: dict[str, object]) -> str:
 
 
 def schedule(feed: dict[str, object]) -> Schedule:
-    """Return the schedule of the feed: in JSON Feed only its end (`expired`).
+    """Return the schedule of a JSON Feed, which can only state that the feed has ended (`expired`).
 
     "If the value is true, then it's expired. Any other value, or the absence of expired, means the feed may continue to
     update." -- JSON Feed 1.1

@@ -41,12 +41,18 @@ def read(document: XmlTree, items: Items) -> Channel | None:
 
 
 def first(elements: Iterable[Child], core: str, name: str) -> str:
-    """Return the text of the first non-empty element with this name in capitals or small letters, or ""."""
+    """Return the text of the first non-empty element with this name, or "".
+
+    `core` is the namespace of the format's elements. Names are case-insensitive, and `name` is in lower case.
+    """
     return next((text for _, text in _texts(elements, core, name)), "")
 
 
 def page(elements: Iterable[Child], core: str) -> str:
-    """Return the address of the channel's page, or "". A relative address is resolved against xml:base."""
+    """Return the address of the channel's page, or "". A relative address is resolved against xml:base.
+
+    `core` is the namespace of the format's elements.
+    """
     return next((xml_elements.resolve_base(link, address) for link, address in _texts(elements, core, "link")), "")
 
 

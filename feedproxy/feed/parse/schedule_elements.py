@@ -1,7 +1,7 @@
 """Parser of schedule hints. Invalid hints are ignored, and named in the notes of the Schedule.
 
-A value with one possible meaning is accepted ("06", "24", "SUN"). Other values are ignored, because a wrong hint would
-delay updates.
+A value in a wrong form is accepted if it has only one possible meaning ("06", "24", "SUN"). Other invalid values are
+ignored, because a wrong hint would delay updates. The notes of the Schedule describe them.
 """
 
 import re
@@ -14,7 +14,7 @@ from feedproxy.http.date import WEEKDAYS
 
 _NUMBER = re.compile(r"\+?([0-9]{1,1000})(?:\.[0-9]*)?")
 _NUMBER_MAX = 10**18
-"""A larger number in a hint counts as this number. Other modules apply lower limits to each hint."""
+"""A larger number in a hint counts as this number. The limits of the schedule (schedule_hints.py) are lower."""
 _QUOTED_MAX = 40
 """A note quotes at most this many characters of an invalid value."""
 
@@ -22,8 +22,9 @@ _QUOTED_MAX = 40
 def schedule(texts: Mapping[str, Sequence[str]], *, finished: bool) -> Schedule:
     """Return the schedule that hint elements describe (RSS 2.0; RSS 1.0 syndication module).
 
-    `texts` has the texts of all elements of one name, in document order, by name in lower case. For skipHours and
-    skipDays, the texts are those of the elements within. `finished` is True if the feed states its end.
+    `texts` maps the name of an element, in lower case, to the texts of all elements with this name, in document order.
+    For skipHours and skipDays, the texts are those of their child elements. `finished` is True if the feed states its
+    end.
     """
     notes: list[str] = []
     ttl, hours, days, period, frequency, base = (
@@ -108,8 +109,10 @@ def _update(period: Sequence[str], frequency: Sequence[str], notes: list[str]) -
 
 
 def _base(values: Sequence[str], notes: list[str]) -> Instant | None:
-    """Return the instant of sy:updateBase, or None if it is invalid. Beside `yyyy-mm-ddThh:mm`, all forms of dates in
-    feeds are accepted."""
+    """Return the instant of sy:updateBase, or None if it is missing or invalid.
+
+    The module defines the form `yyyy-mm-ddThh:mm`. All other forms of dates in feeds are accepted, too.
+    """
     if not values:
         return None
     if (instant := feed_dates.parse(values[0])) is not None:

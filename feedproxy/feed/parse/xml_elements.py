@@ -14,8 +14,8 @@ SELF_RELATIONS = frozenset(("self", "start"))
 
 
 RELATION_REGISTRY = "http://www.iana.org/assignments/relation/"
-"""URI of the registry of link relations. A registered name alone, and this URI with the name at its end, are the same
-relation (RFC 4287, section 4.2.7.2)."""
+"""URI of the registry of link relations. A relation can be written as its registered name, or as this URI followed by
+the name (RFC 4287, section 4.2.7.2)."""
 
 _ITUNES = "//www.itunes.com/dtds/podcast-1.0.dtd"
 """The namespace of iTunes in lower case, without its scheme."""
@@ -27,10 +27,10 @@ _BASE = "{http://www.w3.org/XML/1998/namespace}base"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 
 LINKS_MAX = 32
-"""Maximum number of self links, and of hubs, read from one channel. Known channels have three."""
+"""At most this many self links, and as many hubs, are read from one channel. Known channels have three."""
 
 HINTS_MAX = 64
-"""Maximum number of values of one hint. A week has seven days, and a day 24 hours."""
+"""At most this many values of one hint are read. A week has seven days, and a day 24 hours."""
 
 
 _UPDATES = frozenset(("updatefrequency", "updateperiod", "updatebase"))
@@ -54,14 +54,18 @@ def atom_links(elements: Iterable[Child], namespaces: Iterable[str] = (ATOM, ATO
 
 
 def relations(link: Element) -> list[str]:
-    """Return the relations of a link. A link without `rel` has the relation `alternate` (RFC 4287, section 4.2.7.2)."""
+    """Return the relations of a link, in lower case.
+
+    A link without `rel` has the relation `alternate` (RFC 4287, section 4.2.7.2).
+    """
     return [relation.removeprefix(RELATION_REGISTRY) for relation in (link.get("rel") or "alternate").lower().split()]
 
 
 def self_links(links: Iterable[tuple[str, Element]]) -> tuple[SelfLink, ...]:
     """Return the links to the feed's own address.
 
-    An address without an absolute xml:base stays relative to the document. An absolute address stays as written.
+    A relative address is resolved against xml:base, and stays relative if xml:base is missing or relative. An absolute
+    address stays as written.
     """
     addresses = (
         SelfLink(relation, based_href(link), (link.get("type") or "").strip(), namespace)
@@ -75,7 +79,7 @@ def self_links(links: Iterable[tuple[str, Element]]) -> tuple[SelfLink, ...]:
 def hubs(links: Iterable[tuple[str, Element]]) -> tuple[str, ...]:
     """Return the addresses of the WebSub hubs among `links`, in order (WebSub, section 4).
 
-    An address without an absolute xml:base stays relative to the document.
+    A relative address is resolved against xml:base, and stays relative if xml:base is missing or relative.
     """
     addresses = (based_href(link) for _, link in links if "hub" in relations(link) and _href(link))
     return tuple(islice(filter(None, addresses), LINKS_MAX))
@@ -132,10 +136,10 @@ def _value(element: Element) -> str:
 
 
 def based_href(link: Element) -> str:
-    """Return the address of a link, resolved against xml:base (RFC 4287, section 2).
+    """Return the address of a link, resolved against xml:base (RFC 4287, section 2), or "" for an invalid xml:base.
 
-    Return "" for an invalid xml:base. With a wrong base, the address could be that of another hub, which would receive
-    the secret of the subscription.
+    With a wrong base, the address of a hub could lead to another server, which would receive the secret of the
+    subscription.
     """
     return resolve_base(link, _href(link))
 
