@@ -31,7 +31,7 @@ class Headlines:
 
     @property
     def size(self) -> int:
-        """Return the memory that all texts take, in bytes."""
+        """Return the number of bytes of memory that all texts take."""
         titles = [title for title, _ in self.entries]
         return sum(map(sys.getsizeof, (self.title, self.summary, self.newest_title, self.newest_text, *titles)))
 

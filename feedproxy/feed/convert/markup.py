@@ -34,7 +34,7 @@ _START = re.compile(rf"<[a-zA-Z][^\s/>]*+((?:[\s/]++|{_ATTRIBUTE.pattern})*+)")
 """Pattern of a start tag up to the closing `>`, as a browser reads it (HTML, section 13.2.5)."""
 _ADDRESSES = frozenset(["href", "src", "srcset", "poster", "cite", "longdesc", "background", "data", "action"])
 _IMAGE = re.compile(r"([^\s,]\S*?)(,(?=\s|\Z)|\s[^,]*+|\Z)")
-"""Pattern of an address in the attribute `srcset`, and the descriptors or the comma after the address."""
+"""Pattern of one image in the attribute `srcset`: its address, and the descriptors or the comma after the address."""
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]*:")
 
 _PLAIN_MAX = 2 * 1024 * 1024
@@ -43,7 +43,8 @@ _PLAIN_MAX = 2 * 1024 * 1024
 
 
 _NAMESPACES_TIMES_ELEMENTS = 100_000
-"""Maximum product of the number of namespaces and the number of child elements of one text.
+"""Maximum product of the number of namespaces and the number of child elements of one text. Beyond this limit, the text
+loses its markup.
 
 Each child element is serialised with all namespaces, so the product determines the size of the result.
 """
@@ -65,8 +66,10 @@ def as_html(text: Text) -> str:
 
 
 def escape_ambiguous(text: Text) -> str:
-    """Return the text for an element that may contain text or HTML, such as RSS's description. Text that looks like
-    HTML is escaped."""
+    """Return the text for an element that may contain plain text or HTML, such as RSS's description.
+
+    Plain text that looks like HTML is escaped.
+    """
     if text.type == "html" or (not _TAG.search(text.value) and unescape(text.value) == text.value):
         return text.value
     return escape(text.value, quote=False)
@@ -147,12 +150,12 @@ def is_web(address: str) -> bool:
 
 
 def is_iri(address: str) -> bool:
-    """Return True for an IRI as Atom requires it: with a scheme, without spaces and forbidden characters."""
+    """Return True for an IRI as Atom requires it: it has a scheme, and no spaces or other forbidden characters."""
     return bool(_SCHEME.match(address)) and not re.search(r'[\s<>"{}|\\^`]', address)
 
 
 def inner_html(element: Element) -> str:
-    """Return the content of an element as HTML: its markup, or its text if it has no child elements."""
+    """Return the content of an element as HTML: its child elements as markup, or its text if it has none."""
     if not any(isinstance(child.tag, str) for child in element):
         return text_of(element)
     copy = deepcopy(element)

@@ -12,7 +12,7 @@ from feedproxy.feed.channel import Cloud, Kind, Schedule
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An element of a vocabulary outside the model. It is kept unchanged.
+    """An element of a vocabulary outside the model. Conversions copy it.
 
     Names of `attributes` are in Clark's notation ({namespace}local), sorted. `content` has texts and elements in order.
     """
@@ -57,7 +57,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link (RFC 4287, section 4.2.7). `type` is empty for an HTML page."""
+    """A link (RFC 4287, section 4.2.7). `type` is empty for an HTML page, and if the document states no type."""
 
     href: str
     rel: str = "alternate"
@@ -117,7 +117,7 @@ class Generator:
 class _Statements:
     """The fields that channels and items have in common.
 
-    `summary` is the channel's description, or the synopsis of an item with content. Instants are in whole seconds.
+    `summary` is the description of a channel, or the summary of an item. Instants are in whole Unix seconds.
     `language` is a tag of BCP 47, and `direction` is `ltr` or `rtl`; both may be empty. `members` are JSON Feed's
     custom objects, as names and JSON texts.
     """

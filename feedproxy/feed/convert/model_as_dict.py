@@ -1,6 +1,7 @@
 """Conversion of the model to plain data and back: dictionaries, lists, texts, numbers and booleans.
 
-The keys are the names of the model's fields. Empty fields are omitted, and instants are in Unix seconds.
+The keys are the names of the model's fields. Fields with their default values are omitted, and instants
+are in Unix seconds.
 """
 
 import dataclasses
@@ -32,7 +33,7 @@ def to_data(value: Any) -> Data:
 
 
 def nonempty_fields(value: Any, names: Iterable[str]) -> dict[str, Data]:
-    """Return the named fields that differ from their defaults, in the form of `to_data`."""
+    """Return those of the fields `names` that differ from their defaults, in the form of `to_data`."""
     fields = {field.name: field for field in dataclasses.fields(value)}
     changed = (name for name in names if getattr(value, name) != _default(fields[name]))
     return {name: to_data(getattr(value, name)) for name in changed}

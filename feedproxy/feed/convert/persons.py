@@ -13,7 +13,8 @@ _ALONE = re.compile(rf"(?:mailto:)?({_EMAIL})")
 
 
 _NAMESAKES_MAX = 8
-"""A person is compared with at most this many persons of the same name, which limits the time of merging."""
+"""A person is compared with at most this many persons of the same name, and as many with the same email address. This
+limits the time of merging."""
 
 
 def parse(text: str) -> Person | None:
@@ -32,7 +33,7 @@ def parse(text: str) -> Person | None:
 
 
 def to_rss_text(person: Person) -> str:
-    """Return the form of a person in RSS 2.0: `email (name)`, or the known part."""
+    """Return the form of a person in RSS 2.0: `email (name)`, or else the email address, the name or the URI."""
     if person.email and person.name:
         return f"{person.email} ({person.name})"
     return person.email or person.name or person.uri
@@ -46,7 +47,7 @@ def is_email(text: str) -> bool:
 def without_repeated_name(person: Person) -> Person:
     """Return the person without a name that only repeats the email address, the URI or the picture's address.
 
-    If a person has no email address but a name in the form of one, the name becomes the email address.
+    If a person has no email address, a name in the form of an email address becomes the email address.
     """
     if person.name and person.name in (person.email, person.uri, person.avatar):
         return replace(person, name="")
@@ -56,8 +57,10 @@ def without_repeated_name(person: Person) -> Person:
 
 
 def merge(persons: Iterable[Person | None]) -> tuple[Person, ...]:
-    """Return the persons without duplicates. Two persons are duplicates if they have the same name or email, and no
-    differing values."""
+    """Return the persons without duplicates.
+
+    Two persons are duplicates if they have the same name or email address, and do not differ in any known value.
+    """
     merged: list[Person] = []
     positions: dict[tuple[str, str], list[int]] = {}
     for person in persons:

@@ -16,11 +16,11 @@ from feedproxy.feed.xml_parser import Element, attributes, qualified_name
 _NAME = re.compile(r"[^\W\d][\w.\-]*")
 _SILENT = (etree._Comment, etree._ProcessingInstruction)
 _DEPTH_MAX = 64
-"""Maximum number of levels of nested elements. Known modules have five."""
+"""Maximum number of elements around an element that is kept. Known modules have five levels."""
 
 
 def canonical_namespace(namespace: str) -> str:
-    """Return the usual name of a namespace in place of an older or misspelt name (ALIASES)."""
+    """Return the usual name of a namespace for an older or misspelt name (ALIASES), and any other name unchanged."""
     return ALIASES.get(namespace, namespace)
 
 
@@ -30,7 +30,7 @@ def without_rss_namespace(namespace: str) -> str:
 
 
 def make_node(element: Element, depth: int = 0) -> Node | None:
-    """Return the node of an element, or None if its name cannot be written in XML or it is nested too deeply.
+    """Return the node of an element, or None if the element is nested too deeply or its name cannot be written in XML.
 
     `depth` is the number of elements around the element.
     """
@@ -55,7 +55,7 @@ def make_node(element: Element, depth: int = 0) -> Node | None:
 
 
 def normalise_content(content: Iterable[str | Node]) -> tuple[str | Node, ...]:
-    """Return the content with adjacent texts joined, and without white space between elements."""
+    """Return the content of a node with adjacent texts joined, and without white space between elements."""
     joined: list[str | Node] = []
     for is_text, run in groupby(content, key=lambda part: isinstance(part, str)):
         pieces = list(run)
@@ -71,7 +71,7 @@ def _may_be_attribute(key: str) -> bool:
 
 
 def is_writable_name(namespace: str, local: str) -> bool:
-    """Return True if an element with this name can be written: a valid name in a known namespace."""
+    """Return True if an element with this name can be written: its local name and its namespace, if any, are valid."""
     if namespace.endswith(":") and namespace[:-1].isidentifier():
         return False  # an undeclared prefix without a customary meaning
     return bool(_NAME.fullmatch(local)) and (not namespace or _is_namespace(namespace))
@@ -117,7 +117,7 @@ def add(parent: Element, node: Node, bare: str = "") -> None:
 
 
 NAMESPACES_MAX = 64
-"""At most this many namespaces outside the model are kept of one feed. Known feeds have five."""
+"""At most this many namespaces without a customary prefix (PREFIXES) are kept of one feed. Known feeds have five."""
 
 
 def limit_namespaces(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Node, ...]:
@@ -142,7 +142,7 @@ def clark_name(namespace: str, local: str) -> str:
 
 
 def assign_prefixes(nodes: Iterable[Node]) -> dict[str, str]:
-    """Return the namespaces of these nodes by prefix. Each namespace has its customary prefix, or a generated one."""
+    """Return the namespaces of the nodes by prefix. Prefixes are the customary ones (PREFIXES), or else generated."""
     prefixes: dict[str, str] = {}
     _collect(nodes, prefixes)
     return {prefix: namespace for namespace, prefix in prefixes.items()}

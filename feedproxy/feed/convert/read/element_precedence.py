@@ -22,14 +22,14 @@ _NAME_BASED_UUID = re.compile(r"urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[8
 """Pattern of a name-based UUID (RFC 9562, section 5.5)."""
 
 _DISTINGUISHING_SUFFIX = re.compile(r"(?<!#)#+[0-9]{0,5}\Z")
-"""Pattern of the suffix that distinguishes items with equal names in RSS 1.0 (to_rdf.py)."""
+"""Pattern of the suffix by which to_rdf.py makes each rdf:about unique."""
 
 _DIGITS_MAX = 9
 """A picture's width or height of more than this many digits is ignored."""
 
 
 def item(statements: Extract) -> Item:
-    """Return the item that these statements describe."""
+    """Return the item that the statements describe."""
     extensions = apply_identifier(statements, _with_fallbacks(statements))
     if statements.duration is not None and not statements.enclosures:
         extensions = (Node(ITUNES, "duration", (), (str(statements.duration),)), *extensions)
@@ -70,7 +70,7 @@ def item(statements: Extract) -> Item:
 
 
 def channel(statements: Extract, kind: Kind, version: str, schedule: Schedule) -> Feed:
-    """Return the channel that these statements describe, without items."""
+    """Return the channel that the statements describe, without items."""
     extensions = _with_fallbacks(statements)
     image, extensions = apply_image_size(statements.image or _itunes_image(statements), extensions)
     links = merge_links(statements.links)
@@ -129,7 +129,7 @@ def merge_links(links: Iterable[Link]) -> tuple[Link, ...]:
 
 
 def merge_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
-    """Return the categories without duplicates. A category with a label is preferred."""
+    """Return the categories without duplicates. Of duplicates, the first with a label is kept."""
     unique: dict[tuple[str, str], Category] = {}
     for category in categories:
         key = category.term, category.scheme
@@ -139,8 +139,10 @@ def merge_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
 
 
 def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | None:
-    """Return the picture, or None without a picture. A title or link of the picture that is the same as the channel's
-    becomes empty."""
+    """Return the channel's picture without a title or link that only repeats the channel's title or link.
+
+    Return None if `image` is None.
+    """
     if image is None:
         return None
     return replace(
@@ -153,7 +155,8 @@ def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | 
 def apply_image_size(image: Image | None, extensions: tuple[Node, ...]) -> tuple[Image | None, tuple[Node, ...]]:
     """Return the channel's picture with its size, and the remaining extensions.
 
-    A missing size comes from a Media RSS thumbnail with the same address, which is removed from the extensions.
+    If the picture has no size, the size of a Media RSS thumbnail with the same address is used. This thumbnail is
+    removed from the extensions.
     """
     if image is None or image.width or image.height:
         return image, extensions
@@ -178,7 +181,7 @@ def _is_size(text: str) -> bool:
 
 
 def apply_identifier(statements: Extract, extensions: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Use the item's dc:identifier as its id, if a conversion has written the id there. Return the unused extensions.
+    """Set the item's id to its dc:identifier if a conversion has written the id there. Return the other extensions.
 
     After a conversion, the item's IRI (atom:id or rdf:about) equals the dc:identifier, or is a name-based UUID (RFC
     9562, section 5.5). Otherwise, the dc:identifier may identify something else, such as a book.
@@ -197,7 +200,7 @@ def apply_identifier(statements: Extract, extensions: tuple[Node, ...]) -> tuple
 
 
 def drop_inherited(item: Item, channel: Feed) -> Item:
-    """Return the item without its language if the channel has the same language, and likewise without its direction."""
+    """Return the item without a language and a text direction that are the same as the channel's."""
     if item.language and item.language.lower() == channel.language.lower():
         item = replace(item, language="")
     if item.direction and item.direction == channel.direction:
@@ -219,8 +222,7 @@ def _itunes_owner(statements: Extract) -> tuple[Person, ...]:
 
 
 def _categories(statements: Extract) -> tuple[Category, ...]:
-    """Return the categories of the format. If the document states none, return the categories and keywords of iTunes
-    and Media RSS."""
+    """Return the categories in elements of the format, or else the categories and keywords of iTunes and Media RSS."""
     return merge_categories(statements.categories) or merge_categories(
         Category(term) for term in islice(_category_terms(statements.extensions), STATEMENTS_MAX) if term
     )
@@ -264,8 +266,10 @@ def _itunes_text(statements: Extract, name: str) -> str:
 
 
 def _text_of_media(extensions: Iterable[Node], name: str) -> Text | None:
-    """Return the title or description of an item's media (Media RSS), or None. Items of video sites have no other
-    text."""
+    """Return the text of the first Media RSS element with this name, or None. Items of video sites have no other text.
+
+    `name` is `title` or `description`.
+    """
     for node in extensions:
         if node.namespace != MEDIA:
             continue
@@ -276,7 +280,11 @@ def _text_of_media(extensions: Iterable[Node], name: str) -> Text | None:
 
 
 def _bodies(statements: Extract) -> tuple[Text | None, Text | None]:
-    """Return content and summary. If RSS's description is the only text, it is the content."""
+    """Return the content and the summary of an item.
+
+    If RSS's description is the only text, it is the content. Without any of these texts, the content is the description
+    of Media RSS or the summary of iTunes.
+    """
     content = statements.texts.get("content") or statements.texts.get("atom:content")
     summary = statements.texts.get("atom:summary")
     description = statements.texts.get("summary")
@@ -286,7 +294,7 @@ def _bodies(statements: Extract) -> tuple[Text | None, Text | None]:
 
 
 def _item_dates(statements: Extract) -> tuple[int | None, int | None]:
-    """Return the dates of publication and of the update.
+    """Return the date of publication and the date of the last update. Each may be None.
 
     RSS has one date, which counts as the date of publication unless it equals the date of the update.
     """
@@ -304,7 +312,7 @@ def _first(instants: dict[str, int], *keys: str) -> int | None:
 
 
 def _with_fallbacks(statements: Extract) -> tuple[Node, ...]:
-    """Use elements of Dublin Core for missing elements of the format. Return the unused extensions."""
+    """Set missing statements to those in elements of Dublin Core. Return the extensions, and the unused elements."""
     extensions = list(statements.extensions)
     own = {
         "title": {"title", "atom:title"},

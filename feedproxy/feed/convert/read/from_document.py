@@ -91,7 +91,7 @@ class _ModelReader:
         self._items.append(element_precedence.item(statements))
 
     def feed(self, root: xml_parser.Element) -> Feed:
-        """Return the feed after all elements have been read."""
+        """Return the feed. All items have been passed to `on_element`."""
         kind = self._parsed.kind
         if kind is Kind.CDF:
             channel = from_cdf.channel(root, self._parsed, self._base_of(root))
@@ -127,7 +127,7 @@ class _ModelReader:
         return base
 
     def _fallback(self, element: xml_parser.Element) -> str:
-        """Return the base of relative links: the document's address, else its self link, else its web page.
+        """Return the base of relative links: the document's address, or else its self link or its web page.
 
         The first result is kept, so that all items get the same base.
         """
@@ -166,10 +166,10 @@ def with_rendering_address(feed: Feed, address: str) -> Feed:
 
 
 def with_source_address(feed: Feed, address: str, *, modified: int | None) -> Feed:
-    """Return the feed with `address` as its self link if the document states none, and with `modified` as its date if
-    the document states no date.
+    """Return the feed with a self link and a date.
 
-    `address` is the URL from which the feed was fetched, and `modified` its Last-Modified.
+    If the document states no self link, it is `address`, the URL from which the feed was fetched. If the document
+    states no date, it is `modified`, the time in Last-Modified.
     """
     dated = feed.updated is not None or feed.published is not None
     dated = dated or any(item.updated is not None or item.published is not None for item in feed.items)

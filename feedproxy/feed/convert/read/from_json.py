@@ -31,7 +31,7 @@ _ITEM = frozenset(
 
 
 def read(data: bytes, version: str, *, address: str) -> Feed:
-    """Return the model of a document in UTF-8, which jsonfeed.py has read. `version` is its version."""
+    """Return the model of a JSON Feed in UTF-8. `version` is the version of its format, and `address` its address."""
     document, _ = jsonfeed.decode(data)
     feed = channel(document, version, address)
     base = address or feed.address or feed.link
@@ -66,7 +66,10 @@ def channel(document: dict[str, Any], version: str, address: str) -> Feed:
 
 
 def item(document: dict[str, Any], base: str) -> Item:
-    """Return an item. A number as id becomes text (JSON Feed 1.1, items)."""
+    """Return the model of an item. `base` is the base of relative links.
+
+    An id that is a number becomes text (JSON Feed 1.1, items).
+    """
     html = _text(document, "content_html")
     content = markup.make_text(markup.resolve_html(base, html), is_html=True) if html else None
     plain = markup.make_text(_text(document, "content_text"), is_html=False)
@@ -148,7 +151,7 @@ def _attachments(document: dict[str, Any], base: str) -> tuple[Enclosure, ...]:
 
 
 def _members(document: dict[str, Any], defined: frozenset[str]) -> tuple[tuple[str, str], ...]:
-    """Return the members that the format does not define, such as custom objects."""
+    """Return the names and the values, as JSON, of members that are not in `defined`, such as custom objects."""
     return tuple(
         (valid_text(key), valid_text(json.dumps(value, ensure_ascii=True, sort_keys=True)))
         for key, value in document.items()

@@ -34,12 +34,12 @@ UNKNOWN_TYPE = "application/octet-stream"
 """Media type of an enclosure without a stated type. RSS requires a type."""
 
 STATEMENTS_MAX = 1_000
-"""At most this many statements of one kind are read about one channel or item."""
+"""At most this many links, persons, categories, enclosures or extensions of one channel or item are read."""
 
 
 @dataclass(slots=True)
 class Extract:
-    """The statements about one channel or item, in document order."""
+    """The values that a document states about one channel or item, in document order."""
 
     base: str
     is_item: bool
@@ -70,9 +70,10 @@ class Extract:
 
 
 def extract(container: Element, *, core: str, is_atom: bool, base: str, is_item: bool) -> Extract:
-    """Return the statements in the children of a channel or an item.
+    """Return the statements in the elements of a channel or an item, `container`.
 
-    `core` is the namespace of the format's own elements.
+    `core` is the namespace of the format's own elements, and `is_atom` is True if the format is Atom. `base` is the
+    base URI of the element around `container`.
     """
     statements = Extract(element_base(container, base), is_item)
     statements.language = valid_text(container.get(_LANGUAGE) or container.get("xml:lang") or "").strip()
@@ -396,9 +397,9 @@ def _number(text: str) -> int | None:
 
 
 def _seconds(text: str) -> int | None:
-    """Return the seconds of an itunes:duration: a number, or hours, minutes and seconds with colons.
+    """Return the seconds that an itunes:duration states, or None if it is invalid.
 
-    Return None if it is invalid.
+    Its forms are a number of seconds, and hours, minutes and seconds with colons between them.
     """
     total = 0
     for part in text.split(":"):

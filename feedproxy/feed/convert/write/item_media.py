@@ -8,8 +8,11 @@ from feedproxy.feed.convert.namespaces import ITUNES, MEDIA
 
 
 def picture(item: Item) -> str:
-    """Return the address of the item's picture, or "". The picture may be the item's own, or that of Media RSS or
-    iTunes."""
+    """Return the address of the item's picture, or "".
+
+    The first of these is used: the item's own picture, a thumbnail of Media RSS, the picture of iTunes, a picture of
+    Media RSS, and an element `image` of RSS.
+    """
     if item.image:
         return item.image
     for node in _media(item):
@@ -37,7 +40,7 @@ def cover(feed: Feed) -> str:
 
 
 def files(item: Item) -> tuple[Enclosure, ...]:
-    """Return the item's files: its enclosures, and those of Media RSS that are not pictures."""
+    """Return the item's files: its enclosures, and those of Media RSS with a stated type other than a picture."""
     enclosures = {enclosure.url: enclosure for enclosure in item.enclosures}
     for node in _media(item):
         url, kind = node.attribute("url"), node.attribute("type")

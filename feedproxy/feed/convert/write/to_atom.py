@@ -1,7 +1,7 @@
 """Writer of Atom 1.0 (RFC 4287), with elements of RSS for parts that Atom lacks.
 
-A missing id is generated from the address or the content, so that it stays the same. In place of a missing date, the
-feed's date or 1970 is written.
+A missing id is generated from the address or the content, so that each conversion writes the same id. In place of a
+missing date, the feed's date or 1970 is written.
 """
 
 import uuid
@@ -18,7 +18,7 @@ from feedproxy.http.date import format_rfc3339
 
 
 def render(feed: Feed) -> bytes:
-    """Return the document in UTF-8."""
+    """Return the feed as an Atom document in UTF-8."""
     root = out.document(ATOM, "feed", feed, default=ATOM)
     feed = _with_required_elements(feed)
     atom_channel(root, feed, RSS2)
@@ -54,7 +54,10 @@ def atom_id(feed: Feed) -> str:
 
 
 def item_id(item: Item, feed: Feed) -> str:
-    """Return the item's id as an IRI: its id, or else its link, or a UUID made from its id or content."""
+    """Return the item's id as an IRI. An id that is not an IRI becomes a UUID.
+
+    If the item has no id, the result is its link, or a UUID made from its title, date and content.
+    """
     if markup.is_iri(item.id):
         return item.id
     if item.id:
@@ -69,7 +72,7 @@ def item_id(item: Item, feed: Feed) -> str:
 def own_id(item: Item, feed: Feed, previous_ids: set[str]) -> str:
     """Return the item's id as an IRI, and add it to `previous_ids`, the ids of the preceding items.
 
-    An id that the document states is kept, even if it is not unique. A generated id is made unique.
+    An id that the document states may occur more than once. A generated id is made unique.
     """
     identity = item_id(item, feed)
     if identity in previous_ids and not item.id:

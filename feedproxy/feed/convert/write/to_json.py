@@ -75,8 +75,8 @@ def _item(item: Item, feed: Feed) -> dict[str, Any]:
 def _add_beyond(members: dict[str, Any], model: Feed | Item, parsed: Feed | Item) -> None:
     """Add a custom object with the fields of `model` that JSON Feed cannot express.
 
-    `parsed` is the model that results from reading the written document. The custom object has the fields in which
-    `model` differs from `parsed`.
+    `parsed` is the model that results from reading `members`. The custom object contains the fields in which `model`
+    differs from `parsed`.
     """
     names = [field.name for field in dataclasses.fields(model) if field.compare and field.name != "items"]
     differing = [name for name in names if getattr(model, name) != getattr(parsed, name)]
@@ -97,8 +97,10 @@ def _content(item: Item) -> dict[str, str]:
 
 
 def _authors(persons: tuple[Person, ...]) -> list[dict[str, Any]]:
-    """Return the authors. An email address becomes the URL of the author. JSON Feed 1.1 says about this URL: "It could
-    be … a mailto: link"."""
+    """Return the persons as authors of JSON Feed. The email address of an author without a URI becomes the URL.
+
+    JSON Feed 1.1 says about this URL: "It could be … a mailto: link".
+    """
     return [
         _nonempty(
             name=person.name, url=person.uri or (f"mailto:{person.email}" if person.email else ""), avatar=person.avatar

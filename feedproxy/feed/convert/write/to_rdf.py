@@ -45,8 +45,10 @@ def render(feed: Feed) -> bytes:
 
 
 def _names(feed: Feed) -> list[str]:
-    """Return the rdf:about of each item: its id, or else its link. RSS 1.0 says that each rdf:about "must be
-    unique"."""
+    """Return the rdf:about of each item: its IRI (`item_id`), with a suffix if an earlier item has the same IRI.
+
+    RSS 1.0 says that each rdf:about "must be unique".
+    """
     names: list[str] = []
     previous_names: set[str] = set()
     copies: Counter[str] = Counter()

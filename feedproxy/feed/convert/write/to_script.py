@@ -81,9 +81,9 @@ class _Language:
 
 
 def _make_quoter(special: str, escape: Callable[[int], str]) -> Callable[[str], str]:
-    """Return a function that quotes a text. A backslash precedes the signs in `special`.
+    """Return a function that quotes a text. It writes a backslash before the characters in `special`.
 
-    `escape` returns the form of a character, given by its number, that is not in ASCII.
+    `escape` takes the number of a character that is not printable ASCII, and returns its escaped form.
     """
     escapes = {"\n": "\\n", "\t": "\\t", **{sign: f"\\{sign}" for sign in f'\\"{special}'}}
     pattern = re.compile(rf"[^ -~]|[{re.escape(''.join(escapes))}]")

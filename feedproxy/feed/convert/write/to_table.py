@@ -24,14 +24,14 @@ FORMULA_SIGNS = (
 """Characters that begin a formula: `=`, `+`, `-`, `@`, and their variants in Unicode."""
 
 _UNSEEN = r"\s\x00-\x20\x7f-\xa0\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb"
-"""Characters that spreadsheets drop before a formula: blanks, control characters, joiners. The text is a part of a
+"""Characters that spreadsheets drop before a formula: blanks, control characters, joiners. The text is part of a
 pattern."""
 
 
 def _beginnings(separators: str) -> re.Pattern[str]:
-    """Return a pattern that matches every place at which a cell may begin.
+    """Return a pattern of the places at which a cell begins if a spreadsheet splits cells at `separators`.
 
-    Its first group is the separators and dropped characters, and its second group the sign of a formula, if any.
+    The first group is the separators and dropped characters. The second group is the sign of a formula, if any.
     """
     return re.compile(rf"((?:\A|[{separators}])[{separators}{_UNSEEN}\"]*+)('*+[{re.escape(FORMULA_SIGNS)}])?")
 

@@ -34,7 +34,7 @@ _HEADLINE = 80
 
 
 def document(namespace: str, local: str, feed: Feed, default: str | None = None) -> Element:
-    """Return the root element of a document. `default` is the namespace without a prefix."""
+    """Return the root element of a document. `default` is the namespace that is written without a prefix, if any."""
     customary = {prefix: uri for uri, prefix in PREFIXES.items() if uri != default}
     others = {prefix: uri for prefix, uri in assign_prefixes(_all(feed)).items() if prefix not in customary}
     names: dict[Any, str] = {**customary, **others}
@@ -75,12 +75,12 @@ def put_nonempty(
 
 
 def heading(feed: Feed) -> str:
-    """Return the channel's title in one line, or its address, for formats that require a title."""
+    """Return the channel's title in one line, or else an address, for formats that require a title."""
     return markup.to_line(feed.title) or feed.link or feed.address or "Untitled"
 
 
 def headline(item: Item) -> str:
-    """Return a title for an item without one: the beginning of its text."""
+    """Return a title for an item without a title: the beginning of its text, or else its link or id."""
     body = item.content or item.summary
     first = " ".join(markup.to_plain(body).partition("\n")[0].split())
     if len(first) > _HEADLINE:
@@ -146,7 +146,7 @@ def language_attributes(element: Element, language: str, direction: str, *, atom
 def schedule(parent: Element, hints: Schedule, core: str) -> None:
     """Write the schedule with elements of RSS, the syndication module and iTunes.
 
-    `core` is the namespace of RSS's elements in the document.
+    `core` is the namespace of the elements of RSS in the document.
     """
     put_nonempty(parent, core, "ttl", hints.ttl)
     if hints.skip_hours:
@@ -184,8 +184,8 @@ def text_input(parent: Element, values: TextInput | None, core: str) -> None:
 def image(parent: Element, picture: Image, feed: Feed, core: str, about: str = "") -> None:
     """Write a picture as RSS's element `image`, in the namespace `core`.
 
-    The element requires a title and a link. If the picture lacks one of these, the channel's is written. The attribute
-    `about` (rdf:about), if not empty, gets the picture's address.
+    The element requires a title and a link. In place of a missing title or link, that of the channel is written. If
+    `about` is not empty, it is the name of an attribute (rdf:about) for the picture's address.
     """
     element = put(parent, core, "image")
     if about:
@@ -210,10 +210,10 @@ def image_size(channel: Element, picture: Image | None) -> None:
 
 
 def identifier(element: Element, item: Item, name: str) -> None:
-    """Write the item's id, unless it equals `name`, the item's IRI in atom:id or rdf:about.
+    """Write the item's id, unless feedproxy can read it from `name`, the item's IRI in atom:id or rdf:about.
 
-    A permalink becomes RSS's `guid`, and any other id becomes dc:identifier, or `guid` if the item already has a
-    dc:identifier.
+    A permalink becomes RSS's `guid`, and any other id becomes dc:identifier. If the item already has a dc:identifier,
+    every id becomes `guid`.
     """
     others = any((node.namespace, node.name) == (DC, "identifier") for node in item.extensions)
     if not item.id or not (others or item.id != name or item.is_permalink != (item.links[:1] == (Link(item.id),))):
@@ -225,7 +225,10 @@ def identifier(element: Element, item: Item, name: str) -> None:
 
 
 def people(parent: Element, persons: Iterable[Person]) -> None:
-    """Write authors as dc:creator, and as elements of Atom if they have more than a name."""
+    """Write the names of authors as dc:creator.
+
+    An author with other values, or without a name, is also written as atom:author.
+    """
     for person in persons:
         put_nonempty(parent, DC, "creator", person.name)
         if person != Person(person.name) or not person.name:
@@ -235,8 +238,9 @@ def people(parent: Element, persons: Iterable[Person]) -> None:
 def item_body(element: Element, item: Item, core: str) -> None:
     """Write the item's texts: the summary as description, and the content as content:encoded.
 
-    Without a summary, the content is the description. Feed readers interpret both elements as HTML, so plain text is
-    escaped. Content of any other type, and content at another address, becomes an element of Atom.
+    Without a summary, the content is the description. Without content, the summary is also written as atom:summary.
+    Feed readers interpret both elements as HTML, so plain text is escaped. Content of any other type, and content at
+    another address, becomes an element of Atom.
     """
     content, summary = item.content, item.summary
     if content is not None and (content.src or content.type not in ("text", "html")):
@@ -254,8 +258,10 @@ def item_body(element: Element, item: Item, core: str) -> None:
 
 
 def item_modules(element: Element, item: Item, bare: str = "") -> None:
-    """Write an item's duration, picture and extensions, which are the same in all XML formats. Extensions without a
-    namespace get the namespace `bare`."""
+    """Write an item's duration, picture and extensions, which are the same in all XML formats.
+
+    Extensions without a namespace get the namespace `bare`.
+    """
     if item.enclosures and item.enclosures[0].duration is not None:
         put(element, ITUNES, "duration", str(item.enclosures[0].duration))
     put_image(element, item.image)
@@ -269,7 +275,7 @@ def put_image(element: Element, url: str) -> None:
 
 
 def extra_links(element: Element, links: Iterable[Link], page: str) -> None:
-    """Write all links except that to `page`, for which RSS has its own element."""
+    """Write all links except the link to `page`, for which RSS has its own element."""
     for link in links:
         if link != Link(page):
             atom_link(element, link)
