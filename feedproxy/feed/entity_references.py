@@ -55,8 +55,9 @@ _PREDEFINED = {b"amp": b"&#38;", b"lt": b"&#60;", b"gt": b"&#62;", b"quot": b"&#
 def resolve_references(data: bytes, root: int) -> tuple[bytes, bool]:
     """Return a document in UTF-8 with texts in place of references to entities, and True if a reference was a fault.
 
-    `root` is the offset of the root element. References to unknown entities remain. A reference to a declared entity
-    that exceeds a limit is a fault, and becomes the text `&name;`.
+    `root` is the offset of the root element. A well-formed document without a document type is returned unchanged.
+    References to unknown entities remain. A reference to a declared entity that exceeds a limit is a fault, and becomes
+    the text `&name;`.
     """
     if _REFERENCE.search(data, root) is None:
         return data, False
