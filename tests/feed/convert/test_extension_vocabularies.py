@@ -234,8 +234,9 @@ def test_extensions_of_an_atom_author_are_kept(name):
     assert [each.name for each in feed.authors[0].extensions] == ["image"]
 
 
-def test_page_shows_the_summary_of_an_entry_with_content_elsewhere():
-    feed = an_entry('<summary>A film about tea</summary><content type="video/mp4" src="https://tea.example/f.mp4"/>')
+@pytest.mark.parametrize("media_type", ['type="video/mp4"', ""])
+def test_page_shows_the_summary_of_an_entry_with_content_elsewhere(media_type):
+    feed = an_entry(f'<summary>A film about tea</summary><content {media_type} src="https://tea.example/f.mp4"/>')
 
     page = FORMATS["html"].render(feed).decode()
 

@@ -29,8 +29,9 @@ def render(feed: Feed) -> bytes:
 
 
 def body(item: Item) -> Text | None:
-    """Return an item's content if it is text or HTML, or else its summary."""
-    return item.content if item.content is not None and item.content.type in ("text", "html") else item.summary
+    """Return an item's content if it is text or HTML, or else its summary. Content at another address is no text."""
+    content = item.content
+    return content if content is not None and not content.src and content.type in ("text", "html") else item.summary
 
 
 def direction(model: Feed | Item, default: str = "") -> str:
