@@ -1,6 +1,7 @@
 """Shared configuration of all tests: settings of property tests, and the corpus of real and hostile feeds."""
 
 import gc
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ import pytest
 from _pytest.logging import caplog_records_key
 from hypothesis import HealthCheck, settings
 
+from feedproxy.telemetry.log_format import LineHandler
 from tests import cheap_mitmproxy
 
 CORPUS = Path(__file__).resolve().parents[1].parent / "shared" / "corpus"
@@ -120,9 +122,15 @@ def corpus() -> Path:
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     """Fail the test if mitmproxy logged an exception, which it catches while it handles an event.
 
+    Remove the log handlers that the test has added, because they write to a stream that pytest closes.
+
     A fixture of all tests would take a fifth of a millisecond for each test.
     """
     records = item.stash.get(caplog_records_key, {})
     crashes = [each.getMessage() for phase in records.values() for each in phase if "has crashed" in each.getMessage()]
     yield
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        if isinstance(handler, LineHandler):
+            root.removeHandler(handler)
     assert not crashes
