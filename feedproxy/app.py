@@ -63,8 +63,6 @@ from feedproxy.workers.worker_messages import WorkerPeers
 
 logger = logging.getLogger(__name__)
 
-"""Handler of an action or a page of the admin listener."""
-
 
 class App:
     """The settings, and the parts made from them. The store and the origin client are opened at their first use."""

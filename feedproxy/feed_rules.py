@@ -136,7 +136,11 @@ class Rules:
         return match
 
     def _protection(self, target: str) -> _Protection | None:
-        """Return the protection of a target by its strictest interpretation, or None without a protecting rule."""
+        """Return the protection of a target, or None if no rule protects it.
+
+        An origin may interpret the target in several ways (http/target_uri/path_confusion.py). The result is the
+        strictest protection of all interpretations.
+        """
         base = self._base
         if base is None or not self._protecting_rules or "://" not in target:
             return None

@@ -1,4 +1,4 @@
-"""feedproxy options: print every option with its text and default, as a YAML configuration."""
+"""feedproxy options: print every option with its description and default, as a YAML configuration."""
 
 import argparse
 import json
@@ -13,8 +13,8 @@ def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
         "options",
-        help="print every option with its text and default, as YAML",
-        description="Print every option with its text and default, as YAML that can be used as a configuration.",
+        help="print every option with its description and default, as YAML",
+        description="Print every option with its description and default, as YAML that can be used as a configuration.",
     )
     parser.set_defaults(run=run)
 

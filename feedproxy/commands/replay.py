@@ -1,4 +1,4 @@
-"""feedproxy replay: serve recorded traffic or dated versions as an origin with virtual time."""
+"""feedproxy replay: serve recorded traffic, or dated versions of a feed, as an origin with virtual time."""
 
 import argparse
 import asyncio

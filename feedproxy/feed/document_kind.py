@@ -89,6 +89,6 @@ def _skip_space(data: bytes) -> int:
 
 
 def skip_prolog(data: bytes, start: int) -> int:
-    """Return the offset after the prolog of the document that begins at `start`: that of its root element."""
+    """Return the offset of the root element: the end of the prolog that begins at `start`."""
     match = _PROLOG.match(data, start, SEARCH_MAX)
     return match.end() if match else start

@@ -113,7 +113,7 @@ def _html_character(name: bytes) -> bytes | None:
 def _declarations(subset: bytes) -> dict[bytes, bytes]:
     """Return the texts of entities by name. `subset` is the part of the document type that declares them.
 
-    The first declaration of an entity counts (section 4.2).
+    The first declaration of an entity counts (XML 1.0, section 4.2).
     """
     declared: dict[bytes, bytes] = {}
     for match in _DECLARATION.finditer(_COMMENT.sub(b"", subset)):

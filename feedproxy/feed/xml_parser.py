@@ -3,10 +3,9 @@ exceptions.
 
 libxml2 recovers from faults in a document. `XmlTree.well_formed` is then False. Two measures limit hostile documents:
 
-- Entities that the document declares are expanded within limits (feed/entity_references.py). lxml itself expands no
-  entities in content (option resolve_entities), and opens no external entities (load_dtd, no_network). Without the
-  option huge_tree, libxml2 limits the expansion of entities in attributes, the depth (256 elements) and single texts
-  (10 MB).
+- Entities that the document declares are expanded within limits (feed/entity_references.py). The options of lxml are
+  such that lxml itself expands no entities in content, and opens no external entities. The option huge_tree is off, so
+  libxml2 limits the expansion of entities in attributes, the depth (256 elements) and single texts (10 MB).
 - Large documents are parsed in pieces. Each processed item is removed, and parsing ends if the tree becomes too large.
 """
 

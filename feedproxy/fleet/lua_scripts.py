@@ -280,6 +280,7 @@ RESTORE_STATE = Script("""
 for at = 1, #ARGV, 2 do redis.call('HSETNX', KEYS[1], ARGV[at], ARGV[at + 1]) end
 return 1
 """)
-"""Store those values of the shared state that Redis does not have. KEYS: identity. ARGV: each name, and its value."""
+"""Store those values of the shared state that Redis does not have. KEYS: shared state. ARGV: each name, and its
+value."""
 
 SCRIPTS = tuple(value for value in globals().values() if isinstance(value, Script))

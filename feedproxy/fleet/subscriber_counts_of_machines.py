@@ -30,7 +30,7 @@ from feedproxy.subscribers.read_events import ReadRecord
 
 WINDOW_PARTS = 24
 KNOWN_MAX = 50_000
-"""The sums of at most this many feeds are remembered."""
+"""For at most this many feeds, the number of subscribers on all machines is remembered."""
 WAITING_MAX = 50_000
 """At most this many reads wait to be sent. At the limit, all waiting reads are discarded.
 

@@ -83,8 +83,11 @@ class FleetSynchronization:
         self._tasks: list[asyncio.Task[None]] = []
 
     def adopt_shared_state(self, makers: Mapping[str, Callable[[], bytes]]) -> None:
-        """Load the shared state of the fleet. If neither Redis nor this machine has the value of a name, the name's
-        function in `makers` makes the value."""
+        """Load the shared state of the fleet, which consists of named values.
+
+        `makers` maps the name of each value to a function that makes the value if neither Redis nor this machine has
+        it.
+        """
         local = self.store.local
         own = {name: state for name in makers if (state := local.get_state(name))}
         self.store.shared_state = agree_on_state(self._settings.store, self.keys, own, makers)

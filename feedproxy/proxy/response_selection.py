@@ -79,8 +79,8 @@ class ResponseSelector:
         """Return the response to a GET or HEAD. Raises FeedproxyError if the origin cannot be reached and no stored
         response may answer.
 
-        `is_synced` is true if the peers' newer copies were already fetched. `is_retry` is true for a second request to
-        the origin, after the first response varied by a field that the first request lacked.
+        `is_synced` is true if newer copies of the other machines of a fleet were already fetched. `is_retry` is true
+        for a second request to the origin, after the first response varied by a field that the first request lacked.
         """
         await self.store.load(request.target)
         context = self.contexts.build(request, client, settings)

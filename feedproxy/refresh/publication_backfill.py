@@ -18,7 +18,11 @@ from feedproxy.store.interface import Store
 
 
 class PublicationBackfill:
-    """Addition of publication dates. While `is_refreshing(target)` is true, no dates of the target are stored."""
+    """Addition of the publication dates of items to the recorded changes of feeds.
+
+    While `is_refreshing(target)` is true, no dates are added for the feed at `target`, because the refresh will store
+    the resource.
+    """
 
     def __init__(
         self,

@@ -67,11 +67,11 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
 
 
 def _polling_intervals(state: ReaderState) -> list[tuple[Seconds, type[Note], str]]:
-    """Return the intervals that a feed specifies.
+    """Return the intervals that the last successful response and its feed specify.
 
-    Each element has the seconds to wait after the last successful response, the kind of Note for a violation, and the
-    reason. For an interval of the feed, the seconds are the interval minus the response's Age. They are negative if the
-    response was already older than the interval.
+    Each element has the seconds to wait after the response, the kind of Note for a violation, and the reason. If the
+    interval is stated within the feed (ttl, sy:*), the seconds are the interval minus the response's Age. They are
+    negative if the response was already older than the interval.
     """
     assert state.last_success is not None
     # "a number of minutes that indicates how long a channel can be cached before refreshing from the source" -- RSS 2.0

@@ -221,7 +221,10 @@ class ReaderState:
         return self.redirect_target in self.chain
 
     def is_new_address(self, target: str) -> bool:
-        """Return True if a redirect leads to `target`, and no answer of `target` has had validators yet."""
+        """Return True if a redirect has led the reader to `target`, and no answer of `target` has had validators yet.
+
+        The reader then has no validators that it could send.
+        """
         is_redirect_target = target in self.temporary or any(
             move.location == target for move in self.permanent.values()
         )

@@ -1,9 +1,10 @@
 """The protocol of every store, in memory or on disk.
 
 A read of a feed from the disk blocks for about 50 µs (measured with 60 KB in all codings together), and for seconds
-while other programs load the disk. Callers on behalf of clients therefore await `load` before they read. A write does
-not wait for the disk: `put` stores the value in memory and queues the write. A caller that needs durability then calls
-`wait_written`. After opening, no method raises StoreError. A failure counts as a miss and is reported to `on_failure`.
+while other programs keep the disk busy. Callers on behalf of clients therefore await `load` before they read. A write
+does not wait for the disk: `put` stores the value in memory and queues the write. A caller that needs durability then
+calls `wait_written`. After opening, no method raises StoreError. Every failure is reported to `on_failure`. A read that
+failed counts as a miss.
 """
 
 from collections.abc import Callable, Iterator

@@ -89,10 +89,11 @@ def load(data: bytes) -> Resource:
 
 
 def load_with_header(data: bytes, target: str = "") -> tuple[Resource, bytes]:
-    """Return the resource of a stored form, and its header for `restore`.
+    """Return the resource of a stored form, and the encoded header of this form, from which `restore` restores the
+    resource.
 
-    If `target` equals the resource's target, the resource refers to the object `target`, so that memory has the text
-    once.
+    If `target` equals the resource's target, the resource refers to the object `target`, so that memory has the target
+    only once.
     Raises Damaged if the data was altered, and UnknownVersion if this version of feedproxy cannot read its form.
     """
     header, area = envelope.open_parts(envelope.EnvelopeKind.RESOURCE, data)

@@ -63,7 +63,8 @@ class WriteQueue[Key, Value]:
         """Create a queue.
 
         - `write`: write a value, or delete it if it is None. Raises StoreError.
-        - `holds`: return True if the disk has an older value. Raises StoreError.
+        - `holds`: return True if the disk has a value of the key, which is then older than the queued value. Raises
+          StoreError.
         - `write_all`: write several values. After an error, each value is written separately.
         - `idle`: do a step of other work while no new value waits. Return True if work is left.
         - `batch_window`: seconds that a value waits for further values.

@@ -98,9 +98,9 @@ def update_claim(
 ) -> ClaimState:
     """Return the state after another claim of `count` subscribers.
 
-    `jump` is the factor of growth within an hour above which a claim must be confirmed; 0 accepts every claim. A claim
-    that exceeds the confirmed claim of the last `window` seconds by more than `room` must also be confirmed. A first
-    claim must be confirmed above FIRST_MAX or `room`.
+    A claim that is too high must be confirmed, which means repeated. `jump` is the factor of growth within an hour
+    above which a claim is too high; 0 accepts every claim. A claim that exceeds the confirmed claim of the last
+    `window` seconds by more than `room` is too high, too. A first claim is too high if it exceeds FIRST_MAX or `room`.
     """
     if claim_state is None or now - claim_state.last >= window:
         times = 1 if claim_state is None else claim_state.times + 1

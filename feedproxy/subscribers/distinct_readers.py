@@ -39,7 +39,7 @@ class DistinctReaders:
         times the memory.
         """
         self.changes = 0
-        """Number of changes since the start."""
+        """Number of changes of the readers of all feeds since this object was made."""
 
     def record(self, target: str, pseudonym: Pseudonym, now: Instant) -> None:
         """Record a reader's request, unless the address of the feed contains a secret."""

@@ -43,7 +43,10 @@ class CountsWriter:
         self._readers = BlockBuffer()
 
     def names(self, names: list[str]) -> None:
-        """Set the product names of the feeds written next. The index of a name is its number."""
+        """Set the product names of User-Agents for the feeds that are added next.
+
+        The readers of a feed refer to a name by its index in `names` (product_codes.py).
+        """
         self._names += names[len(self._names) :]
         self._others = frozenset(number for number, name in enumerate(names) if name != self._names[number])
 

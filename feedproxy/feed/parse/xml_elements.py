@@ -30,7 +30,7 @@ LINKS_MAX = 32
 """At most this many self links, and as many hubs, are read from one channel. Known channels have three."""
 
 HINTS_MAX = 64
-"""At most this many values of one hint are read. A week has seven days, and a day 24 hours."""
+"""At most this many values of one hint are read. More than 24, the number of hours in a day, have no effect."""
 
 
 _UPDATES = frozenset(("updatefrequency", "updateperiod", "updatebase"))

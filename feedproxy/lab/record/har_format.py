@@ -4,8 +4,8 @@ If several entries have equal content, the first contains the content, and the o
 (`_feedproxy.digest`). Contents are decoded, as HAR requires, unless their Content-Encoding is wrong (`_feedproxy.raw`).
 Content that is not ASCII is written as base64.
 
-`_feedproxy` also has the side, the reader, and the faults of a replay. An entry without this object comes from another
-tool, and counts as an exchange with an origin.
+`_feedproxy` also has the side of the proxy (clients or origins), the reader, and the faults of a replay. An entry
+without this object comes from another tool, and counts as an exchange with an origin.
 """
 
 import base64

@@ -40,8 +40,10 @@ class ReplayRequest:
     """Prefix of addresses for clients of the gateway, or "" for other clients."""
 
     def moved_address(self, hops: int) -> str:
-        """Return the address after `hops` redirects, such as `/moved-2/feed.xml` at the target's host: a gateway
-        address for a client of the gateway, or the target URI."""
+        """Return the address after `hops` redirects, such as `/moved-2/feed.xml` at the target's host.
+
+        For a client of the gateway, it is the gateway address of the moved feed.
+        """
         split = urlsplit(self.target)
         path = f"/moved-{hops}{split.path}" if hops else split.path
         return self.base + urlunsplit((split.scheme, split.netloc, path, split.query, ""))

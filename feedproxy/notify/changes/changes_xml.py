@@ -1,7 +1,7 @@
 """changes.xml and the other lists of changes, in the format of weblogs.com, version 2 (RSS Feed State).
 
-Times are relative to the beginning of the current minute, or to a newer change. The bytes of a list therefore stay
-equal for up to a minute, so that conditional requests get a 304.
+Times are relative to the beginning of the current minute, or to the latest change if that is later. The bytes of a list
+therefore stay equal for up to a minute, so that conditional requests get a 304.
 """
 
 import calendar

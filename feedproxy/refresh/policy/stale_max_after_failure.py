@@ -109,8 +109,8 @@ def stale_limit(fault: ContentFault, settings: Settings) -> Seconds:
 def stale_limit_after_failure(failures: Failures, settings: Settings) -> Seconds:
     """Return the seconds for which a copy may be served during a back-off, counted from `last_validated`.
 
-    The limit is that of the last failure. With another limit, clients would get the copy during the back-off, and an
-    error from each fetch after it.
+    The limit depends on the kind of the last failure, as in `stale_limit`. Otherwise clients would get the copy during
+    the back-off, but an error as the result of each fetch after the back-off.
     """
     match failures.detail:
         case Detail.GONE:

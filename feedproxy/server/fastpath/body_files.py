@@ -50,7 +50,7 @@ class BodyFiles:
         return None
 
     def close_unused(self) -> None:
-        """Close the files without a request since the last call."""
+        """Close the files that no request has used since the previous call of this method."""
         for key in self._files.keys() - self._requests.keys():
             body, descriptor = self._files.pop(key)
             self.size -= len(body)
