@@ -39,8 +39,8 @@ class RecordingScores:
 
 
 CHANGING_AGENTS_MIN = 6
-"""A product at one address counts as one reader if it requests a feed with at least this many User-Agents. Most of
-these User-Agents must occur only once."""
+"""Requests for one feed that come from one network address, with the same product but changing User-Agents, count as
+those of one reader if there are at least this many User-Agents, most of which occur only once."""
 
 
 def grade_recording(recording: Recording, side: Side | None = None, *, one_reader: bool = False) -> RecordingScores:

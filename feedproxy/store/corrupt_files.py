@@ -1,7 +1,7 @@
-"""Quarantine of broken files and folders of a store, by renaming them, and the errors that show a corrupt file.
+"""Quarantine (renaming) of broken files and folders of a store, and the list of errors that show a corrupt file.
 
 A path is broken if the process may not read and write it, or if it has the wrong type, such as a FIFO or a dangling
-symbolic link. The check opens nothing, because opening a FIFO can block.
+symbolic link. To find this out, nothing is opened, because opening a FIFO can block.
 """
 
 import logging

@@ -154,7 +154,8 @@ class DiskStore:
         _for_each((*self._shards, self._state), Shard.repair)
 
     def remove_orphans(self, before: Instant) -> None:
-        """Remove files older than `before` that killed processes left behind. Raises StoreError if the disk fails."""
+        """Remove files older than `before` that were left behind by killed processes. Raises StoreError if the disk
+        fails."""
         _for_each((*self._shards, self._state), lambda shard: shard.remove_orphans(before))
 
     def stop_waiting(self) -> None:

@@ -27,7 +27,8 @@ class Relocation:
     """The new address, or "" if the feed has ended."""
     first: Instant
     last: Instant
-    """Time of the last report that was counted. Reports soon after this time are not counted."""
+    """Time of the last response of the origin that was counted as a report. Responses soon after this time are not
+    counted."""
     count: int
     confirmed: bool = False
 

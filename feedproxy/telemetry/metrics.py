@@ -38,9 +38,9 @@ NO_FAILURE = frozenset({"", Detail.MOVED, Detail.GONE, Detail.OVERSIZED})
 """Values of a refresh's `detail` that are no failure."""
 
 PASSED_OUTCOMES = frozenset({f"fwd={Fwd.METHOD}", f"fwd={Fwd.BYPASS}"})
-"""Outcomes of requests that mitmproxy streamed."""
+"""Outcomes in Cache-Status of requests that mitmproxy streamed."""
 PASSED_DETAILS = frozenset({Detail.PASS_THROUGH, Detail.OVERSIZED})
-"""Details in Cache-Status of further requests that mitmproxy streamed. Their outcomes are not in PASSED_OUTCOMES."""
+"""Details in Cache-Status of requests that mitmproxy streamed although their outcome is not in PASSED_OUTCOMES."""
 
 CODES = frozenset(str(int(status)) for status in HTTPStatus) | {"0"}
 """Permitted values of the label `status`. All other statuses share the label `other`.

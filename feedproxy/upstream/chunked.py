@@ -53,7 +53,7 @@ class ChunkedParser:
         return pieces
 
     def _line(self, data: bytes, at: int) -> int:
-        """Return the length of the line with the next chunk's size, in bytes, or 0 if the line is incomplete.
+        """Return the length, in bytes, of the line that states the next chunk's size, or 0 if the line is incomplete.
 
         After the first chunk, the length includes the line end that follows the previous chunk's data.
         """

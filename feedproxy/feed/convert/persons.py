@@ -45,7 +45,7 @@ def is_email(text: str) -> bool:
 
 
 def without_repeated_name(person: Person) -> Person:
-    """Return the person without a name that only repeats the email address, the URI or the picture's address.
+    """Return the person, without the name if this only repeats the email address, the URI or the picture's address.
 
     If a person has no email address, a name in the form of an email address becomes the email address.
     """

@@ -277,7 +277,10 @@ class Subscriber:
             await self._request_lease(current)
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the request to a hub for a delivery, or None to drop the delivery."""
+        """Return the message that subscribes or unsubscribes at a hub, or None if it must not be sent any more.
+
+        The queue of deliveries also contains these messages.
+        """
         if subscription is None or not self._service.can_receive_calls:
             return None
         settings, data, mode = self._service.settings(), subscription.data, Mode(delivery.request.what)

@@ -41,7 +41,8 @@ class CodingVariants:
     async def apply(self, answer: ProxyResponse, request: Request, settings: Settings) -> ProxyResponse:
         """Return the response in the content coding that the client prefers.
 
-        Uncoded content is compressed before the call returns.
+        Content without a coding is compressed before the call returns. Otherwise a better coding is made in the
+        background.
         """
         stored, response = answer.stored, answer.response
         if stored is None or response.status != 200 or not _is_codable(stored):

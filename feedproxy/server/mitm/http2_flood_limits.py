@@ -7,8 +7,8 @@ Therefore frames are counted before they are handled:
   points. A connection without points is ended with ENHANCE_YOUR_CALM (RFC 9113, section 10.5).
 * Header blocks, SETTINGS and frames are limited in size, and in the time within which they must arrive.
 * The frames of one read are handled in batches. Other clients are served between two batches.
-* Streams that wait for flow control share the bytes of one response. While a streamed response waits, reading from its
-  origin is paused.
+* Streams that wait for flow control refer to the same bytes if they have the same response, so that many streams take
+  the memory of one response. While a streamed response waits, reading from its origin is paused.
 
 The limits protect against rapid reset (CVE-2023-44487), CVE-2019-9511 to CVE-2019-9518, and CONTINUATION floods
 (VU#421644).
