@@ -108,6 +108,9 @@ async def _act(request: web.Request, *, action: Action, pages: FeedPages) -> web
     except web.HTTPException as error:
         status, reason = error.status, error.reason
         raise
+    except asyncio.CancelledError:
+        reason = "interrupted"  # by the shutdown
+        raise
     finally:
         await _log_action(request, status, reason)
 

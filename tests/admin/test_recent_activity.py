@@ -1,15 +1,18 @@
 """Recent requests, fetches and failures on the operator's pages, in their JSON, and in the log."""
 
+import asyncio
 import json
 import logging
 from dataclasses import replace
 from typing import Any
 
+import aiohttp
 import pytest
 
 from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.lru_map import ENTRY_OVERHEAD
 from feedproxy.memory_max_shares import DIVISORS
+from feedproxy.proxy.cache_admin import RefreshReport
 from feedproxy.refresh.refresh_events import RefreshEnded
 from feedproxy.refresh.refresh_result import RefreshRecord
 from feedproxy.request.feed_id import feed_id
@@ -208,3 +211,24 @@ async def test_operator_actions_are_logged(proxy: Proxy, caplog: pytest.LogCaptu
     assert lines[1].startswith("operator 127.0.0.1 purge url=https://example.com/f?token=… 200 ")
     assert lines[2].startswith("operator 127.0.0.1 refresh url=ftp://x 400 invalid URL")
     assert len(lines) == 3
+
+
+async def test_operator_action_is_logged_if_the_shutdown_interrupts_it(
+    proxy: Proxy, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    started = asyncio.Event()
+
+    async def refresh_for_ever(_: str) -> RefreshReport:
+        started.set()
+        return await asyncio.Future()
+
+    monkeypatch.setattr(proxy.app.service.admin, "refresh", refresh_for_ever)
+    request = asyncio.ensure_future(proxy.post("/refresh", {"url": TARGET}))
+    await started.wait()
+    await proxy.admin.stop()
+    with pytest.raises(aiohttp.ClientError):
+        await request
+
+    lines = [record.getMessage() for record in caplog.records if record.name == "feedproxy.operator"]
+    assert lines == [f"operator 127.0.0.1 refresh url={TARGET} 500 interrupted"]
