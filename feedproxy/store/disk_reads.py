@@ -109,10 +109,11 @@ class DiskReads[Value]:
         self._threads.clear()
 
     def _give_up(self, key: str, read: Read) -> None:
-        if not read.is_late:
-            read.is_late = True
-            self._late_count += 1
-            self._on_failure(key, StoreError(f"store: a read has taken more than {READ_TIMEOUT:g} s"))
+        if not read.waiters:
+            return  # the read ended or was discarded just now, before its callers have cancelled their timers
+        read.is_late = True
+        self._late_count += 1
+        self._on_failure(key, StoreError(f"store: a read has taken more than {READ_TIMEOUT:g} s"))
         _release(read)
 
     def _end(self, key: str, read: Read, result: Value | StoreError) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -123,6 +124,20 @@ async def test_disk_read_beyond_the_time_limit_counts_as_failed_until_it_ends(
         while world.reads.is_stalled:  # noqa: ASYNC110 -- set by threads
             await asyncio.sleep(0)
     assert world.received == [("a", "one")]
+
+
+async def test_disk_read_that_ends_while_the_event_loop_is_blocked_does_not_count_as_late(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_reads, "READ_TIMEOUT", 0.05)
+    reading = asyncio.ensure_future(world.reads.wait_for("a"))
+    await asyncio.sleep(0)
+
+    time.sleep(0.1)  # noqa: ASYNC251 -- the read ends, and its time limit passes, before the event loop runs again
+
+    assert await reading
+    assert not world.reads.is_stalled
+    assert world.failures == []
 
 
 async def test_disk_reads_of_different_keys_run_at_the_same_time(world: World) -> None:
