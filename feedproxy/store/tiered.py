@@ -142,8 +142,9 @@ class TieredStore:
         return self._queue.unwritten_count if self._shared is None else len(self._shared.overflow)
 
     async def load(self, target: str) -> None:
-        while self._must_read_disk(target) and not await self._reads.wait_for(target):
-            pass  # the value was replaced during the read, and may have left memory since
+        # What was read may be outdated, or have left memory, before this task continues.
+        while self._must_read_disk(target) and not self._reads.is_stalled:
+            await self._reads.wait_for(target)
 
     def _must_read_disk(self, target: str) -> bool:
         if self._shared is not None and self._shared.generation != self._generation:
@@ -328,15 +329,15 @@ class TieredStore:
 
     def _catch_up(self, shared: SharedMemoryCoordination) -> None:
         self._generation, changed = shared.changes_since(self._generation)
-        self._absent.clear()
-        self._peeked.clear()
         if changed is None:
             self._memory.clear()
+            self._absent.clear()
+            self._peeked.clear()
             self._reads.discard_all()
         else:
             for target in changed:
                 self._memory.drop(target)
-                self._reads.discard(target)
+                self._forget_read(target)
 
     def _forget_read(self, target: str) -> None:
         self._absent.discard(target)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -189,6 +190,35 @@ async def test_tiered_read_state_reads_in_a_thread_and_returns_a_value_put_meanw
     may_return.set()
 
     assert await reading == b"new"
+
+
+async def test_tiered_get_after_one_of_many_loads_does_not_read_the_disk_in_the_event_loop(
+    open_tiered: Open, a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    targets = [f"https://example.com/{number}" for number in range(3 * tiered.PEEKED_MAX)]
+    first = open_tiered()
+    for target in targets:
+        await first.put(a_feed(target))
+    await first.flush()
+    threads, read = set[threading.Thread](), DiskStore.read
+
+    def record_thread(disk: DiskStore, target: str) -> tuple[Resource, bytes] | None:
+        threads.add(threading.current_thread())
+        return read(disk, target)
+
+    monkeypatch.setattr(DiskStore, "read", record_thread)
+    store = open_tiered()
+
+    async def load_and_get(target: str) -> Resource | None:
+        await store.load(target)
+        return store.get(target)
+
+    loading = asyncio.gather(*map(load_and_get, targets))
+    await asyncio.sleep(0)
+    time.sleep(0.1)  # noqa: ASYNC251 -- the event loop receives the results of many reads at once
+
+    assert await loading == [a_feed(target) for target in targets]
+    assert threading.current_thread() not in threads
 
 
 async def test_tiered_failed_load_counts_as_a_miss_without_another_read(

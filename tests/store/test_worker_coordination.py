@@ -16,6 +16,7 @@ from feedproxy.store import write_behind as queue_module
 from feedproxy.store.coordination import worker_coordination
 from feedproxy.store.coordination.shared_overflow import DELETED, SLOTS, SharedOverflow
 from feedproxy.store.coordination.worker_coordination import RING_SIZE, SharedMemoryCoordination
+from feedproxy.store.disk import DiskStore
 from feedproxy.store.disk_shard import Shard
 from feedproxy.store.interface import Store
 from feedproxy.store.store_location import open_store
@@ -169,6 +170,30 @@ async def test_shared_store_returns_queued_value_only_as_latest(
     await opened.flush()
     assert says(opened) == "new"
     await opened.close()
+
+
+async def test_shared_store_keeps_what_it_loaded_after_a_change_of_another_target(
+    tmp_path: Path, opened: Store, failures: list[StoreError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing, changed = "https://example.com/missing", "https://example.com/changed"
+    with other(tmp_path) as there:
+        there.ask("put", FEED, "first")
+        there.ask("put", changed, "first")
+        for target in (FEED, changed, missing):
+            await opened.load(target)
+        there.ask("put", changed, "second")
+        reads, read = list[str](), DiskStore.read
+
+        def record(disk: DiskStore, target: str) -> object:
+            reads.append(target)
+            return read(disk, target)
+
+        monkeypatch.setattr(DiskStore, "read", record)
+
+        assert (says(opened), says(opened, changed), says(opened, missing)) == ("first", "second", None)
+        assert reads == [changed]
+    await opened.close()
+    assert failures == []
 
 
 async def test_shared_ring_overflow_counts_as_change_of_everything(tmp_path: Path, opened: Store) -> None:
