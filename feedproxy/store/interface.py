@@ -105,7 +105,10 @@ class Store(Protocol):
         ...
 
     async def read_state(self, name: str) -> bytes | None:
-        """Return the same as `get_state`, but read the disk in another thread."""
+        """Return the same as `get_state`, but read the disk in another thread.
+
+        If the disk fails or does not respond, return the value that was last read or put here, or None.
+        """
         ...
 
     async def put_state(self, name: str, data: bytes) -> None:

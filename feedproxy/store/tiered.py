@@ -106,11 +106,11 @@ class TieredStore:
             disk.read, on_value=self._on_read, on_failure=self._on_failed_read, close_thread=disk.close
         )
         self._last_read_states: dict[str, bytes | None] = {}
-        """The last result of `read_state` from the disk, by name."""
+        """The latest value of each state that `read_state` has read from the disk, by name."""
         self._state_reads = DiskReads(
             disk.read_state,
             on_value=self._last_read_states.__setitem__,
-            on_failure=self._on_failed_state_read,
+            on_failure=lambda _, error: self._on_read_failure(error),
             close_thread=disk.close,
         )
         self._queue = WriteQueue[Key, Resource | bytes](
@@ -391,12 +391,10 @@ class TieredStore:
         except StoreError:
             return False  # `get_state` reports the failure
 
-    def _on_failed_state_read(self, name: str, error: StoreError) -> None:
-        self._on_read_failure(error)
-        self._last_read_states.pop(name, None)
-
     async def put_state(self, name: str, data: bytes) -> None:
         self._state_reads.discard(name)
+        if name in self._last_read_states:
+            self._last_read_states[name] = data
         await self._queue.add((EnvelopeKind.STATE, name), data, len(data))
 
     async def flush(self) -> None:
@@ -406,9 +404,10 @@ class TieredStore:
         if self.unwritten_count:
             self._retries.hasten()
             self._queue.wake()
-        await self._queue.close(self._disk.close, self._disk.stop_waiting)
-        await self._reads.close()
-        await self._state_reads.close()
+        # All of these wait while the disk does not respond.
+        await asyncio.gather(
+            self._queue.close(self._disk.close, self._disk.stop_waiting), self._reads.close(), self._state_reads.close()
+        )
         self._disk.close()
         if self._shared is not None:
             self._shared.close()

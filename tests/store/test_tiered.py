@@ -13,7 +13,7 @@ import pytest
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.errors import StoreError, UsageError
 from feedproxy.http.message import Fields
-from feedproxy.store import sqlite_rows, tiered
+from feedproxy.store import disk_reads, sqlite_rows, tiered
 from feedproxy.store.disk import DiskStore
 from feedproxy.store.interface import Store
 from feedproxy.store.lru_memory_store import MemoryStore
@@ -219,6 +219,54 @@ async def test_tiered_get_after_one_of_many_loads_does_not_read_the_disk_in_the_
 
     assert await loading == [a_feed(target) for target in targets]
     assert threading.current_thread() not in threads
+
+
+async def test_tiered_read_state_returns_the_latest_value_while_the_disk_fails(
+    open_tiered: Open, failures: list[StoreError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = open_tiered()
+    await first.put_state("decisions", b"old")
+    await first.flush()
+
+    def fail(disk: DiskStore, name: str) -> None:
+        raise StoreError("unreadable")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(DiskStore, "read_state", fail)
+        unreadable = open_tiered()
+    assert await unreadable.read_state("decisions") is None
+
+    store = open_tiered()
+    assert await store.read_state("decisions") == b"old"
+    monkeypatch.setattr(store._state_reads, "_read", lambda name: fail(store._disk, name))
+    assert await store.read_state("decisions") == b"old"
+    await store.put_state("decisions", b"new")
+    await store.flush()
+    assert await store.read_state("decisions") == b"new"
+    assert [str(failure) for failure in failures] == ["unreadable"] * 3
+
+
+async def test_tiered_close_waits_once_while_the_disk_does_not_respond(
+    open_tiered: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    responds = threading.Event()
+
+    def wait(disk: DiskStore, name: str) -> None:
+        responds.wait(PATIENCE)
+
+    monkeypatch.setattr(DiskStore, "read", wait)
+    monkeypatch.setattr(DiskStore, "read_state", wait)
+    monkeypatch.setattr(disk_reads, "CLOSE_TIMEOUT", 2)
+    store = open_tiered()
+    reading = [asyncio.ensure_future(store.load(FEED)), asyncio.ensure_future(store.read_state("decisions"))]
+    await asyncio.sleep(0)
+    began = time.monotonic()
+
+    await store.close()
+
+    assert time.monotonic() - began < 3.5
+    responds.set()
+    await asyncio.gather(*reading)
 
 
 async def test_tiered_failed_load_counts_as_a_miss_without_another_read(
