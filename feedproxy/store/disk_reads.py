@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -52,7 +53,8 @@ class DiskReads[Value]:
         """
         self._read, self._on_value, self._on_failure, self._close_thread = read, on_value, on_failure, close_thread
         self._reads: dict[str, Read] = {}
-        self._unfinished_count = self._late_count = 0
+        self._waiting: deque[tuple[str, Read, asyncio.AbstractEventLoop]] = deque()
+        self._started_count = self._late_count = 0
         self._queue: queue.SimpleQueue[tuple[str, Read, asyncio.AbstractEventLoop] | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
@@ -73,13 +75,8 @@ class DiskReads[Value]:
         read = self._reads.get(key)
         if read is None:
             read = self._reads[key] = Read()
-            self._unfinished_count += 1
-            if len(self._threads) < min(self._unfinished_count, THREADS_MAX):
-                # A thread that the disk blocks must not delay the end of the process.
-                thread = threading.Thread(target=self._work, name="feedproxy-store-read", daemon=True)
-                self._threads.append(thread)
-                thread.start()
-            self._queue.put((key, read, loop))
+            self._waiting.append((key, read, loop))
+            self._start_reads()
         waiter = loop.create_future()
         read.waiters.append(waiter)
         timer = loop.call_later(READ_TIMEOUT, self._give_up, key, read)
@@ -100,7 +97,8 @@ class DiskReads[Value]:
             self.discard(key)
 
     async def close(self) -> None:
-        """End the threads. A thread that the disk blocks ends later."""
+        """End the threads after the reads that they have started. A thread that the disk blocks ends later."""
+        self._waiting.clear()
         for _ in self._threads:
             self._queue.put(None)
         until = asyncio.get_running_loop().time() + CLOSE_TIMEOUT
@@ -116,8 +114,21 @@ class DiskReads[Value]:
         self._on_failure(key, StoreError(f"store: a read has taken more than {READ_TIMEOUT:g} s"))
         _release(read)
 
+    def _start_reads(self) -> None:
+        # If the threads started the waiting reads, the results of many reads would arrive at once, and displace each
+        # other before their callers use them (PEEKED_MAX in tiered.py).
+        while self._waiting and self._started_count < THREADS_MAX:
+            self._started_count += 1
+            if len(self._threads) < self._started_count:
+                # A thread that the disk blocks must not delay the end of the process.
+                thread = threading.Thread(target=self._work, name="feedproxy-store-read", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            self._queue.put(self._waiting.popleft())
+
     def _end(self, key: str, read: Read, result: Value | StoreError) -> None:
-        self._unfinished_count -= 1
+        self._started_count -= 1
+        self._start_reads()
         self._late_count -= read.is_late
         if not read.is_discarded:
             del self._reads[key]

@@ -200,10 +200,10 @@ async def test_tiered_get_after_one_of_many_loads_does_not_read_the_disk_in_the_
     for target in targets:
         await first.put(a_feed(target))
     await first.flush()
-    threads, read = set[threading.Thread](), DiskStore.read
+    threads, read = list[threading.Thread](), DiskStore.read
 
     def record_thread(disk: DiskStore, target: str) -> tuple[Resource, bytes] | None:
-        threads.add(threading.current_thread())
+        threads.append(threading.current_thread())
         return read(disk, target)
 
     monkeypatch.setattr(DiskStore, "read", record_thread)
@@ -219,6 +219,7 @@ async def test_tiered_get_after_one_of_many_loads_does_not_read_the_disk_in_the_
 
     assert await loading == [a_feed(target) for target in targets]
     assert threading.current_thread() not in threads
+    assert len(threads) == len(targets)
 
 
 async def test_tiered_read_state_returns_the_latest_value_while_the_disk_fails(
