@@ -51,7 +51,8 @@ PEEKED_MAX = 8
 """At most this many resources that `load` or `peek` has read from the disk stay in memory, for a `get` soon
 afterwards."""
 UNREADABLE_INTERVAL: Seconds = 1
-"""After `load` has failed to read a resource, the resource counts as not stored for this many seconds."""
+"""After `load` has failed to read a resource, the resource counts as not stored for this many seconds, or until the
+next `load`."""
 SHARED_WRITE_TIMEOUT: Seconds = 0.1
 """A shared `put` waits at most this many seconds for the disk.
 
@@ -100,6 +101,8 @@ class TieredStore:
         self._needs_cull = True
         self._bytes_written = 0
         self._absent: set[str] = set()
+        self._unreadable: set[str] = set()
+        """The targets in `_absent` that are there only because their last read has failed."""
         self._peeked: dict[str, tuple[Resource, bytes]] = {}
         """The last resources that `load` or `peek` has read from the disk, for a `get` soon afterwards."""
         self._reads = DiskReads(
@@ -142,6 +145,7 @@ class TieredStore:
         return self._queue.unwritten_count if self._shared is None else len(self._shared.overflow)
 
     async def load(self, target: str) -> None:
+        self._forget_failure(target)  # the next read may succeed
         # What was read may be outdated, or have left memory, before this task continues.
         while self._must_read_disk(target) and not self._reads.is_stalled:
             await self._reads.wait_for(target)
@@ -166,7 +170,13 @@ class TieredStore:
         self._on_read_failure(error)
         # The read would fail again, perhaps after a long wait, if the caller of `load` repeated it in the event loop.
         self._remember_absent(target)
-        asyncio.get_running_loop().call_later(UNREADABLE_INTERVAL, self._absent.discard, target)
+        self._unreadable.add(target)
+        asyncio.get_running_loop().call_later(UNREADABLE_INTERVAL, self._forget_failure, target)
+
+    def _forget_failure(self, target: str) -> None:
+        if target in self._unreadable:
+            self._unreadable.discard(target)
+            self._absent.discard(target)
 
     def get(self, target: str) -> Resource | None:
         if self._shared is not None and self._shared.generation != self._generation:

@@ -295,6 +295,28 @@ async def test_tiered_failed_load_counts_as_a_miss_without_another_read(
             await asyncio.sleep(0.01)
 
 
+async def test_tiered_load_after_a_failed_load_reads_again(
+    open_tiered: Open, a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = open_tiered()
+    await first.put(a_feed(FEED))
+    await first.flush()
+    read, errors = DiskStore.read, [StoreError("unreadable")]
+
+    def fail_once(disk: DiskStore, target: str) -> tuple[Resource, bytes] | None:
+        if errors:
+            raise errors.pop()
+        return read(disk, target)
+
+    monkeypatch.setattr(DiskStore, "read", fail_once)
+    store = open_tiered()
+    await store.load(FEED)
+    assert store.get(FEED) is None
+
+    await store.load(FEED)
+    assert store.get(FEED) is not None
+
+
 async def test_tiered_read_returns_queued_value(open_tiered: Open, a_feed: MakeFeed) -> None:
     store = open_tiered(memory_max=1)  # nothing stays in memory
     await store.put(a_feed(FEED, says="old"))
