@@ -119,12 +119,20 @@ class DiskReads[Value]:
         # other before their callers use them (PEEKED_MAX in tiered.py).
         while self._waiting and self._started_count < THREADS_MAX:
             self._started_count += 1
+            key, read, loop = self._waiting.popleft()
             if len(self._threads) < self._started_count:
-                # A thread that the disk blocks must not delay the end of the process.
-                thread = threading.Thread(target=self._work, name="feedproxy-store-read", daemon=True)
-                self._threads.append(thread)
-                thread.start()
-            self._queue.put(self._waiting.popleft())
+                self._start_thread()
+            if self._threads:
+                self._queue.put((key, read, loop))
+            else:
+                loop.call_soon(self._end, key, read, StoreError("store: no thread can be started to read the disk"))
+
+    def _start_thread(self) -> None:
+        # A thread that the disk blocks must not delay the end of the process.
+        thread = threading.Thread(target=self._work, name="feedproxy-store-read", daemon=True)
+        with contextlib.suppress(RuntimeError):  # the system permits no further thread
+            thread.start()
+            self._threads.append(thread)
 
     def _end(self, key: str, read: Read, result: Value | StoreError) -> None:
         self._started_count -= 1

@@ -156,3 +156,19 @@ async def test_close_ends_the_threads_of_disk_reads(world: World) -> None:
     await world.reads.close()
 
     assert world.closed_threads == ["feedproxy-store-read"]
+
+
+async def test_disk_reads_without_a_permitted_thread_fail_and_later_reads_try_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as limited:
+        limited.setattr(threading.Thread, "start", refuse)
+        async with asyncio.timeout(PATIENCE):
+            await world.reads.wait_for("a")
+    assert world.failures == ["a: store: no thread can be started to read the disk"]
+
+    await world.reads.wait_for("a")
+    assert world.received == [("a", "one")]
