@@ -71,13 +71,13 @@ class DiskStore:
     def read(self, target: str) -> tuple[Resource, bytes] | None:
         """Return the resource and its encoded header (resource_codec.py), or None if no resource is stored. Raises
         StoreError if the disk fails."""
-        data = self._shard(target).get(target)
-        if data is None:
-            return None
-        resource, header = resource_codec.load_with_header(data, target)
-        if resource.target != target:
-            raise envelope.Damaged(f"the value stored for {target} has another target")
-        return resource, header
+        data = self.read_encoded(target)
+        return None if data is None else decode(data, target)
+
+    def read_encoded(self, target: str) -> bytes | None:
+        """Return the stored form of a resource, or None if no resource is stored. Raises StoreError if the disk
+        fails."""
+        return self._shard(target).get(target)
 
     def holds(self, target: str) -> bool:
         """Return True if a resource is stored for this target. Raises StoreError if the disk fails."""
@@ -186,6 +186,14 @@ def _for_each[Result](shards: Iterable[Shard], operation: Callable[[Shard], Resu
     if failure is not None:
         raise failure
     return results
+
+
+def decode(data: bytes, target: str) -> tuple[Resource, bytes]:
+    """Return the resource in this stored form, and its encoded header (resource_codec.py). Raises Damaged."""
+    resource, header = resource_codec.load_with_header(data, target)
+    if resource.target != target:
+        raise envelope.Damaged(f"the value stored for {target} has another target")
+    return resource, header
 
 
 def _prepare_folder(folder: Path) -> Path:

@@ -16,7 +16,7 @@ from feedproxy.store import envelope, resource_codec
 from feedproxy.store.coordination.coordination_interface import Coordination
 from feedproxy.store.coordination.shared_overflow import DELETED
 from feedproxy.store.coordination.worker_coordination import SharedMemoryCoordination
-from feedproxy.store.disk import DiskStore
+from feedproxy.store.disk import DiskStore, decode
 from feedproxy.store.disk_reads import DiskReads
 from feedproxy.store.envelope import EnvelopeKind
 from feedproxy.store.interface import OnFailure, Precondition
@@ -106,7 +106,7 @@ class TieredStore:
         self._peeked: dict[str, tuple[Resource, bytes]] = {}
         """The last resources that `load` or `peek` has read from the disk, for a `get` soon afterwards."""
         self._reads = DiskReads(
-            disk.read, on_value=self._on_read, on_failure=self._on_failed_read, close_thread=disk.close
+            disk.read_encoded, on_value=self._on_read, on_failure=self._on_failed_read, close_thread=disk.close
         )
         self._last_read_states: dict[str, bytes | None] = {}
         """The latest value of each state that `read_state` has read from the disk, by name."""
@@ -160,11 +160,14 @@ class TieredStore:
         except StoreError:
             return False  # `get` reports the failure
 
-    def _on_read(self, target: str, found: tuple[Resource, bytes] | None) -> None:
-        if found is None:
+    def _on_read(self, target: str, data: bytes | None) -> None:
+        if data is None:
             self._remember_absent(target)
-        else:
-            self._remember_peeked(target, found)
+            return
+        try:
+            self._remember_peeked(target, decode(data, target))
+        except StoreError as error:
+            self._on_failed_read(target, error)
 
     def _on_failed_read(self, target: str, error: StoreError) -> None:
         self._on_read_failure(error)

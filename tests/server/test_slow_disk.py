@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from feedproxy.store.disk import DiskStore
-from feedproxy.store.resource import Resource
 from tests.server.conftest import Front, Opened, until
 from tests.stages.origin import a_feed
 from tests.waiting import PATIENCE
@@ -29,13 +28,13 @@ class SlowDisk:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
-    slow_disk, read = SlowDisk(), DiskStore.read
+    slow_disk, read = SlowDisk(), DiskStore.read_encoded
 
-    def read_slowly(store: DiskStore, target: str) -> tuple[Resource, bytes] | None:
+    def read_slowly(store: DiskStore, target: str) -> bytes | None:
         slow_disk.wait(target)
         return read(store, target)
 
-    monkeypatch.setattr(DiskStore, "read", read_slowly)
+    monkeypatch.setattr(DiskStore, "read_encoded", read_slowly)
     yield slow_disk
     slow_disk.responds.set()
 

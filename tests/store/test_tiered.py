@@ -143,15 +143,15 @@ async def test_tiered_load_discards_what_it_reads_if_the_value_is_replaced_meanw
     await first.put(a_feed(FEED, says="old"))
     await first.flush()
     has_read, may_return = threading.Event(), threading.Event()
-    read = DiskStore.read
+    read = DiskStore.read_encoded
 
-    def read_slowly(disk: DiskStore, target: str) -> tuple[Resource, bytes] | None:
+    def read_slowly(disk: DiskStore, target: str) -> bytes | None:
         found = read(disk, target)
         has_read.set()
         assert may_return.wait(PATIENCE)
         return found
 
-    monkeypatch.setattr(DiskStore, "read", read_slowly)
+    monkeypatch.setattr(DiskStore, "read_encoded", read_slowly)
     store = open_tiered(memory_max=1)  # nothing stays in memory
     loading = asyncio.ensure_future(store.load(FEED))
     await reached(has_read)
@@ -200,13 +200,13 @@ async def test_tiered_get_after_one_of_many_loads_does_not_read_the_disk_in_the_
     for target in targets:
         await first.put(a_feed(target))
     await first.flush()
-    threads, read = list[threading.Thread](), DiskStore.read
+    threads, read = list[threading.Thread](), DiskStore.read_encoded
 
-    def record_thread(disk: DiskStore, target: str) -> tuple[Resource, bytes] | None:
+    def record_thread(disk: DiskStore, target: str) -> bytes | None:
         threads.append(threading.current_thread())
         return read(disk, target)
 
-    monkeypatch.setattr(DiskStore, "read", record_thread)
+    monkeypatch.setattr(DiskStore, "read_encoded", record_thread)
     store = open_tiered()
 
     async def load_and_get(target: str) -> Resource | None:
@@ -255,7 +255,7 @@ async def test_tiered_close_waits_once_while_the_disk_does_not_respond(
     def wait(disk: DiskStore, name: str) -> None:
         responds.wait(PATIENCE)
 
-    monkeypatch.setattr(DiskStore, "read", wait)
+    monkeypatch.setattr(DiskStore, "read_encoded", wait)
     monkeypatch.setattr(DiskStore, "read_state", wait)
     monkeypatch.setattr(disk_reads, "CLOSE_TIMEOUT", 2)
     store = open_tiered()
@@ -284,7 +284,7 @@ async def test_tiered_failed_load_counts_as_a_miss_without_another_read(
         raise StoreError("unreadable")
 
     with monkeypatch.context() as broken:
-        broken.setattr(DiskStore, "read", fail)
+        broken.setattr(DiskStore, "read_encoded", fail)
         store = open_tiered()
         await store.load(FEED)
         assert store.get(FEED) is None
@@ -301,14 +301,14 @@ async def test_tiered_load_after_a_failed_load_reads_again(
     first = open_tiered()
     await first.put(a_feed(FEED))
     await first.flush()
-    read, errors = DiskStore.read, [StoreError("unreadable")]
+    read, errors = DiskStore.read_encoded, [StoreError("unreadable")]
 
-    def fail_once(disk: DiskStore, target: str) -> tuple[Resource, bytes] | None:
+    def fail_once(disk: DiskStore, target: str) -> bytes | None:
         if errors:
             raise errors.pop()
         return read(disk, target)
 
-    monkeypatch.setattr(DiskStore, "read", fail_once)
+    monkeypatch.setattr(DiskStore, "read_encoded", fail_once)
     store = open_tiered()
     await store.load(FEED)
     assert store.get(FEED) is None
@@ -896,13 +896,13 @@ async def test_tiered_store_may_be_closed_twice(tmp_path: Path, location: str, a
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the targets of the feeds that are read from the disk from now on."""
     targets = list[str]()
-    read = DiskStore.read
+    read = DiskStore.read_encoded
 
     def record(disk: DiskStore, target: str) -> object:
         targets.append(target)
         return read(disk, target)
 
-    monkeypatch.setattr(DiskStore, "read", record)
+    monkeypatch.setattr(DiskStore, "read_encoded", record)
     return targets
 
 

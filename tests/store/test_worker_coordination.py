@@ -182,13 +182,13 @@ async def test_shared_store_keeps_what_it_loaded_after_a_change_of_another_targe
         for target in (FEED, changed, missing):
             await opened.load(target)
         there.ask("put", changed, "second")
-        reads, read = list[str](), DiskStore.read
+        reads, read = list[str](), DiskStore.read_encoded
 
         def record(disk: DiskStore, target: str) -> object:
             reads.append(target)
             return read(disk, target)
 
-        monkeypatch.setattr(DiskStore, "read", record)
+        monkeypatch.setattr(DiskStore, "read_encoded", record)
 
         assert (says(opened), says(opened, changed), says(opened, missing)) == ("first", "second", None)
         assert reads == [changed]
