@@ -1,5 +1,6 @@
 """Whether the time of a call grows in proportion to the size of its input, as a ratio of two measured times."""
 
+import gc
 import time
 from collections.abc import Callable
 
@@ -12,11 +13,20 @@ MOMENT = 0.05
 
 
 def cost(work: Callable[[], object], repetitions: int = 1) -> float:
-    """Return the mean processor time of this thread, in seconds."""
-    began = time.thread_time()
-    for _ in range(repetitions):
-        work()
-    return (time.thread_time() - began) / repetitions
+    """Return the mean processor time of this thread, in seconds, without collections of garbage.
+
+    A collection also examines the objects of earlier tests, so its time does not depend on the size of the input.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        began = time.thread_time()
+        for _ in range(repetitions):
+            work()
+        return (time.thread_time() - began) / repetitions
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def grows_no_faster(work: Callable[[int], Callable[[], object]], size: int) -> str:
