@@ -1,4 +1,4 @@
-"""Parser of schedule hints. Invalid hints are ignored, and named in the notes of the Schedule.
+"""Parser of schedule hints.
 
 A value in a wrong form is accepted if it has only one possible meaning ("06", "24", "SUN"). Other invalid values are
 ignored, because a wrong hint would delay updates. The notes of the Schedule describe them.
