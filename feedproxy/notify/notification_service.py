@@ -107,8 +107,8 @@ class NotificationService:
         """Create the service.
 
         `listed_feeds` returns the targets that public lists may name (endpoints/feed_list.py). `on_failure` gets each
-        failure of the database. `claim_delivery` returns whether this machine of a fleet makes those deliveries of a
-        change that are made only once in the fleet, such as pings. Without a fleet, it is None.
+        failure of the database. A fleet makes some deliveries of a change, such as pings, only once: `claim_delivery`
+        returns True on the machine that makes them. Without a fleet, it is None.
         """
         self._listed_feeds = listed_feeds
         self.clock = clock
@@ -310,8 +310,8 @@ class NotificationService:
                 self._idle = False
 
     async def _do_due_work(self) -> _NextDue:
-        """Renew and expire subscriptions, start refreshes and deliveries, as far as they are due. Return what is due
-        next."""
+        """Renew and expire subscriptions, and start refreshes and deliveries, if they are due. Return when each kind of
+        work is due next."""
         now, next_due = self.clock.now(), await self._next_due()
         are_outcomes_unrecorded = self.delivery_worker.has_outcomes
         if not are_outcomes_unrecorded and min(next_due) > now:
@@ -325,7 +325,7 @@ class NotificationService:
         return await self._next_due()
 
     async def _next_due(self) -> _NextDue:
-        """Read what is due next, in one transaction. Most iterations find nothing due."""
+        """Read in one transaction when each kind of work is due next. Most iterations find nothing due."""
         subscriptions, refresh_requests, queue = self.subscriptions, self.refresh_requests, self.queue
         instants = await self.database.run(
             lambda db: (subscriptions.next_due_in(db), refresh_requests.next_due_in(db), queue.next_due_in(db))

@@ -147,7 +147,8 @@ class OutboundSubscriptions:
         return Refused(reason)
 
     async def find_by_callback(self, path: str) -> Subscription | None:
-        """Return the subscription with a callback URL that ends with `path`, or None. `path` has its id and secret."""
+        """Return the subscription with a callback URL that ends with `path`, or None. `path` is the id and the secret
+        of the subscription, joined by a hyphen."""
         number, _, secret = path.partition("-")
         if not (number.isascii() and number.isdigit() and len(number) < 16):
             return None

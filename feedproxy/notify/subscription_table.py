@@ -84,14 +84,14 @@ class Subscriptions:
     def __init__(self, database: NotificationDatabase, max_count: int) -> None:
         self._database = database
         self.max_count = max_count
-        """Maximum number of clients' subscriptions of all protocols, and also of feedproxy's own subscriptions."""
+        """Maximum number of clients' subscriptions of all protocols together. feedproxy's own have the same maximum."""
 
     async def put(self, new: Subscription) -> Subscription:
         """Insert a subscription, or replace the subscription with the same role, protocol, topic and callback. Return
         the stored subscription.
 
-        It takes over the id, the record of deliveries and any pause of the replaced subscription.
-        Raises SubscriptionsFull if the table has no room for a further subscription.
+        The new subscription keeps the id, the record of deliveries and any pause of the replaced subscription. Raises
+        SubscriptionsFull if the table has no room for a further subscription.
         """
         return (await self.put_all([new]))[0]
 

@@ -77,8 +77,9 @@ class ChangeLog:
 
         `extra_deliveries` returns the deliveries of a change to receivers without a subscription, such as ping sinks.
 
-        A feed that was evicted from the store and fetched again has only a digest of its bytes. If the database has a
-        digest of its parsed content, the feed is parsed, and recorded in a second transaction.
+        The snapshot of a feed that was evicted from the store and fetched again has only a digest of the feed's bytes.
+        If the database has a digest of the parsed content, the feed is parsed for comparison. If the feed has changed,
+        it is recorded in a second transaction.
         """
 
         def work(db: sqlite3.Connection) -> tuple[list[Change], list[FeedSnapshot]]:

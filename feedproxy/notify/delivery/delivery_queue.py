@@ -60,7 +60,8 @@ class DeliveryOutcome:
     verdict: Verdict
     """Verdict on the attempt. It is `Refused` after the last failed attempt, too."""
     started: Instant
-    """Instant at which the attempt began. If a push has set the subscription's `note` since then, this note is kept."""
+    """Instant at which the attempt began. If a push has set the `note` of the subscription since then, the note of the
+    push is kept."""
     at: Instant
     next_try: Instant | None
     """Instant of the next attempt, or None if the delivery has ended."""

@@ -70,8 +70,8 @@ def expand_template(template: str, name: str, url: str, feed: str) -> str:
 def ping_message(sink: PingSink, *, name: str, url: str, feed: str = "") -> Message:
     """Return the ping for a site, or for one of its feeds.
 
-    The operator chose the sink, so its port is not checked, nor is its host if that is an IP address or `localhost`.
-    The addresses of any other host name are checked, because the owner of the name can change them.
+    The addresses of the sink's host name are checked, because the owner of the name can change them. The operator chose
+    the sink, so its port may be any port, and its host may be any IP address or `localhost`.
     """
     trust = AddressTrust.CONFIGURED_NAME
     if sink.kind is SinkKind.GET:

@@ -74,7 +74,7 @@ class RssCloudAggregator:
     def find_target(self, resource: Resource) -> SubscriptionTarget | None:
         """Return the cloud to register at, or None if feedproxy must not register.
 
-        feedproxy does not register for private feeds, for feeds without `push_subscribe`, and at its own cloud.
+        feedproxy must not register for a private feed, for a feed without `push_subscribe`, or at its own cloud.
         """
         cloud = cloud_of(resource)
         if cloud is None:

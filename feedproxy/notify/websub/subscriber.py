@@ -277,10 +277,7 @@ class Subscriber:
             await self._request_lease(current)
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the message that subscribes or unsubscribes at a hub, or None if it must not be sent any more.
-
-        The queue of deliveries also contains these messages.
-        """
+        """Return the request that subscribes or unsubscribes at a hub, or None if it must not be sent any more."""
         if subscription is None or not self._service.can_receive_calls:
             return None
         settings, data, mode = self._service.settings(), subscription.data, Mode(delivery.request.what)
@@ -343,7 +340,8 @@ class Subscriber:
         return Refused(reason)
 
     async def mark_failed(self, subscription: Subscription, reason: str, *, at_once: bool = False) -> None:
-        """Exclude a hub for a day. Its running lease stays valid, unless `at_once` is set."""
+        """Mark a hub as failed, and send it no request for a day. A running lease stays valid, unless `at_once` is
+        set."""
         now = self._service.clock.now()
         subscription = await self._service.subscriptions.get(subscription.id) or subscription
         keeps = subscription.state is State.ACTIVE and subscription.expires > now and not at_once
