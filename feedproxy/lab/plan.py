@@ -45,7 +45,7 @@ class Plan:
     days: float = 2.0
     every: Seconds = 3600
     jitter: Seconds = 300
-    """Maximum random delay of a start, in seconds, unless the command keeps running."""
+    """Maximum random delay of each start, in seconds. It has no effect if the command keeps running."""
     speed: float = 0.0
     """Ratio of virtual to real time for a command that keeps running, or 0 to start the command for each poll."""
     add: tuple[str, ...] = ()

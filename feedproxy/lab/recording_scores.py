@@ -39,8 +39,8 @@ class RecordingScores:
 
 
 CHANGING_AGENTS_MIN = 6
-"""Requests for one feed that come from one network address, with the same product but changing User-Agents, count as
-those of one reader if there are at least this many User-Agents, most of which occur only once."""
+"""A reader that changes its User-Agent with every request counts as one reader. Its requests have at least this many
+User-Agents, most of which occur only once, but one feed, one network address and one product."""
 
 
 def grade_recording(recording: Recording, side: Side | None = None, *, one_reader: bool = False) -> RecordingScores:

@@ -78,7 +78,8 @@ class NumberFault(Fault):
 def replace_reply(
     reply: ReplayResponse, status: int, lines: Sequence[tuple[str, str]] = (), body: bytes = b""
 ) -> ReplayResponse:
-    """Return another response with the Date of `reply`. Delays and the end of the connection stay those of `reply`."""
+    """Return another response with the Date of `reply`, and with the delays and the end of the connection of
+    `reply`."""
     date = [("Date", value)] if (value := reply.fields.get("date")) else []
     return replace(reply, status=status, fields=Fields([*date, *lines]), body=body, reason=reason_phrase(status))
 

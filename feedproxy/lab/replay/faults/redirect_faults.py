@@ -46,7 +46,7 @@ class Redirect302(_Redirect):
 
 
 class Redirect307(_Redirect):
-    """The response is a 307 to another address, which has the feed.
+    """The response is a 307 to another address with the feed.
 
     A good reader treats a 307 like a 302: it follows the redirect and keeps the old address.
     """
