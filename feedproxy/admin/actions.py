@@ -56,8 +56,8 @@ DECISIONS: Mapping[str, tuple[FeedDecision | None, str, str]] = {
     "block": (FeedDecision.BLOCKED, "Blocked: readers get 403.", "It was blocked."),
     "allow": (None, "It is fetched and served again.", "It was neither paused nor blocked."),
 }
-"""For each action: the decision that it sets, or None to remove a decision; the outcome if this changes the decision
-about the target; and the outcome if it does not."""
+"""Three values for each action: the decision that it sets, or None if it removes a decision; the outcome if the
+decision about the target changes; and the outcome if the decision is the same as before."""
 
 
 class AdminActions:

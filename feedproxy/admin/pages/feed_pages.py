@@ -33,7 +33,8 @@ PER_PAGE_MAX = 1000
 """Largest value of the parameter `per_page`."""
 
 NOTICES_MAX = 64
-"""Maximum number of outcomes that are kept until the pages to which the actions redirect show them."""
+"""At most this many outcomes of actions are kept. An outcome is kept until the page to which its action redirects has
+shown it."""
 
 _ORDER = {str(state): number for number, state in enumerate(FeedState)}
 
@@ -76,7 +77,7 @@ class ActionOutcome:
 
 
 class FeedPages:
-    """The handlers of pages about feeds, which change nothing, and functions for the other handlers."""
+    """The handlers of GET requests for pages about feeds, and functions that other handlers call."""
 
     def __init__(self, app: App) -> None:
         self._app = app
