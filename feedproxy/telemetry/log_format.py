@@ -166,7 +166,7 @@ class LineBatch:
         self._logger = logger
         self._is_scheduled = False
         self.lines: list[str] = []
-        """The lines that are not written yet. Blank lines are not written, but counted."""
+        """The lines that are not written yet. A blank line stands for a request that is counted, but not logged."""
         self.written_count = 0
 
     def add(self, line: str) -> None:
