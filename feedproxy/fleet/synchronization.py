@@ -37,9 +37,9 @@ logger = logging.getLogger("feedproxy.fleet")
 SYNC_INTERVAL: Seconds = 1.0
 
 SITE_PAUSE_MAX: Seconds = 60
-"""Another machine's request slot at a site (site_interval.py) may lie at most this many seconds in the future.
+"""Another machine's next request to a site (site_interval.py) may lie at most this many seconds in the future.
 
-A later slot is moved to this limit, because the clock of that machine may be ahead.
+A later time is moved to this limit, because the clock of that machine may be ahead.
 """
 
 
