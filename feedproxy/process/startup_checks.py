@@ -229,8 +229,8 @@ def is_own_address(settings: Settings, host: str, port: int) -> bool:
 def check_paths(values: Mapping[str, Any]) -> None:
     """Check the paths in the options `values`.
 
-    Raises UsageError for a path that begins with `~` and an unknown user, and for a file in `certs` that cannot be read
-    at once.
+    Raises UsageError for a path that begins with `~` and an unknown user, and for a path in `certs` that is not a
+    readable regular file, or is too large.
     """
     for name in PATH_OPTIONS & values.keys():
         for value in values[name] if isinstance(values[name], list) else (values[name],):
