@@ -19,8 +19,8 @@ class WorkerContext:
     number.
 
     * `index` is the number of this worker.
-    * `folder` contains the sockets at which workers answer each other. Its path leads through a descriptor, and is
-      short.
+    * `folder` contains the sockets at which workers answer each other. Its path is
+      short: it names a descriptor of the folder.
     * `sockets` are bound to the address for clients, one for each address family, with SO_REUSEPORT. The system
       distributes connections among the workers that listen.
     * `admin` contains the sockets of the admin listener, which only the first worker has.
@@ -67,7 +67,7 @@ class WorkerContext:
         return self.folder / f"worker-{index}"
 
     def owns(self, target: str) -> bool:
-        """Return True if this worker makes the scheduled refreshes of `target`. The CRC-32 of a target determines its
+        """Return True if this worker makes the scheduled refreshes of `target`. The CRC-32 of the target determines the
         worker."""
         return zlib.crc32(target.encode("utf-8", "surrogatepass")) % self.size == self.index
 

@@ -143,12 +143,10 @@ class WorkerPeers:
         self._sync_task = asyncio.ensure_future(self._sync_loop())
 
     async def reports(self) -> PeerReports:
-        """Return the metrics of the other workers and of exited workers, including those that had this worker's number.
-        Return also the last known activity and traffic history of each other worker: a restarted worker continues the
-        history of its predecessor.
+        """Return the reports of the other workers: their metrics, and their last known activity and traffic history.
 
-        The call also applies, in this worker, the changes of feeds and the readers' requests that the other workers
-        report.
+        The metrics include those of exited workers, also of former workers with this worker's number. The call also
+        applies, in this worker, the changes of feeds and the readers' requests that the other workers report.
         """
         self._process_changes()
         answers = await asyncio.gather(*(self._request(session, "families") for session in self._sessions))
