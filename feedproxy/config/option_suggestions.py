@@ -87,7 +87,7 @@ SYNONYMS = {
     "verbose": "log_level",
     "verbosity": "log_level",
 }
-"""Options by their names in other programs, for hints after an unknown name."""
+"""feedproxy's options, keyed by their names in other programs, for hints after an unknown name."""
 
 
 def suggest(name: Any, names: Collection[str]) -> str:
