@@ -37,7 +37,7 @@ SYNONYMS = {
     "grade": "score",
     "play": "replay",
 }
-"""Names of the commands in other programs, for hints after an unknown name."""
+"""feedproxy's commands, keyed by their names in other programs, for hints after an unknown name."""
 
 
 class Parser(argparse.ArgumentParser):

@@ -78,7 +78,8 @@ class Rules:
         return len(self.rules)
 
     def settings_for(self, target: str, base: Settings) -> Settings:
-        """Return `base` with the rules of a target applied. A store key has the rules of its target.
+        """Return `base` with the rules of a target applied. If `target` is a store key, the rules of the key's target
+        apply.
 
         Targets with the same rules and the same `base` get the same object.
         """

@@ -67,7 +67,8 @@ class Note:
     summary: ClassVar[str]
     """Summary: one whole sentence on one line."""
     advice: ClassVar[str] = "No action is needed."
-    """Advice with its reason. Empty lines separate paragraphs, and code is in backticks. Only praise needs none."""
+    """Advice with its reason. Empty lines separate paragraphs, and code is in backticks. Only praise keeps the
+    default."""
     reference: ClassVar[str]
     """Source, such as an RFC with its section. Semicolons separate several sources."""
 
