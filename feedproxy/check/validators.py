@@ -169,7 +169,7 @@ class ETAG_CHANGES_EACH_TIME(Note, level=Level.WARN, category=Category.CONDITION
     summary = "The same content has a different ETag in each response."
     advice = """\
     The ETag was `%(first)s` first and `%(second)s` later, so no request is ever answered with 304. Compute the tag
-    from the content, not from the time, the process, or the server (Apache: `FileETag MTime Size`)."""
+    from the content, not from the time, the process, or the server. In Apache, set `FileETag MTime Size`."""
     reference = "RFC 9110, section 8.8.1"
 
 
