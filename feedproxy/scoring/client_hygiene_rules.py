@@ -252,7 +252,7 @@ class CONTACT_MISSING(Note, level=Level.WARN, category=Category.IDENTITY):
     advice = """\
     Put an address into the User-Agent, such as `(+https://example.com/reader)`. Operators of servers can then report
     a problem before they block the reader. The address of a library that the reader uses does not count."""
-    reference = "RFC 9110, section 10.1.5; docs/how-to/ask-readers-who-they-are.md"
+    reference = "RFC 9110, sections 10.1.2 and 10.1.5"
 
 
 class CONTACT_STATED(Note, level=Level.GOOD, category=Category.IDENTITY):
