@@ -71,7 +71,7 @@ class Detail(StrEnum):
     BROKEN_MESSAGE = "broken-message", "The origin sent an incomplete or invalid HTTP message."
     FETCH_ERROR = (
         "fetch-error",
-        "The fetch failed for another reason. For example, a credential was removed (`wallet`).",
+        "The fetch failed for another reason. For example, its credential was removed from the `wallet`.",
     )
 
     # -- the copy is better than the origin's response
