@@ -299,7 +299,7 @@ def kept() -> Iterator[Promise]:
             case=f"{detail}, {status}" if status else detail,
         )
     yield row(
-        "A copy that answers for a forbidden address is a hit",
+        "If the address of a stored copy is forbidden now, the copy answers as a hit",
         (*STALE, Break(Forbidden("not here"))),
         f"hit; ttl={TTL}; detail=forbidden-address",
         source=BAD_UPDATES,
@@ -430,7 +430,7 @@ def own() -> Iterator[Promise]:
     # 299 is how the stage says that the request streams through, past the service.
     streams = "fwd=uri-miss; fwd-status=200; detail=oversized"
     yield row("A response above the size limit streams", (big,), streams, 299, source=LIMITS)
-    name = "A target that is known to be above the size limit streams for a day without a check"
+    name = "For a day after a response above the size limit, requests for its target stream at once"
     day = 86_400
     yield row(
         name,
