@@ -22,9 +22,7 @@ def register(subparsers: Any) -> None:
         "if there is none.",
     )
     parser.add_argument("source", metavar="URL|FILE", help="an address, or a saved feed or page")
-    parser.add_argument(
-        "--verify", action="store_true", help="only feeds that name a page which names them (feed, page, feed)"
-    )
+    parser.add_argument("--verify", action="store_true", help="only feeds that name a page and are named by that page")
     parser.add_argument("--allow-private", action="store_true", help="permit private addresses")
     parser.set_defaults(run=discover)
 
