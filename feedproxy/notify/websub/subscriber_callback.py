@@ -124,7 +124,7 @@ class SubscriberCallback:
     async def _apply_content(self, call: Call, subscription: Subscription) -> str:
         """Apply pushed content. Return the reason why it is not used, or "" if it is used."""
         if not covers_topic(self._service, subscription.topic, subscription.data.get("topic", subscription.topic)):
-            return "the topic has other readers than the feed"
+            return "the rules permit other readers for the topic than for the feed"
         fields = call.request.fields
         try:
             limit = bounded_decompression.decoding_limit(len(call.content), self._service.settings().decoded_max)
