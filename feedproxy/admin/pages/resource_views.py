@@ -152,19 +152,19 @@ def feed_warnings(view: ResourceView, channel: Channel | None) -> list[str]:
         warnings.extend(f"Its schedule: {plain_text(note)}" for note in channel.schedule.notes)
     if resource.pending_format_change is not None:
         shape, count = plain_text(resource.pending_format_change.shape, 60), resource.pending_format_change.count
-        warnings.append(f"The origin has sent a new shape ({shape}) {count} times; waiting for confirmation.")
+        warnings.append(f"The feed at the origin is {shape} now, seen {count} times; feedproxy waits for confirmation.")
     if resource.relocation is not None and not resource.relocation.confirmed:
         warnings.append("The origin has announced a move or an end, which waits for confirmation.")
     present = [resource.target, *(variant.final_target for variant in resource.variants if variant.final_target)]
     if channel is not None and (address := announced_address(channel, present)):
         warnings.append(
             f"The podcast announces the address {redact_target(address)} (itunes:new-feed-url). Podcast directories"
-            " move to it, other readers do not. If it has moved, set moved_to in a rule."
+            " move to it, other readers do not. If the feed has moved, set moved_to in a rule."
         )
     if resource.oversized:
-        warnings.append("Its body is larger than buffer_max, so it streams through and is not stored.")
+        warnings.append("The feed is larger than buffer_max, so it is streamed to clients and not stored.")
     if channel is not None and view.condition.state is FeedState.UNSTORED and not resource.oversized:
-        warnings.append("HTTP forbids to store it, so every request goes to the origin.")
+        warnings.append("HTTP does not permit storing the feed, so every request goes to the origin.")
     return warnings
 
 
