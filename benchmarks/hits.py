@@ -23,8 +23,8 @@ ROUNDS = 5
 """In rows with many feeds, each feed is requested this many times before the run. The first request fetches it."""
 
 FEEDS_A_SECOND = 2500
-"""A run over many feeds lasts at least a second for each this many feeds, so that a slow server, too, gets more than
-one request for each feed."""
+"""Maximum number of feeds for each second of a run. With more feeds, the run lasts longer, so that a slow server, too,
+gets more than one request for each feed."""
 
 AT_REST = 0.05
 """A server counts as idle if it uses at most this fraction of a CPU."""

@@ -28,7 +28,7 @@ NOW = 1_790_000_000.0
 
 
 def a_feed(number: int) -> Resource:
-    """Return one of many feeds. All of them have only those values in common that feeds of different sites share."""
+    """Return one of many feeds. They have only those values in common that feeds of different sites share."""
     target = f"https://site-{number}.example/blog/feed/index-{number}.xml"
     lines = (
         ("Date", f"Fri, 20 Nov 2026 12:{number % 60:02}:{number // 60 % 60:02} GMT"),

@@ -77,7 +77,7 @@ class Server:
     port: int
     tls_port: int | None = None
     tls_pid: int | None = None
-    """The process that listens on the TLS port, if it is another one."""
+    """The process that listens on the TLS port, or None if it is the process `pid`."""
     caches: bool = True
 
     def takes_part(self, row: Row) -> bool:
@@ -233,7 +233,8 @@ class Stage:
         return Server(name, "feedproxy", pid, place.port)
 
     def with_tls(self, server: Server) -> Server:
-        """Return feedproxy with a second one beside it that listens with TLS. Raises DidNotStart."""
+        """Start a second feedproxy that listens with TLS. Return `server` with the port and the process of the second.
+        Raises DidNotStart."""
         certificate = ("--set", f"tls_certificate={self.certificate}", "--set", f"tls_key={self.key}")
         second = self.feedproxy(*certificate, name=f"{server.name} with TLS")
         return replace(server, tls_port=second.port, tls_pid=second.pid)

@@ -4,12 +4,12 @@
 
 The service runs in this process as in `feedproxy serve`, but without listeners: store on disk, log, metrics, plans.
 Feeds of 61 KB (feed.py) are fetched once from an origin in another process, over persistent connections. Then each is
-refreshed as by the schedule, from the decision that it is due until the result is written and the next refresh is
-planned. The time is that of this process and its helper processes, with all threads, divided by the number of
-refreshes.
+refreshed as by the schedule. A refresh begins with the decision that the feed is due, and ends when the result is
+written and the next refresh is planned. The time is that of this process and its helper processes, with all threads,
+divided by the number of refreshes.
 
-The numbers of calls of Python functions in the event loop are the same on a slow machine, so that two versions can be
-compared.
+The number of calls of Python functions in the event loop does not depend on the machine, so two versions can be
+compared by it.
 """
 
 import argparse
@@ -56,7 +56,7 @@ async def each(targets: Sequence[str], act: Callable[[str], Awaitable[object]]) 
 
 
 async def scheduled(service: Service, target: str) -> None:
-    """Refresh a feed as the schedule does at its instant. Raises ValueError if the origin failed."""
+    """Refresh a feed as the schedule does when the feed is due. Raises ValueError if the origin's answer is not 304."""
     service.schedule.scheduler._plan_due(target)
     done = await service.admin.coordinator.refresh(target)
     if done.fwd_status != 304:

@@ -3,11 +3,12 @@
 
 The result is printed when feedproxy ends. Each callback's elapsed time and CPU time are measured. If the elapsed time
 is longer than the CPU time, the thread waited for Python's interpreter lock, which another thread held, or for a CPU. A
-thread samples the stack during long callbacks. The wait for the lock appears in functions that
-release it for a moment, such as a write or an access to SQLite.
+thread samples the stack during long callbacks. The wait for the lock appears in functions that release it for a moment,
+such as a write or an access to SQLite.
 
-The share of hits that a callback delays is computed from CPU times, for hits at random times since the full garbage
-collection at the start. Other processes of the machine do not change this share.
+The output also has the share of hits that a callback would delay if hits came at random times. It is computed from CPU
+times, so other processes of the machine do not change it. It covers the time since the full garbage collection at the
+start.
 """
 
 import asyncio
@@ -29,7 +30,8 @@ LIMITS = (0.001, 0.0015, 0.002)
 
 @dataclass(slots=True)
 class Sum:
-    """Sums over the callbacks of one name: their number, elapsed and CPU seconds, and the longest."""
+    """Sums over the callbacks of one name: their number, their elapsed and CPU seconds, the longest time, and the
+    number of long callbacks."""
 
     many: int = 0
     wall: float = 0.0

@@ -1,8 +1,8 @@
 """The cost of a request with one process, and with two on the same port. Neither servers nor load are bound to a CPU.
 
-Each of two workers gets as many connections as a single one. With half of them, it would find half as many requests at
-each poll, so that the cost of polling would appear as the cost of a second worker. nginx is measured in the same way,
-to show how much of the difference the machine causes.
+Each of two workers gets as many connections as a single worker. With half the connections, each iteration of a worker's
+event loop would find half as many requests, and the cost of the iterations would appear as the cost of a second worker.
+nginx is measured in the same way, to show how much of the difference the machine causes.
 """
 
 import itertools

@@ -1,5 +1,5 @@
-"""A page of memory that player, origin and systems share: the time of the play, and the requests that the origin has
-read and answered.
+"""A page of memory that player, origin and systems share: the time of the play, and the numbers of requests that the
+origin has read and has answered.
 
 clock.c reads the first number, so that the peers use the play's time.
 """
