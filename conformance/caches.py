@@ -1,8 +1,8 @@
 """The caches in front of the suite's origin: feedproxy in its usual form, and the installed peers.
 
 A peer's configuration is a template in peers/, as its own manual suggests for a cache in front of one origin or, for
-`proxy`, as an explicit proxy. None is tuned for the suite. feedproxy is told the names of the suite's fields, because
-it shares no response to a request with unknown fields.
+`proxy`, as an explicit proxy. No peer is tuned for the suite. feedproxy's option `shared_fields` names the suite's
+fields, because feedproxy does not share a response to a request with unknown fields.
 """
 
 import os
@@ -97,7 +97,8 @@ def _write(place: Place, template: str, into: str = "") -> Path:
 
 
 SHARED_FIELDS = ("test-id", "test-name", "req-num", "foo", "bar", "baz", "other", "authorization")
-"""Fields of the suite's requests by which its origin's responses differ if Vary names them, as in RFC 9111."""
+"""Fields of the suite's requests. If the response of the suite's origin depends on one of them, Vary names this
+field."""
 
 
 def feedproxy(workers: int = 1, options: Sequence[str] = ()) -> Cache:

@@ -2,7 +2,8 @@
 
 A test states what is *required* of a cache, what an *optimal* cache does, or only *checks* what it does, without a
 right answer. A test may depend on others. If one of these did not pass, the test may pass without having *shown*
-anything: a cache that never reuses a response easily passes "must not be reused". Both numbers are counted.
+anything: a cache that never reuses a response easily passes "must not be reused". Two numbers are counted: the tests
+that passed, and those of them that have shown something.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,8 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The results of a run: the tests, their verdicts, and the tests with dependencies that all passed."""
+    """The results of a run: the tests, their verdicts, and the tests that passed together with all tests that they
+    depend on."""
 
     tests: tuple[Test, ...]
     verdicts: Mapping[str, Verdict]

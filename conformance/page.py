@@ -152,7 +152,8 @@ def _checks(reports: Sequence[Report], notes: Mapping[str, Any]) -> Iterator[str
 
 
 def _answered(names: Sequence[str], answers: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yield a list of the tests by their result in the first run. Differing results of other runs follow the test."""
+    """Yield two list items: the tests with the answer yes in the first run, and those with the answer no. If other runs
+    have another answer, it follows the test."""
     for answer in ("yes", "no"):
         if found := [f"`{name}`{_elsewhere(answers[name])}" for name in names if answers[name][0] == answer]:
             yield f"* {answer}: {', '.join(found)}"

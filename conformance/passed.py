@@ -18,7 +18,7 @@ def heading(suite: str, entrance: str) -> str:
 
 
 def load(text: str) -> dict[str, frozenset[str]]:
-    """Return the names below each heading."""
+    """Return the names of tests in passed.txt, keyed by the heading above them."""
     made: dict[str, set[str]] = {}
     names: set[str] = set()
     for line in text.splitlines():

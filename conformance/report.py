@@ -20,14 +20,15 @@ class Report:
     shown: Mapping[str, frozenset[str]]
 
     def count(self, cache: str, kinds: Sequence[str], chapter: str | None = None) -> tuple[int, int, int]:
-        """Return for the tests of these kinds (and this chapter) the numbers that passed, that have shown something,
-        and of all."""
+        """Return three numbers for the tests of these kinds, or of these kinds in a chapter: how many passed, how many
+        have shown something (outcome.py), and how many there are."""
         tests = [each.id for each in self.tests if each.kind in kinds and chapter in (None, each.chapter)]
         passed = sum(self.verdicts[cache][each] is Verdict.PASSED for each in tests)
         return passed, sum(each in self.shown[cache] for each in tests), len(tests)
 
     def by_kind(self) -> list[list[str]]:
-        """Return a row for each cache. The numbers in brackets passed on the basis of passed tests."""
+        """Return a row for each cache: for each kind, how many tests passed, and in brackets how many of them have
+        shown something (outcome.py)."""
         total = {kind: sum(each.kind == kind for each in self.tests) for kind in KINDS}
         rows = [["cache", "version", "day", *(f"{kind} of {total[kind]}" for kind in KINDS)]]
         for name, (version, day) in self.caches.items():
@@ -46,7 +47,7 @@ class Report:
 
 
 def make(suite: str, entrance: str, day: str, runs: Mapping[str, tuple[str, Results]]) -> Report:
-    """Return a report of one day's runs. `runs` are version and results by the name of the cache."""
+    """Return a report of one day's runs. `runs` has the version and the results of each cache, keyed by its name."""
     results = {name: each for name, (_, each) in runs.items()}
     return Report(
         suite,

@@ -1,7 +1,7 @@
 """The source of the suite, and its origin server.
 
-The package on npm is a release of 2021 that does not change. Changes of feedproxy are compared with it. The repository
-has newer tests. A checkout of it is better for comparing caches.
+The package on npm is a release of 2021. It does not change, so it shows what a change of feedproxy has changed. The
+repository has newer tests, so a checkout is better for comparing caches.
 """
 
 import hashlib
