@@ -54,7 +54,7 @@ def test_head_without_unique_lines_is_parsed_alike(fields: list[bytes], inserted
     whole, rest = parse_head(data), parse_head(shorter)
     assert (whole is None) == (rest is None)
     if whole is not None and rest is not None:
-        assert (whole.key, whole.user_agent, whole.closes) == (rest.key, rest.user_agent, rest.closes)
+        assert (whole.keyed_lines, whole.user_agent, whole.closes) == (rest.keyed_lines, rest.user_agent, rest.closes)
 
 
 def test_lines_with_new_values_are_removed() -> None:

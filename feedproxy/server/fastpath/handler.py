@@ -28,7 +28,13 @@ from feedproxy.server.fastpath.client_connection import ClientConnection
 from feedproxy.server.fastpath.loop_preemption import PREEMPT_AFTER
 from feedproxy.server.fastpath.request_head import KEYED_FIELDS, RequestHead, parse_head, without_unique_lines
 from feedproxy.server.fastpath.response_template import ResponseTemplate, SharedProperties, log_names, prepare_head
-from feedproxy.server.fastpath.template_cache import CACHEABLE_HEAD_MAX, FastPathCache, RequestKey, TemplatePartInterner
+from feedproxy.server.fastpath.template_cache import (
+    CACHEABLE_HEAD_MAX,
+    FastPathCache,
+    RequestKey,
+    TemplatePartInterner,
+    digest_lines,
+)
 from feedproxy.server.mitm.request_routing import IncomingRequest, RoutedRequest, client_context, route
 from feedproxy.server.response_head import encode_head, finish_response, refusal_response
 from feedproxy.upstream import local_failure
@@ -104,11 +110,10 @@ class FastPathHandler:
         if section is None and len(data) <= CACHEABLE_HEAD_MAX:
             section = cache.sections.get(without_unique_lines(field_lines))
         if section is not None:
-            request_line = data[:line_end]
-            key: RequestKey = (request_line, section[0])
+            key: RequestKey = data[:line_end] + section[0]
             template = cache.templates.get(key)
             if template is None:
-                key = (request_line, field_lines)
+                key = data
                 template = cache.templates.get(key)
             if template is not None:
                 if (template.generation == self._generation and self.now <= template.valid_until) or self._is_current(
@@ -151,25 +156,25 @@ class FastPathHandler:
             self._connections.hand_off(connection, block + remaining)
             return False
         cache: FastPathCache = connection.cache
-        key: RequestKey | None = head.key
-        template = None
-        if key is not None and len(block) <= CACHEABLE_HEAD_MAX:
-            field_lines = block[len(key[0]) :]
+        if head.keyed_lines is None or len(block) > CACHEABLE_HEAD_MAX:
+            return self._call_service(connection, head, block)
+        request_line, digest = head.lines[0], digest_lines(head.keyed_lines)
+        key: RequestKey = request_line + digest
+        template = cache.templates.get(key)
+        if template is None:
+            key = block
             template = cache.templates.get(key)
             if template is None:
-                key = (key[0], field_lines)
-                template = cache.templates.get(key)
-        if key is None or template is None:
-            return self._call_service(connection, head, block)
+                return self._call_service(connection, head, block)
         if not (
             (template.generation == self._generation and self.now <= template.valid_until) or self._is_current(template)
         ):
             cache.remove(key)
             return self._call_service(connection, head, block)
-        if not remaining and cache.should_admit_section(usual_lines := without_unique_lines(field_lines)):
-            assert head.key is not None
-            keyed_lines = self._interner(tuple(map(self._interner, head.key[1])))
-            cache.put_section(usual_lines, (keyed_lines, self._interner(head.user_agent)))
+        if not remaining:
+            usual_lines = without_unique_lines(block[len(request_line) :])
+            if cache.should_admit_section(usual_lines):
+                cache.put_section(usual_lines, (digest, self._interner(head.user_agent)))
         return self._send_cached(connection, template, head.user_agent)
 
     def _is_current(self, template: ResponseTemplate) -> bool:
@@ -360,12 +365,11 @@ class FastPathHandler:
     ) -> None:
         """Store the response as a template if it is reusable and the cache admits it."""
         cache: FastPathCache = connection.cache
-        if (
-            head.key is None
-            or len(block) > CACHEABLE_HEAD_MAX
-            or not answer.status.hit
-            or not cache.should_admit(head.key)
-        ):
+        if head.keyed_lines is None or len(block) > CACHEABLE_HEAD_MAX or not answer.status.hit:
+            return
+        request_line = head.lines[0]
+        key = request_line + digest_lines(head.keyed_lines)
+        if not cache.should_admit(key):
             return
         request, now = self.app.service.resolve_target(request), self._clock()
         settings, resource = self.app.settings_for(request.target), self._store.get(request.target)
@@ -404,11 +408,10 @@ class FastPathHandler:
         # Oversized requests are neither scored (scoring/live_scores.py) nor interned.
         if self.app.settings.score_readers and sum(map(len, head.lines)) <= FIELDS_LENGTH_MAX:
             template.request_lines = self._interner(tuple(map(self._interner, head.lines[1:])))
-        request_line, keyed_lines = head.key
         if shared.is_keyed:
-            cache.put((request_line, self._interner(tuple(map(self._interner, keyed_lines)))), template)
-        elif cache.should_admit_section(field_lines := block[len(request_line) :]):
-            cache.put((request_line, field_lines), template)
+            cache.put(key, template)
+        elif cache.should_admit_section(block[len(request_line) :]):
+            cache.put(block, template)
 
 
 def _encode_interim(answer: ProxyResponse) -> bytes:

@@ -1,7 +1,7 @@
 """Parser of request heads: fast, strict, and for simple requests only.
 
 The kind of a line (LineKind) says how the line affects the response. Kinds are cached, because feed readers send the
-same lines again. The key of a request consists of all lines that can affect the response.
+same lines again. The key of a request (template_cache.py) depends on all lines that can affect the response.
 
 Only unambiguous heads are parsed: GET or HEAD, HTTP/1.1, no content, lines that end in CRLF, exactly one Host.
 mitmproxy parses all other heads. Two parsers that disagree about the end of a request would make request smuggling
@@ -99,12 +99,12 @@ _MEMOIZED_LINE_MAX = 1024
 class RequestHead(NamedTuple):
     """The head of a request.
 
-    `key` contains the request line and all field lines that affect the response, or is None if no template may answer.
-    `closes` is true if the client sent `Connection: close`.
+    `lines` contains the request line and all field lines. `keyed_lines` contains the field lines that affect the
+    response, or is None if no template may answer. `closes` is true if the client sent `Connection: close`.
     """
 
     lines: list[bytes]
-    key: tuple[bytes, tuple[bytes, ...]] | None
+    keyed_lines: tuple[bytes, ...] | None
     user_agent: bytes
     closes: bool
 
@@ -260,5 +260,5 @@ def parse_head(block: bytes, *, trusted_peer: bool = False) -> RequestHead | Non
         # The order of fields with different names has no meaning (RFC 9110, section 5.3). Fields with the same name
         # keep their order.
         keyed.sort(key=_CLASSIFIER.kind_of)
-    key = request_line, (host, *keyed, *((_CLOSE_LINE,) if closes else ()))
-    return RequestHead(lines, None if is_uncacheable or user_agents > 1 else key, user_agent, closes)
+    keyed_lines = None if is_uncacheable or user_agents > 1 else (host, *keyed, *((_CLOSE_LINE,) if closes else ()))
+    return RequestHead(lines, keyed_lines, user_agent, closes)
