@@ -17,7 +17,8 @@ class SinkAddress[Kind: StrEnum]:
 
 
 def split_prefix[Kind: StrEnum](text: str, kinds: Iterable[Kind]) -> tuple[Kind | None, str]:
-    """Return the kind that precedes the URL, followed by a colon, or None, and the rest of the text."""
+    """Split the text `KIND:URL` of a sink. Return the kind, or None if the text names no kind, and the rest of the
+    text."""
     prefix, _, url = text.strip().partition(":")
     kind = next((kind for kind in kinds if kind == prefix), None)
     return kind, url if kind is not None else text.strip()

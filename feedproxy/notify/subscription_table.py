@@ -84,7 +84,8 @@ class Subscriptions:
     def __init__(self, database: NotificationDatabase, max_count: int) -> None:
         self._database = database
         self.max_count = max_count
-        """Maximum number of clients' subscriptions of all protocols together. feedproxy's own have the same maximum."""
+        """Maximum number of clients' subscriptions of all protocols together. feedproxy's own subscriptions have the
+        same maximum."""
 
     async def put(self, new: Subscription) -> Subscription:
         """Insert a subscription, or replace the subscription with the same role, protocol, topic and callback. Return
@@ -284,7 +285,7 @@ class Subscriptions:
         await self._database.execute(statement, expires, renew_at, state, number)
 
     async def postpone_renewal(self, number: int, now: Instant) -> None:
-        """Set the renewal that follows if the renewal at `now` fails."""
+        """Schedule another attempt after RENEWAL_RETRY_DELAY seconds, in case the renewal at `now` fails."""
         renew_at = now + RENEWAL_RETRY_DELAY
         await self._database.execute("UPDATE subscriptions SET renew_at = ? WHERE id = ?", renew_at, number)
 
@@ -292,8 +293,8 @@ class Subscriptions:
 def callback_site(url: str) -> str:
     """Return the site of a callback, for limits, or the URL itself if it is invalid.
 
-    Unlike in `site_of`, all addresses in an IPv6 /64 are one site at each port, because one client may have them all.
-    An IPv4-mapped address counts as its IPv4 address.
+    Unlike in `site_of`, all addresses of an IPv6 /64 with the same port are one site, because one client may have them
+    all. An IPv4-mapped address counts as its IPv4 address.
     """
     try:
         target = normalise(url)

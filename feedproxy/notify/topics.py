@@ -50,7 +50,8 @@ async def resolve_topic(service: NotificationService, address: str, topics_allow
 
 
 async def resolve_topics(service: NotificationService, address: str, topics_allowed: str, base: str) -> list[str]:
-    """Return the target of the feed at a URL, or else those of the listed feeds of the site at this URL.
+    """Return the target of the feed at a URL. If there is no such feed, return the targets of the listed feeds of the
+    site at this URL.
 
     The result has at most SITE_TOPICS_MAX targets. The arguments are those of `resolve_topic`. Raises UnknownTopic if
     no permitted feed has the URL, and StoreError if the database fails.

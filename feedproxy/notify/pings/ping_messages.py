@@ -38,7 +38,7 @@ class Ping:
 
     name: str
     url: str
-    """URL of the site's home page, or in a simple ping perhaps of its feed."""
+    """URL of the site's home page. In a simple ping, it may be the URL of a feed of the site."""
     page: str = ""
     feed: str = ""
     tags: tuple[str, ...] = ()
