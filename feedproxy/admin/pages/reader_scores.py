@@ -19,7 +19,7 @@ from feedproxy.scoring.rule_weights import short_target
 SHOWN_MAX = 200
 """Maximum number of scores on the page."""
 COUNTED_MAX = 40
-"""Maximum number of readers in the page's list of subscription counts."""
+"""The page lists at most this many readers with their numbers of subscriptions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ def view_resource(resource: Resource, service: Service, settings: Settings, now:
 
 
 def is_feed(resource: Resource) -> bool:
-    """Return True for a feed, and for an address that has failed or moved, and has no stored response."""
+    """Return True for a feed, and for an address without a stored response that has failed, moved or ended."""
     return resource.channel is not None or (
         not resource.variants and bool(resource.failures.count or resource.relocation)
     )

@@ -49,7 +49,7 @@ class StoreUsage:
 
     @property
     def is_disk_low(self) -> bool:
-        """Return True if less space is free than should stay free, and less than the store may still take."""
+        """Return True if the disk has less free space than should stay free, and less than the store may still take."""
         if self.free is None or self.total is None:
             return False
         return self.free < min(self.growth, max(DISK_LOW_BYTES, DISK_LOW_SHARE * self.total))
