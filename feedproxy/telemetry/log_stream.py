@@ -17,7 +17,7 @@ from typing import Any
 from feedproxy.clock import Seconds
 
 CHUNK = select.PIPE_BUF
-"""If poll(2) reports a pipe as writable, it takes this many bytes without a wait: one page."""
+"""A pipe that poll(2) reports as writable takes this many bytes, one page, without a wait."""
 
 BACKLOG_MAX = 4 * 1024 * 1024
 """At most this many bytes wait for the reader of the log. Further lines are dropped."""
