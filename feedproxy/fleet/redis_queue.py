@@ -237,7 +237,7 @@ class RedisQueue:
 
 
 PURGE_DELAY_MAX = 1_000_000
-"""A purge that has waited in the queue for at most this many microseconds deletes every copy in Redis.
+"""A purge that has waited in the queue for at most this many microseconds deletes the target's copy in any case.
 
-A purge that waited longer deletes only copies that were fetched before the purge was requested.
+A purge that has waited longer deletes the copy only if it was fetched before the purge was requested.
 """

@@ -4,8 +4,9 @@ Redis has a sorted set of the pseudonyms of a feed's direct readers (subscribers
 their last requests. A large set is replaced by HyperLogLogs, one for each twenty-fourth of the window, with a standard
 error of 0.81 %.
 
-Pseudonyms change with each period. A reader is recorded under its pseudonyms of the current and the previous period,
-and counted by its pseudonym of the previous period. A reader therefore counts once in a window of two periods.
+Pseudonyms change with each period, and the window lies within the current and the previous period. A reader is recorded
+under its pseudonyms of both periods. Every reader in the window therefore has a pseudonym of the previous period, by
+which it is counted once.
 
 Machines also send the confirmed claims of services (subscribers/claim_confirmation.py). The largest claim for a service
 and its feed id counts.
