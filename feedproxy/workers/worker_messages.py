@@ -47,8 +47,8 @@ from feedproxy.workers.metrics_across_restarts import MetricsSnapshot
 from feedproxy.workers.worker_context import WorkerContext
 
 SYNC_INTERVAL: Seconds = 1.0
-"""Seconds between two reports of readers' requests to the other workers, and between two checks for feeds that they
-have changed. Reader counts and the refresh schedule need no shorter interval."""
+"""Once in this many seconds, a worker reports its readers' requests to the other workers, and checks which feeds the
+others have changed. Reader counts and the refresh schedule need no shorter interval."""
 PEER_TIMEOUT: Seconds = 2.0
 """Maximum seconds to wait for another worker's answer. A later answer is ignored."""
 SNAPSHOT_INTERVAL: Seconds = 5.0
