@@ -83,7 +83,8 @@ class ContentTooLarge(FeedproxyError):
 
 
 class ContentBudgetExceeded(FeedproxyError):
-    """Error for content of a request for which too little memory is free (server/mitm/content_budget.py)."""
+    """Error for a request with content, if too little memory is free for the content
+    (server/mitm/content_budget.py)."""
 
     status_hint = 503
     detail = "busy"

@@ -21,7 +21,7 @@ DIVISORS = {
 """Divisors of `memory_max` that give the limit of each cache. The limits add up to at most `memory_max`."""
 
 READER_SIZE = 256
-"""The subscriber counts may have one entry for each of this many bytes of `memory_max`.
+"""Divisor of `memory_max` that gives the maximum number of entries in the subscriber counts.
 
 An entry takes about 100 bytes, and the rhythm of a reader's polls 48 (subscribers/subscriber_counts.py).
 """

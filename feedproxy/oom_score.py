@@ -1,8 +1,8 @@
 """The order in which Linux kills feedproxy's processes when memory runs out (proc_pid_oom_score_adj(5)).
 
-By default, the kernel kills the process that uses most memory. That is the process that serves clients, or the
-supervisor of all workers. The other processes therefore get a higher score: a killed worker or helper process is
-replaced, and the supervisor is not.
+By default, the kernel kills the process that uses most memory. That may be the process that must not end: the single
+process that serves clients, or the supervisor of several workers. The other processes therefore get a higher score: a
+killed worker or helper process is replaced.
 """
 
 import contextlib
@@ -15,7 +15,8 @@ A worker with caches of half the memory still has a lower score.
 """
 
 WORKER = 100
-"""Addition to the score of one of several workers, which is usually larger than its supervisor anyway."""
+"""Addition to the score of each of several workers. A worker's score is usually above the supervisor's even without
+this addition, because the worker takes more memory."""
 
 MAX = 1000
 
