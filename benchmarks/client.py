@@ -20,7 +20,8 @@ class Unequal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A response: its status, its fields with lower-case names, its content as sent, and its bytes on the wire."""
+    """A response: its status, its fields with lower-case names, its content as sent, and its size in bytes on the
+    wire."""
 
     status: int
     fields: Mapping[str, str]

@@ -14,7 +14,7 @@ AT_ONCE = 8
 
 
 def ask(port: int, context: ssl.SSLContext, request: bytes) -> int:
-    """Send one request over a new connection. Return the bytes of the response. Raises OSError."""
+    """Send one request over a new connection. Return the size of the response in bytes. Raises OSError."""
     with (
         socket.create_connection(("127.0.0.1", port), timeout=5) as plain,
         context.wrap_socket(plain, server_hostname="feeds.example") as sock,

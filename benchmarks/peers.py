@@ -49,7 +49,7 @@ class Peer:
     """A peer. `command` writes its configuration into its folder, and returns the command that runs it in the
     foreground.
 
-    `check` returns the command that checks the configuration, from the command that runs the server.
+    `check` gets the command that runs the server, and returns the command that checks its configuration.
     """
 
     name: str

@@ -44,7 +44,8 @@ from feedproxy.subscribers.pseudonyms import Pseudonym
 PRICES = (60.0, 300.0, 1800.0, 7200.0, 14_400.0, 25_200.0)
 
 BOUND_PRICES = (30.0, 300.0, 1800.0, 7200.0, 25_200.0, 50_400.0)
-"""Prices for the bound, which needs fewer requests than the policy at each price."""
+"""Prices for the bound. Their range is wider than that of the policy's prices, because the bound makes fewer requests
+at the same price."""
 
 HOURLY = (300.0, 600.0, 1350.0, 2700.0, 5400.0, 10_800.0, 21_600.0)
 """Lifetimes of an hourly feed in the former schedule, in seconds."""

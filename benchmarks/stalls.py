@@ -134,7 +134,7 @@ def called(callback: Any) -> str:
 
 
 def where(frame: FrameType | None) -> str:
-    """Return the innermost functions of a stack up to the loop, the last one first."""
+    """Return the functions of a stack from the innermost outwards, at most six, and none of the event loop."""
     names: list[str] = []
     while frame is not None and len(names) < 6 and frame.f_code.co_name not in {"timed", "_run"}:
         module = frame.f_globals.get("__name__", "?")

@@ -36,7 +36,7 @@ OURS, WITHOUT_HINTS = "feedproxy", "feedproxy without hints"
 PEERS = ("nginx", "Varnish", "Squid")
 
 WAITED_MAX = 0.01
-"""Largest fraction of polls that may wait for the origin, of those for which HTTP permits a copy."""
+"""Of the polls for which HTTP permits a copy, at most this fraction may wait for the origin."""
 
 AIM = 0.45
 """Target at every budget: feedproxy's staleness as a fraction of the best peer's."""
