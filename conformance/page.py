@@ -50,7 +50,8 @@ def explained(notes: Mapping[str, Any], part: str, name: str) -> Mapping[str, An
 
 
 def load(folder: Path) -> list[Report]:
-    """Return the recorded reports: the suite with the most tests first, and reverse before proxy."""
+    """Return the recorded reports. The suite with the most tests comes first, and for each suite reverse before
+    proxy."""
     reports = [report.load(each.read_text(encoding="utf-8")) for each in folder.glob("*.json")]
     reports.sort(key=lambda each: each.entrance, reverse=True)
     return sorted(reports, key=lambda each: len(each.tests), reverse=True)
@@ -153,7 +154,7 @@ def _checks(reports: Sequence[Report], notes: Mapping[str, Any]) -> Iterator[str
 
 def _answered(names: Sequence[str], answers: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Yield two list items: the tests with the answer yes in the first run, and those with the answer no. If other runs
-    have another answer, it follows the test."""
+    have another answer, this answer follows the name of the test."""
     for answer in ("yes", "no"):
         if found := [f"`{name}`{_elsewhere(answers[name])}" for name in names if answers[name][0] == answer]:
             yield f"* {answer}: {', '.join(found)}"

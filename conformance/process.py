@@ -15,7 +15,7 @@ from pathlib import Path
 PATIENCE = 60.0
 
 OUTSIDE = range(12_000, 32_000)
-"""Ports outside the ranges that kernels assign: 32768 and above on Linux, 49152 and above on BSDs."""
+"""Ports that kernels do not assign by themselves. Linux assigns ports from 32768 on, and BSDs from 49152 on."""
 
 
 class DidNotStart(Exception):

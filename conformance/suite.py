@@ -1,6 +1,6 @@
 """The source of the suite, and its origin server.
 
-The package on npm is a release of 2021. It does not change, so it shows what a change of feedproxy has changed. The
+The package on npm is a release of 2021. It does not change, so two results differ only if feedproxy has changed. The
 repository has newer tests, so a checkout is better for comparing caches.
 """
 
