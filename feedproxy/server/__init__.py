@@ -1,5 +1,5 @@
-"""The two ways in which requests reach feedproxy: mitmproxy's flows (mitm/), and the fast path for cached feeds
+"""The two ways in which requests reach feedproxy: mitmproxy's flows (mitm/), and the fast path for repeated requests
 (fastpath/).
 
-mitmproxy_compatibility.py checks at the start that mitmproxy has the internal names which the fast path uses.
+fastpath/mitmproxy_compatibility.py checks at the start that mitmproxy has the internal names which the fast path uses.
 """

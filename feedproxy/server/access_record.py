@@ -1,6 +1,6 @@
 """The record of one response to one client, for metrics, scores, recent activity and the log.
 
-A repeated hit of the fast path has no record of its own (fastpath/access_log.py).
+The fast path makes no record for a repeated hit: it counts and logs such hits itself (fastpath/access_log.py).
 """
 
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class AccessRecord:
 
     @property
     def entrance(self) -> str:
-        """Return the name of the entrance for log and metrics."""
+        """Return the name of the entrance in log and metrics: `connect` for a CONNECT."""
         return "connect" if self.connect_result else str(self.client.entrance)
 
 

@@ -65,8 +65,8 @@ class AccessLogger:
         self._app = app
         self._live_scores = app.live_scores  # changed settings reach this object with the next template
         self.batch = LineBatch(logger)
-        """The log lines. The listener schedules garbage collections by the number of written lines, one for each
-        response."""
+        """The log lines, one for each response. The listener counts the written lines, in order to run garbage
+        collections while clients are idle."""
         self.recent_hits: deque[tuple[Instant, ResponseTemplate, str, bytes]] = deque(maxlen=REQUESTS_MAX)
         """The last hits, until `flush_counters` adds them to the recent activity. Each has its time, its template, its
         Cache-Status and the User-Agent line."""

@@ -24,8 +24,8 @@ YOUNG_THRESHOLD = 100
 """Python collects the young generation when, since the last collection, this many more objects were made than freed.
 
 With 60 refreshes in progress, nine of ten collections then take at most 0.16 ms. With a threshold of 500, they would
-take 1.2 to 2 ms. Freed objects of older generations count as well, so that the young generation has far more objects
-than the threshold.
+take 1.2 to 2 ms. Python also subtracts freed objects of older generations, so that the young generation has far more
+objects than the threshold when it is collected.
 """
 
 MIDDLE_THRESHOLD = 0
@@ -82,7 +82,8 @@ when a connection ends (server/mitm/memory_of_ended_connections.py).
 """
 
 CLEAN_INTERVAL: Seconds = 30
-"""After a recent collection that found no garbage, new objects alone cause the next one only after this many seconds.
+"""After a collection that found no garbage, the number of new objects causes a recent collection only after this many
+seconds. Growth of memory may cause it earlier.
 
 Until then, new objects are frozen each second without a search. Refreshes leave no cycles: at 80 refreshes a second, no
 recent collection found any garbage among its 17,000 objects, but hits waited 8 ms for each.

@@ -5,9 +5,9 @@ The key of a request consists of the request line, and of a digest of the field 
 section* of a request. The cache contains the digest for each known field section, so that a request with a known field
 section is not parsed.
 
-The templates, and the field sections, have a limit in bytes. A template is stored at the second request with its key,
-so that requests that never repeat evict nothing. While half of the space is free, a template is stored at the first
-request with its key.
+The templates and the field sections each have a limit in bytes. A template is stored at the second request with its
+key, so that requests that never repeat evict nothing. While half of the space is free, a template is stored at the
+first request with its key.
 """
 
 import secrets
@@ -37,7 +37,7 @@ ENTRY_OVERHEAD = 200
 """Bytes of an entry without its key: its slot in the table, the object headers."""
 
 SECTIONS_SHARE = 16
-"""Each of the two generations of field sections takes at most this fraction of a cache's limit: 1 / SECTIONS_SHARE."""
+"""Each of the two generations of field sections takes at most 1 / SECTIONS_SHARE of a cache's limit."""
 
 HASHES_PER_GENERATION = 16_384
 """Each of the two generations of an AdmissionFilter holds at most this many hashes."""
@@ -52,8 +52,8 @@ INTERNED_MAX = 8192
 """A TemplatePartInterner holds at most this many values."""
 
 EVICTION_BATCH = 32
-"""A full cache evicts this many entries at a time, or one in 128 of all entries if that is less. To find the first
-entry of a large dictionary takes up to half a millisecond after an eviction."""
+"""A full cache evicts this many entries together, or one in 128 of all entries if that is less. After an eviction, it
+takes up to half a millisecond to find the first entry of a large dictionary again."""
 
 SWEEP_BATCH = 1024
 """This many entries are checked for validity each second. The check takes about 0.5 ms."""
@@ -124,8 +124,8 @@ class TemplatePartInterner:
 class FastPathCache:
     """Templates for the requests of one listener, either from trusted proxies or from all other peers.
 
-    `sibling` is the cache for the other kind of peers: a request has another meaning if its forwarding fields are
-    trusted. `size_max` limits both caches together.
+    `sibling` is the cache for the other kind of peers. There are two caches, because the forwarding fields of a request
+    count only if its peer is trusted. `size_max` limits both caches together.
     """
 
     def __init__(self, size_max: int, sibling: "FastPathCache | None" = None) -> None:

@@ -84,7 +84,7 @@ class WriteBackpressure:
         writer = self._writers.pop(client, None)
         if writer is None:
             return
-        # mitmproxy may leave the connection open, if it closed the connection while it began to handle input.
+        # If the connection ends while mitmproxy begins to handle its input, mitmproxy may leave the socket open.
         writer.close()
         if writer.transport.get_write_buffer_size():
             asyncio.get_running_loop().call_later(LINGERING_TIME, writer.transport.abort)

@@ -145,7 +145,8 @@ class FlowHandler:
         """Handle the head of a request. Respond locally, or stream the request upstream if its response cannot be
         cached.
 
-        The client must have read most of its earlier responses within `answer_timeout` seconds.
+        First wait at most `answer_timeout` seconds until the client has read most of its earlier responses. If the
+        client does not read them in this time, end the flow.
         """
         settings = self.app.settings
         if not await self.backpressure.wait_drained(flow.client_conn.id, settings.answer_timeout):
@@ -254,8 +255,8 @@ class FlowHandler:
     async def _recheck_size_after_refusal(self, state: FlowState, response: Response) -> None:
         """Forget that the target's content is too large for the store, if the origin has refused this streamed request.
 
-        The next request for the target is then fetched. A fetch obeys the origin's Retry-After, and pauses after the
-        origin has refused a credential of the operator. A streamed request does neither.
+        The next request for the target is then fetched instead of streamed. Unlike streaming, a fetch obeys the
+        origin's Retry-After, and pauses after the origin has refused a credential of the operator.
         """
         assert state.routed_request is not None
         request = state.routed_request.request
@@ -326,7 +327,8 @@ class FlowHandler:
         return state
 
     def on_client_disconnected(self, client: str) -> None:
-        """Remove the states of a disconnected client's flows that mitmproxy has not ended."""
+        """Remove what is recorded for a disconnected client: its approvals, its deadlines, and the states of its flows
+        that mitmproxy has not ended."""
         self.connect_approvals.forget(client)
         self.handshakes.cancel(client)
         self.backpressure.on_client_disconnected(client)
@@ -431,7 +433,8 @@ class FlowHandler:
         self._set_response(flow, state, response, status)
 
     def _local_response(self, routed: RoutedRequest) -> Response | None:
-        """Return the response to a preflight, and to OPTIONS with `Max-Forwards: 0`. Return None for other requests.
+        """Return the response to a CORS preflight for a stored feed, and to OPTIONS with `Max-Forwards: 0`. Return None
+        for other requests.
 
         Raises MethodNotAllowed for TRACE: its response would repeat the request's fields, which may contain secrets.
         """

@@ -84,10 +84,8 @@ class ChunkReader:
         self._chunks = ChunkedParser(HEAD_MAX, of_request=of_request)
 
     def __call__(self, buf: Any) -> Any:
-        """Return the next piece of content or the end of the content, or None if neither has arrived.
-
-        Raises h11.RemoteProtocolError.
-        """
+        """Return the next piece of content or the end of the content, or None if neither has arrived. Raises
+        h11.RemoteProtocolError if the chunks are invalid."""
         while not self._chunks.done:
             data = buf.maybe_extract_at_most(len(buf))
             if not data:
@@ -111,13 +109,11 @@ class ChunkReader:
 class LimitedHttp1Server(_http1.Http1Server):
     """mitmproxy's HTTP/1 layer for clients, with limits and strict parsing of requests.
 
-    A head with more than `head_max` bytes gets the response 431. A head that is incomplete after
-    `head_timeout` seconds gets the response 408. A `head_timeout` of 0 means no limit. Both responses
-    end the connection.
+    A head with more than `head_max` bytes gets the response 431. A head that is incomplete after `head_timeout` seconds
+    gets the response 408. A `head_timeout` of 0 means no limit. Both responses end the connection.
 
     If a client sends more bytes while it waits for a response than a head and CONTENT_MAX together, the connection is
-    closed.
-    After a response that precedes the end of its request, input is discarded for LINGERING_TIME seconds.
+    closed. After a response that precedes the end of its request, input is discarded for LINGERING_TIME seconds.
     """
 
     _head_started: float | None = None
@@ -308,8 +304,8 @@ class InterimTolerantClient(_http1.Http1Client):
         size = 0 if not has_content else None if head.chunked else -1 if head.length is None else head.length
         # The announced content may arrive later, in place of the next response.
         self._reusable = head.reusable and (has_content or not (head.chunked or head.length))
-        # Such credentials authenticate the connection to the origin. Another user of the client, which may be a proxy,
-        # must not get this connection.
+        # Credentials of some schemes, such as NTLM, authenticate the connection to the origin. No other user of the
+        # client, which may be a proxy, must get this connection.
         self._reusable &= not any(map(authenticates_connection, self.request.headers.get_all("authorization")))
         self.response = response_of(head, self.request.method)
         yield ReceiveHttp(ResponseHeaders(self.stream_id, self.response, size == 0))

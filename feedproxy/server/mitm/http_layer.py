@@ -102,11 +102,12 @@ class FeedStream(HttpStream):
     """Number of calls in progress that handle events of this stream.
 
     mitmproxy handles the next pipelined request within the call for the last event of this stream. Until that call
-    returns, the stream must not be taken apart.
+    returns, the stream's reference cycles must not be broken.
     """
 
     content_deadline: Seconds | None = None
-    """The next part of the request's content must arrive before this time of the monotonic clock, or None."""
+    """Time of the monotonic clock by which the next part of the request's content must arrive, or None without a
+    limit."""
 
     def __init__(self, context: Context, stream_id: int, responses: LocalResponses, content_timeout: Seconds) -> None:
         """Set the time limit for each CONTENT_MAX bytes of content that is not streamed. 0 means no limit."""

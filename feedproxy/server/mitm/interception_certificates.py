@@ -1,9 +1,8 @@
-"""mitmproxy's certificate authority, and its TLS with clients.
-
-Certificates remain usable if the machine's clock is set after they were made.
+"""Certificates of mitmproxy's certificate authority, for TLS with clients.
 
 mitmproxy makes a certificate for a host at the first connection to the host. The certificate is valid for about 200
-days, and mitmproxy keeps it until the process ends.
+days, and mitmproxy itself would use it until the process ends. Here, it is replaced before it expires, and also if it
+is not valid yet, because the machine's clock was set back.
 """
 
 import datetime
@@ -22,7 +21,7 @@ RENEW_BEFORE = datetime.timedelta(days=30)
 
 AUTHORITY_LIFETIME_WITHOUT_CLOCK = datetime.timedelta(days=80 * 365)
 """A certificate authority that is made while the clock shows 1970 is valid for this time. With mitmproxy's ten years,
-it would have expired as soon as the clock is set."""
+it would expire when the clock is set."""
 
 
 def extend_new_authority(now: Instant) -> None:
@@ -32,7 +31,7 @@ def extend_new_authority(now: Instant) -> None:
 
 
 class TlsConfig(tlsconfig.TlsConfig):
-    """mitmproxy's addon of this name, which here also renews certificates that it has made.
+    """mitmproxy's addon of this name, which here also replaces certificates that mitmproxy has made.
 
     It offers HTTP/2 only in tunnels (docs/decisions/http2-for-readers.md).
     """

@@ -71,7 +71,7 @@ class IncomingRequest:
     """The head of a received request.
 
     * `path` is the origin-form with its query, or ASTERISK.
-    * `url` is the complete absolute-form, or "".
+    * `url` is the target of a request for the explicit proxy. At the other entrances, it is not used.
     * `named_hosts` contains the authority of the absolute-form, or else :authority and Host.
     """
 
