@@ -33,15 +33,14 @@ With eight shards, a writing process waited at most 11 ms for another process. W
 """
 CULL_SLICE = 10
 """One step of culling removes at most this many values, in less than a millisecond. A step after a write of several
-values may remove as many more as were written."""
+values removes at most this many in addition to the number of written values."""
 HEADER_BLOCK = 256
 """A resource's JSON header is padded with spaces to a multiple of this many bytes.
 
 The header then keeps its length when a response is freshened, and SQLite writes only the pages that differ.
 """
 SIZE_MAX_FLOOR = 4 * 1024 * 1024
-"""A limit of fewer than this many bytes is refused for the store. Eight empty files and their journals take almost 1
-MB."""
+"""The store refuses a size limit of fewer bytes than this. Eight empty files and their journals take almost 1 MB."""
 
 
 class DiskStore:
@@ -189,7 +188,8 @@ def _for_each[Result](shards: Iterable[Shard], operation: Callable[[Shard], Resu
 
 
 def decode(data: bytes, target: str) -> tuple[Resource, bytes]:
-    """Return the resource in this stored form, and its encoded header (resource_codec.py). Raises Damaged."""
+    """Return the resource in this stored form, and its encoded header (resource_codec.py). Raises Damaged if the data
+    was altered or has another target, and UnknownVersion if this version of feedproxy cannot read its form."""
     resource, header = resource_codec.load_with_header(data, target)
     if resource.target != target:
         raise envelope.Damaged(f"the value stored for {target} has another target")

@@ -1,4 +1,4 @@
-"""A view of a store without the resources that access rules forbid under their target.
+"""A view of a store that hides resources with a response that access rules forbid.
 
 After a redirect, the response of the new target is stored under the requested target. A client that may read the
 requested target may lack permission for the new target. Access rules may also change after the response was stored.

@@ -125,8 +125,8 @@ class Resource:
     """Time at which feedproxy first found a feed at the target."""
     version_records: tuple[VersionRecord, ...] = ()
     backfill_pending: bool = False
-    """True until the dates of the entries from before the first fetch are read: at the next fetch with content, or by
-    refresh/publication_backfill.py."""
+    """True until feedproxy has read the dates of entries from before its first fetch. The next fetch with content reads
+    them, or refresh/publication_backfill.py."""
     fencing_token: int = 0
     """Number that orders the copies of the target in a fleet: a later copy has a higher number. 0 without a fleet."""
 

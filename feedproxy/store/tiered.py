@@ -30,7 +30,7 @@ type Key = tuple[EnvelopeKind, str]
 
 
 class OnDisk(Enum):
-    """The sign that the value on disk is the latest."""
+    """Result of a search for an unwritten value, if the value on disk is the latest."""
 
     ON_DISK = auto()
 

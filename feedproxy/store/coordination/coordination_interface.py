@@ -17,7 +17,7 @@ target's counters."""
 class Coordination(Protocol):
     """The interface through which the processes on one store coordinate.
 
-    Only `acquire_lease` may block: it waits while another process acquires or ends a lease.
+    Only `acquire_lease` may wait: for the end of a lease that another machine of a fleet holds.
     """
 
     @property
@@ -50,11 +50,11 @@ class Coordination(Protocol):
         ...
 
     def release_lease(self, target: str, *, local: bool = False) -> None:
-        """End the lease after a fetch with a result that was stored, and change `completion_count`."""
+        """End the lease after the result of the fetch was stored, and change `completion_count`."""
         ...
 
     def abandon_lease(self, target: str) -> None:
-        """End the lease after a fetch with no result that was stored. `completion_count` does not change."""
+        """End the lease after a fetch without a stored result. `completion_count` does not change."""
         ...
 
     def completion_count(self, target: str) -> int:

@@ -42,7 +42,8 @@ class SiteThrottle:
         self._table = bytearray(TABLE_SIZE) if table is None else table
         self._start, self._mutex = start, mutex
         self.occupied: Signal[tuple[str, Instant]] = Signal()
-        """Emits a site that this process has reserved a slot of or paused, and the instant of its next free slot."""
+        """Emits a site and the instant of its next free slot, when this process has reserved a slot of the site or
+        paused the site."""
 
     def next_free(self, site: str, interval: Seconds, now: Instant) -> Instant:
         """Return the instant of the site's next free slot.
