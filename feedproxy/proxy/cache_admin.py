@@ -42,7 +42,7 @@ class RefreshReport:
     """The outcome of a refresh that an operator or a ping requested.
 
     `outcome` is `updated`, `unchanged`, `confirmed` (304), `not-stored`, `failed`, `paused` or `later`. With `later`,
-    `at` is the end of the minimum interval of the target or its site.
+    `at` is the instant from which the target may be fetched, and for which a refresh is scheduled.
     """
 
     target: str
@@ -90,7 +90,8 @@ class CacheAdmin:
     def target_matcher(self, pattern: str) -> Callable[[str], bool]:
         """Return a predicate that tests whether a target, or its public address, matches a glob.
 
-        The predicate also accepts the key of a client-specific copy: the key matches if its target does.
+        The predicate also accepts the key of a copy that was fetched with a credential of the operator: the key matches
+        if its target does.
         """
         glob = compile_glob(pattern)
         # The options that map URLs are global: rules cannot override them.
@@ -119,7 +120,8 @@ class CacheAdmin:
     async def refresh(self, target: str) -> RefreshReport:
         """Refresh a target and return the result.
 
-        If the target's minimum interval has not passed, nothing is fetched, and the outcome is `later`.
+        If the target may not be fetched now, nothing is fetched, and the outcome is `later`, or `paused` for a paused
+        feed.
         """
         target = self.to_upstream_url(target)
         stored_keys = [key for key in self.keys_for(target) if self.store.holds(key)] if "#" not in target else []

@@ -27,10 +27,10 @@ def with_cors(response: ProxyResponse, client: ClientContext, settings: Settings
 
 
 def preflight_response(request: Request, settings: Settings) -> Response | None:
-    """Return the response to a CORS preflight for a stored feed, or None for another request.
+    """Return the response that permits a CORS preflight to a feed, or None if the origin has to answer the request.
 
-    A script that sends If-None-Match or A-IM to another web origin causes a preflight. A preflight for Authorization is
-    forwarded to the origin, so the result is None.
+    A script that sends If-None-Match or A-IM to another web origin causes a preflight. The origin answers a preflight
+    for Authorization and other credentials, and preflights to private feeds. The caller checks that a feed is stored.
     """
     fields = request.fields
     if request.method != "OPTIONS" or "origin" not in fields or not settings.cors:

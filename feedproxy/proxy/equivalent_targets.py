@@ -66,8 +66,8 @@ class EquivalentTargets:
                 await self._store.load(other)
 
     def resolve(self, request: Request) -> Request:
-        """Return the request with the equivalent stored target, or the unchanged request if no such target is
-        stored."""
+        """Return the request with the target under which its response is stored: without ignored query parameters, or
+        an equivalent target by No-Vary-Search. Most requests are returned unchanged."""
         target = without_ignored_query(request.target, self._settings_for)
         if len(self._targets):
             target = self._by_origin(target, request)

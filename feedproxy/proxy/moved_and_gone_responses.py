@@ -43,7 +43,7 @@ class RelocationResponses:
         """Return the response that announces a feed's move or end, or None if the feed has neither moved nor ended.
 
         `status` is None before a request to the origin. The result is then also None if the origin must be asked again.
-        A move in doubt is announced only if `allow_doubt` is true, because no stored response can be sent.
+        `allow_doubt` is true if no stored response can be sent. A move in doubt is announced only in this case.
         """
         if not allow_doubt and self.is_in_doubt(context, resource):
             return None

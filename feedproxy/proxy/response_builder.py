@@ -215,7 +215,10 @@ def evaluate_conditions(
     *,
     earlier_versions: tuple[Instant, Instant] | None = None,
 ) -> Outcome:
-    """Return the outcome of a request's conditions for a representation with these fields (http/conditional.py)."""
+    """Return the outcome of a request's conditions for a representation with these fields.
+
+    The other arguments are those of `conditional.evaluate` (http/conditional.py).
+    """
     return conditional.evaluate(
         request.fields,
         request.method,

@@ -38,10 +38,11 @@ class FeedAudience:
     count_demand: CountDemand
 
     def recent(self, window: Seconds) -> int:
-        """Return the number of readers that requested the feed in the last `window` seconds and do not poll regularly.
+        """Return the number of readers that requested the feed in the last `window` seconds and do not poll regularly,
+        plus the number that `count_demand` returns for this time.
 
-        Readers that `count_demand` reports count as well. If the sample of polling rhythms is full, only the readers
-        that `count_demand` reports count.
+        If the sample of polling rhythms is full, the first number counts as 0, because the sample represents all
+        readers.
         """
         since, rhythms = self.now - window, self.counts.rhythms
         direct = 0
@@ -59,7 +60,7 @@ class FeedAudience:
 
 
 class ScheduledRefreshes:
-    """The refreshes that no request causes. `owns` returns True if this process makes those of a target."""
+    """The refreshes that no request causes. `owns` returns True for a target that this process refreshes."""
 
     def __init__(
         self,

@@ -156,7 +156,7 @@ class Service:
         return await self._autodiscovery.redirect_to_feed(response, request, client, settings)
 
     def resolve_target(self, request: Request) -> Request:
-        """Return the request with the equivalent stored target (equivalent_targets.py)."""
+        """Return the request with the target under which its response is stored (equivalent_targets.py)."""
         return self._equivalents.resolve(request)
 
     async def answer_original(self, request: Request, client: ClientContext) -> ProxyResponse | PassThrough:
@@ -178,7 +178,10 @@ class Service:
         return await self._renderer.render(selected, representation, request, client, settings)
 
     def _with_cache_key(self, request: Request, client: ClientContext) -> Request:
-        """Return the request with its cache key as target: the target and the credential for the user."""
+        """Return the request with its cache key as target (OriginCredentials.key_for).
+
+        If the key names a credential of the operator, the client's own credentials are removed.
+        """
         key = self._key_for(request.target, client.user)
         if key == request.target:
             return request

@@ -41,8 +41,8 @@ class CodingVariants:
     async def apply(self, answer: ProxyResponse, request: Request, settings: Settings) -> ProxyResponse:
         """Return the response in the content coding that the client prefers.
 
-        Content without a coding is compressed before the call returns. Otherwise a better coding is made in the
-        background.
+        A response without a content coding is compressed before the call returns. A response in another coding than the
+        preferred one is returned unchanged. If it is a hit, the preferred coding is made in the background.
         """
         stored, response = answer.stored, answer.response
         if stored is None or response.status != 200 or not _is_codable(stored):

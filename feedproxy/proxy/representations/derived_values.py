@@ -1,4 +1,5 @@
-"""Values that helper processes derive from stored content: deltas, `dcz` bodies, content codings, feeds of pages."""
+"""Values that helper processes derive from stored content: deltas, `dcz` bodies, content codings, and the feeds to
+which pages link."""
 
 import asyncio
 import logging

@@ -1,8 +1,8 @@
 """The choice of the representation that a client gets: content coding, delta, `dcz`, or conversion.
 
 The steps have a fixed order. Conditions and ranges are applied before codings and deltas, because only full responses
-get codings and deltas. The rules of the entrance are applied before a conversion. Applied afterwards, they would
-replace the Content-Security-Policy of the converted document.
+get codings and deltas. The rules of the entrance (request/response_fields_by_entrance.py) are applied before a
+conversion. Applied afterwards, they would replace the Content-Security-Policy of the converted document.
 """
 
 from collections.abc import Callable
@@ -61,7 +61,7 @@ class Renderer:
     ) -> Representation:
         """Return the representation that a request asks for (option `negotiate`).
 
-        `stored_media_type` returns the media type of the stored response, or None if no response is stored.
+        `stored_media_type` returns the media type of the stored feed, or None if no feed is stored.
         """
         if not settings.negotiate or "accept" not in request.fields:
             return Representation.ORIGINAL
