@@ -10,7 +10,8 @@ from feedproxy.request.context import ClientContext
 CONTENT_MAX = 65_536
 """A request to an endpoint may have content of at most this many bytes, unless the endpoint has another limit.
 
-The same number limits the content of a refused request, and the bytes after the head of a pipelined request.
+The content of a refused request is read before the response only if it is not longer. While a client waits for a
+response, it may send at most this many bytes in addition to the head of its next request.
 """
 
 

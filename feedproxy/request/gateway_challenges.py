@@ -16,8 +16,8 @@ from feedproxy.request.problem_details import problem_response
 _UNUSABLE_AT_GATEWAY = CONNECTION_SCHEMES | {"digest"}
 """Schemes with which no client can authenticate through the gateway.
 
-A response to Digest depends on the realm and the target, which differ at the gateway. Browsers may answer the other
-schemes with the user's intranet account, and the gateway would send this answer to any site.
+The answer to a Digest challenge depends on the realm and the target, which differ at the gateway. Browsers may answer
+the other schemes with the user's intranet account, and the gateway would send this answer to any site.
 """
 
 _PARAMETER = re.compile(rf"({TOKEN.pattern})[ \t]*=[ \t]*(?!=|$)(.*)", re.DOTALL)

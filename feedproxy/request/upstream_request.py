@@ -87,8 +87,8 @@ _ORDINARY = re.compile(r"[\w*;=.,+/ -]{0,256}", re.ASCII)
 _LANGUAGE_RANGE = r"(?:[a-z]{2,3}|\*)(?:-[a-z0-9]{2,8}){0,3}(?: ?; ?q=(?:0(?:\.\d{1,3})?|1(?:\.0{1,3})?))?"
 _LANGUAGE_RANGES = re.compile(rf"{_LANGUAGE_RANGE}(?: ?, ?{_LANGUAGE_RANGE})*", re.ASCII | re.IGNORECASE)
 ACCEPT_LANGUAGE_MAX = 128
-"""An Accept-Language of more than this many characters is not forwarded in a request for a shared copy. Browsers send
-fewer than 60."""
+"""The response to a request with an Accept-Language of more than this many characters does not become a shared copy.
+Browsers send fewer than 60."""
 
 _DIRECTIVES = re.compile(
     r"(?:(?:no-cache|no-store|no-transform|only-if-cached|max-stale|(?:max-age|max-stale|min-fresh|stale-if-error)"
