@@ -41,7 +41,7 @@ from feedproxy.task_cancellation import cancel
 logger = logging.getLogger(__name__)
 
 LISTED_FOR = PERIOD
-"""A feed stays in the list for this many seconds after the last request for it."""
+"""A requested feed stays in the list for this many seconds after the last request for it. Imported feeds stay."""
 
 SMALL_LIST_MAX = 500
 """A list of at most this many feeds is rebuilt after each change, in some milliseconds."""
