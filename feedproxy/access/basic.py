@@ -18,7 +18,7 @@ class BasicCredentials:
 
 
 def parse(value: str) -> BasicCredentials | None:
-    """Return the credentials in a value of Authorization, or None for a scheme other than Basic and a malformed value.
+    """Return the credentials in a value of Authorization, or None if the scheme is not Basic or the value is malformed.
 
     A value with control characters is malformed (RFC 7617, section 2). Bytes that are not UTF-8 are decoded as
     ISO-8859-1, which old feed readers send.
