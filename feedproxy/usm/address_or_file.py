@@ -34,8 +34,10 @@ def parse_source(source: str) -> str | None:
 
 @contextmanager
 def private_address_hint(source: str, settings: Settings) -> Iterator[None]:
-    """Catch Forbidden for an address in a private network, and raise it again with the option that permits such
-    addresses in its message. `source` contains the address."""
+    """For an address in a private network, add the option `--allow-private` to the message of a Forbidden.
+
+    `source` contains the address.
+    """
     try:
         yield
     except Forbidden as error:
