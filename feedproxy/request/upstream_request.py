@@ -33,6 +33,14 @@ CLIENT_ADDRESS_FIELDS = frozenset(
 )
 """Names of fields in which a client can claim an address, in lower case. Some origins trust them."""
 
+TARGET_OVERRIDE_FIELDS = frozenset(
+    {"x-original-url", "x-original-uri", "x-original-path", "x-original-host", "x-rewrite-url", "x-rewrite-uri"}
+    | {"x-http-path-override", "x-path", "x-uri", "x-request-uri", "x-proxy-url", "x-base-url", "base-url"}
+    | {"x-host", "x-http-host", "x-http-host-override", "x-host-override", "x-proxy-host", "x-server-name"}
+)
+"""Names of fields that make some web frameworks answer for another path or host than those of the target, in lower
+case. The other path may be protected."""
+
 NOT_FORWARDED = frozenset(
     # The cache evaluates conditions and ranges. If they were forwarded, they would affect the stored copy.
     {"if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range"}
@@ -41,12 +49,11 @@ NOT_FORWARDED = frozenset(
     # Compression with a client's dictionary is done by feedproxy, too (RFC 9842).
     | {"available-dictionary", "dictionary-id"}
     | CLIENT_ADDRESS_FIELDS
-    # Fields that make frameworks answer for another address, host, scheme or method.
-    | {"x-original-url", "x-original-uri", "x-original-path", "x-original-host", "x-rewrite-url", "x-rewrite-uri"}
-    | {"x-host", "x-http-host-override", "x-host-override", "x-http-host", "x-server-name", "x-base-url", "base-url"}
-    | {"x-url-scheme", "x-scheme", "x-proto", "x-protocol", "x-https", "x-ssl", "front-end-https", "x-request-uri"}
-    | {"x-http-method-override", "x-http-method", "x-method-override", "x-http-path-override", "x-path", "x-uri"}
-    | {"x-proxy-host", "x-proxy-url", "max-forwards", "x-accel-redirect", "x-sendfile", "x-middleware-subrequest"}
+    | TARGET_OVERRIDE_FIELDS
+    # Fields that make frameworks answer for another scheme or method.
+    | {"x-url-scheme", "x-scheme", "x-proto", "x-protocol", "x-https", "x-ssl", "front-end-https"}
+    | {"x-http-method-override", "x-http-method", "x-method-override"}
+    | {"max-forwards", "x-accel-redirect", "x-sendfile", "x-middleware-subrequest"}
     # Identifiers of a single request, which intermediaries add.
     | {"traceparent", "tracestate", "baggage", "b3", "x-request-id", "x-correlation-id", "x-amzn-trace-id"}
     | {"x-cloud-trace-context", "x-trace-id", "x-request-start", "x-queue-start", "x-varnish", "cdn-loop"}

@@ -1,4 +1,4 @@
-"""Fields that servers confuse with others, or with the request's path, are not forwarded.
+"""Fields that servers confuse with others, or with the request's target, are not forwarded.
 
 CGI and WSGI treat X_Forwarded_Host as X-Forwarded-Host.
 """
@@ -14,6 +14,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 NAMES = (
     *("X_Forwarded_Host", "X-Forwarded_Host", "x_forwarded_for", "X.Forwarded.Proto", "X_Real_IP", "X~Forwarded~Host"),
     *("X-Original-URL", "X-Original-URI", "X-Rewrite-URL", "X-HTTP-Path-Override"),
+    *("X-Original-Host", "X-Host", "X-HTTP-Host-Override", "X-Base-URL"),
     *("Content_Length", "Transfer_Encoding", "Host_", "Proxy_", "Cookie_", "_Authorization", "X|A", "X!A", "Proxy"),
 )
 

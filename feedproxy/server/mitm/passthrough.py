@@ -26,7 +26,7 @@ from feedproxy.request.response_fields_by_entrance import (
     make_private,
 )
 from feedproxy.request.upstream_and_public_urls import is_upstream_target
-from feedproxy.request.upstream_request import CLIENT_ADDRESS_FIELDS, with_via
+from feedproxy.request.upstream_request import CLIENT_ADDRESS_FIELDS, TARGET_OVERRIDE_FIELDS, with_via
 from feedproxy.server.mitm.http_layer import WITHOUT_CONTENT
 from feedproxy.server.mitm.parent_proxy_connections import ParentProxyHost, route_through_parent
 from feedproxy.server.mitm.request_routing import ASTERISK, RoutedRequest, fields_of, headers_of, is_asterisk
@@ -37,12 +37,6 @@ from feedproxy.upstream.parent_proxy_tunnel import parent_name
 from feedproxy.upstream.upstream_errors import ParentFailed, ParentRefused, Unreachable
 
 FRAMING = ("transfer-encoding", "content-length")
-
-PATH_OVERRIDE_FIELDS = (
-    *("x-original-url", "x-original-uri", "x-original-path", "x-rewrite-url", "x-rewrite-uri"),
-    *("x-http-path-override", "x-path", "x-uri", "x-request-uri"),
-)
-"""Fields that make some web frameworks respond for another path than the target's. The other path may be protected."""
 
 _PORTABLE_NAME = re.compile(r"[A-Za-z0-9-]+")
 """Pattern of names of fields that are sent upstream.
@@ -162,7 +156,7 @@ def prepare_request(
         fields = fields.without("cookie", "cookie2", "referer", "origin", "available-dictionary", "dictionary-id")
     forwarded_names = [name for name, _ in fields if name.lower().startswith("x-forwarded-")]
     unportable_names = [name for name, _ in fields if _PORTABLE_NAME.fullmatch(name) is None]
-    fields = fields.without(*CLIENT_ADDRESS_FIELDS, *PATH_OVERRIDE_FIELDS, *forwarded_names, *unportable_names)
+    fields = fields.without(*CLIENT_ADDRESS_FIELDS, *TARGET_OVERRIDE_FIELDS, *forwarded_names, *unportable_names)
     if client.entrance is Entrance.REVERSE:
         scheme, _, name = client.base.partition("://")
         fields = fields.with_field("X-Forwarded-For", client.address)
