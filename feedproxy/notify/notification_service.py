@@ -380,7 +380,8 @@ class NotificationService:
             self.events.feed_seen.emit(resource)
 
     async def _start_deliveries(self) -> None:
-        """Emit `delivery_started` in the first iteration that sends deliveries, and in the first after an outage."""
+        """Correct the deadlines if the clock was set back. Emit `delivery_started` in the first iteration that sends
+        deliveries, and in the first after an outage."""
         now = self.clock.now()
         if step := self._outages.clock_set_back_by(now):
             logger.warning("notify: clock set back by %.0f s, deadlines moved back by as much", step)

@@ -55,11 +55,10 @@ class Ping:
 def parse_simple_ping(parameters: Sequence[Any]) -> Ping:
     """Return the ping of a call of weblogUpdates.ping.
 
-    The first two parameters are "the name and url of the website or blog that has changed" (the document
-    "RSS Feed State").
+    The first two parameters are "the name and url of the website or blog that has changed" (RSS Feed State). Two
+    further parameters, page and category, come from the definition of weblogUpdates.ping of 2001.
 
-    Two further parameters, page and category, come from the definition of weblogUpdates.ping of 2001. Raises
-    InvalidCall if the parameters have the wrong number or types, and InvalidPing if a value is invalid.
+    Raises InvalidCall if the parameters have the wrong number or types, and InvalidPing if a value is invalid.
     """
     name, url, *page_and_tags = _texts("weblogUpdates.ping", parameters, 2, 4)
     ping = ping_of(name, url)

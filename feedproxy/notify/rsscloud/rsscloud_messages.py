@@ -153,7 +153,7 @@ def from_soap(call: SoapCall) -> Registration:
 def from_form(content: bytes) -> Registration:
     """Return the registration of a form with protocol, port, path, url1 … urlN, and perhaps domain and procedure.
 
-    Raises RegistrationRefused if a value is invalid.
+    Raises RegistrationRefused if a parameter is missing or invalid.
     """
     parameters = parse_form(content)
     by_name = {name.lower(): value for name, value in parameters}
