@@ -58,7 +58,7 @@ class NO_ENTRIES(Note, level=Level.INFO, category=Category.CONTENT):
 
 
 def _has_guids(channel: Channel) -> bool:
-    """Return True if the format has identifiers of entries: RSS from version 0.94, Atom, JSON Feed.
+    """Return True if the format has identifiers of entries: RSS from version 0.94, and all other formats except RDF.
 
     RDF is left out, because other Notes cover rdf:about.
     """
