@@ -123,7 +123,7 @@ class FleetStore(PermittedStore):
             return await self.fetch_copy(target, timeout_factor=TRANSFER_TIMEOUT_FACTOR)
 
     async def store_copy(self, target: str, stored_copy: StoredCopy, epoch: int) -> bool:
-        """Apply the copy or purge in Redis. Return True if it was later than this machine's copy.
+        """Apply the copy or purge in Redis if it is later than this machine's copy. Return True if it was applied.
 
         `epoch` is the target's invalidation epoch at the time of the request to Redis. If the target was purged here
         since then, the copy is ignored, because Redis may not have this purge yet.
