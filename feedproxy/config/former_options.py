@@ -50,7 +50,8 @@ INSTEAD: Mapping[str, str] = {
 
 
 def replace_former(name: str, value: Any, location: str, options: dict[str, Any]) -> bool:
-    """Set the option that replaces the former option `name`. Return False if `name` is not replaced.
+    """Set the option that replaces the former option `name`, if there is one. Return False if `name` is not a former
+    option: the caller then sets it.
 
     `options` contains the options that were read before, and gets the new option. A warning is logged for a former
     option, and for an option that the next release will lack. `location` is the place of the option for messages.
