@@ -194,7 +194,8 @@ def _fail(error: StoreError) -> None:
 
 
 def made(folder: Path, feeds: int, price: float) -> tuple[World, float]:
-    """Return the world in a folder, and the time at which its store was written. If it is missing, write it first."""
+    """Return the world in a folder, and the time at which its store was written. If the folder has no world, write
+    one."""
     note = folder / "world.json"
     if note.exists():
         known = json.loads(note.read_text(encoding="utf-8"))

@@ -340,9 +340,8 @@ def make_readers(name: str, count: int, feeds: int, seed: int) -> list[Reader]:
 
 
 def _subscriptions(appetite: dict[int, float], zipf: float, feeds: int, seed: int) -> dict[int, list[int]]:
-    """Return the feeds that each reader subscribes to. The subscribers of the feeds follow Zipf's law exactly. Readers
-    with a larger `appetite` subscribe to more feeds.
-    """
+    """Return the feeds that each reader subscribes to. The feeds' numbers of subscribers follow Zipf's law exactly.
+    Readers with a larger `appetite` subscribe to more feeds."""
     total = sum(min(feeds / 2, each) for each in appetite.values())
     low, high = 0.0, float(len(appetite) * feeds + 1)
     for _ in range(60):
