@@ -734,4 +734,4 @@ async def test_landing_page_states_why_there_is_no_feed(door):
     origin.publish("/page", b"<html></html>", content_type="text/html")
 
     assert b"the site answered 404." in (await proxy.ask(f"/?url={origin.url('/nothing')}", **HTML)).expect(200).body
-    assert b"This is no feed" in (await proxy.ask(f"/?url={origin.url('/page')}", **HTML)).expect(200).body
+    assert b"This document is not a feed" in (await proxy.ask(f"/?url={origin.url('/page')}", **HTML)).expect(200).body

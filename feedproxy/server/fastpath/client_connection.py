@@ -21,7 +21,7 @@ class ClientConnection:
     """A client connection, identified by its file descriptor. It handles one request at a time.
 
     * `address` is the client's address. It is empty for a trusted proxy, where each request names its client.
-    * `unparsed` contains input bytes without a response yet.
+    * `unparsed` contains input bytes that are not parsed yet.
     * `unsent` contains output bytes that the socket has not accepted yet.
     * `task` is the running task for a request. Input is read only if no task is running and nothing is unsent.
     * `has_deadline` is true while the request head has a deadline.

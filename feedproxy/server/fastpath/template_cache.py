@@ -1,6 +1,6 @@
 """The cache of the fast path: response templates by the key of a request, and known field sections.
 
-The key of a request consists of the request line, and of a digest of the field lines that affect the response
+The key of a request consists of the request line, and a digest of the field lines that affect the response
 (request_head.py). Clients send the same field lines with many requests. All bytes after the request line are the *field
 section* of a request. The cache contains the digest for each known field section, so that a request with a known field
 section is not parsed.
@@ -28,7 +28,7 @@ type FieldSection = tuple[bytes, bytes]
 """The digest of the lines of a field section that affect the response, and the line of User-Agent."""
 
 _DIGEST_SECRET = secrets.token_bytes(16)
-"""Key of the digests. Without it, a client cannot find field lines with the digest of other lines."""
+"""Secret of the digests. Clients do not know it, and so cannot construct field lines with the same digest as others."""
 
 CACHEABLE_HEAD_MAX = 2048
 """A request head of more than this many bytes is not cached. Requests with a longer head go to the service."""

@@ -440,7 +440,7 @@ class FlowHandler:
         """
         request = routed.request
         if request.method == "TRACE":
-            raise MethodNotAllowed("This proxy passes no TRACE.", ALLOWED_METHODS)
+            raise MethodNotAllowed("This proxy does not forward TRACE.", ALLOWED_METHODS)
         if request.method == "OPTIONS" and max_forwards(request.fields) == 0:
             return options_response()
         return self._preflight_response(request)

@@ -1,12 +1,12 @@
 """Limits of HTTP/1 heads, and corrections to mitmproxy 12's handling of streamed HTTP/1 messages.
 
-* mitmproxy takes an origin's 1xx response for the final response, and the client hangs. Here, 1xx responses are
+* mitmproxy treats an origin's 1xx response as the final response, and the client hangs. Here, 1xx responses are
   skipped.
 * mitmproxy raises NotImplementedError for trailers. Here, trailers are dropped, as RFC 9110, section 6.5.1, permits.
 * mitmproxy does not limit message heads. Here, all heads are limited in size, and a client's heads in time.
 * mitmproxy passes on control characters and folded lines. Here, feedproxy's parsers read all heads
   (http/request_validation.py, upstream/response_head_parser.py).
-* mitmproxy takes a client that closes its sending side for disconnected. Here, the client gets its response.
+* mitmproxy treats a client that closes its sending side as disconnected. Here, the client gets its response.
 * mitmproxy hangs after an empty line before a request. Here, the line is skipped (RFC 9112, section 2.2).
 * mitmproxy writes an empty piece of content as the last chunk. Here, the piece is dropped.
 * mitmproxy answers unreadable messages with its own page. Here, the client gets feedproxy's page.

@@ -48,7 +48,7 @@ For comparison, Node.js permits 1,000 resets at once.
 """
 
 POINTS_PER_SECOND = 100
-"""Points that a connection gains per second, for PINGs and other frames without content."""
+"""Points that a connection gains per second. They permit PINGs and other frames without content at this rate."""
 
 RESET_COST = 5
 """Points that RST_STREAM costs. A browser that leaves a page resets up to 100 open streams at once, which must not use

@@ -42,11 +42,11 @@ async def _load(app: App, target: str, client: ClientContext) -> Preview:
             return Preview(target, reason=REFUSAL_SENTENCES.get(readers, PROTECTED))
         answer = await app.service.answer(Request("GET", target, _FEED_READER_FIELDS), client)
         if not isinstance(answer, ProxyResponse):
-            return Preview(target, reason="This is larger than is stored here, so it is not shown.")
+            return Preview(target, reason="This document is too large to be stored here, so it is not shown.")
         if (next_target := _location(answer, client.base)) is None:
             return await _preview_of(app, target, answer)
         target = next_target
-    return Preview(target, reason="This leads from one address to another, too many times.")
+    return Preview(target, reason="There are too many redirects from this address.")
 
 
 def _location(answer: ProxyResponse, base: str) -> str | None:
@@ -68,7 +68,7 @@ async def _preview_of(app: App, target: str, answer: ProxyResponse) -> Preview:
         reason = plain_text(answer.reason).rstrip(".") or f"status {status}"
         return Preview(target, reason=f"There is no feed to show: {reason}.")
     if answer.stored is None or not answer.stored.content.feed:
-        return Preview(target, reason="This is no feed, and names none.")
+        return Preview(target, reason="This document is not a feed, and names none.")
     try:
         headlines = await app.service.conversions.headlines(answer.stored)
     except FeedproxyError:

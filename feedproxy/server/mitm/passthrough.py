@@ -288,8 +288,8 @@ def classify_failure(message: str) -> FeedproxyError:
 FAILURE_SENTENCES = {
     Unreachable.detail: "The origin cannot be reached.",
     ParentRefused.detail: Detail.PARENT_PROXY.sentence,
-    Forbidden.detail: "Its address, or its port, is none that this proxy is allowed to connect to.",
-    LoopDetected.detail: "It leads back to this proxy.",
+    Forbidden.detail: "This proxy is not allowed to connect to the address or port of the target.",
+    LoopDetected.detail: "The target leads back to this proxy.",
 }
 """Messages for clients, by error. mitmproxy's own messages contain addresses, which clients must not see."""
 
