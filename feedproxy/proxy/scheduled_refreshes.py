@@ -24,8 +24,8 @@ from feedproxy.subscribers.poll_rhythms import READERS_MAX, ExpectedPoll
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 type CountDemand = Callable[[str, Instant], int]
-"""A function that returns the number of readers of a target that other sources than requests have added since an
-instant, such as the import of a list of feeds."""
+"""A function that returns the number of readers of a target that were added since an instant without a request, for
+example by the import of a list of feeds."""
 
 
 @dataclass(frozen=True, slots=True)
