@@ -104,8 +104,8 @@ class ImportedFeeds:
 
     @property
     def current(self) -> Imported:
-        """Return the imports as they were last read. If this was STATE_CHECK_INTERVAL seconds ago, start another
-        read."""
+        """Return the imports as they were last read. If the last read is STATE_CHECK_INTERVAL seconds old, start
+        another."""
         if self._checked_at == -math.inf:
             self.reload()
         elif time.monotonic() - self._checked_at >= STATE_CHECK_INTERVAL:

@@ -91,7 +91,7 @@ def _home_page(query: str, base: str, prefix: str) -> Response:
     try:
         pasted_address.read(value, base, prefix)
     except BadTarget as error:
-        return _page(400, base, own, f"That is no address of a feed that can be fetched: {error}.", value)
+        return _page(400, base, own, f"No feed can be fetched from this address: {error}.", value)
     return _page(200, base, own, value=value)
 
 
