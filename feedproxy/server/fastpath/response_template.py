@@ -23,7 +23,7 @@ from feedproxy.store.resource import Resource
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
 TEMPLATE_OVERHEAD = 1024
-"""Bytes that a template takes in addition to its head: for objects, its key, and the log lines that it caches."""
+"""Bytes that a template takes in addition to its head: for its objects, and the log lines that it caches."""
 
 LOG_LINES_MAX = 1024
 """A template caches the log lines of at most this many clients. At the limit, it drops all of them."""
@@ -112,8 +112,8 @@ class SharedProperties(NamedTuple):
     closes: bool
     variant_index: int
     is_keyed: bool
-    """True if all requests with equal keys (request_head.py) get this response, and not only those with the same
-    bytes."""
+    """True if the key of the requests consists of the request line and a digest, and False if it is the whole request
+    head (template_cache.py)."""
     rules: object
     """Rules under which the target may be served (store/permitted_store.py)."""
     hit_counter: HitCounter
@@ -124,7 +124,7 @@ class SharedProperties(NamedTuple):
 
 
 class ResponseTemplate:
-    """A prepared response to requests with equal keys (request_head.py) or with equal bytes.
+    """A prepared response to requests with equal keys (template_cache.py).
 
     * `head` and `cache_status` are valid until the instant `valid_until`, and empty after `release`.
     * `generation` is the generation (`FastPathHandler.start_iteration`) in which the template was checked.

@@ -22,7 +22,8 @@ class ContentBudget:
         self._by_network: Counter[str] = Counter()
 
     def reserve(self, flow: str, address: str, size: int, content_max: int) -> bool:
-        """Let a flow have `size` bytes reserved. Return False if the client's budget or the total would be exceeded.
+        """Reserve `size` bytes in total for the content of a flow. Return False if this would exceed the budget of the
+        client or of all clients.
 
         An earlier reservation of the flow grows if it is smaller, and stays if it is larger. `content_max` is the
         maximum size of one content at this endpoint. The caller must release the reservation.

@@ -110,7 +110,8 @@ class FeedStream(HttpStream):
     limit."""
 
     def __init__(self, context: Context, stream_id: int, responses: LocalResponses, content_timeout: Seconds) -> None:
-        """Set the time limit for each CONTENT_MAX bytes of content that is not streamed. 0 means no limit."""
+        """Set `content_timeout`: the seconds within which each CONTENT_MAX bytes of content must arrive, unless the
+        content is streamed. 0 means no limit."""
         super().__init__(context, stream_id)
         self._responses = responses
         self._content_timeout = content_timeout

@@ -193,7 +193,7 @@ def _check_tunnel_host(head: IncomingRequest, host: str, port: int) -> None:
 def _check_gateway_host(head: IncomingRequest, settings: Settings) -> None:
     """Raise WrongHost if a request names a host at which the gateway does not answer (option `gateway_hosts`).
 
-    Host is checked, and the host that a trusted proxy states, because the proxy may have replaced Host.
+    Host is checked, and the host that a trusted proxy states, because the trusted proxy may have replaced Host.
     """
     for authority in (head.fields.get("host") or "", _stated_hop(head, settings).host):
         if authority and not is_gateway_host(authority, settings):
@@ -211,8 +211,8 @@ def usual_endpoint_path(path: str, client: ClientContext, prefix: str) -> str:
     the path has this form already, or does not end with a target. `path` is relative to `prefix`, with the query.
 
     A browser sends a password also to all paths in the folder of the path at which it signed in. Without the last
-    slash, this folder would be `as/atom/https://`, so that other hosts would get the password (`lacks_path` in
-    http/target_uri/gateway_path.py).
+    slash, this folder would be `as/atom/https://`, so that the browser would send the password with requests for all
+    hosts (`lacks_path` in http/target_uri/gateway_path.py).
     """
     match = _BEFORE_TARGET.match(path)
     if client.entrance is not Entrance.GATEWAY or match is None:
