@@ -73,9 +73,9 @@ class ContextBuilder:
         return self._unstored_names.get(target) or frozenset() if len(self._unstored_names) else frozenset()
 
     def remember_unstored_names(self, target: str, names: frozenset[str]) -> None:
-        """Remember to forward these fields of clients in further requests for the target.
+        """Forward the clients' fields `names` in further requests for the target.
 
-        `names` are those in Vary of a response that was not stored.
+        `names` are the names in Vary of a response that was not stored.
         """
         self._unstored_names.put(target, self._unstored_names_of(target) | names)
 

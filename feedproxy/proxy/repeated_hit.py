@@ -2,8 +2,8 @@
 
 `reusable_hit` decides whether a hit is repeatable: its response must depend on time alone while the stored resource and
 the settings are unchanged. `recompute_hit` computes the age and the freshness of a repeatable hit anew, and decides
-again whether the stored response may be used. `HitState.advance` only adds the elapsed seconds, in a fiftieth of the
-time. This is sufficient until the instant at which the decision may change.
+again whether the stored response may be used. `HitState.advance` only adds the elapsed seconds, which takes a fiftieth
+of the time. This is sufficient until the instant at which the decision may change.
 """
 
 import struct

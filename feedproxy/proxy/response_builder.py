@@ -261,11 +261,12 @@ def _with_tag_of_client(
 
 
 def tag_for_304(request: Request, tags: Mapping[str, EntityTag], selected: EntityTag) -> EntityTag:
-    """Return the tag of a 304: `selected`, or the tag that the client sent if the request accepts its coding.
+    """Return the tag of a 304: a tag that the client sent, if it is `selected` or belongs to a coding that the request
+    accepts. Otherwise, return `selected`.
 
     `tags` are the tags of the content by coding. A 304 has the ETag "that would have been sent in a 200 (OK) response
-    to the same request" (RFC 9110, section 15.4.5). A 200 might use any accepted coding. A cache uses the 304 only for
-    its response with that tag (RFC 9111, section 4.3.4).
+    to the same request" (RFC 9110, section 15.4.5), and a 200 might use any accepted coding. By its own tag, a client
+    finds the response that the 304 updates (RFC 9111, section 4.3.4).
     """
     condition_tags = parse_tags(request.fields.combined("if-none-match") or "")
     opaque = {tag.opaque for tag in condition_tags} if condition_tags != "*" else set()
