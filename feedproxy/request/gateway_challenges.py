@@ -29,9 +29,9 @@ _TOKEN68 = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 def with_gateway_challenges(fields: Fields, origin: str) -> Fields:
     """Return the fields with only those challenges that a browser may answer through the gateway.
 
-    Each realm begins with the target's origin. For a browser, all sites behind the gateway share one set of realms (RFC
-    9110, section 11.5). Otherwise a site could name the realm of another site, and the browser would send it the
-    password for that other site.
+    Each realm begins with the target's origin, because for a browser, all sites behind the gateway share one set of
+    realms (RFC 9110, section 11.5). Without the origin, a site could name the realm of another site, and the browser
+    would send it the password for that other site.
     """
     if "www-authenticate" not in fields:
         return fields
