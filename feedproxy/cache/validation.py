@@ -112,7 +112,8 @@ def apply_head(
     """Return the stored response updated by the response to a HEAD (RFC 9111, section 4.3.5).
 
     Return None if the HEAD shows that the representation has changed. The caller must then invalidate the stored
-    response. A HEAD with a status other than 200 changes nothing. `request` contains the fields of the HEAD request.
+    response. A response with a status other than 200 changes nothing. `request` contains the fields of the HEAD
+    request.
     """
     if head.status != 200:
         return stored
