@@ -44,7 +44,7 @@ class DiskReads[Value]:
         on_failure: Callable[[str, StoreError], None],
         close_thread: Callable[[], None],
     ) -> None:
-        """Start no thread yet.
+        """Create an empty set of reads. Threads are started when they are needed.
 
         - `read`: read a value, in a thread. Raises StoreError.
         - `on_value`: receive a value, in the event loop, before the callers that wait for it.
