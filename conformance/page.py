@@ -18,8 +18,8 @@ HEAD = """\
 # Conformance
 
 This page shows the results of feedproxy and other caches in [cache-tests.fyi](https://cache-tests.fyi/), a public suite
-of tests for HTTP caches. The suite is both the client and the origin of the tested cache. It compares the messages that
-it sends and receives as client with those that it receives and sends as origin. There are three kinds of tests:
+of tests for HTTP caches. The suite acts as the client and as the origin of the tested cache, and compares the messages
+on the two sides. There are three kinds of tests:
 
 | kind | the test asserts |
 | --- | --- |
