@@ -15,7 +15,7 @@ from benchmarks.rows import Row
 
 
 class Unequal(Exception):
-    """A server's response differs from the one that all servers must give."""
+    """Error for a response that differs from the response that all servers must give."""
 
 
 @dataclass(frozen=True, slots=True)
