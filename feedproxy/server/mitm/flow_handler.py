@@ -417,7 +417,7 @@ class FlowHandler:
             raise NotFound("There is no such endpoint.")
         if request.method not in endpoint.methods:
             allowed = endpoint.methods
-            raise MethodNotAllowed(f"This takes {' and '.join(allowed)} only.", allowed)
+            raise MethodNotAllowed(f"This path accepts only {' and '.join(allowed)}.", allowed)
         flow.request.stream = False
         state.content_max = endpoint.content_limit(path)
         self.reserve_content(flow, _content_length(flow) or 0)  # content of unknown length is reserved as it arrives
