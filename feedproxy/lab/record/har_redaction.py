@@ -34,7 +34,7 @@ REDACTED = "redacted"
 _OTHER_SECRETS = frozenset(
     {"proxy-authorization", "set-cookie", "set-cookie2", "authentication-info", "proxy-authentication-info"}
 )
-"""Fields with secrets besides the credentials that feedproxy forwards."""
+"""Fields with secrets, in addition to the credential fields that feedproxy forwards."""
 _ADDRESS_FIELDS = re.compile(
     r"forwarded|x-forwarded-for|x-original-forwarded-for|from|.*(?:real|client|remote|connecting|user)-?ip|.*-client-addr(?:ess)?"
     r"|.*-(?:user|user-?name|email|login)",
