@@ -104,7 +104,7 @@ class LineHandler(logging.StreamHandler[Any]):
     def __init__(self, stream: Any) -> None:
         super().__init__(non_blocking(stream, self._dropped_line))
         self._prefix_of = ("", 0)
-        """Name of the logger, and the second, for which `_prefix` was made."""
+        """The name of the logger and the second for which `_prefix` was made."""
         self._prefix = ""
 
     def close(self) -> None:
