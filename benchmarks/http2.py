@@ -81,7 +81,7 @@ def cost_of(status: int, requests: int) -> float:
 
 
 def main() -> None:
-    """Print the cost of a 304 and of 12 KB."""
+    """Print the cost of a 304, and of a 200 with 12 KB."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.http2", description=__doc__.partition("\n")[0])
     parser.add_argument("--requests", type=int, default=5000)
     requests = parser.parse_args().requests

@@ -38,10 +38,10 @@ CONCURRENT_MIN = 8
 AIM_MS = 0.6
 
 AIM_CALLS = 720
-"""Largest number of calls of Python functions for a 304."""
+"""Target: a refresh that is answered with 304 makes at most this many calls of Python functions."""
 
 COUNTED = 20
-"""For this many feeds, the calls are counted."""
+"""Number of feeds for which the calls of Python functions are counted."""
 
 
 async def each(targets: Sequence[str], act: Callable[[str], Awaitable[object]]) -> None:

@@ -270,7 +270,7 @@ class Load:
         return "\r\n".join([f"{method} {target} HTTP/1.1", "Host: soak", agent, coding, *fields, "", ""]).encode()
 
     def gateway(self, dice: random.Random) -> None:
-        """Read feeds over one connection, the second time conditionally."""
+        """Read a feed twice over one connection, the second time with If-None-Match."""
         with self._line() as wire:
             feed = "/" + self._feed(dice)
             head = self._ask(wire, self._request(dice, feed))
