@@ -129,7 +129,9 @@ def as_markdown(kind: type[Note], descriptions: Mapping[str, str] = {}) -> str:
         re.sub(r"%\((\w+)\)[sd]", lambda value: f"⟨{descriptions.get(value[1], value[1])}⟩", text).replace("%%", "%")
         for text in (kind.summary, kind.advice)
     )
-    advice = textwrap.fill(_paragraphs(advice), 118) if "\n\n" not in advice else _paragraphs(advice)
+    advice = (
+        textwrap.fill(_paragraphs(advice), 118, break_on_hyphens=False) if "\n\n" not in advice else _paragraphs(advice)
+    )
     return f"### {kind.id()}\n\n*{kind.level}*: {summary}\n\n{advice}\n\nSource: {kind.reference}.\n"
 
 

@@ -62,3 +62,16 @@ def test_module_lists_its_findings_in_order_and_can_be_a_chapter() -> None:
     assert page.startswith("### no-validator\n\n*warn*: The feed has neither")
     assert "⟨size⟩" in page
     assert "100 %" in page
+
+
+class NAMES_A_FIELD(Note, level=Level.WARN, category=Category.CONDITIONS):
+    summary = "A field is missing."
+    advice = "Send the field. " * 6 + "Then name it: `If-Modified-Since`."
+    reference = "RFC 9110, section 13.1.3"
+
+
+def test_reference_page_keeps_a_hyphenated_name_on_one_line() -> None:
+    lines = as_markdown(NAMES_A_FIELD).splitlines()
+
+    assert len([line for line in lines if "`If-Modified-Since`" in line]) == 1
+    assert not any(line.endswith("-") for line in lines)

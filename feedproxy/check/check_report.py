@@ -91,7 +91,7 @@ def as_text(report: CheckReport, *, coloured: bool = False) -> str:
         if note.subject and text_without_secrets(note.subject) != text_without_secrets(report.source):
             lines.append(f"    {_shown(note.subject)}")
         advice = _shown(note.advice_text, 2000)
-        lines += textwrap.wrap(advice, WIDTH, initial_indent="    ", subsequent_indent="    ")
+        lines += textwrap.wrap(advice, WIDTH, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
         lines.append(f"    {note.id()}. See {note.reference}.")
     return "\n".join([*lines, *([""] if praise else []), *praise])
 

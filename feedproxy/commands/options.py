@@ -36,7 +36,7 @@ def as_yaml() -> str:
             text += f" One of: {', '.join(choice or '(empty)' for choice in option.metadata['choices'])}."
         if option.metadata["per_feed"]:
             text += " A rule can override it."
-        comment = textwrap.fill(text, 96, initial_indent="# ", subsequent_indent="# ")
+        comment = textwrap.fill(text, 96, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
         default = format_value(
             option.name, list(option.default) if isinstance(option.default, tuple) else option.default
         )

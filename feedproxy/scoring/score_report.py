@@ -147,7 +147,9 @@ def _finding_text(finding: Finding) -> list[str]:
         lines.append(f"      #{request.number} {iso(request.at)} {request.status}: {plain_text(request.reason, 160)}")
     if finding.count > EXAMPLES and finding.requests:
         lines.append(f"      and {finding.count - min(EXAMPLES, len(finding.requests)):,} more")
-    lines += textwrap.wrap(note.advice_text, WIDTH, initial_indent="    ", subsequent_indent="    ")
+    lines += textwrap.wrap(
+        note.advice_text, WIDTH, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False
+    )
     return [*lines, f"    See {note.reference}."]
 
 
