@@ -1,8 +1,8 @@
 """The public feed list: feeds that the operator imported, and feeds that readers requested in the last 30 days.
 
-All workers and machines that share a store have the same list. A requested feed becomes public after `list_readers_min`
-different readers have requested it. URLs that contain a secret are never recorded. Visibility is checked each time the
-list is built (public_feeds.py), because a rule may have made a feed private.
+All workers have the same list. Each machine of a fleet has its own imports. A requested feed becomes public after
+`list_readers_min` different readers have requested it. URLs that contain a secret are never recorded. Visibility is
+checked each time the list is built (public_feeds.py), because a rule may have made a feed private.
 
 Imported feeds are fetched in the background, one at a time for each site. The refresh schedule counts an import as one
 request by a reader. TLS to the feeds' hosts is decrypted only if the operator asks for it with the import.
