@@ -63,10 +63,10 @@ def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: 
     * a client's User-Agent for pages and error responses, and for a feed if the User-Agent may contain markup,
     * the client's Range if the response contains neither the range (206) nor the whole content (200).
 
-    The first shared response of a target (`is_new`) may be the response to a request with credentials. The fields in
-    the option `shared_fields` are then left out of the key, if the response is not a feed and its origin permits
+    If the target has neither a shared response nor a feed yet (`is_new`), the fields in the option `shared_fields` are
+    left out of the key. This requires that the response is neither a feed nor an error, and that its origin permits
     sharing. Fields that Vary nominates are left out unless they are credentials, because Vary compares them as well.
-    A 304 has the key of the request. If that is empty, a 304 has the key of the stored response that it validates.
+    A 304 has the key of its request or, if that is empty, the key of the stored response that it validates.
     """
     if response.status == 304:
         return job.key if len(job.key) or job.validate is None else job.validate.key

@@ -47,8 +47,8 @@ class FetchPermissions:
     def check_for_request(self, context: RequestContext, resource: Resource | None) -> Permission:
         """Return the permission to fetch the target for this request, or the instant until which the fetch is deferred.
 
-        Only failures of the whole origin, earlier failures with the same credentials, and a pause that the operator has
-        set defer a request with credentials.
+        A request with credentials is deferred only by a pause that the operator has set, by failures of the whole
+        origin, and by earlier failures with the same client-specific fields.
         """
         target, settings = context.request.target, context.settings
         permission = self.check(resource, target, settings)

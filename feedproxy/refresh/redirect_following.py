@@ -91,13 +91,13 @@ class RedirectChain:
 def next_hop(
     visited: Sequence[str], reference: str, *, limit: int, to_target: Callable[[str], str] = lambda address: address
 ) -> FollowRedirect | StopFollowing:
-    """Return the decision to follow a redirect or not.
+    """Return the decision whether to follow a redirect.
 
-    `visited` contains the normalised targets so far. `reference` is the received Location, or newLocation
-    of an XML redirect document.
-    `to_target` maps a public address to the target at the upstream. A redirect is not followed if
-    its address cannot be fetched (`javascript:`, `file:`, userinfo) or was visited before, or if `limit` redirects were
-    followed.
+    A redirect is not followed if its address cannot be fetched (`javascript:`, `file:`, userinfo) or was visited
+    before, or if `limit` redirects were followed.
+
+    `visited` contains the normalised targets so far. `reference` is the received Location, or newLocation of an XML
+    redirect document. `to_target` maps a public address to the target at the upstream.
     """
     try:
         target = to_target(uri.resolve(visited[-1], reference.strip()))

@@ -1,4 +1,4 @@
-"""Events of one process: what refreshes, the schedule and other processes have done to the stored feeds.
+"""Events of one process: beginnings and ends of refreshes, and changes and invalidations of stored feeds.
 
 The description of each signal names its receivers.
 """
@@ -39,13 +39,13 @@ class Events:
     """Signal with the targets that moved, ended or were purged, so that copies in other caches are invalid. It is for
     the addon `purges`, which purges the caches in front of feedproxy."""
     scheduled_refresh_started: Signal[str] = field(default_factory=Signal)
-    """Signal for the metrics, with the target of which the refresh schedule starts a refresh."""
+    """Signal with the target of a refresh that the refresh schedule starts. It is for the metrics."""
     refresh_ended: Signal[RefreshEnded] = field(default_factory=Signal)
     """Signal with three kinds of receivers. The metrics and the recent activity record the refresh. The refresh
     schedule and the notification service plan the next refresh of the target. The admin pages show the new state of
     the feed."""
     updated_by_peer: Signal[str] = field(default_factory=Signal)
-    """Signal with a target of which another worker, or another machine of the fleet, has updated or purged the copies.
+    """Signal with a target. Another worker, or another machine of the fleet, has updated or purged the target's copies.
     It is for the refresh schedule, and for the admin pages, which show the new state of the feed."""
     page_redirected_to_feed: Signal[str] = field(default_factory=Signal)
     """Signal with the target of a web page from which a client was redirected to its feed. The recent activity then no

@@ -41,7 +41,7 @@ class RefreshJob:
     accept_encoding: str | None = None
     """Accept-Encoding of the waiting client, or None."""
     client_fields: Fields = NO_FIELDS
-    """Request fields of the waiting client if no response may be stored, otherwise empty.
+    """Request fields of the waiting client if HTTP forbids storing the feed, otherwise empty.
 
     Conditions in these fields, such as If-None-Match, are sent to the origin.
     """

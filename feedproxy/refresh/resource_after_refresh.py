@@ -107,12 +107,12 @@ def _is_redirect(chain: redirect_following.RedirectChain) -> bool:
 def with_last_modified(before: Resource, response: StoredResponse, job: RefreshJob) -> StoredResponse:
     """Return a feed with a Last-Modified, and any other response unchanged. Some feed readers validate only by date.
 
-    If the origin sends no Last-Modified, the field gets the instant at which the content arrived. This instant also
-    replaces the origin's Last-Modified in one case: the replaced content has the same Last-Modified, and may be in
-    another language. Two versions never get the same Last-Modified.
+    The origin's Last-Modified is kept, unless the content that the feed replaces has the same date and may be in
+    another language. Otherwise, Last-Modified is the instant at which the content arrived, or one second after the
+    latest date of a stored variant if that is later. Such a date is never the date of another stored version.
 
-    The instant is not later than Date: a server "MUST NOT generate a Last-Modified date that is later than the server's
-    time of message origination (Date)" (RFC 9110, section 8.8.2.1).
+    An arrival after the response's Date counts as this Date: a server "MUST NOT generate a Last-Modified date that is
+    later than the server's time of message origination (Date)" (RFC 9110, section 8.8.2.1).
     """
     content = response.content
     if not content.feed or content.tag is None:

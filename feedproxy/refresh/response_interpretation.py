@@ -66,7 +66,7 @@ def is_conditional(job: RefreshJob) -> bool:
 def _is_of_same_target(stored: StoredResponse, target: str | None) -> bool:
     """Return whether a stored response came from `target`, the address at which the redirects end now.
 
-    The two addresses may differ in their queries.
+    Queries are not compared. The result is True if one of the addresses is unknown.
     """
     if stored.final_target is None or target is None:
         return True
@@ -99,7 +99,7 @@ class ResponseInterpreter:
     ) -> RefreshResult | None:
         """Return the result of the received response for the stored resource, or None if another request is needed.
 
-        Another request is needed if a 304 validates no stored response, or if an origin refuses a request with
+        Another request, without conditions, is needed if a 304 cannot be used, or if the origin refuses a request with
         a client's conditions (_REFUSALS_OF_FIELDS).
         """
         before = (

@@ -143,7 +143,7 @@ def validators(stored: StoredResponse | None) -> View:
 def feed_warnings(view: ResourceView, channel: Channel | None) -> list[str]:
     """Return a sentence for each fault that the operator or the publisher can correct.
 
-    `channel` is the complete channel that `read_stored_channel` returns.
+    `channel` is the result of `read_stored_channel`.
     """
     resource, warnings = view.resource, list[str]()
     if channel is not None and not channel.well_formed:

@@ -225,8 +225,8 @@ class HelperPool:
     def _on_quick_limit(self, helper: _Helper, job: _Job) -> None:
         """Move a job that exceeds `Limits.quick` to the slow lane.
 
-        On a busy machine, the job first gets more time. If the slow lane is full, the helper is ended, and the job
-        waits for another helper. A helper that is suspended (SIGSTOP) is ended, too.
+        On a busy machine, the job first gets more time. If all helpers of the slow lane are busy, this helper is ended,
+        and the job waits in the slow lane to be run again. A helper that is suspended (SIGSTOP) is ended, too.
         """
         if helper.job is not job:
             return
@@ -394,7 +394,7 @@ class HelperPool:
                 own_end.close()
                 raise
         loop = asyncio.get_running_loop()
-        loop.add_reader(own_end, self._on_template_exit)  # the pipe becomes readable when the template exits
+        loop.add_reader(own_end, self._on_template_exit)  # the socket becomes readable when the template exits
         self._control = own_end
         try:
             with contextlib.suppress(Overload):  # the next job starts a helper

@@ -312,8 +312,10 @@ _VALUE_PACKAGES = ("feedproxy.http.", "feedproxy.cache.", "feedproxy.feed.")
 
 
 def load_result(message: Parts) -> tuple[Any, Exception | None]:
-    """Return the result and the exception of a job. Invalid messages raise pickle.UnpicklingError and other
-    exceptions."""
+    """Return the result of a job and None, or None and its exception.
+
+    Invalid messages raise pickle.UnpicklingError and other exceptions.
+    """
     result, error = _Unpickler(message).load()
     if error is not None and not isinstance(error, Exception):
         raise pickle.UnpicklingError("invalid error: expected an exception")

@@ -255,10 +255,10 @@ def _defers_digest(channel: Channel | None, content_hash: str) -> bool:
 
 
 def document_without_digest(digest: str, variants: Iterable[StoredResponse]) -> tuple[bytes, str | None] | None:
-    """Return the stored document with a deferred content digest, and its declared media type.
+    """Return the document of a feed with a deferred content digest, and the document's declared media type.
 
-    Instead of a deferred digest, a channel has a placeholder with the hash of its document. `digest` is the digest or
-    the placeholder. Return None if no digest was deferred, or if the document is not stored any more.
+    `digest` is the feed's digest. While it is deferred, a marker with the hash of the document stands for it. Return
+    None if the digest is not deferred, or if the document is not stored any more.
     """
     content_hash = pending_hash(digest)
     for stored in variants if content_hash is not None else ():
@@ -268,17 +268,19 @@ def document_without_digest(digest: str, variants: Iterable[StoredResponse]) -> 
 
 
 def _resolve_previous(channel: Channel, superseded: Sequence[StoredResponse]) -> Channel | None:
-    """Return the previous channel with its deferred content digest, or None if no digest was deferred or the document
-    is not stored any more."""
+    """Return the previous channel with its content digest, which was deferred until now.
+
+    Return None if the digest was not deferred, or if the document is not stored any more.
+    """
     document = document_without_digest(channel.content_digest, superseded)
     return channel_parser.read(*document) if document is not None else None
 
 
 def read_stored_channel(channel: Channel | None, variants: Sequence[StoredResponse]) -> Channel | None:
-    """Return the channel with all its elements, also those within items.
+    """Return the channel as parsed from the whole stored document, so that `well_formed` covers the items, too.
 
-    `ingest_fast_path` reads only the elements outside of items. For a channel that it returned, the stored content is
-    parsed again. Without stored content, `channel` is returned unchanged.
+    A channel from `ingest_fast_path` results from a scan that skips the items. Any other channel is returned unchanged,
+    and so is a channel without a stored document.
     """
     document = document_without_digest(channel.content_digest, variants) if channel is not None else None
     if document is None or len(document[0]) > FAST_PATH_DECODED_MAX:

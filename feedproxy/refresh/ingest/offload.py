@@ -1,4 +1,4 @@
-"""Choice whether the event loop or a helper process ingests content.
+"""The choice between the event loop and a helper process for the ingestion of content.
 
 The event loop ingests a small new feed that needs no edit, because its transfer to a helper process would take longer
 (docs/decisions/feed-processes.md).

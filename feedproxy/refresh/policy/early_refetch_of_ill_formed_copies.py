@@ -10,7 +10,8 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 ILL_FORMED_RECHECK: Seconds = 60
-"""An ill-formed feed is fetched again after this many seconds. A truncated document may then be complete."""
+"""An ill-formed feed is fetched again after this many seconds at the earliest. A truncated document may then be
+complete."""
 
 
 def early_refetch(resource: Resource, stored: StoredResponse, settings: Settings) -> Allowance | None:
@@ -31,8 +32,8 @@ def _outdated_allowance(stored: StoredResponse, settings: Settings) -> Allowance
 def _ill_formed_allowance(resource: Resource, stored: StoredResponse, settings: Settings) -> Allowance | None:
     """Return the permission to use an ill-formed copy until its next fetch, or None for a well-formed copy.
 
-    An ill-formed copy is fetched again after a minute, and then whenever the time since the first fetch has doubled. In
-    skipped hours, it is not fetched.
+    An ill-formed copy is fetched again when the time since the feed's first fetch has doubled, but not before
+    ILL_FORMED_RECHECK seconds and the feed's minimum interval have passed. It is not fetched in skipped hours.
     """
     channel = resource.channel
     if channel is None or channel.well_formed or not stored.content.feed:

@@ -111,7 +111,7 @@ def stale_while_refreshing(
     """Return the seconds beyond its lifetime for which a stale feed answers during a refresh.
 
     The option `stale_while_refreshing` is the upper limit. The time ends earlier when the expected staleness of the
-    copy reaches the larger of two values: WAIT_WORTH, and the cost of a request and a reader's wait. Return 0 for
+    copy has reached both WAIT_WORTH and the cost of a request plus the cost of a reader's wait. Return 0 for
     content that is not a feed, and for a copy with an early refetch.
     """
     limit = settings.stale_while_refreshing

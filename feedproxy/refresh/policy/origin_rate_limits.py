@@ -1,8 +1,8 @@
 """Request limits of sites. Origins state these limits by 429, Retry-After and the RateLimit fields.
 
-A reached limit stops all requests to the site until the limit is reset. Scheduled refreshes at the site must then save
-twice as much staleness as before (policy/polling_price.py), for some days. Limits in responses to requests with
-credentials are ignored.
+A reached limit pauses the fetches of all known feeds of the site until the limit is reset. The limit also doubles the
+staleness that a scheduled refresh at the site must save (policy/polling_price.py). This factor falls over some days.
+Limits in responses to requests with credentials are ignored.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from feedproxy.store.coordination.site_interval import SiteThrottle
 from feedproxy.upstream.fetch_result import Fetched, Oversized
 
 SITES_MAX = 4096
-"""The limits of at most this many sites are remembered. The least recently fetched site is removed first."""
+"""The price factors of at most this many sites are remembered. The least recently used factor is removed first."""
 
 PAUSE_MAX: Seconds = 3600
 """Requests to a whole site pause for at most this many seconds.
@@ -28,8 +28,8 @@ host, a limit for the feeds of one publisher also pauses those of the others. Th
 """
 
 RAISE = 2.0
-"""Each time a site answers that a limit is reached (429, RateLimit), the price of the site's refreshes is multiplied
-by this factor.
+"""When a site answers that a limit is reached (429, RateLimit), the price of the site's refreshes is multiplied by this
+factor, but only once in BACK_OFF_FIRST seconds.
 
 The price is the staleness, in seconds, that a refresh must save (option `polling`).
 """

@@ -39,8 +39,8 @@ Thirty hours include the first poll of the next day, even after the last poll of
 """
 
 MARGIN = 0.02
-"""A poll that is expected in this last fraction of a copy's lifetime is treated as a poll after the lifetime, because
-readers' intervals vary."""
+"""The last part of a copy's lifetime, as a fraction. A poll that is expected in this part is treated as a poll after
+the lifetime, because readers' intervals vary."""
 
 MARGIN_MAX = 30.0
 """Maximum length in seconds of the part of a lifetime that MARGIN determines."""
@@ -97,7 +97,7 @@ def lifetime_for(
     """Return the seconds for which a copy may answer if neither HTTP nor the feed states a lifetime.
 
     The feed changes `per_second` times per second, and a request costs `price` seconds of staleness. The lifetime ends
-    when the expected staleness at a poll costs as much as a request and a reader's wait.
+    when the expected staleness at a poll equals the cost of a request plus the cost of a reader's wait.
 
     If no poll is expected (`is_expected` is false), the lifetime has a second maximum (UNEXPECTED_HOURLY), which grows
     with the cube root of the mean time between changes. For a given number of requests, this proportion minimises the
@@ -224,10 +224,11 @@ class _PlanSearch:
             self._costs[number] = self._price + cost
 
     def cheapest(self, refreshed: Instant, expires: Instant, number: int, *, before: bool = False) -> tuple[float, int]:
-        """Return the least cost of the clusters from `number` on, and the cluster of the next refresh.
+        """Return the least cost of the clusters from `number` on, and the number of the cluster of the next refresh.
 
-        Up to the next refresh, polls get the copy that was made at `refreshed` and expires at `expires`. If `before` is
-        true, the next refresh may be the refresh for cluster `number`.
+        Up to the next refresh, polls get the copy that was made at `refreshed` and expires at `expires`. The next
+        refresh is for a later cluster than `number`, or for `number` itself if `before` is true. If no refresh follows,
+        the second value is the number of clusters.
         """
         clusters, costs, per_second = self._clusters, self._costs, self._per_second
         cost, best, next_cluster = 0.0, math.inf, len(clusters)
@@ -256,8 +257,8 @@ class _PlanSearch:
         return (cost, len(clusters)) if cost < best else (best, next_cluster)
 
     def _cheapest_after_renewal(self, number: int) -> tuple[float, int]:
-        """Return the values of `cheapest` for the clusters after cluster `number`, if a poll of this cluster renewed
-        the copy."""
+        """Return the values of `cheapest` for the clusters after cluster `number`, assuming that a poll of this cluster
+        has renewed the copy."""
         result = self._after_renewal[number]
         if result is None:
             at = self._clusters[number].middle

@@ -1,7 +1,7 @@
 """Polling of feeds with pushed changes.
 
 A hub or cloud at which feedproxy has subscribed pushes changes, so that the feed needs less polling. While the feed has
-a *push lease*, the copy may be used for `push_interval` seconds. HTTP must permit the cache to choose a lifetime (RFC
+a *push lease*, the copy may be used for `push_interval` seconds, if HTTP permits the cache to choose a lifetime (RFC
 9111, sections 4.2.2 and 4.2.4). The push lease begins with a push. It lasts as long as the subscription, or until a
 refresh finds a change that was not pushed. After such a change, the feed is polled as usual until the next push.
 """
@@ -14,9 +14,9 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 GRACE: Seconds = 300
-"""A push belongs to a change if it arrives at most this many seconds before or after the refresh that finds the change.
+"""A change counts as pushed if a push arrived at most this many seconds before the refresh that finds the change.
 
-The refresh may be earlier, because a hub fetches the feed before it pushes the change.
+If the push arrives after the refresh, the refresh ends the push lease, and the push begins a new lease.
 """
 
 

@@ -108,7 +108,7 @@ def plan(
     """Return the plan of the refresh schedule for one feed.
 
     `freshness` is the freshness of the feed's newest stored response. `permission` returns the result of
-    `check_fetch_allowed`, which counts only if a refresh is due. `jitter` is the feed's own number in [0, 1).
+    `check_fetch_allowed`, and is called only if a refresh is due. `jitter` is the feed's own number in [0, 1).
     `price_factor` multiplies the price of a request (refresh/policy/origin_rate_limits.py).
     """
     if settings.polling == "off":
