@@ -38,8 +38,7 @@ If the last cycle was between 0.5 and 1.5 days, its length is expected instead.
 """
 
 OVERDUE = 1.25
-"""An expected poll counts as missed when this many times the reader's longest expected interval has passed since its
-last poll.
+"""A poll counts as missed when the reader has not polled for this many times its longest expected interval.
 
 The next poll is then expected a whole number of usual intervals after the last poll.
 """
@@ -70,7 +69,7 @@ _KEY, _LAST = struct.Struct("<Q"), struct.Struct("<d")
 _HEAD = struct.Struct("<HH")
 MAGIC = b"fprhyth1"
 NAME_MAX = 0xFFFF
-"""Maximum length of a feed's address in the stored rhythms, in bytes."""
+"""The rhythms of a feed with an address of more than this many bytes are not stored."""
 
 
 class ExpectedPoll(NamedTuple):
@@ -179,7 +178,7 @@ class PollRhythms:
         return sum(reader.last >= since and bool(reader.gaps) for reader in _readers(records))
 
     def take_surprises(self) -> list[str]:
-        """Return the feeds with changed expectations since the last call, at most SURPRISES_MAX."""
+        """Return the feeds with unexpected polls since the last call, at most SURPRISES_MAX."""
         targets, self._surprises = list(self._surprises), {}
         return targets
 
@@ -368,15 +367,15 @@ def _correct(records: bytes, now: Instant) -> bytes:
 
 
 def _usual(gaps: tuple[Seconds, ...]) -> Seconds:
-    """Return the lower median of the intervals, which one pause at night does not affect, or 0 without intervals."""
+    """Return the lower median of the intervals, or 0 without intervals. One pause at night does not affect a median."""
     return sorted(gaps)[(len(gaps) - 1) // 2] if gaps else 0.0
 
 
 def _possible(gaps: list[Seconds]) -> list[Seconds]:
-    """Return the possible next intervals, in order: those observed, a shorter one, and a longer one.
+    """Return the possible next intervals: the observed intervals, a shorter one and a longer one, the shortest first.
 
-    After n observed intervals, the next one is shorter than all, or longer than all, with a probability of 1 / (n + 1)
-    each.
+    The next interval is shorter than all n observed intervals with a probability of 1 / (n + 1), and longer than all
+    with the same probability.
     """
     shortest, longest = min(gaps), max(gaps)
     margin = BEYOND * (longest - shortest)

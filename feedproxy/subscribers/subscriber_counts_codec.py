@@ -31,8 +31,8 @@ _NONE: Claims = {}
 class CountsWriter:
     """Writer of the counts, one feed after another. Requests may be counted between two feeds.
 
-    If a product number is assigned to another product meanwhile, the readers of this other product are written with
-    number 0, which stands for all further products (product_codes.py).
+    While the counts are written, a product number may be assigned to another product. The readers of this other product
+    are then written with number 0, which stands for all further products (product_codes.py).
     """
 
     def __init__(self) -> None:
