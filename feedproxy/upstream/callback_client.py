@@ -20,10 +20,10 @@ from feedproxy.upstream.origin_connection_limits import Requester, requesting
 from feedproxy.upstream.parent_proxy import Parent
 
 CONNECT_TIMEOUT: Seconds = 10
-"""A connection must be open after this many seconds."""
+"""A connection must be open within this many seconds."""
 
 TOTAL_TIMEOUT: Seconds = 30
-"""A call must be complete after this many seconds."""
+"""A call must be complete within this many seconds."""
 
 RESPONSE_MAX = 65_536
 """The content of a response with more than this many bytes is not read."""

@@ -1,4 +1,4 @@
-"""aiohttp's connection pool, happy eyeballs and TLS, with feedproxy's own protocol and parser.
+"""Connections to origins. aiohttp opens and pools them. feedproxy itself sends the requests and parses the responses.
 
 aiohttp's own parser can lose a 304, and its client repeats requests on connections that were never used before. This
 module relies on internal names of aiohttp: `TCPConnector._factory`, `should_close` and `is_connected` of
@@ -51,8 +51,8 @@ Each connection closes itself. aiohttp's pool would close all connections that b
 two thousand fetches, that takes 20 ms.
 """
 POOL_KEEPALIVE: Seconds = IDLE_MAX + 5
-"""aiohttp's pool forgets a connection after this many seconds without a request. The connection has closed itself
-before."""
+"""aiohttp's pool forgets a connection after this many seconds without a request. By then, the connection has closed
+itself."""
 
 
 class StaleConnection(FetchError):

@@ -24,7 +24,7 @@ class Fetched:
     framing_anomaly: str = ""
     """The tolerated error in the framing, or "" without an error."""
     received_size: int | None = None
-    """Size of the content as transferred, in bytes, or None if `body` was not decoded."""
+    """Number of transferred bytes of content, or None if it is the size of the response's `body`."""
 
 
 @dataclass(frozen=True, slots=True)

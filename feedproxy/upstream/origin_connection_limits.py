@@ -4,10 +4,10 @@ Each connection or look-up takes a slot. The slots that one site, one host and p
 *share*. All limits except that of a client reserve slots for known feeds: targets at which a feed is stored. A request
 with a full share waits. Waiting requests with free shares are admitted in their order.
 
-A request that has waited for EVICTABLE_AFTER seconds may end an exchange in its full share if the origin has been
-silent for SILENT_AFTER seconds. If the share belongs to a site or host, the client that loses the exchange must have at
-least two more slots than the waiting client. The same difference is required in any share if the exchange is for a
-known feed, and the waiting request is not. feedproxy's own refreshes are never ended in this way
+A request that has waited for EVICTABLE_AFTER seconds may end an exchange in its full share if the exchange's origin has
+been silent for SILENT_AFTER seconds. In the share of a site or host, the client of the exchange must have at least two
+more slots than the waiting client. The same difference is required in every share if the exchange is for a known feed,
+and the waiting request is not. feedproxy's own refreshes are never ended in this way
 (docs/decisions/connection-limits.md).
 """
 
@@ -267,7 +267,8 @@ class FairLimits:
     def _find_evictable(self, slot: Slot, key: tuple[str, str], before: Seconds) -> Slot | None:
         """Return a slot with an exchange that may be ended in favour of the waiting `slot`, or None.
 
-        `key` names the share in which no slot is free.
+        `key` names the share in which no slot is free. The origin of the exchange has been silent at least since the
+        time `before`.
         """
         slots = self._usages[key].slots
         of_client = Counter(candidate.client for candidate in slots)

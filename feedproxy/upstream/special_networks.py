@@ -100,7 +100,10 @@ def special_network_of(address: Address) -> SpecialNetwork | None:
 
 
 def embedded_ipv4(address: Address) -> tuple[str, ipaddress.IPv4Address] | None:
-    """Return the kind of translation and the IPv4 address in an IPv6 address, or None for any other address."""
+    """Return the kind of an IPv6 address that contains an IPv4 address, such as `NAT64`, and the IPv4 address.
+
+    Return None for any other address.
+    """
     if isinstance(address, ipaddress.IPv4Address) or int(address) <= 1:  # :: and ::1 are not translations
         return None
     for network, form, begin in TRANSLATION_PREFIXES:
