@@ -44,8 +44,8 @@ def read(text: str, own: str, prefix: str) -> str:
 def unwrap(target: str, prefix: str) -> str:
     """Return the target of the feed that a gateway address, or the address of a conversion, contains.
 
-    Raises BadTarget if the address contains no target, as those of other endpoints. `prefix` is the prefix of
-    endpoints.
+    Raises BadTarget if the address contains no target: the address of another endpoint, for example. `prefix` is the
+    prefix of endpoints.
     """
     path = target.removeprefix(uri.origin_of(target))
     if path.startswith(prefix):

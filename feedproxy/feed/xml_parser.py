@@ -54,8 +54,8 @@ _TREE_MAX = 100_000
 """Maximum number of nodes and attributes of a tree without items. The largest known channel has a few hundred."""
 
 _BYTES_PER_NODE = 8
-"""The nodes of the tree are counted again after this many bytes for each node of the last count. The time of counting
-therefore does not grow with the square of the document's size."""
+"""After a count of n nodes, the nodes of the tree are counted again when n times this many further bytes were parsed.
+The time of counting therefore does not grow with the square of the document's size."""
 
 ATTRIBUTES_MAX = 256
 """At most this many attributes of one element are read. Known feeds have a dozen.

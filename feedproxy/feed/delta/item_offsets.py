@@ -150,7 +150,7 @@ class _ItemFinder:
         return self.utf8.index(b">", self.parser.CurrentByteIndex) + 1
 
     def finish(self, item: ItemSpan) -> None:
-        """Add a complete item, and take the handling of events back from the reader of the item."""
+        """Add a complete item, and take the handling of events back from its `_ItemReader`."""
         self._items.append(item)
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end

@@ -18,7 +18,7 @@ _DOCUMENT_STARTS = (b"<?xml ", b"<rss", b"<feed", b"<rdf:RDF")
 _ITEM = re.compile(rb"<(item|entry)[\s>]")
 _ITEM_NAMES = {kind: b"entry" if kind is Kind.ATOM else b"item" for kind in Kind}
 _END_TAGS = {name: re.compile(rb"</%b>(?:\s*+(<%b)[> \n\r\t])?" % (name, name)) for name in (b"item", b"entry")}
-"""Pattern of the end of an item. The group is not empty if another item follows directly."""
+"""Patterns of the end tag of an item, by element name. The group is not empty if another item follows directly."""
 
 
 SCANNED_MAX = 16 * 1024

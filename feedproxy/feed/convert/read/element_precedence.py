@@ -312,7 +312,7 @@ def _first(instants: dict[str, int], *keys: str) -> int | None:
 
 
 def _with_fallbacks(statements: Extract) -> tuple[Node, ...]:
-    """Set missing statements to those in elements of Dublin Core. Return the extensions, and the unused elements."""
+    """Replace missing statements by those of Dublin Core. Return the extensions and the unused Dublin Core elements."""
     extensions = list(statements.extensions)
     own = {
         "title": {"title", "atom:title"},
