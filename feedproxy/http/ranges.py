@@ -13,7 +13,7 @@ _BEYOND = 10**18
 
 @dataclass(frozen=True, slots=True)
 class Unsatisfiable:
-    """The outcome that the response is 416, with `Content-Range: bytes */length`."""
+    """The decision to respond with 416 and `Content-Range: bytes */length`."""
 
     length: int
 
