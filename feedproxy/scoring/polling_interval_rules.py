@@ -34,6 +34,9 @@ FAILURE_WAIT: Seconds = 300
 The value is shorter than usual polling intervals, so that only immediate retries are marked.
 """
 
+RETRY_AFTER_MAX: Seconds = 2 * DAY
+"""A Retry-After of more than this many seconds counts as this number. Longer values are mistakes of the server."""
+
 HOUR_EDGE: Seconds = 10
 """A poll counts as on the hour up to this many seconds after the full hour. Most cron jobs start in this time."""
 
@@ -121,13 +124,10 @@ def evaluate_refusal(poll: Poll, state: ReaderState) -> Verdict | None:
         return None
     gap, failure = poll.at - refusal.at, f"after {refusal.answer}"
     if refusal.wait is not None and refusal.status in (*REFUSALS, 413):
-        if gap < refusal.wait - min(30.0, refusal.wait / 20):
-            return (
-                Observation(
-                    RETRY_AFTER_IGNORED,
-                    f"{exact_span(gap)} {failure} with Retry-After: {exact_span(math.ceil(refusal.wait))}",
-                ),
-            )
+        wait = min(refusal.wait, RETRY_AFTER_MAX)
+        if gap < wait - min(30.0, wait / 20):
+            reason = f"{exact_span(gap)} {failure} with Retry-After: {exact_span(math.ceil(wait))}"
+            return (Observation(RETRY_AFTER_IGNORED, reason),)
         return NO_VIOLATIONS
     if refusal.status in REFUSALS:
         wait = REFUSAL_WAIT if refusal.status == 429 else DEFAULT_WAIT

@@ -35,9 +35,6 @@ HEAD_TIMEOUT: Seconds = 30
 DUPLICATE_GAP: Seconds = 1
 """A second request for the same target within this many seconds repeats the first request."""
 
-RETRY_MAX: Seconds = 2 * 86_400
-"""A Retry-After of more than this many seconds counts as this number. Longer values are mistakes of the server."""
-
 
 @dataclass(frozen=True, slots=True)
 class Validators:
@@ -429,6 +426,6 @@ def _lifetime(poll: Poll, default: Seconds) -> Seconds:
 def _retry_after(poll: Poll) -> Seconds | None:
     value = (poll.answer.get("retry-after") or "").strip()
     if value.isascii() and value.isdigit():
-        return min(float(value[:12]), RETRY_MAX)
+        return float(value)
     seconds = poll.seconds_until("retry-after")
-    return min(seconds, RETRY_MAX) if seconds is not None and seconds >= 0 else None
+    return seconds if seconds is not None and seconds >= 0 else None
