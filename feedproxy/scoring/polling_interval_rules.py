@@ -43,6 +43,9 @@ HOUR_EDGE: Seconds = 10
 HOURS_MIN = 6
 """The rule HOUR applies from this many polls on. Fewer polls may come on the hour by chance."""
 
+ON_THE_HOUR_SHARE = 0.5
+"""A reader breaks the rule HOUR if at least this share of its polls come on the hour."""
+
 
 def timer_tolerance(wait: Seconds) -> Seconds:
     """Return how many seconds too early a poll may come: 5 % of `wait`, at least 30 s, at most half of `wait`."""

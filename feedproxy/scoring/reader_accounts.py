@@ -132,7 +132,7 @@ class FeedAccount:
             tallies[ReaderRule.ENDINGS] = RuleTally(1, 0)
             findings[redirect_and_gone_rules.ENDINGS_OBEYED] = FindingCount({}, [], 1)
         if self.rounds >= polling_interval_rules.HOURS_MIN:
-            is_hourly = self.on_hour >= self.rounds / 2
+            is_hourly = self.on_hour >= self.rounds * polling_interval_rules.ON_THE_HOUR_SHARE
             tallies[ReaderRule.HOUR] = RuleTally(self.rounds, self.on_hour if is_hourly else 0)
             if is_hourly:
                 findings[polling_interval_rules.POLLED_ON_THE_HOUR] = FindingCount(
