@@ -81,6 +81,14 @@ def evaluate_delta(poll: Poll, state: ReaderState) -> Verdict | None:
     )
 
 
+def is_sent_in_vain(poll: Poll, state: ReaderState) -> bool:
+    """Return True for a 200 with the ETag and Last-Modified of the copy that the reader already had."""
+    stored = state.stored
+    issued = (poll.answer.get("etag"), poll.answer.get("last-modified"))
+    is_unchanged = bool(stored) and issued == (stored.tag or None, stored.modified or None)
+    return poll.status == 200 and poll.is_success and is_unchanged
+
+
 def _is_informed(poll: Poll, state: ReaderState) -> bool:
     """Return True if the answer depends on the validators (2xx or 304), and the reader has had time to read the
     previous answer."""

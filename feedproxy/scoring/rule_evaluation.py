@@ -120,15 +120,11 @@ class FeedEvaluation:
         self._append_evidence(finding.evidence, self._plain_evidence)
 
     def _add_cost(self, poll: Poll) -> None:
-        account, cost, state = self.account, self.account.cost, self.state
+        account, cost = self.account, self.account.cost
         cost.requests += 1
         cost.size += poll.size
         cost.unchanged += poll.status == 304
-        is_unchanged = bool(state.stored) and (poll.answer.get("etag"), poll.answer.get("last-modified")) == (
-            state.stored.tag or None,
-            state.stored.modified or None,
-        )
-        if poll.status == 200 and poll.is_success and is_unchanged:
+        if conditional_request_rules.is_sent_in_vain(poll, self.state):
             cost.redundant += poll.size
         account.last = poll.at
         account.has_content |= poll.content.is_feed if poll.content is not None else poll.status in (226, 304)
