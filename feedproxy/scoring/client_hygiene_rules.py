@@ -3,13 +3,12 @@ parameters.
 """
 
 import re
-from urllib.parse import urlsplit, urlunsplit
 
-from feedproxy.clock import Instant
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.negotiation import weights_in
 from feedproxy.http.user_agent import parse_claim, product
 from feedproxy.notes import Category, Level, Note
+from feedproxy.scoring.cache_busting_parameters import strip_cache_busters
 from feedproxy.scoring.reader_names import distinguishing_part
 from feedproxy.scoring.reader_state import ReaderState
 from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict, short_target
@@ -30,12 +29,6 @@ _BROWSERS = frozenset({"Mozilla", "Chrome", "HeadlessChrome", "Safari", "Firefox
 _CONTACT = re.compile(r"https?://|www\.|(?<![\w.+-])[\w.+-]++@[\w-]++\.\w", re.IGNORECASE)
 _OLD_VERSIONS = ("/0.9", "/1.0")
 _FORWARDING_FIELDS = ("via", "forwarded", "x-forwarded-for")
-
-_BUSTER_NAMES = re.compile(
-    r"(?:_|t|ts|time|timestamp|rand|random|rnd|cb|cachebust(?:er)?|nocache|no-?cache|bust|utm_\w+|fbclid|gclid)",
-    re.IGNORECASE,
-)
-_RANDOM_VALUE = re.compile(r"\d{9,14}|0\.\d{6,}|[0-9a-f]{8,}", re.IGNORECASE)
 
 
 READ_MAX = 24_000_000
@@ -152,33 +145,6 @@ def evaluate_needless(poll: Poll, state: ReaderState) -> Verdict:
     if state.is_get_after_head(poll):
         observations.append(Observation(HEAD_BEFORE_GET, "a HEAD for the same feed came just before this GET"))
     return tuple(observations)
-
-
-def strip_cache_busters(target: str, at: Instant) -> str:
-    """Return the target without query parameters that defeat caches, or that track how the client found the link.
-
-    A parameter with the approximate time of the request (`at`) as its value also defeats caches, and is removed.
-    """
-    if "?" not in target or not (parts := urlsplit(target)).query:
-        return target
-    parameters = [parameter for parameter in parts.query.split("&") if not _is_cache_buster(parameter, at)]
-    return urlunsplit((parts.scheme, parts.netloc, parts.path, "&".join(parameters), ""))
-
-
-def _is_cache_buster(parameter: str, at: Instant) -> bool:
-    name, equals, value = parameter.partition("=")
-    if name.lower().startswith(("utm_", "fbclid", "gclid")):
-        return True
-    if not equals:
-        return _is_request_time(name, at)
-    return _is_request_time(value, at) or bool(_BUSTER_NAMES.fullmatch(name) and _RANDOM_VALUE.fullmatch(value))
-
-
-def _is_request_time(text: str, at: Instant) -> bool:
-    """Return True if `text` is a Unix time in seconds or milliseconds within one day of `at`."""
-    if not (text.isascii() and text.isdigit() and len(text) in (10, 13)):
-        return False
-    return abs(int(text) / (1000 if len(text) == 13 else 1) - at) < 86_400
 
 
 class COMPRESSION_NOT_ACCEPTED(Note, level=Level.WARN, category=Category.CODING):

@@ -4,7 +4,7 @@ from collections import OrderedDict
 
 from feedproxy.clock import Instant
 from feedproxy.feed.xml_redirect import Moved
-from feedproxy.scoring import client_hygiene_rules
+from feedproxy.scoring.cache_busting_parameters import strip_cache_busters
 from feedproxy.scoring.connection_reuse_rules import ConnectionReuse
 from feedproxy.scoring.reader_accounts import ReaderAccount
 from feedproxy.scoring.reader_state import resolve_redirect, resolve_reference
@@ -69,7 +69,7 @@ class Reader:
         return evaluation
 
     def _feed_address(self, target: str, at: Instant) -> str:
-        root = client_hygiene_rules.strip_cache_busters(target, at)
+        root = strip_cache_busters(target, at)
         return self.aliases.get(root, root)
 
 
