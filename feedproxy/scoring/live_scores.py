@@ -5,17 +5,15 @@ reader that has sent no request for two days. Therefore readers that poll often 
 Network addresses are hashed under a random key of the process, or of its group of workers.
 """
 
-import hashlib
 import secrets
 import sys
 from collections.abc import Callable, Iterator
 
-from feedproxy.client_network import client_network
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.message import Fields
 from feedproxy.scoring.reader_accounts import EVIDENCE_MAX, ReaderAccount
 from feedproxy.scoring.reader_feeds import Reader
-from feedproxy.scoring.reader_names import ReaderName, reader_name
+from feedproxy.scoring.reader_names import ReaderName, address_pseudonym, reader_name
 from feedproxy.scoring.scored_request import Poll
 
 FEEDS_MAX = 50
@@ -185,6 +183,5 @@ class LiveScores:
         if pseudonym is None:
             if len(self._pseudonyms) >= ADDRESSES_MAX:
                 self._pseudonyms.clear()
-            digest = hashlib.blake2b(client_network(address).encode(), key=self._key, digest_size=4).hexdigest()
-            pseudonym = self._pseudonyms[address] = f"reader-{digest}"
+            pseudonym = self._pseudonyms[address] = address_pseudonym(address, self._key)
         return pseudonym

@@ -7,6 +7,7 @@ the target contains a secret, such as the token of a private feed, a hash of the
 import hashlib
 from typing import NamedTuple
 
+from feedproxy.client_network import client_network
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.target_uri.url_redaction import without_secrets
 from feedproxy.http.user_agent import parse_claim
@@ -26,6 +27,11 @@ class ReaderName(NamedTuple):
 def reader_name(address: str, user_agent: str, target: str) -> ReaderName:
     """Return the name of the reader that sent a request."""
     return ReaderName(secret_hash(target) or address, distinguishing_part(user_agent))
+
+
+def address_pseudonym(address: str, key: bytes) -> str:
+    """Return the pseudonym of a network address: a hash, under `key`, of the network that counts as one client."""
+    return f"reader-{hashlib.blake2b(client_network(address).encode(), key=key, digest_size=4).hexdigest()}"
 
 
 @memoize_short()
