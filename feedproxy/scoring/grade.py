@@ -7,7 +7,6 @@ if no answer was a 410. A grade of 100 therefore means that no violation was see
 less reliable than a grade from a long recording.
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -35,6 +34,15 @@ REQUESTS_MIN = 3
 _ORDER = {Level.BAD: 0, Level.WARN: 1, Level.INFO: 2, Level.GOOD: 3}
 
 
+class Grade(int):
+    """A number from 0 to 100: how well the requests of a reader follow the rules."""
+
+    @property
+    def level(self) -> str:
+        """Return the CSS class in which pages show the grade."""
+        return "good" if self >= 90 else "held" if self >= 75 else "warn" if self >= 50 else "bad"
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A Note with the number of requests that it applies to, and the latest of these requests."""
@@ -51,7 +59,7 @@ class FeedScore:
     """The grade and findings of one reader for one feed."""
 
     feed: str
-    grade: int
+    grade: Grade
     findings: tuple[Finding, ...]
     tallies: Mapping[ReaderRule, RuleTally]
     cost: TrafficCost
@@ -65,19 +73,19 @@ class ReaderScore:
 
     reader: str
     user_agent: str
-    grade: int
+    grade: Grade
     findings: tuple[Finding, ...]
     tallies: Mapping[ReaderRule, RuleTally]
     cost: TrafficCost
     feeds: tuple[FeedScore, ...] = field(default=())
 
 
-def compute_grade(tallies: Mapping[ReaderRule, RuleTally]) -> int:
-    """Return the grade, from 0 to 100, by the formula at the head of this module. It is 100 if no rule applied."""
+def compute_grade(tallies: Mapping[ReaderRule, RuleTally]) -> Grade:
+    """Return the grade by the formula at the head of this module. It is 100 if no rule applied."""
     weights = sum(rule.weight for rule in tallies)
     fulfilled = sum(rule.weight * tally.share for rule, tally in tallies.items())
     # Shares such as 2/3 are rounded: a sum may miss 100 by less than 1e-9.
-    return math.floor(100 * fulfilled / weights + 1e-9) if weights else 100
+    return Grade(100 * fulfilled / weights + 1e-9) if weights else Grade(100)
 
 
 def rank(scores: Iterable[ReaderScore | None]) -> list[ReaderScore]:

@@ -72,11 +72,6 @@ def with_code(text: str) -> Markup:
     return Markup("").join(parts)
 
 
-def grade_level(grade: int) -> str:
-    """Return the CSS class of a feed reader's grade."""
-    return "good" if grade >= 90 else "held" if grade >= 75 else "warn" if grade >= 50 else "bad"
-
-
 @cache
 def style() -> str:
     """Return the style sheet that is part of each page."""
@@ -107,8 +102,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(when=when, span=span, bytes=size, number=number, absolute=absolute)
-    environment.filters.update(code=with_code, grade_level=grade_level)
+    environment.filters.update(when=when, span=span, bytes=size, number=number, absolute=absolute, code=with_code)
     environment.globals["style"] = Markup(style())  # noqa: S704 -- a file of the package
     environment.globals["assets"] = {name.partition("-")[0]: f"/assets/{name}" for name in _assets()}
     environment.globals.update(plural=plural, version=__version__)

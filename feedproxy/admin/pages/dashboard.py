@@ -78,7 +78,7 @@ class Dashboard:
             more_troubled=max(0, len(troubled) - ATTENTION_MAX),
             popular=await asyncio.to_thread(_popular, table.rows),
             readers=(await self._pages.service().counts.by_reader(now))[:READERS_MAX],
-            worst=[(display_name(score), score.grade) for score in scores[:READERS_MAX] if score.grade < 90],
+            worst=[(display_name(score), score.grade) for score in scores[:READERS_MAX] if score.grade.level != "good"],
         )
 
     async def history(self, request: web.Request) -> web.Response:
