@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from feedproxy.cache.freshness import explicit_lifetime
 from feedproxy.check.checked_document import CheckedDocument
 from feedproxy.check.observations import FeedObservations
+from feedproxy.check.publishing_schedule import publishing_interval
 from feedproxy.clock import Instant, Seconds
 from feedproxy.durations_and_sizes import exact_span, span
 from feedproxy.feed.channel import Schedule
@@ -23,7 +24,7 @@ def check(observations: FeedObservations, document: CheckedDocument) -> Iterator
     """Yield the Notes on caching."""
     fields, now = observations.last.fields, observations.last.at
     schedule = document.channel.schedule if document.channel is not None else Schedule()
-    yield from _check_lifetime(fields, schedule, document.publishing_interval, now)
+    yield from _check_lifetime(fields, schedule, publishing_interval(document), now)
     yield from _check_vary(observations, fields)
     if "set-cookie" in fields:
         yield SETS_COOKIE()

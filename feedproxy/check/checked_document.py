@@ -6,12 +6,9 @@ Texts and dates are stored as written. The limits of feed/xml_parser.py apply.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from statistics import median
 from typing import Any
 from xml.parsers.expat import ErrorString, ExpatError, ParserCreate
 
-from feedproxy.clock import Seconds
 from feedproxy.feed import feed_dates, xml_parser, xml_redirect
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.convert.namespaces import CONTENT, DC, DCTERMS
@@ -23,8 +20,6 @@ from feedproxy.http.field_values import charset_of
 
 ENTRIES_MAX = 10_000
 """At most this many entries of a document are checked."""
-_GAPS_MAX = 20
-"""The publishing interval is computed from at most this many gaps between entries, the latest gaps first."""
 _TEXT_LENGTH_MAX = 20_000
 """The checks read at most this many characters of one text."""
 _CHUNK_SIZE = 64 * 1024
@@ -94,14 +89,6 @@ class CheckedDocument:
     syntax_error: XmlError | None = None
     doctype: bool = False
     redirect: xml_redirect.Moved | xml_redirect.Gone | None = None
-
-    @property
-    def publishing_interval(self) -> Seconds | None:
-        """Return the median time between two entries, in seconds, or None if fewer than four entries have a date."""
-        times = sorted({entry.published for entry in self.entries if entry.published is not None})[-_GAPS_MAX - 1 :]
-        if len(times) < 4:
-            return None
-        return float(median(later - earlier for earlier, later in pairwise(times)))
 
 
 def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:

@@ -2,8 +2,11 @@
 
 import time
 from collections.abc import Iterator
+from itertools import pairwise
+from statistics import median
 
 from feedproxy.check.checked_document import CheckedDocument
+from feedproxy.clock import Seconds
 from feedproxy.durations_and_sizes import span
 from feedproxy.feed.channel import Channel, Schedule
 from feedproxy.feed.schedule_hints import is_skipped
@@ -14,6 +17,8 @@ TTL_MIN = 5
 DAY = 24 * 60
 HOURS_LEFT_MIN = 12
 """A Note warns if skipHours and skipDays leave fewer than this many hours of a week for polling."""
+_GAPS_MAX = 20
+"""The publishing interval is computed from at most this many gaps between entries, the latest gaps first."""
 
 
 def check(document: CheckedDocument, channel: Channel) -> Iterator[Note]:
@@ -30,6 +35,14 @@ def check(document: CheckedDocument, channel: Channel) -> Iterator[Note]:
         yield SCHEDULE_STATED()
     if schedule.finished:
         yield FEED_FINISHED()
+
+
+def publishing_interval(document: CheckedDocument) -> Seconds | None:
+    """Return the median time between two entries, in seconds, or None if fewer than four entries have a date."""
+    times = sorted({entry.published for entry in document.entries if entry.published is not None})[-_GAPS_MAX - 1 :]
+    if len(times) < 4:
+        return None
+    return float(median(later - earlier for earlier, later in pairwise(times)))
 
 
 def _update_minutes(schedule: Schedule) -> float:
@@ -63,7 +76,7 @@ class HINTS_DISAGREE(Note, level=Level.WARN, category=Category.SCHEDULE):
 
 
 def _check_ttl(document: CheckedDocument, schedule: Schedule) -> Iterator[Note]:
-    ttl, interval = schedule.ttl, document.publishing_interval
+    ttl, interval = schedule.ttl, publishing_interval(document)
     if ttl is None:
         return
     if ttl < TTL_MIN:
