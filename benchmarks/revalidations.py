@@ -32,7 +32,7 @@ from conformance.process import free_port, started
 from feedproxy.app import App
 from feedproxy.proxy.service import Service
 from feedproxy.server.fastpath.gc_policy import freeze_startup_objects
-from feedproxy.telemetry.log_format import LineHandler
+from feedproxy.telemetry.log_stream import LineHandler
 
 CONCURRENT_MIN = 8
 AIM_MS = 0.6

@@ -11,7 +11,7 @@ import pytest
 from _pytest.logging import caplog_records_key
 from hypothesis import HealthCheck, settings
 
-from feedproxy.telemetry.log_format import LineHandler
+from feedproxy.telemetry.log_stream import LineHandler
 from tests import cheap_mitmproxy
 
 CORPUS = Path(__file__).resolve().parents[1].parent / "shared" / "corpus"

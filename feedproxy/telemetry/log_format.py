@@ -4,18 +4,13 @@ In every line, control characters are escaped, and secrets in addresses are remo
 tokens in a query become `…`.
 """
 
-import asyncio
 import json
 import logging
 import re
-import time
-from collections.abc import Sequence
 from typing import Any
 
-from feedproxy.clock import Seconds
 from feedproxy.http.date import format_rfc3339
 from feedproxy.http.target_uri.url_redaction import text_without_secrets
-from feedproxy.telemetry.log_stream import NonBlockingStream, non_blocking
 
 ACCESS_LOGGER = "feedproxy.access"
 """Name of the logger of access lines."""
@@ -80,7 +75,7 @@ class JsonLines(logging.Formatter):
         return printable(json.dumps(line, ensure_ascii=False))
 
 
-def _formatter(form: str) -> logging.Formatter:
+def line_formatter(form: str) -> logging.Formatter:
     if form == "json":
         return JsonLines()
     kind = CombinedLines if form == "combined" else LineFormatter
@@ -89,101 +84,3 @@ def _formatter(form: str) -> logging.Formatter:
 
 def _indent(text: str) -> str:
     return "\n".join("  " + printable(line) for line in text_without_secrets(text).split("\n"))
-
-
-BATCH_INTERVAL: Seconds = 0.05
-"""A log line of the access log or of a `LineBatch` is buffered for at most this many seconds. Writing each line at once
-would cost a fifth of a hit's time."""
-
-MARK = "<line>"
-
-
-class LineHandler(logging.StreamHandler[Any]):
-    """Handler that can write many log lines, such as those of one event-loop iteration, with one system call."""
-
-    def __init__(self, stream: Any) -> None:
-        super().__init__(non_blocking(stream, self._dropped_line))
-        self._prefix_of = ("", 0)
-        """The name of the logger and the second for which `_prefix` was made."""
-        self._prefix = ""
-
-    def close(self) -> None:
-        if isinstance(self.stream, NonBlockingStream):
-            self.stream.close()
-        super().close()
-
-    def _dropped_line(self, count: int) -> str:
-        message = "log: %d lines dropped while the log was not read"
-        return self.format(logging.LogRecord(__name__, logging.WARNING, "", 0, message, (count,), None)) + "\n"
-
-    def set_form(self, form: str) -> None:
-        self._prefix_of = ("", 0)
-        self.setFormatter(_formatter(form))
-
-    def write_all(self, name: str, lines: Sequence[str]) -> None:
-        """Write lines as if the logger `name` had logged each at INFO."""
-        prefix_of = (name, int(time.time()))
-        if prefix_of != self._prefix_of:
-            self._prefix_of = prefix_of
-            # Formatters escape control characters, but do not change this placeholder.
-            record = logging.LogRecord(name, logging.INFO, "", 0, "%s", (MARK,), None)
-            self._prefix = self.format(record).partition(MARK)[0]
-        try:
-            self.stream.write(self._prefix + f"\n{self._prefix}".join(lines) + "\n")
-            self.flush()
-        except Exception:
-            self.handleError(logging.LogRecord(name, logging.INFO, "", 0, "%d lines", (len(lines),), None))
-
-
-def dropped_line_count() -> int:
-    streams = [handler.stream for handler in logging.getLogger().handlers if isinstance(handler, LineHandler)]
-    return sum([stream.dropped_count for stream in streams if isinstance(stream, NonBlockingStream)])
-
-
-def write_all(logger: logging.Logger, lines: Sequence[str]) -> None:
-    """Log lines at INFO, with one write if all handlers support it."""
-    if not logger.isEnabledFor(logging.INFO):
-        return
-    handlers, ancestor = list[logging.Handler](), logger
-    while True:
-        handlers += ancestor.handlers
-        if ancestor.parent is None or not ancestor.propagate:
-            break
-        ancestor = ancestor.parent
-    if all(type(handler) is LineHandler for handler in handlers):
-        for handler in handlers:
-            assert isinstance(handler, LineHandler)
-            handler.write_all(logger.name, lines)
-    else:
-        for line in lines:
-            logger.info("%s", line)
-
-
-class LineBatch:
-    """Lines of one logger that are written together."""
-
-    def __init__(self, logger: logging.Logger) -> None:
-        self._logger = logger
-        self._is_scheduled = False
-        self.lines: list[str] = []
-        """The lines that are not written yet. A blank line stands for a request that is counted, but not logged."""
-        self.written_count = 0
-
-    def add(self, line: str) -> None:
-        """Write a line within BATCH_INTERVAL seconds."""
-        self.lines.append(line)
-        self.schedule_flush()
-
-    def schedule_flush(self) -> None:
-        """Write the lines within BATCH_INTERVAL seconds."""
-        if self.lines and not self._is_scheduled:
-            self._is_scheduled = True
-            asyncio.get_running_loop().call_later(BATCH_INTERVAL, self.flush)
-
-    def flush(self) -> None:
-        """Write the lines now."""
-        self._is_scheduled = False
-        lines, self.lines[:] = list(self.lines), ()
-        self.written_count += len(lines)
-        if lines_to_write := [line for line in lines if line]:
-            write_all(self._logger, lines_to_write)

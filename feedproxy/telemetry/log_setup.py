@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from feedproxy.settings import Settings
-from feedproxy.telemetry.log_format import LineHandler
+from feedproxy.telemetry.log_stream import LineHandler
 
 
 def _is_real_error(record: logging.LogRecord) -> bool:

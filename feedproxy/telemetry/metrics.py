@@ -26,7 +26,7 @@ from feedproxy.event_signal import Signal
 from feedproxy.refresh.refresh_events import RefreshEnded
 from feedproxy.repeated_log_messages import RepeatedMessages
 from feedproxy.telemetry.histogram import DURATION_BOUNDS, LabelledHistogram
-from feedproxy.telemetry.log_format import dropped_line_count
+from feedproxy.telemetry.log_stream import dropped_line_count
 from feedproxy.telemetry.traffic_history import TrafficCounts
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,8 @@ from feedproxy.lru_map import LRU
 from feedproxy.refresh.refresh_events import RefreshEnded
 from feedproxy.refresh.refresh_result import RefreshRecord
 from feedproxy.settings import Settings
-from feedproxy.telemetry.log_format import LineBatch, printable
+from feedproxy.telemetry.log_format import printable
+from feedproxy.telemetry.log_stream import LineBatch
 from feedproxy.telemetry.page_redaction import View, redact_text
 
 logger = logging.getLogger("feedproxy.fetch")

@@ -1,6 +1,5 @@
 """The lines of the access log, and the secrets that they must not contain."""
 
-import asyncio
 import io
 import json
 import logging
@@ -12,8 +11,7 @@ import pytest
 from feedproxy.http.target_uri.url_redaction import without_secrets
 from feedproxy.telemetry import log_setup
 from feedproxy.telemetry.access_log_format import AccessLine
-from feedproxy.telemetry.log_format import LineBatch, LineHandler
-from tests.waiting import PATIENCE
+from feedproxy.telemetry.log_stream import LineHandler
 
 
 @pytest.mark.parametrize(
@@ -130,20 +128,6 @@ def test_line_that_describes_no_request_begins_with_its_level(form: str, level: 
     handler.set_form(form)
     handler.emit(logging.LogRecord("feedproxy.pings", level, "", 0, "a word", (), None))
     assert re.fullmatch(rf"\d{{4}}-\S+ \[{said}\] a word\n", stream.getvalue())
-
-
-async def test_batch_writes_the_lines_of_an_interval_together() -> None:
-    handler, written = LineHandler(io.StringIO()), asyncio.Queue[list[str]]()
-    handler.write_all = lambda name, lines: written.put_nowait(list(lines))  # type: ignore[method-assign]
-    logger = logging.Logger("feedproxy.fetch")
-    logger.addHandler(handler)
-    batch = LineBatch(logger)
-
-    batch.add("one")
-    batch.add("two")
-
-    assert written.empty()
-    assert await asyncio.wait_for(written.get(), PATIENCE) == ["one", "two"]
 
 
 def test_lines_written_together_begin_with_the_time_only() -> None:

@@ -1,5 +1,6 @@
 """A log whose reader does not read: no writer waits, and no line is lost below a limit."""
 
+import asyncio
 import contextlib
 import errno
 import io
@@ -12,9 +13,9 @@ from typing import TextIO
 import pytest
 
 from feedproxy.telemetry import log_stream
-from feedproxy.telemetry.log_format import LineHandler
-from feedproxy.telemetry.log_stream import non_blocking
+from feedproxy.telemetry.log_stream import LineBatch, LineHandler, non_blocking
 from feedproxy.telemetry.metrics import Metrics
+from tests.waiting import PATIENCE
 
 LINE = "x" * 99 + "\n"
 
@@ -96,6 +97,20 @@ def test_lines_beyond_the_backlog_are_dropped_and_their_number_is_logged(
     assert len(lines) >= 1000
     assert metrics.registry.get_sample_value("feedproxy_log_lines_dropped_total") == 3000 - len(lines)
     assert set(lines) == {LINE.strip()}
+
+
+async def test_batch_writes_the_lines_of_an_interval_together() -> None:
+    handler, written = LineHandler(io.StringIO()), asyncio.Queue[list[str]]()
+    handler.write_all = lambda name, lines: written.put_nowait(list(lines))  # type: ignore[method-assign]
+    logger = logging.Logger("feedproxy.fetch")
+    logger.addHandler(handler)
+    batch = LineBatch(logger)
+
+    batch.add("one")
+    batch.add("two")
+
+    assert written.empty()
+    assert await asyncio.wait_for(written.get(), PATIENCE) == ["one", "two"]
 
 
 def test_number_of_dropped_lines_stands_where_they_are_missing(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:

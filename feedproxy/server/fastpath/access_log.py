@@ -23,7 +23,8 @@ from feedproxy.server.fastpath.response_template import HitCounter, ResponseTemp
 from feedproxy.subscribers.poll_rhythms import REPEAT
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.telemetry.access_log_format import AccessLine, access_line_text, quote_agent
-from feedproxy.telemetry.log_format import ACCESS_LOGGER, LineBatch
+from feedproxy.telemetry.log_format import ACCESS_LOGGER
+from feedproxy.telemetry.log_stream import LineBatch
 from feedproxy.telemetry.recent_activity import REQUESTS_MAX, RequestActivity
 
 logger = logging.getLogger(ACCESS_LOGGER)
