@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from feedproxy.admin.pages.feed_advice import advice
+from feedproxy.admin.pages.feed_advice import advice, feed_warnings
 from feedproxy.admin.pages.feed_state import Condition, FeedState, feed_condition
-from feedproxy.admin.pages.resource_views import ResourceView, feed_warnings
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.feed.channel import Schedule
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
@@ -89,8 +88,8 @@ def test_unstored_feed_has_a_warning() -> None:
     resource = replace(a_resource(), variants=())
 
     assert _condition(resource).state is FeedState.UNSTORED
-    view = ResourceView(resource, None, _condition(resource), Settings(), NOW)
-    assert any("every request goes to the origin" in warning for warning in feed_warnings(view, view.resource.channel))
+    warnings = feed_warnings(resource, FeedState.UNSTORED, resource.channel)
+    assert any("every request goes to the origin" in warning for warning in warnings)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +101,7 @@ def test_announced_address_of_a_podcast_is_a_warning_if_it_differs(announced: st
     assert resource.channel is not None
     channel = replace(resource.channel, new_feed_url=announced)
 
-    warnings = feed_warnings(ResourceView(resource, None, _condition(resource), Settings(), NOW), channel)
+    warnings = feed_warnings(resource, _condition(resource).state, channel)
 
     assert any("itunes:new-feed-url" in warning for warning in warnings) == is_named
 

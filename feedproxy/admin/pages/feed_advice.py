@@ -1,11 +1,15 @@
-"""Advice for the operator about a feed that is failing, moved or gone."""
+"""Advice for the operator about a feed that is failing, moved or gone, and warnings about faults of a feed."""
 
 from collections.abc import Mapping
 
 from feedproxy.admin.pages.feed_state import FeedState
 from feedproxy.cache.cache_status import Detail
+from feedproxy.feed.channel import Channel
+from feedproxy.feed.channel_addresses import announced_address
+from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.settings import Settings
 from feedproxy.store.resource import RelocationKind, Resource
+from feedproxy.web.display_formats import plain_text
 
 _TELL_PUBLISHER = "This usually passes. If it does not, consider telling the publisher."
 
@@ -59,3 +63,31 @@ def advice(resource: Resource, state: FeedState, settings: Settings) -> str:
         case FeedState.UNSTORED:
             return "Every poll causes a request to the origin. Only the publisher can change this, by Cache-Control."
     return ""
+
+
+def feed_warnings(resource: Resource, state: FeedState, channel: Channel | None) -> list[str]:
+    """Return a sentence for each fault that the operator or the publisher can correct.
+
+    `channel` is the result of `read_stored_channel`.
+    """
+    warnings = list[str]()
+    if channel is not None and not channel.well_formed:
+        warnings.append("The feed is not well-formed; some readers cannot read it.")
+    if channel is not None:
+        warnings.extend(f"Its schedule: {plain_text(note)}" for note in channel.schedule.notes)
+    if resource.pending_format_change is not None:
+        shape, count = plain_text(resource.pending_format_change.shape, 60), resource.pending_format_change.count
+        warnings.append(f"The feed at the origin is {shape} now, seen {count} times; feedproxy waits for confirmation.")
+    if resource.relocation is not None and not resource.relocation.confirmed:
+        warnings.append("The origin has announced a move or an end, which waits for confirmation.")
+    present = [resource.target, *(variant.final_target for variant in resource.variants if variant.final_target)]
+    if channel is not None and (address := announced_address(channel, present)):
+        warnings.append(
+            f"The podcast announces the address {redact_target(address)} (itunes:new-feed-url). Podcast directories"
+            " move to it, other readers do not. If the feed has moved, set moved_to in a rule."
+        )
+    if resource.oversized:
+        warnings.append("The feed is larger than buffer_max, so it is streamed to clients and not stored.")
+    if channel is not None and state is FeedState.UNSTORED and not resource.oversized:
+        warnings.append("HTTP does not permit storing the feed, so every request goes to the origin.")
+    return warnings

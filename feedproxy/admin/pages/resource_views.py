@@ -7,13 +7,12 @@ Instants are ISO 8601 in UTC, durations are in seconds, and sizes in bytes.
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from feedproxy.admin.pages.feed_advice import advice
-from feedproxy.admin.pages.feed_state import Condition, FeedState, detail_sentence, feed_condition
+from feedproxy.admin.pages.feed_advice import advice, feed_warnings
+from feedproxy.admin.pages.feed_state import Condition, detail_sentence, feed_condition
 from feedproxy.cache.freshness import Freshness
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.feed.channel import Channel, Schedule
-from feedproxy.feed.channel_addresses import announced_address
 from feedproxy.http.date import WEEKDAYS, format_http_date
 from feedproxy.http.etag import own_tag
 from feedproxy.http.target_uri.url_redaction import redact_target
@@ -110,7 +109,7 @@ def feed_view(view: ResourceView, counts: CountView) -> View:
         "failures": _failures(resource.failures),
         "schedule": _schedule(channel.schedule) if channel else None,
         "private": view.settings.private,
-        "warnings": feed_warnings(view, channel),
+        "warnings": feed_warnings(resource, view.condition.state, channel),
     }
 
 
@@ -138,34 +137,6 @@ def validators(stored: StoredResponse | None) -> View:
         if content.last_modified is not None:
             own["last-modified"] = format_http_date(content.last_modified)
     return {"origin": origin, "ours": own}
-
-
-def feed_warnings(view: ResourceView, channel: Channel | None) -> list[str]:
-    """Return a sentence for each fault that the operator or the publisher can correct.
-
-    `channel` is the result of `read_stored_channel`.
-    """
-    resource, warnings = view.resource, list[str]()
-    if channel is not None and not channel.well_formed:
-        warnings.append("The feed is not well-formed; some readers cannot read it.")
-    if channel is not None:
-        warnings.extend(f"Its schedule: {plain_text(note)}" for note in channel.schedule.notes)
-    if resource.pending_format_change is not None:
-        shape, count = plain_text(resource.pending_format_change.shape, 60), resource.pending_format_change.count
-        warnings.append(f"The feed at the origin is {shape} now, seen {count} times; feedproxy waits for confirmation.")
-    if resource.relocation is not None and not resource.relocation.confirmed:
-        warnings.append("The origin has announced a move or an end, which waits for confirmation.")
-    present = [resource.target, *(variant.final_target for variant in resource.variants if variant.final_target)]
-    if channel is not None and (address := announced_address(channel, present)):
-        warnings.append(
-            f"The podcast announces the address {redact_target(address)} (itunes:new-feed-url). Podcast directories"
-            " move to it, other readers do not. If the feed has moved, set moved_to in a rule."
-        )
-    if resource.oversized:
-        warnings.append("The feed is larger than buffer_max, so it is streamed to clients and not stored.")
-    if channel is not None and view.condition.state is FeedState.UNSTORED and not resource.oversized:
-        warnings.append("HTTP does not permit storing the feed, so every request goes to the origin.")
-    return warnings
 
 
 def _host_and_path(target: str) -> str:
