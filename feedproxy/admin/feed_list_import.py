@@ -7,7 +7,8 @@ from functools import partial
 from aiohttp import web
 
 from feedproxy.admin import request_parameters
-from feedproxy.admin.pages.feed_pages import ActionOutcome, Notice, as_json, wants_json
+from feedproxy.admin.html_or_json import as_json, wants_json
+from feedproxy.admin.pages.feed_pages import ActionOutcome, Notice
 from feedproxy.app import App
 from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.errors import BadTarget, FeedproxyError

@@ -16,9 +16,10 @@ from feedproxy.admin.actions import DECISIONS, AdminActions
 from feedproxy.admin.admin_authorization import AdminAuthorization, admin_address, admin_token
 from feedproxy.admin.admin_listener import AdminListener, Handler, Route
 from feedproxy.admin.feed_list_import import FeedListImport
+from feedproxy.admin.html_or_json import error_response
 from feedproxy.admin.pages.configuration_page import show_configuration
 from feedproxy.admin.pages.dashboard import Dashboard
-from feedproxy.admin.pages.feed_pages import ActionOutcome, FeedPages, Notice, error_response
+from feedproxy.admin.pages.feed_pages import ActionOutcome, FeedPages, Notice
 from feedproxy.admin.pages.moves import show_moves
 from feedproxy.admin.pages.notifications import NotificationsPage
 from feedproxy.admin.pages.reader_scores import ReaderScores

@@ -7,7 +7,8 @@ from typing import Any
 
 from aiohttp import web
 
-from feedproxy.admin.pages.feed_pages import FeedPages, as_json, wants_json
+from feedproxy.admin.html_or_json import as_json, wants_json
+from feedproxy.admin.pages.feed_pages import FeedPages
 from feedproxy.app import App
 from feedproxy.config.option_texts import SECRET
 from feedproxy.feed_rules import Rule

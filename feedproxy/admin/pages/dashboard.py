@@ -8,8 +8,9 @@ from dataclasses import asdict
 from aiohttp import web
 
 from feedproxy import __version__
+from feedproxy.admin.html_or_json import as_json, wants_json
 from feedproxy.admin.pages import activity_views, charts, health
-from feedproxy.admin.pages.feed_pages import SORTS, FeedPages, as_json, by_state, subscribers_of, wants_json
+from feedproxy.admin.pages.feed_pages import SORTS, FeedPages, by_state, subscribers_of
 from feedproxy.admin.pages.feed_state import FeedState
 from feedproxy.admin.pages.feed_table import FeedTable
 from feedproxy.admin.pages.reader_scores import ReaderScores

@@ -1,7 +1,6 @@
 """Pages about feeds, as HTML, or as JSON for clients that prefer JSON."""
 
 import asyncio
-import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
+from feedproxy.admin.html_or_json import as_json, wants_json
 from feedproxy.admin.pages import activity_views
 from feedproxy.admin.pages.feed_state import MEANING, FeedState
 from feedproxy.admin.pages.feed_table import FeedTable, FeedTableCache
@@ -18,7 +18,6 @@ from feedproxy.admin.pages.resource_views import feed_view, view_resource
 from feedproxy.admin.pages.versions import version_list
 from feedproxy.app import App
 from feedproxy.errors import FeedproxyError, NotFound
-from feedproxy.http.negotiation import choose_media_type
 from feedproxy.lru_map import LRU
 from feedproxy.proxy.service import Service
 from feedproxy.request.feed_id import feed_id
@@ -229,33 +228,6 @@ class FeedPages:
         answer = web.Response(body=body, headers={"Content-Type": templates.HTML, "ETag": tag})
         answer.enable_compression()
         return answer
-
-
-def wants_json(request: web.Request) -> bool:
-    """Return True if the response must be JSON: below /api/, if Accept prefers JSON, or to a POST without Accept."""
-    if request.path.startswith("/api/"):
-        return True
-    offers = ["text/html", "application/json"]
-    if request.method == "POST":
-        offers.reverse()
-    accept = ", ".join(request.headers.getall("Accept", [])) or None
-    return choose_media_type(accept, offers) == "application/json"
-
-
-def error_response(
-    request: web.Request, status: int, code: str, message: str, extra: Mapping[str, str]
-) -> web.Response:
-    """Return an error response as JSON or as a page. `extra` contains additional fields."""
-    if wants_json(request):
-        return as_json({"error": code, "status": status, "words": message}, status, extra)
-    body = templates.page("error.html", status=status, code=code, message=message)
-    return web.Response(status=status, body=body, headers={"Content-Type": templates.HTML, **extra})
-
-
-def as_json(value: Any, status: int = 200, extra: Mapping[str, str] | None = None) -> web.Response:
-    """Return a value as an indented JSON response."""
-    text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
-    return web.Response(status=status, text=text, content_type="application/json", headers=extra)
 
 
 def _find_rows(rows: Sequence[View], query: str, state: str, sort: str) -> tuple[list[View], dict[str, int]]:

@@ -2,7 +2,8 @@
 
 from aiohttp import web
 
-from feedproxy.admin.pages.feed_pages import FeedPages, as_json, wants_json
+from feedproxy.admin.html_or_json import as_json, wants_json
+from feedproxy.admin.pages.feed_pages import FeedPages
 from feedproxy.admin.pages.feed_state import FeedState
 
 SHOWN_MAX = 500

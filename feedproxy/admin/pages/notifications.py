@@ -3,7 +3,8 @@
 from aiohttp import web
 
 from feedproxy.admin import request_parameters
-from feedproxy.admin.pages.feed_pages import ActionOutcome, FeedPages, Notice, as_json, wants_json
+from feedproxy.admin.html_or_json import as_json, wants_json
+from feedproxy.admin.pages.feed_pages import ActionOutcome, FeedPages, Notice
 from feedproxy.app import App
 from feedproxy.durations_and_sizes import count_noun
 from feedproxy.errors import FeedproxyError

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from feedproxy.admin.pages.feed_pages import FeedPages, as_json, wants_json
+from feedproxy.admin.html_or_json import as_json, wants_json
+from feedproxy.admin.pages.feed_pages import FeedPages
 from feedproxy.app import App
 from feedproxy.clock import Instant, Seconds
 from feedproxy.scoring import score_report
