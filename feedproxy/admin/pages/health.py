@@ -19,6 +19,13 @@ FAILURES_MIN = 10
 FAILING_SHARE = 0.5
 """If more than this fraction of fetches failed, this machine's network is the likely cause."""
 
+DISK_LOW_SHARE = 0.05
+"""Fraction of the disk that should stay free."""
+DISK_LOW_BYTES = 500_000_000
+"""Bytes that should stay free on a disk of up to 10 GB."""
+DISK_FULL_BYTES = 50_000_000
+"""Free bytes below which writing will soon fail."""
+
 
 class Health(StrEnum):
     """Levels of health, the worst first."""
@@ -130,9 +137,9 @@ def _store(facts: HealthFacts) -> list[Finding]:
         return findings
     message = f"The disk of the store has {size(usage.free)} left of {size(usage.total)}."
     advice = f"Make room on the disk of {usage.folder}, or lower store_max."
-    if usage.is_disk_full:
+    if usage.free < DISK_FULL_BYTES:
         findings.append(Finding(Health.BAD, message, advice))
-    elif usage.is_disk_low:
+    elif usage.free < min(usage.growth, max(DISK_LOW_BYTES, DISK_LOW_SHARE * usage.total)):
         future = f" The store may grow by another {size(usage.growth)}."
         findings.append(Finding(Health.DEGRADED, message + future, advice))
     return findings

@@ -14,13 +14,6 @@ REUSE_TIME: Seconds = 30
 """A measurement of the store is reused for this many seconds. A measurement takes about 15 ms for each thousand
 files."""
 
-DISK_LOW_SHARE = 0.05
-"""Fraction of the disk that should stay free."""
-DISK_LOW_BYTES = 500_000_000
-"""Bytes that should stay free on a disk of up to 10 GB."""
-DISK_FULL_BYTES = 50_000_000
-"""Free bytes below which writing will soon fail."""
-
 
 @dataclass(frozen=True, slots=True)
 class StoreUsage:
@@ -41,18 +34,6 @@ class StoreUsage:
     def growth(self) -> int:
         """Return the number of bytes by which the store may still grow."""
         return max(0, (self.most or 0) - (self.used or 0))
-
-    @property
-    def is_disk_full(self) -> bool:
-        """Return True if writing to the disk will soon fail."""
-        return self.free is not None and self.free < DISK_FULL_BYTES
-
-    @property
-    def is_disk_low(self) -> bool:
-        """Return True if the disk has less free space than should stay free, and less than the store may still take."""
-        if self.free is None or self.total is None:
-            return False
-        return self.free < min(self.growth, max(DISK_LOW_BYTES, DISK_LOW_SHARE * self.total))
 
 
 UNKNOWN_USAGE = StoreUsage()
