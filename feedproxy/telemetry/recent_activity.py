@@ -1,11 +1,9 @@
 """Recent activity in memory: the last requests, the last fetches of each feed, and addresses that never returned a
 feed.
 
-RecentActivity logs the refreshes that no client waited for. Targets are stored with their secrets. The
-operator's pages show them without secrets (page_redaction.py).
+Targets are stored with their secrets. The operator's pages show them without secrets (page_redaction.py).
 """
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass
@@ -17,11 +15,8 @@ from feedproxy.lru_map import LRU
 from feedproxy.refresh.refresh_events import RefreshEnded
 from feedproxy.refresh.refresh_result import RefreshRecord
 from feedproxy.settings import Settings
-from feedproxy.telemetry.log_format import printable
+from feedproxy.telemetry import fetch_log
 from feedproxy.telemetry.log_stream import LineBatch
-from feedproxy.telemetry.page_redaction import View, redact_text
-
-logger = logging.getLogger("feedproxy.fetch")
 
 REQUESTS_MAX = 50
 """Maximum number of stored requests: as many as fit on a page."""
@@ -73,7 +68,7 @@ class RecentActivity:
         self._requests: deque[RequestActivity] = deque(maxlen=REQUESTS_MAX)
         self._fetches: LRU[str, deque[RefreshRecord]] = LRU()
         self._failed: LRU[str, FailedAddress] = LRU(entries_max=FAILED_MAX)
-        self.log_lines = LineBatch(logger)
+        self.log_lines = LineBatch(fetch_log.logger)
         """The lines of successful fetches. A write for each line would take a tenth of a scheduled refresh."""
 
     def on_refresh_ended(self, event: RefreshEnded) -> None:
@@ -87,7 +82,7 @@ class RecentActivity:
             self._keep_failed(event.target, record)
         form = settings.log_format
         if record.occasion != "reader" and form != "off":
-            log_fetch(self._name_in_log(uri.without_fragment(event.target)), record, form, self.log_lines)
+            fetch_log.log_fetch(self._name_in_log(uri.without_fragment(event.target)), record, form, self.log_lines)
 
     def on_page_redirected_to_feed(self, target: str) -> None:
         """Remove a page that names a feed from the addresses that never returned a feed."""
@@ -127,23 +122,6 @@ class RecentActivity:
         self._failed.put(target, FailedAddress(target, first, count + 1, fetch))
 
 
-def log_fetch(name: str, fetch: RefreshRecord, form: str, batch: LineBatch) -> None:
-    """Log a fetch that no client waited for. `name` is its target without secrets, `form` the value of `log_format`.
-
-    The line of a successful fetch is added to `batch` unless `form` is `json`.
-    """
-    reason, status = redact_text(fetch.reason), fetch.status or 0
-    is_failure = fetch.outcome == "failed"
-    exchange = f"{status} {fetch.received_size} {fetch.seconds * 1000:.1f}ms"
-    line = f"{fetch.occasion} fetch {name} {exchange} [{fetch.outcome}] {reason}".rstrip()
-    if form != "json" and not is_failure:
-        batch.add(printable(line))
-        return
-    batch.flush()  # lines stay in the order of the fetches
-    fields = {"event": "fetch", "target": name, **fetch_summary(fetch), "reason": reason}
-    logger.log(logging.WARNING if is_failure else logging.INFO, "%s", line, extra={"fields": fields})
-
-
 # -- several processes
 
 
@@ -176,15 +154,3 @@ def _merge_failed(one: FailedAddress, other: FailedAddress) -> FailedAddress:
 
 def merge_fetches(fetches: Iterable[RefreshRecord]) -> list[RefreshRecord]:
     return sorted(fetches, key=lambda fetch: -fetch.at)[:FETCHES_MAX]
-
-
-def fetch_summary(fetch: RefreshRecord) -> View:
-    """Return a fetch as plain values, without the reason."""
-    return {
-        "occasion": fetch.occasion,
-        "status": fetch.status,
-        "bytes": fetch.received_size,
-        "seconds": round(fetch.seconds, 3),
-        "outcome": fetch.outcome,
-        "detail": fetch.detail,
-    }

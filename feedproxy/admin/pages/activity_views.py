@@ -5,8 +5,9 @@ from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.http.user_agent import product
 from feedproxy.refresh.refresh_result import RefreshRecord
 from feedproxy.settings import Settings
+from feedproxy.telemetry.fetch_log import fetch_summary
 from feedproxy.telemetry.page_redaction import View, public_name, redact_text
-from feedproxy.telemetry.recent_activity import FailedAddress, RequestActivity, fetch_summary
+from feedproxy.telemetry.recent_activity import FailedAddress, RequestActivity
 from feedproxy.web.display_formats import iso, plain_text
 
 
