@@ -22,8 +22,8 @@ from feedproxy.proxy.cache_admin import RefreshReport
 from feedproxy.proxy.service import Service
 from feedproxy.refresh.policy.paused_and_blocked import FeedDecision
 from feedproxy.request.feed_id import feed_id
-from feedproxy.request.upstream_and_public_urls import is_upstream_target, rebase
-from feedproxy.telemetry.page_redaction import View, public_name, redact_text
+from feedproxy.request.upstream_and_public_urls import is_upstream_target, public_name, rebase
+from feedproxy.telemetry.page_redaction import View, redact_text
 from feedproxy.upstream.own_urls import is_own
 from feedproxy.web.display_formats import iso
 

@@ -5,10 +5,12 @@ In reverse mode, a feed is stored under its address below `upstream`. Clients an
 """
 
 from functools import lru_cache
+from typing import Any
 
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
 from feedproxy.http.target_uri.gateway_path import gateway_path
+from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.settings import Settings
 
@@ -41,6 +43,13 @@ def to_public(target: str, settings: Settings) -> str:
     if settings.upstream and settings.public_url and (public := rebase(target, settings.upstream, settings.public_url)):
         return uri.normalise(public)
     return target
+
+
+def public_name(target: str, settings: Settings) -> dict[str, Any]:
+    """Return the addresses of a target without secrets: its public address as `target`, and its address at the upstream
+    as `upstream`. Without a difference, `upstream` is left out."""
+    public = to_public(target, settings)
+    return {"target": redact_target(public)} | ({"upstream": redact_target(target)} if public != target else {})
 
 
 def to_upstream(address: str, settings: Settings) -> str:

@@ -4,9 +4,10 @@ from feedproxy.admin.pages.feed_state import detail_sentence
 from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.http.user_agent import product
 from feedproxy.refresh.refresh_result import RefreshRecord
+from feedproxy.request.upstream_and_public_urls import public_name
 from feedproxy.settings import Settings
 from feedproxy.telemetry.fetch_log import fetch_summary
-from feedproxy.telemetry.page_redaction import View, public_name, redact_text
+from feedproxy.telemetry.page_redaction import View, redact_text
 from feedproxy.telemetry.recent_activity import FailedAddress, RequestActivity
 from feedproxy.web.display_formats import iso, plain_text
 

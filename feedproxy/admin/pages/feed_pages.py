@@ -21,8 +21,9 @@ from feedproxy.errors import FeedproxyError, NotFound
 from feedproxy.lru_map import LRU
 from feedproxy.proxy.service import Service
 from feedproxy.request.feed_id import feed_id
+from feedproxy.request.upstream_and_public_urls import public_name
 from feedproxy.telemetry import recent_activity
-from feedproxy.telemetry.page_redaction import View, public_name
+from feedproxy.telemetry.page_redaction import View
 from feedproxy.web import templates
 from feedproxy.web.page_entity_tag import page_entity_tag
 

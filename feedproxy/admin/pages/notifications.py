@@ -13,7 +13,8 @@ from feedproxy.notify.notification_protocol import DeliveryRequest
 from feedproxy.notify.pings import ping_messages
 from feedproxy.notify.pings.sinks import PingSinks, site_ping_request
 from feedproxy.notify.subscription_table import Subscription
-from feedproxy.telemetry.page_redaction import View, public_name, redact_text
+from feedproxy.request.upstream_and_public_urls import public_name
+from feedproxy.telemetry.page_redaction import View, redact_text
 from feedproxy.web.display_formats import iso, plain_text
 
 SHOWN_MAX = 1000

@@ -20,11 +20,11 @@ from feedproxy.proxy.service import Service
 from feedproxy.refresh.ingest.ingest import read_stored_channel
 from feedproxy.refresh.policy.min_interval_and_back_off import PAUSE_INTERVAL
 from feedproxy.request.feed_id import feed_id
-from feedproxy.request.upstream_and_public_urls import to_public
+from feedproxy.request.upstream_and_public_urls import public_name, to_public
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Relocation, Resource
 from feedproxy.subscribers.subscriber_counts import CountView
-from feedproxy.telemetry.page_redaction import View, public_name, redact_text
+from feedproxy.telemetry.page_redaction import View, redact_text
 from feedproxy.web.display_formats import iso, plain_text
 
 
