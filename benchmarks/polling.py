@@ -36,7 +36,7 @@ from benchmarks.week.history import History
 from benchmarks.week.model import DAY, HOUR, PROFILES, Feed, make_feeds, make_readers, polls_of
 from feedproxy.feed.change_rate import changes_per_second, expected_staleness
 from feedproxy.refresh.policy import polling_price
-from feedproxy.refresh.policy.freshness_by_hints_and_history import WAIT_WORTH
+from feedproxy.refresh.policy.stale_while_refreshing import WAIT_WORTH
 from feedproxy.refresh.resource_after_refresh import CHANGES_MAX
 from feedproxy.subscribers.poll_rhythms import PollRhythms
 from feedproxy.subscribers.pseudonyms import Pseudonym

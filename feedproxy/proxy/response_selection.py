@@ -18,10 +18,11 @@ from feedproxy.proxy.moved_and_gone_responses import RelocationResponses
 from feedproxy.proxy.peer_copies import PeerCopies
 from feedproxy.refresh import client_keyed_responses, missing_ranges
 from feedproxy.refresh.policy import stale_max_after_failure
-from feedproxy.refresh.policy.freshness_by_hints_and_history import assess, rests_until, stale_while_refreshing
+from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred
 from feedproxy.refresh.policy.oversized_content import is_known_oversized
 from feedproxy.refresh.policy.paused_and_blocked import PAUSED_RETRY
+from feedproxy.refresh.policy.stale_while_refreshing import rests_until, stale_while_refreshing
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
 from feedproxy.refresh.refresh_result import RefreshResult
 from feedproxy.refresh.resource_after_refresh import client_fields_in_vary

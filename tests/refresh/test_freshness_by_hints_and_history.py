@@ -12,13 +12,8 @@ from feedproxy.feed.change_rate import expected_staleness
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.message import Fields
 from feedproxy.refresh.policy import polling_price
-from feedproxy.refresh.policy.freshness_by_hints_and_history import (
-    WAIT_WORTH,
-    assess,
-    learned_lifetime,
-    rate_of,
-    stale_while_refreshing,
-)
+from feedproxy.refresh.policy.freshness_by_hints_and_history import assess, learned_lifetime, rate_of
+from feedproxy.refresh.policy.stale_while_refreshing import WAIT_WORTH, stale_while_refreshing
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 

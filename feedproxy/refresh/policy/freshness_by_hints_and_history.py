@@ -7,19 +7,12 @@ from feedproxy.cache.freshness import Allowance, Freshness
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed import schedule_hints
-from feedproxy.feed.change_rate import age_for, changes_per_second
+from feedproxy.feed.change_rate import changes_per_second
 from feedproxy.http.memoize import memoize_by_identity
 from feedproxy.refresh.policy import polling_price, polling_with_push
 from feedproxy.refresh.policy.early_refetch_of_ill_formed_copies import early_refetch
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
-
-WAIT_WORTH: Seconds = 2 * 3600
-"""If the expected staleness of a copy exceeds this many seconds, a reader waits for the refresh instead of getting the
-copy. With a high price of requests (option `polling`), the limit is higher.
-
-In a simulated week with this limit, one poll in 200 waited, and the mean staleness fell to a third.
-"""
 
 
 def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: Instant) -> Freshness:
@@ -103,45 +96,3 @@ def learned_lifetime(resource: Resource, stored: StoredResponse, settings: Setti
         maximum=min(settings.lifetime_max, max(settings.default_lifetime, observed)),
         is_expected=resource.has_expected_readers,
     )
-
-
-def stale_while_refreshing(
-    resource: Resource | None, stored: StoredResponse, fresh: Freshness, settings: Settings
-) -> Seconds:
-    """Return the seconds beyond its lifetime for which a stale feed answers during a refresh.
-
-    The option `stale_while_refreshing` is the upper limit. The time ends earlier when the expected staleness of the
-    copy has reached both WAIT_WORTH and the cost of a request plus the cost of a reader's wait. Return 0 for
-    content that is not a feed, and for a copy with an early refetch.
-    """
-    limit = settings.stale_while_refreshing
-    if resource is None or limit <= 0 or not stored.content.feed or fresh.limit is not None:
-        return 0
-    if not resource.changes:
-        return limit  # without a history, the change rate of the feed is unknown
-    rate = rate_of(resource, stored.response_time)
-    worth = max(WAIT_WORTH, (1 + polling_price.WAIT_PRICE) * settings.price)
-    return min(limit, max(0.0, stored.response_time + age_for(rate, worth) - fresh.expires))
-
-
-def rests_until(resource: Resource | None, stored: StoredResponse, fresh: Freshness, settings: Settings) -> Instant:
-    """Return the instant until which a stale copy may answer without a refresh.
-
-    The instant is the end of the learned lifetime, at most `stale_while_refreshing` seconds after the copy became
-    stale. Return 0 if HTTP forbids stale responses, if the feed has no history, for content that is not a feed, and for
-    a copy that is fetched earlier than usual (early_refetch_of_ill_formed_copies.py).
-    """
-    limit = settings.stale_while_refreshing
-    if (
-        resource is None
-        or limit <= 0
-        or not stored.content.feed
-        or not freshness.may_extend_lifetime(stored, fresh.control)
-    ):
-        return 0.0
-    if fresh.limit is not None:
-        return 0.0
-    lifetime = learned_lifetime(resource, stored, settings)
-    if lifetime is None:
-        return 0.0
-    return min(stored.response_time + lifetime, fresh.expires + limit)

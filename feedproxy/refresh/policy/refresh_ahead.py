@@ -22,8 +22,9 @@ from feedproxy.durations_and_sizes import span
 from feedproxy.feed.schedule_hints import next_unskipped
 from feedproxy.http import uri
 from feedproxy.refresh.policy import moved_and_gone, polling_price
-from feedproxy.refresh.policy.freshness_by_hints_and_history import rate_of, rests_until
+from feedproxy.refresh.policy.freshness_by_hints_and_history import rate_of
 from feedproxy.refresh.policy.min_interval_and_back_off import Deferred, Permission
+from feedproxy.refresh.policy.stale_while_refreshing import rests_until
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 from feedproxy.subscribers.poll_rhythms import ExpectedPoll
