@@ -1,11 +1,9 @@
 """The resource after a refresh: pure functions that return the new value to store."""
 
-import math
 from dataclasses import replace
 from typing import Any
 
 from feedproxy.cache import set_cookie, storing, vary
-from feedproxy.cache.freshness import date_of
 from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
@@ -102,41 +100,6 @@ def update_relocation(
 
 def _is_redirect(chain: redirect_following.RedirectChain) -> bool:
     return isinstance(chain.first, Fetched) and chain.first.response.status in redirect_following.REDIRECTS
-
-
-def with_last_modified(before: Resource, response: StoredResponse, job: RefreshJob) -> StoredResponse:
-    """Return a feed with a Last-Modified, and any other response unchanged. Some feed readers validate only by date.
-
-    The origin's Last-Modified is kept, unless the content that the feed replaces has the same date and may be in
-    another language. Otherwise, Last-Modified is the instant at which the content arrived, or one second after the
-    latest date of a stored variant if that is later. Such a date is never the date of another stored version.
-
-    An arrival after the response's Date counts as this Date: a server "MUST NOT generate a Last-Modified date that is
-    later than the server's time of message origination (Date)" (RFC 9110, section 8.8.2.1).
-    """
-    content = response.content
-    if not content.feed or content.tag is None:
-        return response
-    if content.last_modified is not None and not _has_date_of_other_language(before, response, job):
-        return response
-    dates_by_tag = {variant.content.tag: variant.content.last_modified or 0.0 for variant in before.variants}
-    received = response.response_time
-    received = min(received, date_of(response.fields, received))
-    last_modified = dates_by_tag.get(content.tag) or max(
-        float(math.floor(received)), *(at + 1 for at in dates_by_tag.values()), 0.0
-    )
-    return replace(response, content=replace(content, last_modified=last_modified))
-
-
-def _has_date_of_other_language(before: Resource, response: StoredResponse, job: RefreshJob) -> bool:
-    """Return whether the replaced content has the same Last-Modified as the response, and may be in another
-    language."""
-    replaced = vary.choose(before.variants, job.request.fields, own_agent=job.own_agent)
-    if replaced is None or replaced.fields.get("last-modified") != response.fields.get("last-modified"):
-        return False
-    if replaced.content.tag == response.content.tag:
-        return replaced.content.last_modified != response.content.last_modified  # the date is already replaced
-    return replaced.has_client_language
 
 
 def is_further_variant(before: Resource, replaced: StoredResponse | None, response: StoredResponse) -> bool:

@@ -20,6 +20,7 @@ from feedproxy.refresh.ingest.hub_and_cloud_link_policy import with_links
 from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent, unmodified_content
 from feedproxy.refresh.policy import content_guard, moved_and_gone, polling_with_push
 from feedproxy.refresh.policy.content_guard import KeepStored, PassThroughOnly, Replace
+from feedproxy.refresh.policy.last_modified import with_last_modified
 from feedproxy.refresh.policy.min_interval_and_back_off import record_failure
 from feedproxy.refresh.policy.stale_max_after_failure import FetchOutcome, classify
 from feedproxy.refresh.policy.versions_for_deltas import with_versions
@@ -33,7 +34,6 @@ from feedproxy.refresh.resource_after_refresh import (
     received_response,
     update_relocation,
     with_history,
-    with_last_modified,
     with_previous_contents,
     with_variant,
     with_version_record,
@@ -467,7 +467,7 @@ class ResponseInterpreter:
             if varies_by != resource.varies_by:
                 facts["varies_by"] = varies_by
         if stores:
-            response = with_last_modified(resource, response, job)
+            response = with_last_modified(resource, response, job.request.fields, own_agent=job.own_agent)
             if changed and outcome.channel is not None:
                 facts["version_records"] = with_version_record(
                     resource, response, outcome.channel.items, self._clock.now()

@@ -21,12 +21,12 @@ from feedproxy.feed.parse.channel_scan import scan_channel
 from feedproxy.feed.xml_redirect import Gone, Moved
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.coding import bounded_decompression, content_coding
-from feedproxy.http.date import parse_http_date
 from feedproxy.http.field_values import charset_of
 from feedproxy.http.message import Response
 from feedproxy.refresh.ingest.coding_policy import compression_level, encode_if_smaller, preferred_coding, satisfies
 from feedproxy.refresh.ingest.edit_settings import is_outdated, self_link_mode, settings_digest
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import announcement
+from feedproxy.refresh.policy.last_modified import plausible_last_modified
 from feedproxy.settings import Settings
 from feedproxy.store.resource import DeltaBase
 from feedproxy.store.versions_for_dictionaries import PreviousContents
@@ -36,9 +36,6 @@ CONTENT_HASH_BYTES = 10
 
 PAGE_BYTES = 8192
 """This many bytes at the beginning of a page are kept, to recognise a bot challenge (policy/bot_challenge.py)."""
-
-CLOCK_SLACK = 300
-"""A Last-Modified is ignored if it lies more than this many seconds in the future."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +153,7 @@ def ingest(
             html=_looks_like_html(identity, declared),
             page=identity[:PAGE_BYTES],
         )
-    last_modified = _plausible_last_modified(response.fields.get("last-modified"), now)
+    last_modified = plausible_last_modified(response.fields.get("last-modified"), now)
     if CacheControl.from_fields(response.fields).no_transform:
         # RFC 9111, section 5.2.2.6. If the origin sends no tag, the proxy's own tag identifies the unchanged bytes.
         tag = None if "etag" in response.fields else _content_hash(response.body)
@@ -336,7 +333,7 @@ def ingest_fast_path(
     if channel is None or not self_link.is_self_link_correct(identity, channel, href=self_href, mode=mode):
         return None
     media_type = _media_type(channel, declared, identity, settings)
-    last_modified = _plausible_last_modified(response.fields.get("last-modified"), now)
+    last_modified = plausible_last_modified(response.fields.get("last-modified"), now)
     edited_by = settings_digest(settings)
     return IngestedContent(
         Content(
@@ -422,12 +419,6 @@ def _media_type(channel: Channel, declared: str | None, identity: bytes, setting
 
 def _content_hash(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()[: 2 * CONTENT_HASH_BYTES]
-
-
-def _plausible_last_modified(value: str | None, now: Instant) -> Instant | None:
-    """Return the instant of Last-Modified, or None if it is invalid or too far in the future (RFC 9110, 8.8.2.1)."""
-    instant = parse_http_date(value) if value else None
-    return instant if instant is not None and 0 < instant <= now + CLOCK_SLACK else None
 
 
 def _is_declared_as_text(response: Response) -> bool:

@@ -1,0 +1,65 @@
+"""Last-Modified of stored feeds: the origin's, or the time at which the content arrived."""
+
+import math
+from dataclasses import replace
+
+from feedproxy.cache import vary
+from feedproxy.cache.freshness import date_of
+from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.clock import Instant
+from feedproxy.http.date import parse_http_date
+from feedproxy.http.message import Fields
+from feedproxy.store.resource import Resource
+
+CLOCK_SLACK = 300
+"""A Last-Modified is ignored if it lies more than this many seconds in the future."""
+
+
+def plausible_last_modified(value: str | None, now: Instant) -> Instant | None:
+    """Return the instant of Last-Modified, or None if it is invalid or too far in the future (RFC 9110, 8.8.2.1)."""
+    instant = parse_http_date(value) if value else None
+    return instant if instant is not None and 0 < instant <= now + CLOCK_SLACK else None
+
+
+def with_last_modified(
+    before: Resource, response: StoredResponse, request: Fields, *, own_agent: bool
+) -> StoredResponse:
+    """Return a feed with a Last-Modified, and any other response unchanged. Some feed readers validate only by date.
+
+    The origin's Last-Modified is kept, unless the content that the feed replaces has the same date and may be in
+    another language. Otherwise, Last-Modified is the instant at which the content arrived, or one second after the
+    latest date of a stored variant if that is later. Such a date is never the date of another stored version.
+
+    An arrival after the response's Date counts as this Date: a server "MUST NOT generate a Last-Modified date that is
+    later than the server's time of message origination (Date)" (RFC 9110, section 8.8.2.1).
+
+    `request` contains the fields of the request for the response. `own_agent` has the same meaning as for
+    `vary.selects`.
+    """
+    content = response.content
+    if not content.feed or content.tag is None:
+        return response
+    if content.last_modified is not None and not _has_date_of_other_language(
+        before, response, request, own_agent=own_agent
+    ):
+        return response
+    dates_by_tag = {variant.content.tag: variant.content.last_modified or 0.0 for variant in before.variants}
+    received = response.response_time
+    received = min(received, date_of(response.fields, received))
+    last_modified = dates_by_tag.get(content.tag) or max(
+        float(math.floor(received)), *(at + 1 for at in dates_by_tag.values()), 0.0
+    )
+    return replace(response, content=replace(content, last_modified=last_modified))
+
+
+def _has_date_of_other_language(
+    before: Resource, response: StoredResponse, request: Fields, *, own_agent: bool
+) -> bool:
+    """Return whether the replaced content has the same Last-Modified as the response, and may be in another
+    language."""
+    replaced = vary.choose(before.variants, request, own_agent=own_agent)
+    if replaced is None or replaced.fields.get("last-modified") != response.fields.get("last-modified"):
+        return False
+    if replaced.content.tag == response.content.tag:
+        return replaced.content.last_modified != response.content.last_modified  # the date is already replaced
+    return replaced.has_client_language
