@@ -1,4 +1,4 @@
-"""Policy for content codings: the codings in which a feed is stored, and the compression level of each."""
+"""Policy for content codings: undeclared codings, the codings in which a feed is stored, and their levels."""
 
 from collections.abc import Mapping
 
@@ -8,6 +8,16 @@ from feedproxy.settings import Settings
 
 LEVELS = {"gzip": 6, "br": 5, "zstd": 6}
 """Compression level of each coding. Above these levels, the time grows faster than the size falls."""
+
+
+def undeclared_coding(body: bytes, media_type: str | None) -> str | None:
+    """Return the coding of a body that the origin has compressed without Content-Encoding, or None.
+
+    Clients could not read such a body. Only a body with the media type of text, XML or JSON, or with none, is decoded.
+    """
+    declared = (media_type or "").lower()
+    is_text = not declared or any(word in declared for word in ("xml", "json", "text"))
+    return content_coding.sniff(body) if is_text else None
 
 
 def compression_level(name: str, settings: Settings) -> int:

@@ -23,7 +23,13 @@ from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.coding import bounded_decompression, content_coding
 from feedproxy.http.field_values import charset_of
 from feedproxy.http.message import Response
-from feedproxy.refresh.ingest.coding_policy import compression_level, encode_if_smaller, preferred_coding, satisfies
+from feedproxy.refresh.ingest.coding_policy import (
+    compression_level,
+    encode_if_smaller,
+    preferred_coding,
+    satisfies,
+    undeclared_coding,
+)
 from feedproxy.refresh.ingest.edit_settings import is_outdated, self_link_mode, settings_digest
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import announcement
 from feedproxy.refresh.policy.last_modified import plausible_last_modified
@@ -132,8 +138,7 @@ def ingest(
     is_offered = "use-as-dictionary" in response.fields
     try:
         identity = bounded_decompression.decode(response.body, label, limit=limit)
-        if (actual_coding := content_coding.sniff(identity)) and _is_declared_as_text(response):
-            # Compressed content without Content-Encoding: clients could not read it.
+        if actual_coding := undeclared_coding(identity, response.fields.get("content-type")):
             identity, layers = bounded_decompression.decode(identity, actual_coding, limit=limit), ()
             is_offered = False
     except (Undecodable, TooLarge) as error:
@@ -419,15 +424,6 @@ def _media_type(channel: Channel, declared: str | None, identity: bytes, setting
 
 def _content_hash(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()[: 2 * CONTENT_HASH_BYTES]
-
-
-def _is_declared_as_text(response: Response) -> bool:
-    """Return whether the media type is text, XML, JSON or missing.
-
-    Compressed content without Content-Encoding is decompressed only with such a type.
-    """
-    declared = (response.fields.get("content-type") or "").lower()
-    return not declared or any(word in declared for word in ("xml", "json", "text"))
 
 
 def _looks_like_html(body: bytes, declared: str | None) -> bool:
