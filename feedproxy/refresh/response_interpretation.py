@@ -21,7 +21,7 @@ from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent, unmod
 from feedproxy.refresh.policy import content_guard, moved_and_gone, polling_with_push
 from feedproxy.refresh.policy.content_guard import KeepStored, PassThroughOnly, Replace
 from feedproxy.refresh.policy.last_modified import with_last_modified
-from feedproxy.refresh.policy.min_interval_and_back_off import record_failure
+from feedproxy.refresh.policy.min_interval_and_back_off import causes_back_off, record_failure
 from feedproxy.refresh.policy.stale_max_after_failure import FetchOutcome, classify
 from feedproxy.refresh.policy.versions_for_deltas import with_versions
 from feedproxy.refresh.refresh_job import RefreshJob
@@ -382,9 +382,8 @@ class ResponseInterpreter:
                     invalid = tuple(replace(variant, invalid=True) for variant in resource.variants)
                     resource = replace(resource, variants=invalid, parts=())
                 is_origin_fault = fault is not None and not isinstance(outcome.error, Overload)
-                # If the origin refuses the operator's credential, further requests with it may lock the account.
-                is_own_refused = outcome.status == 401 and uri.without_fragment(before.target) != before.target
-                is_counted = not_before is not None or is_feed or is_own_refused
+                back_off = causes_back_off(before.target, outcome.status, is_feed=is_feed)
+                is_counted = not_before is not None or is_feed or back_off
                 if fault is not None and is_origin_fault and is_counted:
                     failures = record_failure(
                         before.failures,
@@ -392,8 +391,7 @@ class ResponseInterpreter:
                         now,
                         not_before=not_before,
                         jitter=self._jitter(),
-                        # Any other 401 asks the client for credentials. It is not a failure of the origin.
-                        back_off=is_own_refused or (is_feed and outcome.status != 401),
+                        back_off=back_off,
                     )
                     resource = replace(resource, failures=failures)
                 elif fault is None and resource.failures != NO_FAILURES:

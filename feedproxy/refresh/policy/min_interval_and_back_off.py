@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Instant, Seconds
+from feedproxy.http import uri
 from feedproxy.http.retry_after_and_rate_limit import DEFER_MAX
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Resource
@@ -124,6 +125,17 @@ def record_failure(
         next_try=min(next_try, now + DEFER_MAX),
         by_origin=by_origin,
     )
+
+
+def causes_back_off(target: str, status: int | None, *, is_feed: bool) -> bool:
+    """Return whether a failure with this status causes a back-off.
+
+    `is_feed` is true if the target is a known feed. If the origin refuses the operator's credential, further requests
+    with it may lock the account. Any other 401 asks the client for credentials. It is not a failure of the origin.
+    """
+    if status == 401:
+        return uri.without_fragment(target) != target
+    return is_feed
 
 
 def _longest_pause(count: int) -> Seconds:
