@@ -7,7 +7,13 @@ from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Clock, Instant
 from feedproxy.http.message import Request
 from feedproxy.http.target_uri.registrable_domain import site_of
-from feedproxy.refresh.policy.client_keyed_failures import NO_RECORD, KeyedFailures, KeyedRecord
+from feedproxy.refresh.policy.client_keyed_failures import (
+    FAILURES_OF_ONE_KEY,
+    NO_RECORD,
+    ORIGIN_FAILURES,
+    KeyedFailures,
+    KeyedRecord,
+)
 from feedproxy.refresh.policy.min_interval_and_back_off import Deferred, Permission, check_fetch_allowed
 from feedproxy.refresh.redirect_following import prefers_html
 from feedproxy.refresh.refresh_job import RefreshJob
@@ -17,15 +23,6 @@ from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.settings import Settings
 from feedproxy.store.coordination.site_interval import SiteThrottle
 from feedproxy.store.resource import NO_FAILURES, Failures, Resource
-
-_ORIGIN_FAILURES = frozenset({Detail.RATE_LIMITED, Detail.ERROR_STATUS, Detail.UNREACHABLE, Detail.TIMEOUT})
-"""Failures that concern a whole origin, independent of credentials."""
-
-_FAILURES_OF_ONE_KEY = _ORIGIN_FAILURES | {Detail.BROKEN_MESSAGE}
-"""Failures that delay further requests with the same client-specific fields.
-
-A refusal (such as 403) delays no request, because the client may have obtained access in the meantime.
-"""
 
 
 class FetchPermissions:
@@ -55,10 +52,10 @@ class FetchPermissions:
         if isinstance(permission, Deferred) and permission.detail is Detail.PAUSED:
             return permission
         if context.upstream.has_credentials and resource is not None:
-            failures = resource.failures if resource.failures.detail in _ORIGIN_FAILURES else NO_FAILURES
+            failures = resource.failures if resource.failures.detail in ORIGIN_FAILURES else NO_FAILURES
             permission = self._check_failures(target, failures, resource.fetched, settings)
         keyed = self.keyed_record(context).failures
-        keyed = keyed if keyed.detail in _FAILURES_OF_ONE_KEY else NO_FAILURES
+        keyed = keyed if keyed.detail in FAILURES_OF_ONE_KEY else NO_FAILURES
         after_own = self._check_failures(target, keyed, keyed.last, settings)
         if isinstance(permission, Deferred) and isinstance(after_own, Deferred):
             return max(permission, after_own, key=lambda deferred: deferred.until)

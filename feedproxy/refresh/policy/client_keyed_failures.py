@@ -8,12 +8,22 @@ import hashlib
 import secrets
 from dataclasses import dataclass
 
+from feedproxy.cache.cache_status import Detail
 from feedproxy.http.message import Fields
 from feedproxy.lru_map import LRU
 from feedproxy.store.resource import NO_FAILURES, Failures
 
 RECORDS_MAX = 4096
 """Maximum number of records. Together they take 2 MB. The least recently used record is removed first."""
+
+ORIGIN_FAILURES = frozenset({Detail.RATE_LIMITED, Detail.ERROR_STATUS, Detail.UNREACHABLE, Detail.TIMEOUT})
+"""Failures that concern a whole origin, independent of credentials."""
+
+FAILURES_OF_ONE_KEY = ORIGIN_FAILURES | {Detail.BROKEN_MESSAGE}
+"""Failures that delay further requests with the same client-specific fields.
+
+A refusal (such as 403) delays no request, because the client may have obtained access in the meantime.
+"""
 
 
 @dataclass(frozen=True, slots=True)
