@@ -20,6 +20,9 @@ from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import NO_FIELDS, Fields
 from feedproxy.http.negotiation import choose_coding, vary_names, weights_in
 
+VARIANTS_MAX = 8
+"""At most this many variants of one target are stored."""
+
 _PERSONAL = frozenset({"cookie", "authorization"})
 
 
@@ -120,7 +123,12 @@ def _priority(variant: StoredResponse) -> tuple[bool, Instant, Instant]:
 
 
 def with_variant(
-    variants: Iterable[StoredResponse], new: StoredResponse, request: Fields, *, own_agent: bool, limit: int
+    variants: Iterable[StoredResponse],
+    new: StoredResponse,
+    request: Fields,
+    *,
+    own_agent: bool,
+    limit: int = VARIANTS_MAX,
 ) -> tuple[StoredResponse, ...]:
     """Return the variants with `new` added as the last.
 

@@ -22,9 +22,6 @@ from feedproxy.store.resource import Relocation, RelocationKind, Resource, Versi
 from feedproxy.store.versions_for_dictionaries import NO_CONTENTS, PreviousContents
 from feedproxy.upstream.fetch_result import Fetched
 
-VARIANTS_MAX = 8
-"""At most this many variants of one target are stored."""
-
 CHANGES_MAX = 32
 """At most this many content changes of a feed are remembered: a month at one change a day."""
 
@@ -119,9 +116,7 @@ def with_variant(resource: Resource, new: StoredResponse, job: RefreshJob, **fac
     later = [variant for variant in resource.variants if variant.request_time > new.request_time]
     if later and vary.choose(resource.variants, job.request.fields, own_agent=job.own_agent) in later:
         return replace(resource, **facts)
-    variants = vary.with_variant(
-        resource.variants, new, job.request.fields, own_agent=job.own_agent, limit=VARIANTS_MAX
-    )
+    variants = vary.with_variant(resource.variants, new, job.request.fields, own_agent=job.own_agent)
     return replace(resource, variants=variants, parts=_remaining_parts(resource, job), **facts)
 
 
