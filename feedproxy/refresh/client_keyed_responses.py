@@ -8,15 +8,18 @@ or end the feed.
 import re
 from dataclasses import replace
 
-from feedproxy.cache import vary
+from feedproxy.cache import storing, vary
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import NO_FIELDS, Fields, Response
 from feedproxy.http.negotiation import vary_names
+from feedproxy.refresh.ingest.ingest import IngestedContent
+from feedproxy.refresh.redirect_following import RedirectChain
 from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.request.context import UpstreamRequest
 from feedproxy.request.upstream_request import is_credential, shared_names
 from feedproxy.store.resource import Resource
+from feedproxy.upstream.fetch_result import Oversized
 
 KEYED_MAX = 8
 """At most this many keyed responses of one target are stored. The oldest is removed first."""
@@ -81,6 +84,20 @@ def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: 
     if "range" in request_fields and response.status not in _WHOLE_OR_PART and "range" not in key:
         key = key.with_added("range", request_fields.combined("range") or "")
     return key
+
+
+def is_feed_for_all_languages(job: RefreshJob, chain: RedirectChain, ingested: IngestedContent) -> bool:
+    """Return whether the response to a request with Accept-Language may be the shared copy of a new feed.
+
+    A redirect, or a response with Content-Language, may depend on the language even without Vary.
+    """
+    if ingested.channel is None or ingested.error is not None or isinstance(chain.last, Oversized):
+        return False
+    response = chain.last.response
+    if response.status != 200 or chain.hops or chain.redirect_error or "content-language" in response.fields:
+        return False
+    is_targeted = job.settings.is_targeted
+    return storing.reason_not_to_store(job.request, response, targeted=is_targeted) is None
 
 
 def keyed_view(resource: Resource, job: RefreshJob) -> Resource:

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from feedproxy.cache import storing, validation
+from feedproxy.cache import validation
 from feedproxy.clock import Clock, Instant
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.http import origin_validator_in_etag
@@ -102,23 +102,13 @@ class RefreshPipeline:
         is_feed = received.ingested.channel is not None
         is_new = stored is None or not (stored.variants or stored.channel)
         key = client_keyed_responses.response_key(job, received.chain.last.response, is_feed=is_feed, is_new=is_new)
-        if is_new and is_only_language(key) and self._is_feed_for_all_languages(job, received):
+        if (
+            is_new
+            and is_only_language(key)
+            and client_keyed_responses.is_feed_for_all_languages(job, received.chain, received.ingested)
+        ):
             return replace(job, key=NO_FIELDS, has_client_language=True)
         return job if key == job.key else replace(job, key=key)
-
-    def _is_feed_for_all_languages(self, job: RefreshJob, received: Received) -> bool:
-        """Return whether the response to a request with Accept-Language may be the shared copy of a new feed.
-
-        A redirect, or a response with Content-Language, may depend on the language even without Vary.
-        """
-        chain, ingested = received.chain, received.ingested
-        if ingested.channel is None or ingested.error is not None or isinstance(chain.last, Oversized):
-            return False
-        response = chain.last.response
-        if response.status != 200 or chain.hops or chain.redirect_error or "content-language" in response.fields:
-            return False
-        is_targeted = job.settings.is_targeted
-        return storing.reason_not_to_store(job.request, response, targeted=is_targeted) is None
 
     def _complete(
         self,
