@@ -10,13 +10,16 @@ from dataclasses import replace
 
 from feedproxy.cache import storing, vary
 from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import NO_FIELDS, Fields, Response
 from feedproxy.http.negotiation import vary_names
 from feedproxy.refresh.ingest.ingest import IngestedContent
+from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.redirect_following import RedirectChain
 from feedproxy.refresh.refresh_job import RefreshJob
-from feedproxy.request.context import UpstreamRequest
+from feedproxy.refresh.refresh_result import RefreshResult
+from feedproxy.request.context import RequestContext, UpstreamRequest
 from feedproxy.request.upstream_request import is_credential, shared_names
 from feedproxy.store.resource import Resource
 from feedproxy.upstream.fetch_result import Oversized
@@ -98,6 +101,24 @@ def is_feed_for_all_languages(job: RefreshJob, chain: RedirectChain, ingested: I
         return False
     is_targeted = job.settings.is_targeted
     return storing.reason_not_to_store(job.request, response, targeted=is_targeted) is None
+
+
+def needs_shared_copy(context: RequestContext, result: RefreshResult, resource: Resource | None, now: Instant) -> bool:
+    """Return whether a request with client-specific fields shows that the shared copy must be refreshed.
+
+    `result` is the result of the request. The copy in `resource`, the stored resource after the request, is then stale
+    or missing.
+    """
+    upstream, response = context.upstream, result.response
+    is_shared = response is None or not len(response.key)
+    if is_shared and not len(upstream.key) and not len(upstream.varying_fields):
+        return False
+    if resource is None or resource.channel is None:
+        return not upstream.has_credentials and response is not None and response.content.feed
+    newest = resource.variants[-1] if resource.variants else None
+    if newest is None or (result.stored and (is_shared or len(upstream.varying_fields))):
+        return False
+    return not assess(resource, newest, context.settings, now).is_fresh(now)
 
 
 def keyed_view(resource: Resource, job: RefreshJob) -> Resource:

@@ -15,13 +15,12 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.feed_rules import may_serve_under
 from feedproxy.http import uri
 from feedproxy.http.message import NO_FIELDS, Fields, Request
-from feedproxy.refresh import missing_ranges, peer_result
+from feedproxy.refresh import client_keyed_responses, missing_ranges, peer_result
 from feedproxy.refresh.fetch_lease import FetchLease
 from feedproxy.refresh.fetch_permission import FetchPermissions
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.pipeline import RefreshPipeline
 from feedproxy.refresh.policy import moved_and_gone
-from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred
 from feedproxy.refresh.policy.origin_rate_limits import LimitRecordingClient, SiteLimits
 from feedproxy.refresh.policy.pushed_content import PushedContent
@@ -109,21 +108,12 @@ class RefreshCoordinator:
 
         `result` is the result of the client's request.
         """
-        is_shared = result.response is None or not len(result.response.key)
-        if is_shared and not len(context.upstream.key) and not len(context.upstream.varying_fields):
-            return
-        resource, now = self._store.get(context.request.target), self._clock.now()
-        if resource is None or resource.channel is None:
-            if context.upstream.has_credentials or result.response is None or not result.response.content.feed:
-                return
-        else:
-            newest = resource.variants[-1] if resource.variants else None
-            if newest is None or (result.stored and (is_shared or len(context.upstream.varying_fields))):
-                return
-            if assess(resource, newest, context.settings, now).is_fresh(now):
-                return
-        if isinstance(self.permissions.check(resource, context.request.target, context.settings), Allowed):
-            self.refresh(context.request.target)
+        target, settings = context.request.target, context.settings
+        resource = self._store.get(target)
+        if client_keyed_responses.needs_shared_copy(context, result, resource, self._clock.now()) and isinstance(
+            self.permissions.check(resource, target, settings), Allowed
+        ):
+            self.refresh(target)
 
     def can_join(self, context: RequestContext) -> bool:
         """Return whether a refresh is running that this request may join."""
