@@ -14,7 +14,7 @@ from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.convert.namespaces import CONTENT, DC, DCTERMS
 from feedproxy.feed.document_kind import DocumentKind, detect_utf8_kind
 from feedproxy.feed.encoding_detection import Utf8Text, to_utf8
-from feedproxy.feed.parse import jsonfeed, xml_elements
+from feedproxy.feed.parse import jsonfeed, link_elements
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http.field_values import charset_of
 
@@ -223,9 +223,9 @@ def _rdf_items(channel_element: xml_parser.Element) -> Iterator[str]:
 
 
 def _self_link_titles(channel_element: xml_parser.Element) -> Iterator[str]:
-    for _, link in xml_elements.atom_links(xml_parser.children(channel_element)):
-        if (title := (link.get("title") or "").strip()) and xml_elements.SELF_RELATIONS & set(
-            xml_elements.relations(link)
+    for _, link in link_elements.atom_links(xml_parser.children(channel_element)):
+        if (title := (link.get("title") or "").strip()) and link_elements.SELF_RELATIONS & set(
+            link_elements.relations(link)
         ):
             yield title[:_TEXT_LENGTH_MAX]
 

@@ -10,7 +10,7 @@ from feedproxy.feed.channel_addresses import announced_address, self_address
 from feedproxy.feed.edit.self_link import NOT_EXTENSIBLE, plain_title
 from feedproxy.feed.feed_scheme import resolve_address
 from feedproxy.feed.parse.channel_parser import read
-from feedproxy.feed.parse.xml_elements import SELF_RELATIONS
+from feedproxy.feed.parse.link_elements import SELF_RELATIONS
 from feedproxy.feed.xml_parser import ATOM
 from feedproxy.http import uri
 from feedproxy.http.field_values import parse_parameters

@@ -28,6 +28,9 @@ RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 SY = "http://purl.org/rss/1.0/modules/syndication/"
 RSS11 = "http://purl.org/net/rss1.1#"
 
+_ITUNES = "//www.itunes.com/dtds/podcast-1.0.dtd"
+"""The namespace of iTunes in lower case, without its scheme."""
+
 type Element = etree._Element
 
 _CUSTOMARY_PREFIXES = {"atom": ATOM, "atom10": ATOM, "a10": ATOM, "rdf": RDF, "sy": SY}
@@ -366,6 +369,11 @@ def named_children(parent: Element, name: str) -> list[Element]:
     """Return the child elements with this local name, in capitals or small letters, and in any namespace. `name` must
     be in lower case."""
     return [child for _, local, child in children(parent) if local.lower() == name]
+
+
+def is_itunes(namespace: str) -> bool:
+    """Return True for the namespace of iTunes, with http or https, and in any of the spellings in use."""
+    return namespace.partition(":")[2].lower() == _ITUNES
 
 
 def text_of(element: Element) -> str:

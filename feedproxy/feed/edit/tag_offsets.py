@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from xml.parsers.expat import ExpatError, ParserCreate
 
-from feedproxy.feed.parse.xml_elements import RELATION_REGISTRY
+from feedproxy.feed.parse.link_elements import RELATION_REGISTRY
 from feedproxy.feed.xml_parser import ATOM, ATOM03
 
 SIGNATURES = b"http://www.w3.org/2000/09/xmldsig#"

@@ -1,8 +1,8 @@
 """Parser of Atom 0.3 and 1.0: root element `feed`."""
 
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.parse import xml_elements
-from feedproxy.feed.parse.feed_structure import FEED, Items, has_feed_structure
+from feedproxy.feed.parse import link_elements, schedule_elements
+from feedproxy.feed.parse.feed_structure import FEED, Items, channel_elements, has_feed_structure
 from feedproxy.feed.parse.rss import first
 from feedproxy.feed.xml_parser import ATOM, ATOM03, Element, XmlTree, qualified_name
 
@@ -17,22 +17,22 @@ def read(document: XmlTree, items: Items) -> Channel | None:
         return None
     if not has_feed_structure(FEED, root, core, items.entries, items.first, is_declared=bool(core)):
         return None
-    elements = xml_elements.channel_elements(root)
-    links = xml_elements.atom_links(elements, {core, ATOM, ATOM03})
+    elements = channel_elements(root)
+    links = link_elements.atom_links(elements, {core, ATOM, ATOM03})
     return Channel(
         kind=Kind.ATOM,
         version=_VERSIONS.get(core) or (root.get("version") or "").strip(),
         well_formed=document.well_formed,
         title=first(elements, core, "title"),
         link=_alternate(links),
-        schedule=xml_elements.schedule(elements, core),
-        self_links=xml_elements.self_links(links),
-        hubs=xml_elements.hubs(links),
+        schedule=schedule_elements.schedule(elements, core),
+        self_links=link_elements.self_links(links),
+        hubs=link_elements.hubs(links),
     )
 
 
 def _alternate(links: list[tuple[str, Element]]) -> str:
     """Return the address of the feed's page, preferably in HTML, or "" (RFC 4287, section 4.2.7.2)."""
-    pages = [link for _, link in links if "alternate" in xml_elements.relations(link)]
+    pages = [link for _, link in links if "alternate" in link_elements.relations(link)]
     pages.sort(key=lambda link: (link.get("type") or "text/html") != "text/html")
-    return xml_elements.based_href(pages[0]) if pages else ""
+    return link_elements.based_href(pages[0]) if pages else ""

@@ -12,7 +12,7 @@ A channel without elements is accepted. Elements in other namespaces are ignored
 import re
 from dataclasses import dataclass
 
-from feedproxy.feed.xml_parser import Element, attributes, children
+from feedproxy.feed.xml_parser import Child, Element, attributes, children
 
 _VERSION = re.compile(r"\s*[0-9]")
 
@@ -44,6 +44,15 @@ ITEM = CHANNEL | FEED | frozenset(("guid", "comments", "enclosure", "source", "p
 """Elements of an item or entry, and the attribute `rdf:about`, in lower case."""
 
 
+_READ = frozenset(
+    (
+        "title", "link", "ttl", "cloud", "new-feed-url", "complete", "skiphours", "skipdays", "updatefrequency",
+        "updateperiod", "updatebase"
+    )
+)  # fmt: skip
+"""Elements that the parsers read in a channel, in lower case."""
+
+
 @dataclass(frozen=True, slots=True)
 class Items:
     """Summary of the items that were removed from a document's tree.
@@ -55,6 +64,14 @@ class Items:
     items: int = 0
     entries: int = 0
     first: frozenset[str] | None = None
+
+
+def channel_elements(channel: Element) -> list[Child]:
+    """Return the child elements of a channel that the parsers read.
+
+    A document may contain a million other elements, each of which would take 128 bytes in the list.
+    """
+    return [child for child in children(channel) if child[1].lower() in _READ]
 
 
 def local_names(element: Element) -> frozenset[str]:

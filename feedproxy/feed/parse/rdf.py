@@ -1,8 +1,8 @@
 """Parser of RSS 0.90 and 1.0, with the root element `rdf:RDF`, and of RSS 1.1, with the root element `Channel`."""
 
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.parse import xml_elements
-from feedproxy.feed.parse.feed_structure import CHANNEL, Items, has_feed_structure
+from feedproxy.feed.parse import link_elements, schedule_elements
+from feedproxy.feed.parse.feed_structure import CHANNEL, Items, channel_elements, has_feed_structure
 from feedproxy.feed.parse.rss import first, page
 from feedproxy.feed.xml_parser import RSS11, Element, XmlTree, named_children, qualified_name
 
@@ -22,17 +22,17 @@ def read(document: XmlTree, items: Items) -> Channel | None:
     is_channel = bool(_version(core))
     if not is_channel and not has_feed_structure(CHANNEL, channel, core, items.items, items.first, is_declared=False):
         return None
-    elements = xml_elements.channel_elements(channel)
-    links = xml_elements.atom_links(elements)
+    elements = channel_elements(channel)
+    links = link_elements.atom_links(elements)
     return Channel(
         kind=Kind.RDF,
         version=_version(core),
         well_formed=document.well_formed,
         title=first(elements, core, "title"),
         link=page(elements, core),
-        schedule=xml_elements.schedule(elements, core),
-        self_links=xml_elements.self_links(links),
-        hubs=xml_elements.hubs(links),
+        schedule=schedule_elements.schedule(elements, core),
+        self_links=link_elements.self_links(links),
+        hubs=link_elements.hubs(links),
     )
 
 

@@ -3,9 +3,18 @@
 from collections.abc import Iterable, Iterator
 
 from feedproxy.feed.channel import CLOUD_ATTRIBUTES, Channel, Cloud, Kind
-from feedproxy.feed.parse import xml_elements
-from feedproxy.feed.parse.feed_structure import CHANNEL, Items, has_feed_structure, is_version
-from feedproxy.feed.xml_parser import Child, Element, XmlTree, attribute_of, named_children, qualified_name, text_of
+from feedproxy.feed.parse import link_elements, schedule_elements
+from feedproxy.feed.parse.feed_structure import CHANNEL, Items, channel_elements, has_feed_structure, is_version
+from feedproxy.feed.xml_parser import (
+    Child,
+    Element,
+    XmlTree,
+    attribute_of,
+    is_itunes,
+    named_children,
+    qualified_name,
+    text_of,
+)
 
 
 def read(document: XmlTree, items: Items) -> Channel | None:
@@ -24,17 +33,17 @@ def read(document: XmlTree, items: Items) -> Channel | None:
         CHANNEL, channel, core, items.items, items.first, is_declared=is_declared
     ):
         return None
-    elements = xml_elements.channel_elements(channel)
-    links = xml_elements.atom_links(elements)
+    elements = channel_elements(channel)
+    links = link_elements.atom_links(elements)
     return Channel(
         kind=Kind.RSS,
         version=version,
         well_formed=document.well_formed,
         title=first(elements, core, "title"),
         link=page(elements, core),
-        schedule=xml_elements.schedule(elements, core),
-        self_links=xml_elements.self_links(links),
-        hubs=xml_elements.hubs(links),
+        schedule=schedule_elements.schedule(elements, core),
+        self_links=link_elements.self_links(links),
+        hubs=link_elements.hubs(links),
         cloud=_cloud(elements, core),
         new_feed_url=_new_feed_url(elements),
     )
@@ -53,7 +62,7 @@ def page(elements: Iterable[Child], core: str) -> str:
 
     `core` is the namespace of the format's elements.
     """
-    return next((xml_elements.resolve_base(link, address) for link, address in _texts(elements, core, "link")), "")
+    return next((link_elements.resolve_base(link, address) for link, address in _texts(elements, core, "link")), "")
 
 
 def _texts(elements: Iterable[Child], core: str, name: str) -> Iterator[tuple[Element, str]]:
@@ -65,7 +74,7 @@ def _texts(elements: Iterable[Child], core: str, name: str) -> Iterator[tuple[El
 def _new_feed_url(elements: Iterable[Child]) -> str:
     """Return the text of itunes:new-feed-url, or ""."""
     for namespace, local, element in elements:
-        if local == "new-feed-url" and xml_elements.is_itunes(namespace):
+        if local == "new-feed-url" and is_itunes(namespace):
             return text_of(element)
     return ""
 

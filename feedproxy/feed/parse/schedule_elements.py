@@ -5,12 +5,22 @@ ignored, because a wrong hint would delay updates. The notes of the Schedule des
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from feedproxy.clock import Instant
 from feedproxy.feed import feed_dates
 from feedproxy.feed.channel import Period, Schedule
+from feedproxy.feed.xml_parser import SY, Child, Element, children, is_itunes, qualified_name, text_of
 from feedproxy.http.date import WEEKDAYS
+
+_PODCASTING2 = "podcastindex.org/namespace/1.0"
+"""The namespace of Podcasting 2.0, without its scheme."""
+
+_UPDATES = frozenset(("updatefrequency", "updateperiod", "updatebase"))
+_SKIPS = {"skiphours": "hour", "skipdays": "day"}
+
+HINTS_MAX = 64
+"""At most this many values of one hint are read. More than 24, the number of hours in a day, have no effect."""
 
 _NUMBER = re.compile(r"\+?([0-9]{1,1000})(?:\.[0-9]*)?")
 _NUMBER_MAX = 10**18
@@ -19,7 +29,52 @@ _QUOTED_MAX = 40
 """A note quotes at most this many characters of an invalid value."""
 
 
-def schedule(texts: Mapping[str, Sequence[str]], *, finished: bool) -> Schedule:
+def states_end(element: Element) -> bool:
+    """Return True if an element of iTunes or Podcasting 2.0 states that the podcast has ended.
+
+    "Specifying any value other than Yes has no effect." -- Apple, itunes:complete
+
+    "complete (optional) Boolean specifying if the podcast has stopped publishing new content" -- Podcasting 2.0
+    """
+    namespace, local = qualified_name(element)
+    if local == "complete" and is_itunes(namespace):
+        return _value(element).lower() == "yes"
+    if local == "updateFrequency" and namespace.endswith(_PODCASTING2):
+        return (element.get("complete") or "").strip().lower() == "true"
+    return False
+
+
+def schedule(elements: Iterable[Child], core: str) -> Schedule:
+    """Return the schedule that a channel's elements state.
+
+    The elements are those of RSS, in the namespace `core`, of the syndication module, of iTunes and of Podcasting 2.0.
+    """
+    texts: dict[str, list[str]] = {}
+    finished = False
+    for namespace, local, element in elements:
+        key = local.lower()
+        if (namespace == SY and key in _UPDATES) or (namespace == core and key == "ttl"):
+            values = texts.setdefault(key, [])
+            if len(values) < HINTS_MAX:
+                values.append(_value(element))
+        elif states_end(element):
+            finished = True
+        elif namespace == core and key in _SKIPS and not texts.get(key):
+            texts[key] = _child_values(element, _SKIPS[key])
+    return _schedule_of(texts, finished=finished)
+
+
+def _child_values(element: Element, name: str) -> list[str]:
+    """Return the texts of the child elements with this name, or the element's own text if it has no such child."""
+    values = [_value(child) for _, local, child in children(element) if local.lower() == name][:HINTS_MAX]
+    return values or list(filter(None, [_value(element)]))
+
+
+def _value(element: Element) -> str:
+    return text_of(element) if next(element.iterchildren("*"), None) is None else ""
+
+
+def _schedule_of(texts: Mapping[str, Sequence[str]], *, finished: bool) -> Schedule:
     """Return the schedule that hint elements describe (RSS 2.0; RSS 1.0 syndication module).
 
     `texts` maps the name of an element, in lower case, to the texts of all elements with this name, in document order.

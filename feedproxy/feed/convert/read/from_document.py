@@ -14,7 +14,7 @@ from feedproxy.feed.convert.read.from_rss_and_atom import element_base, extract
 from feedproxy.feed.convert.xml_nodes import limit_namespaces
 from feedproxy.feed.document_kind import DocumentKind, detect_utf8_kind
 from feedproxy.feed.encoding_detection import to_utf8
-from feedproxy.feed.parse import xml_elements
+from feedproxy.feed.parse import link_elements, schedule_elements
 from feedproxy.feed.parse.channel_parser import read as read_channel
 from feedproxy.http.field_values import charset_of
 
@@ -105,7 +105,7 @@ class _ModelReader:
         core = xml_parser.qualified_name(container)[0]
         schedule = self._parsed.schedule
         if kind is not Kind.RSS and schedule.ttl is None and not schedule.skip_hours and not schedule.skip_days:
-            schedule = xml_elements.schedule(xml_parser.children(container), RSS2)
+            schedule = schedule_elements.schedule(xml_parser.children(container), RSS2)
         statements = extract(
             container, core=core, is_atom=kind is Kind.ATOM, base=self._base_of(container), is_item=False
         )
@@ -135,11 +135,11 @@ class _ModelReader:
             root = next(reversed(list(element.iterancestors())), element)
             own = self._address
             if not own and self._parsed.kind is not Kind.CDF:
-                links = xml_elements.atom_links(
+                links = link_elements.atom_links(
                     xml_parser.children(root), (xml_parser.qualified_name(root)[0], xml_parser.ATOM, xml_parser.ATOM03)
                 )
-                links += xml_elements.atom_links(xml_parser.children(_channel_in(root)))
-                own = next((link.href for link in xml_elements.self_links(links) if markup.is_web(link.href)), "")
+                links += link_elements.atom_links(xml_parser.children(_channel_in(root)))
+                own = next((link.href for link in link_elements.self_links(links) if markup.is_web(link.href)), "")
             if not own and markup.is_web(self._parsed.link):
                 own = self._parsed.link
             self._base = own

@@ -23,7 +23,7 @@ from feedproxy.feed.convert.model import (
     TextInput,
 )
 from feedproxy.feed.convert.xml_nodes import canonical_namespace, make_node
-from feedproxy.feed.parse import xml_elements
+from feedproxy.feed.parse import link_elements, schedule_elements
 from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import Element, attribute_of, qualified_name, text_of
 
@@ -145,7 +145,7 @@ def _rss(statements: Extract, local: str, element: Element) -> bool:
         case "source" if statements.is_item:
             statements.rss_source = (markup.resolve(statements.base, attribute_of(element, "url")), _value(element))
         case "docs" | "ttl" | "skiphours" | "skipdays" | "items" | "item":
-            pass  # docs, the schedule (feed/parse/xml_elements.py) and items are not read here
+            pass  # docs, the schedule (feed/parse/schedule_elements.py) and items are not read here
         case _:
             return False
     return True
@@ -222,7 +222,7 @@ def _module(statements: Extract, namespace: str, local: str, element: Element) -
                 return False
             statements.duration = seconds
         case namespaces.ITUNES, "complete" if not statements.is_item:
-            return xml_elements.states_end(element)  # it is part of the schedule
+            return schedule_elements.states_end(element)  # it is part of the schedule
         case namespaces.MEDIA, "thumbnail" if statements.is_item:
             if statements.thumbnail or len(element.attrib) != 1 or "url" not in element.attrib or len(element):
                 return False
@@ -302,7 +302,7 @@ def _atom_link(statements: Extract, element: Element, base: str) -> None:
         return valid_text(element.get(name) or "").strip()
 
     href = markup.resolve(base, attribute("href"))
-    for rel in map(valid_text, xml_elements.relations(element)):
+    for rel in map(valid_text, link_elements.relations(element)):
         if (
             rel == "replies"
             and statements.is_item
