@@ -12,7 +12,7 @@ from xml.parsers.expat import ErrorString, ExpatError, ParserCreate
 from feedproxy.feed import feed_dates, xml_parser, xml_redirect
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.convert.namespaces import CONTENT, DC, DCTERMS
-from feedproxy.feed.document_kind import DocumentKind, detect_utf8_kind
+from feedproxy.feed.document_syntax import DocumentSyntax, detect_utf8_syntax
 from feedproxy.feed.encoding_detection import Utf8Text, to_utf8
 from feedproxy.feed.parse import jsonfeed, link_elements
 from feedproxy.feed.parse.channel_parser import read
@@ -73,7 +73,7 @@ class CheckedDocument:
 
     body: bytes
     text: Utf8Text
-    kind: DocumentKind
+    syntax: DocumentSyntax
     channel: Channel | None
     entries: tuple[CheckedEntry, ...] = ()
     texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -95,10 +95,10 @@ def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:
     """Return the parsed document, which need not be a feed. Raises no exception."""
     charset = charset_of(content_type)
     text = to_utf8(body, charset)
-    kind, channel = detect_utf8_kind(text.data), read(body, content_type)
+    syntax, channel = detect_utf8_syntax(text.data), read(body, content_type)
     if channel is None:
-        syntax_error = find_xml_error(text.data)[0] if kind is DocumentKind.XML else None
-        return CheckedDocument(body, text, kind, None, redirect=xml_redirect.read(body), syntax_error=syntax_error)
+        syntax_error = find_xml_error(text.data)[0] if syntax is DocumentSyntax.XML else None
+        return CheckedDocument(body, text, syntax, None, redirect=xml_redirect.read(body), syntax_error=syntax_error)
     if channel.kind is Kind.JSON:
         return _json(body, text, channel)
     syntax_error, doctype = find_xml_error(text.data)
@@ -110,13 +110,13 @@ def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:
 
     tree = xml_parser.parse(text, add_entry)
     if tree is None:
-        return CheckedDocument(body, text, kind, channel, syntax_error=syntax_error, doctype=doctype)
+        return CheckedDocument(body, text, syntax, channel, syntax_error=syntax_error, doctype=doctype)
     channel_element = _find_channel(tree.root, channel.kind)
     texts, written_dates = _channel_texts(channel_element)
     return CheckedDocument(
         body,
         text,
-        kind,
+        syntax,
         channel,
         tuple(entries),
         texts,
@@ -259,7 +259,7 @@ def _json(body: bytes, text: Utf8Text, channel: Channel) -> CheckedDocument:
     items = [item for item in feed["items"] if isinstance(item, dict)]
     texts = {name: [value] for name, value in feed.items() if isinstance(value, str)}
     entries = tuple(_json_entry(item) for item in items[:ENTRIES_MAX])
-    return CheckedDocument(body, text, DocumentKind.JSON, channel, entries, texts, syntax_error=syntax_error)
+    return CheckedDocument(body, text, DocumentSyntax.JSON, channel, entries, texts, syntax_error=syntax_error)
 
 
 def _json_entry(item: dict[str, Any]) -> CheckedEntry:

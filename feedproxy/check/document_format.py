@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from feedproxy.check.checked_document import CheckedDocument
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.document_kind import find_document_start
+from feedproxy.feed.document_syntax import find_document_start
 from feedproxy.feed.encoding_detection import declared_encoding
 from feedproxy.feed.encoding_labels import codec_of
 from feedproxy.notes import Category, Level, Note

@@ -7,7 +7,7 @@ from feedproxy.check.observations import FeedObservations, ProbeExchange
 from feedproxy.errors import TooLarge
 from feedproxy.feed import xml_redirect
 from feedproxy.feed.channel import Kind
-from feedproxy.feed.document_kind import DocumentKind
+from feedproxy.feed.document_syntax import DocumentSyntax
 from feedproxy.feed.encoding_detection import declared_encoding, encoding_by_bytes
 from feedproxy.feed.encoding_labels import codec_of
 from feedproxy.http.field_values import parse_parameters
@@ -139,17 +139,17 @@ def _check_content(observations: FeedObservations, document: CheckedDocument) ->
 
 def check_not_a_feed(document: CheckedDocument) -> Iterator[Note]:
     """Yield the Note on a document that is not a feed, such as an XML redirect."""
-    match document.redirect, document.kind:
+    match document.redirect, document.syntax:
         case xml_redirect.Moved(location), _:
             yield XML_REDIRECT(location=location)
         case xml_redirect.Gone(), _:
             yield XML_GONE()
-        case _, DocumentKind.EMPTY:
+        case _, DocumentSyntax.EMPTY:
             yield DOCUMENT_EMPTY()
-        case _, DocumentKind.HTML:
+        case _, DocumentSyntax.HTML:
             yield HTML_INSTEAD_OF_FEED()
         case _:
-            yield NOT_A_FEED(kind=document.kind)
+            yield NOT_A_FEED(kind=document.syntax)
 
 
 class XML_REDIRECT(Note, level=Level.INFO, category=Category.MOVES):

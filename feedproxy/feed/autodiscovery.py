@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from lxml import etree
 
 from feedproxy.feed.channel import READER_MEDIA_TYPES, Kind
-from feedproxy.feed.document_kind import DocumentKind, detect_kind
+from feedproxy.feed.document_syntax import DocumentSyntax, detect_syntax
 from feedproxy.feed.encoding_detection import to_utf8
 from feedproxy.feed.feed_scheme import resolve_address
 from feedproxy.http import negotiation
@@ -54,7 +54,7 @@ class DiscoveredFeed:
 
 def is_page(body: bytes) -> bool:
     """Return True if the document is HTML, whatever its media type."""
-    return detect_kind(body) is DocumentKind.HTML
+    return detect_syntax(body) is DocumentSyntax.HTML
 
 
 def discover_feeds(body: bytes, address: str, fields: Fields = NO_FIELDS) -> tuple[DiscoveredFeed, ...]:

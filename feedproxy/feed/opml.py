@@ -12,7 +12,7 @@ from lxml import etree
 
 from feedproxy.clock import Instant
 from feedproxy.feed.convert.write.xml_writer import finish, put
-from feedproxy.feed.document_kind import find_document_start
+from feedproxy.feed.document_syntax import find_document_start
 from feedproxy.feed.edit.self_link import plain_title
 from feedproxy.feed.encoding_detection import to_utf8
 from feedproxy.feed.feed_scheme import resolve_address

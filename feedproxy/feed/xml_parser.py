@@ -18,7 +18,7 @@ from typing import Any
 
 from lxml import etree
 
-from feedproxy.feed.document_kind import SEARCH_MAX, find_document_start, skip_prolog
+from feedproxy.feed.document_syntax import SEARCH_MAX, find_document_start, skip_prolog
 from feedproxy.feed.encoding_detection import Utf8Text
 from feedproxy.feed.entity_references import resolve_references
 
@@ -225,7 +225,7 @@ class _StreamParser:
         self._consume()
         self._bytes_since_count += len(piece)
         if self.root is None:
-            # The root element begins in the searched bytes (feed/document_kind.py), but its tag may end later.
+            # The root element begins in the searched bytes (feed/document_syntax.py), but its tag may end later.
             return self._bytes_since_count <= SEARCH_MAX
         if len(piece) < _PIECE or self._bytes_since_count < self._bytes_until_count:
             return True

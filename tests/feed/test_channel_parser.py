@@ -6,7 +6,7 @@ import pytest
 
 from feedproxy.feed.channel import Channel, Cloud, Kind
 from feedproxy.feed.convert.read import from_document
-from feedproxy.feed.document_kind import DocumentKind, detect_kind
+from feedproxy.feed.document_syntax import DocumentSyntax, detect_syntax
 from feedproxy.feed.encoding_detection import Utf8Text, to_utf8
 from feedproxy.feed.parse import channel_parser
 from feedproxy.feed.parse.channel_parser import read
@@ -34,33 +34,33 @@ def declared(encoding: str, text: str) -> str:
 @pytest.mark.parametrize(
     ("body", "sort"),
     [
-        (b"", DocumentKind.EMPTY),
-        (b" \r\n\t", DocumentKind.EMPTY),
-        (b"\xef\xbb\xbf\n", DocumentKind.EMPTY),
-        (b"<!DOCTYPE html><html><head><title>Sorry</title></head></html>", DocumentKind.HTML),
-        (b"\n\n<!-- hello --><HTML><BODY>busy</BODY></HTML>", DocumentKind.HTML),
-        (b'<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><body/></html>', DocumentKind.HTML),
+        (b"", DocumentSyntax.EMPTY),
+        (b" \r\n\t", DocumentSyntax.EMPTY),
+        (b"\xef\xbb\xbf\n", DocumentSyntax.EMPTY),
+        (b"<!DOCTYPE html><html><head><title>Sorry</title></head></html>", DocumentSyntax.HTML),
+        (b"\n\n<!-- hello --><HTML><BODY>busy</BODY></HTML>", DocumentSyntax.HTML),
+        (b'<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><body/></html>', DocumentSyntax.HTML),
         (
             b'<?xml version="1.0"?>\n<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN" ""><html/>',
-            DocumentKind.HTML,
+            DocumentSyntax.HTML,
         ),
-        (b"<h1>503</h1> come back later", DocumentKind.HTML),
-        (b"<p>Checking your browser</p>", DocumentKind.HTML),
-        (b"Warning<br><html><body>&lt;rss&gt; <rss></body></html>", DocumentKind.HTML),
-        (b'{"error":"rate limited"}', DocumentKind.JSON),
-        (b"[1, 2]", DocumentKind.JSON),
-        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", DocumentKind.OTHER),
-        (b"not found", DocumentKind.OTHER),
-        (b'<opml version="2.0"><body/></opml>', DocumentKind.XML),
-        (b'<entry xmlns="http://www.w3.org/2005/Atom"><title/></entry>', DocumentKind.XML),
-        (b"<redirect><newLocation/></redirect>", DocumentKind.XML),
-        (b'<feed xmlns="http://example.com/animals"><oats/></feed>', DocumentKind.XML),
-        (b'<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><a/></rdf:RDF>', DocumentKind.XML),
-        (b"<channel><lineup/></channel>", DocumentKind.XML),
+        (b"<h1>503</h1> come back later", DocumentSyntax.HTML),
+        (b"<p>Checking your browser</p>", DocumentSyntax.HTML),
+        (b"Warning<br><html><body>&lt;rss&gt; <rss></body></html>", DocumentSyntax.HTML),
+        (b'{"error":"rate limited"}', DocumentSyntax.JSON),
+        (b"[1, 2]", DocumentSyntax.JSON),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", DocumentSyntax.OTHER),
+        (b"not found", DocumentSyntax.OTHER),
+        (b'<opml version="2.0"><body/></opml>', DocumentSyntax.XML),
+        (b'<entry xmlns="http://www.w3.org/2005/Atom"><title/></entry>', DocumentSyntax.XML),
+        (b"<redirect><newLocation/></redirect>", DocumentSyntax.XML),
+        (b'<feed xmlns="http://example.com/animals"><oats/></feed>', DocumentSyntax.XML),
+        (b'<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><a/></rdf:RDF>', DocumentSyntax.XML),
+        (b"<channel><lineup/></channel>", DocumentSyntax.XML),
     ],
 )
-def test_document_that_is_no_feed_is_rejected_with_any_content_type(body: bytes, sort: DocumentKind) -> None:
-    assert detect_kind(body) is sort
+def test_document_that_is_no_feed_is_rejected_with_any_content_type(body: bytes, sort: DocumentSyntax) -> None:
+    assert detect_syntax(body) is sort
     assert read(body, "application/rss+xml") is None
     assert read(body, None) is None
 

@@ -14,7 +14,7 @@ import pytest
 
 from feedproxy.feed import xml_parser
 from feedproxy.feed.channel import Channel, Period, Schedule
-from feedproxy.feed.document_kind import detect_kind
+from feedproxy.feed.document_syntax import detect_syntax
 from feedproxy.feed.parse.channel_parser import read
 from tests.waiting import PATIENCE
 
@@ -176,7 +176,7 @@ def bodies(corpus: Path) -> Iterator[tuple[str, bytes]]:
 def test_hostile_bodies_never_raise(corpus: Path) -> None:
     for _, body in bodies(corpus):
         read(body, "application/rss+xml")
-        detect_kind(body)
+        detect_syntax(body)
 
 
 @pytest.mark.parametrize("half", [0.3, 0.6, 0.9])

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from feedproxy.feed import autodiscovery, document_kind, opml, publication_history, xml_redirect
+from feedproxy.feed import autodiscovery, document_syntax, opml, publication_history, xml_redirect
 from feedproxy.feed.channel import Cloud
 from feedproxy.feed.content_digest import digest_of_text
 from feedproxy.feed.convert.formats import FORMATS
@@ -66,7 +66,7 @@ READINGS: dict[str, Callable[[bytes], object]] = {
     "self link": _self_link,
     "announce": _announce,
     "history": lambda document: publication_history.find_publications(document, 2e9),
-    "nature": document_kind.detect_kind,
+    "nature": document_syntax.detect_syntax,
     "digest of text": digest_of_text,
     "relocation": xml_redirect.read,
     "discovery": lambda document: autodiscovery.discover_feeds(document, HREF),

@@ -10,7 +10,7 @@ import re
 from feedproxy.feed import xml_parser
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.content_digest import ContentDigest, digest_of_text
-from feedproxy.feed.document_kind import BEGINNING, DocumentKind, detect_utf8_kind, has_text_before_document
+from feedproxy.feed.document_syntax import BEGINNING, DocumentSyntax, detect_utf8_syntax, has_text_before_document
 from feedproxy.feed.encoding_detection import Utf8Text, encoding_by_bytes, to_utf8
 from feedproxy.feed.parse import atom, cdf, jsonfeed, rdf, rss
 from feedproxy.feed.parse.feed_structure import Items, local_names
@@ -38,13 +38,13 @@ def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Chann
     if len(body) > BEGINNING and encoding_by_bytes(body) is None:
         # The conversion of a large picture or archive takes 80 ms for each MB.
         beginning = to_utf8(body[:BEGINNING], charset).data
-        if not _may_be_feed(detect_utf8_kind(beginning), beginning, content_type):
+        if not _may_be_feed(detect_utf8_syntax(beginning), beginning, content_type):
             return None
     text = to_utf8(body, charset)
-    kind = detect_utf8_kind(text.data)
-    if not _may_be_feed(kind, text.data, content_type):
+    syntax = detect_utf8_syntax(text.data)
+    if not _may_be_feed(syntax, text.data, content_type):
         return None
-    if kind is DocumentKind.JSON:
+    if syntax is DocumentSyntax.JSON:
         return jsonfeed.read(text.data, sound=text.sound)
     channel = _read_xml(text, digest or len(text.data) > xml_parser.SMALL_DOCUMENT_MAX)
     if channel is not None and not channel.items and not channel.title and has_text_before_document(text.data):
@@ -52,10 +52,10 @@ def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Chann
     return channel
 
 
-def _may_be_feed(kind: DocumentKind, data: bytes, content_type: str | None) -> bool:
-    if kind is DocumentKind.XML:
+def _may_be_feed(syntax: DocumentSyntax, data: bytes, content_type: str | None) -> bool:
+    if syntax is DocumentSyntax.XML:
         return _may_begin_with_text(content_type) or not has_text_before_document(data)
-    return kind is DocumentKind.JSON
+    return syntax is DocumentSyntax.JSON
 
 
 def _may_begin_with_text(content_type: str | None) -> bool:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from feedproxy.errors import BadTarget, UsageError
-from feedproxy.feed.document_kind import DocumentKind, detect_kind
+from feedproxy.feed.document_syntax import DocumentSyntax, detect_syntax
 from feedproxy.http import uri
 from feedproxy.lab.record.exchange import content_digest
 from feedproxy.lab.replay.time_arguments import LAST
@@ -40,11 +40,11 @@ _BY_FORMAT = {
     "json": "application/feed+json",
 }
 _BY_NATURE = {
-    DocumentKind.XML: "application/xml",
-    DocumentKind.JSON: "application/json",
-    DocumentKind.HTML: "text/html",
-    DocumentKind.EMPTY: "text/plain",
-    DocumentKind.OTHER: "application/octet-stream",
+    DocumentSyntax.XML: "application/xml",
+    DocumentSyntax.JSON: "application/json",
+    DocumentSyntax.HTML: "text/html",
+    DocumentSyntax.EMPTY: "text/plain",
+    DocumentSyntax.OTHER: "application/octet-stream",
 }
 
 
@@ -149,5 +149,5 @@ def _version(description: Mapping[str, Any], members: Mapping[str, bytes]) -> Ve
     if description.get("sha256", digest) != digest:
         raise ValueError(f"{description['member']} does not match its sha256")
     family = str(description.get("format") or "").split(" ")[0].lower()
-    media_type = _BY_FORMAT.get(family) or _BY_NATURE[detect_kind(content)]
+    media_type = _BY_FORMAT.get(family) or _BY_NATURE[detect_syntax(content)]
     return Version.of_document(since, content, media_type)

@@ -12,7 +12,7 @@ from feedproxy.feed.convert.read import element_precedence, from_cdf, from_json
 from feedproxy.feed.convert.read.element_precedence import ITEMS_MAX
 from feedproxy.feed.convert.read.from_rss_and_atom import element_base, extract
 from feedproxy.feed.convert.xml_nodes import limit_namespaces
-from feedproxy.feed.document_kind import DocumentKind, detect_utf8_kind
+from feedproxy.feed.document_syntax import DocumentSyntax, detect_utf8_syntax
 from feedproxy.feed.encoding_detection import to_utf8
 from feedproxy.feed.parse import link_elements, schedule_elements
 from feedproxy.feed.parse.channel_parser import read as read_channel
@@ -63,7 +63,7 @@ def read_parsed(parsed: Channel, body: bytes, content_type: str | None, *, addre
     text = to_utf8(body, charset)
     if parsed.kind is Kind.JSON:
         return _limit_feed(from_json.read(text.data, parsed.version, address=address))
-    if detect_utf8_kind(text.data) is not DocumentKind.XML:
+    if detect_utf8_syntax(text.data) is not DocumentSyntax.XML:
         return None
     reading = _ModelReader(parsed, address)
     document = xml_parser.parse(text, reading.on_element)

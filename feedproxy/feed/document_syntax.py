@@ -1,4 +1,4 @@
-"""Detection of a document's kind from its first bytes, whatever its media type."""
+"""Detection of a document's syntax (XML, JSON, HTML) from its first bytes, whatever its media type."""
 
 import re
 from enum import StrEnum
@@ -10,7 +10,7 @@ SEARCH_MAX = 64 * 1024
 it."""
 
 BEGINNING = SEARCH_MAX + 1024
-"""The kind of a document is detected from this many bytes at its beginning. They contain the whole name of a root
+"""The syntax of a document is detected from this many bytes at its beginning. They contain the whole name of a root
 element that begins at the end of the searched bytes."""
 
 _SPACE = re.compile(rb"\s*")
@@ -26,8 +26,8 @@ _FEED_ROOT = re.compile(rb"<(?:[A-Za-z_][\w.\-]*:)?(?:rss|feed|rdf|opml|redirect
 _HIDDEN_START = re.compile(rb"<\?xml\s|" + _FEED_ROOT.pattern, re.IGNORECASE)
 
 
-class DocumentKind(StrEnum):
-    """Kinds of documents, by syntax. A document in XML or JSON may be a feed."""
+class DocumentSyntax(StrEnum):
+    """Syntaxes of documents. A document in XML or JSON may be a feed."""
 
     EMPTY = "empty"
     XML = "xml"
@@ -36,20 +36,20 @@ class DocumentKind(StrEnum):
     OTHER = "other"
 
 
-def detect_kind(body: bytes) -> DocumentKind:
-    """Return the kind of a document in any encoding, from its first 65 KiB."""
-    return detect_utf8_kind(to_utf8(body[:BEGINNING]).data)
+def detect_syntax(body: bytes) -> DocumentSyntax:
+    """Return the syntax of a document in any encoding, from its first 65 KiB."""
+    return detect_utf8_syntax(to_utf8(body[:BEGINNING]).data)
 
 
-def detect_utf8_kind(data: bytes) -> DocumentKind:
+def detect_utf8_syntax(data: bytes) -> DocumentSyntax:
     if not data[:SEARCH_MAX].strip(b"\0 \t\r\n\f\v"):
-        return DocumentKind.EMPTY
+        return DocumentSyntax.EMPTY
     if data.startswith((b"{", b"["), _skip_space(data)):
-        return DocumentKind.JSON
+        return DocumentSyntax.JSON
     start = find_document_start(data)
     if start is None:
-        return DocumentKind.HTML if _HTML_PIECE.search(data, 0, SEARCH_MAX) else DocumentKind.OTHER
-    return DocumentKind.HTML if _is_html(data, start) else DocumentKind.XML
+        return DocumentSyntax.HTML if _HTML_PIECE.search(data, 0, SEARCH_MAX) else DocumentSyntax.OTHER
+    return DocumentSyntax.HTML if _is_html(data, start) else DocumentSyntax.XML
 
 
 def find_document_start(data: bytes) -> int | None:
