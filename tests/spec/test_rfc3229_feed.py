@@ -7,10 +7,11 @@ from feedproxy.feed.delta.delta_document import make_delta
 from feedproxy.feed.delta.entry_identities import find_entries
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http.cache_control import CacheControl
-from feedproxy.http.coding.delta_negotiation import IM_USED, Bases, accepts_feed, im_used_fields, requested_bases
+from feedproxy.http.coding.delta_negotiation import Bases, accepts_feed, requested_bases
 from feedproxy.http.date import format_http_date
 from feedproxy.http.etag import EntityTag
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.proxy.representations.delta_responses import IM_USED, im_used_fields
 from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.request.upstream_request import build_upstream_request
 

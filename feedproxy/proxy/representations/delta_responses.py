@@ -6,6 +6,7 @@ tag of the full response. See docs/explanation/deltas.md.
 
 import functools
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,16 +17,21 @@ from feedproxy.feed.delta.entry_identities import unpack
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.coding import content_coding
-from feedproxy.http.coding.delta_negotiation import IM_USED, Bases, im_used_fields, requested_bases
+from feedproxy.http.coding.delta_negotiation import FEED, Bases, requested_bases
 from feedproxy.http.etag import EntityTag, tag_base
 from feedproxy.http.field_values import charset_of
-from feedproxy.http.message import Request, Response
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.negotiation import vary_on
 from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.derived_values import DerivedValues
 from feedproxy.refresh.ingest.coding_policy import compression_level
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.settings import Settings
 from feedproxy.store.resource import DeltaBase, Resource
+
+IM_USED = 226
+
+_TARGETED = re.compile(r"(?:.+-cache|surrogate)-control", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,37 @@ class Deltas:
         level = max(1, compression_level(name, settings))
         work = functools.partial(_make_delta, body, declared, base.versions, name, level, size)
         return await self.bodies.get(key, work)
+
+
+def im_used_fields(fields: Fields, *, base: EntityTag | None = None) -> Fields:
+    """Return the fields of a 226, made from the fields of the 200. The ETag remains that of the current version.
+
+    `base` is the base's tag as the client sent it, or None if the client sent a date. Raises ValueError if the fields
+    have no ETag, which a 226 must have (RFC 3229, section 10.4.1).
+    """
+    if "etag" not in fields:
+        raise ValueError("a 226 requires the ETag of the current version")
+    # "MUST be included … if the request included more than one entity tag"; it may always be included (section 10.5.1).
+    condition = "If-None-Match" if base else "If-Modified-Since"
+    fields = fields.without("delta-base", "accept-ranges").with_field("IM", FEED)
+    if base:
+        fields = fields.with_added("Delta-Base", base.text)
+    return vary_on(_with_no_store(fields), "A-IM", condition)
+
+
+def _with_no_store(fields: Fields) -> Fields:
+    """Return the fields with directives that prevent caches without support for 226 from storing a 226 (RFC 3229,
+    section 10.8.2).
+
+    A cache with support for 226 ignores `no-store` if `im` is present. Other caches obey `no-store`. If the origin sent
+    `no-store`, `im` is not added, because all caches must obey.
+    """
+    # A cache ignores Cache-Control if a targeted field is for that cache (RFC 9213, section 2.2).
+    fields = fields.without(*(name for name, _ in fields if _TARGETED.fullmatch(name)))
+    if CacheControl.from_fields(fields).no_store:
+        return fields
+    value = fields.combined("cache-control")
+    return fields.with_field("Cache-Control", f"{value}, no-store, im" if value else "no-store, im")
 
 
 def _is_excluded(request: Request, settings: Settings) -> bool:
