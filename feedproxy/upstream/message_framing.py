@@ -1,5 +1,5 @@
 """Framing of a response: which of Transfer-Encoding and Content-Length determines the end of its content, and which
-contradictions are tolerated.  RFC 9112, sections 6.1 to 6.3
+contradictions are tolerated.  RFC 9112, sections 6.1 to 6.3. Section 9.3: whether the connection persists.
 """
 
 import re
@@ -49,6 +49,13 @@ def frame_message(
         one = (lines[position][0], lengths[0])
         lines = (*lines[:position], one, *_without(lines[position + 1 :], b"content-length"))
     return lines, True, False, int(lengths[0])
+
+
+def is_persistent(lines: tuple[Line, ...], minor: int) -> bool:
+    """Return True if the field Connection permits another request on the connection after HTTP/1.`minor`."""
+    options = members(lines, b"connection")
+    # "If the received protocol is HTTP/1.0, the "keep-alive" connection option is present ..." -- section 9.3
+    return b"close" not in options and (minor > 0 or b"keep-alive" in options)
 
 
 def find_framing_error(codings: list[bytes], lengths: list[bytes]) -> str:

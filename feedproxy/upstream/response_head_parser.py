@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from feedproxy.fast_init import fast_init
 from feedproxy.http.field_lines import Line, parse_field_lines, replace_controls
 from feedproxy.http.message import SHARED_LENGTH_MAX
-from feedproxy.upstream.message_framing import find_framing_error, frame_message, members
+from feedproxy.upstream.message_framing import find_framing_error, frame_message, is_persistent, members
 from feedproxy.upstream.upstream_errors import MalformedResponse
 
 # "A recipient MAY recognize a single LF as a line terminator" -- RFC 9112, section 2.2; old scripts send it.
@@ -104,9 +104,7 @@ def parse_head(data: bytes) -> ResponseHead:
         framing_anomaly = find_framing_error(codings, lengths)
         lines, reusable, chunked, length = frame_message(lines, minor, codings, lengths)
     if minor == 0 or b"connection" in names:
-        options = members(lines, b"connection")
-        # "If the received protocol is HTTP/1.0, the "keep-alive" connection option is present ..." -- section 9.3
-        reusable = reusable and b"close" not in options and (minor > 0 or b"keep-alive" in options)
+        reusable = reusable and is_persistent(lines, minor)
     if status in _NO_CONTENT and (chunked or length):
         # An origin that announces content may send it later, in place of the next response.
         reusable = False
