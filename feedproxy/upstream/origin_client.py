@@ -50,7 +50,7 @@ from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import parent_name, unauthorized_error
 from feedproxy.upstream.resolver import Lookup
 from feedproxy.upstream.response_parser import ResponseParser
-from feedproxy.upstream.upstream_errors import FetchTimeout, MalformedResponse, Unreachable
+from feedproxy.upstream.upstream_errors import FetchTimeout, MalformedResponse, Unreachable, tls_failure_reason
 
 _SENDABLE = re.compile(r"[\t -~\x80-\xff]*+")
 _TARGET = re.compile(r"(https?://[!\"$-.0->@-~]+)([!\"$-~]*)(?:#.*)?")
@@ -387,19 +387,9 @@ def _connection_error_reason(error: aiohttp.ClientConnectorError | aiohttp.Clien
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {cause.verify_message}"
     if isinstance(cause, ssl.SSLError):
-        return f"TLS handshake failed: {_tls_reason(cause)}"
+        return f"TLS handshake failed: {tls_failure_reason(cause)}"
     number = cause.errno if isinstance(cause, OSError) else None
     return os.strerror(number) if number and number > 0 else "no connection"
-
-
-def _tls_reason(error: ssl.SSLError) -> str:
-    """Return the reason for a failed TLS handshake.
-
-    A server that uses plain HTTP causes OpenSSL's "wrong version number". The reason then names plain HTTP.
-    """
-    if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE"):
-        return "the server seems to use plain HTTP"
-    return str(error.reason or error).replace("_", " ").lower()
 
 
 def _host_of(root: str) -> _Host:

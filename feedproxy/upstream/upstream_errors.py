@@ -1,5 +1,7 @@
 """Failures of requests to origins. The suggested status is 504 for a timeout, 503 for a local failure, or else 502."""
 
+import ssl
+
 from feedproxy.errors import FeedproxyError, Overload
 
 
@@ -45,3 +47,13 @@ class ParentFailed(Overload):
     """Error for a parent proxy (`upstream_proxy`) that cannot be reached or used."""
 
     detail = "parent-proxy"
+
+
+def tls_failure_reason(error: ssl.SSLError) -> str:
+    """Return the reason for a failed TLS handshake.
+
+    A server that uses plain HTTP causes OpenSSL's "wrong version number". The reason then names plain HTTP.
+    """
+    if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE"):
+        return "the server seems to use plain HTTP"
+    return str(error.reason or error).replace("_", " ").lower()
