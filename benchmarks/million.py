@@ -54,7 +54,7 @@ from feedproxy.errors import StoreError
 from feedproxy.store import writer_thread_pauses
 from feedproxy.store.disk import DiskStore
 from feedproxy.store.resource import Resource
-from feedproxy.subscribers.pseudonyms import Identifier
+from feedproxy.subscribers.reader_pseudonyms import Identifier
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 AIM_RATE = 150

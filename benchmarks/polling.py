@@ -39,7 +39,7 @@ from feedproxy.refresh.policy import polling_price
 from feedproxy.refresh.policy.stale_while_refreshing import WAIT_WORTH
 from feedproxy.refresh.resource_after_refresh import CHANGES_MAX
 from feedproxy.subscribers.poll_rhythms import PollRhythms
-from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 
 PRICES = (60.0, 300.0, 1800.0, 7200.0, 14_400.0, 25_200.0)
 

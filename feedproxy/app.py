@@ -43,7 +43,7 @@ from feedproxy.settings import Settings, deprecated_names, from_options, option_
 from feedproxy.store.permitted_store import PermittedStore
 from feedproxy.store.store_location import open_store
 from feedproxy.subscribers import subscriber_counts
-from feedproxy.subscribers.pseudonyms import Identifier
+from feedproxy.subscribers.reader_pseudonyms import Identifier
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 from feedproxy.task_cancellation import cancel
 from feedproxy.telemetry import traffic_history

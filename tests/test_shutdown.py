@@ -8,7 +8,7 @@ import pytest
 from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from feedproxy.subscribers import subscriber_counts
-from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 
 NOON = 1_780_056_000.0
 

@@ -34,8 +34,8 @@ from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource
-from feedproxy.subscribers.distinct_readers import Readers, merge_readers
-from feedproxy.subscribers.pseudonyms import PERIOD
+from feedproxy.subscribers.reader_pseudonyms import PERIOD
+from feedproxy.subscribers.readers_for_public_lists import Readers, merge_readers
 from feedproxy.task_cancellation import cancel
 
 logger = logging.getLogger(__name__)

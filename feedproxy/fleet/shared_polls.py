@@ -11,8 +11,8 @@ from typing import Any
 
 from feedproxy.clock import Instant
 from feedproxy.fleet.redis_operations import RedisOperations
-from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.subscribers.read_events import ReadRecord
+from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 
 KIND = "polls"
 

@@ -1,8 +1,8 @@
 """Numbers of a feed's subscribers on all machines together.
 
-Redis has a sorted set of the pseudonyms of a feed's direct readers (subscribers/pseudonyms.py), with the instants of
-their last requests. A large set is replaced by HyperLogLogs, one for each twenty-fourth of the window, with a standard
-error of 0.81 %.
+Redis has a sorted set of the pseudonyms of a feed's direct readers (subscribers/reader_pseudonyms.py), with the
+instants of their last requests. A large set is replaced by HyperLogLogs, one for each twenty-fourth of the window, with
+a standard error of 0.81 %.
 
 Pseudonyms change with each period, and the window lies within the current and the previous period. A reader is recorded
 under its pseudonyms of both periods. Every reader in the window therefore has a pseudonym of the previous period, by
@@ -26,8 +26,8 @@ from feedproxy.fleet.redis_keys import RedisKeys
 from feedproxy.http.user_agent import parse_claim
 from feedproxy.lru_map import LRU
 from feedproxy.subscribers.claim_confirmation import sum_of_claims
-from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.subscribers.read_events import ReadRecord
+from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 
 WINDOW_PARTS = 24
 KNOWN_MAX = 50_000

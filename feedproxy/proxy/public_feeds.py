@@ -6,7 +6,7 @@ from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
-from feedproxy.subscribers.distinct_readers import Readers, count_distinct
+from feedproxy.subscribers.readers_for_public_lists import Readers, count_distinct
 
 
 def may_be_listed(target: str, settings: Settings, resource: Resource | None = None) -> bool:

@@ -33,7 +33,7 @@ from feedproxy.refresh.refresh_events import Events
 from feedproxy.request.context import ClientContext, PassThrough, ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
-from feedproxy.subscribers.pseudonyms import Identifier
+from feedproxy.subscribers.reader_pseudonyms import Identifier
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 __all__ = ["PassThrough", "ProxyResponse", "Service"]

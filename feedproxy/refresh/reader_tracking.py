@@ -8,7 +8,7 @@ from feedproxy.refresh.policy.polling_price import HORIZON
 from feedproxy.request.context import ClientContext
 from feedproxy.request.feed_id import feed_id
 from feedproxy.settings import Settings
-from feedproxy.subscribers.pseudonyms import Identifier
+from feedproxy.subscribers.reader_pseudonyms import Identifier
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 

@@ -1,7 +1,7 @@
 """Rhythms of readers: the interval and phase with which each reader polls a feed, and the polls to expect.
 
 Up to READERS_MAX readers of a feed are sampled, with 48 bytes each, and represent all readers of the feed. Pseudonyms
-identify readers (pseudonyms.py). A reader is forgotten `window` seconds after its last poll.
+identify readers (reader_pseudonyms.py). A reader is forgotten `window` seconds after its last poll.
 
 Polls at the usual interval form a session. A longer pause ends the session. The next session is expected one cycle
 after the beginning of the last one. A cycle is usually a day, as for a reader that runs in working hours.
@@ -17,7 +17,7 @@ from feedproxy.clock import Instant, Seconds, is_set_back, is_unset
 from feedproxy.cooperative_iteration import THROTTLED_BLOCKING_TIME, iterate_cooperatively, iterate_in_background
 from feedproxy.errors import StoreError
 from feedproxy.subscribers.block_buffer import BlockBuffer, with_checksum, without_checksum
-from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 
 READERS_MAX = 64
 """At most this many readers of a feed are sampled: enough for the distribution of polls over a day."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 
 READER_INTERVAL: Seconds = 60
 """The requests of a reader for a feed cause at most one event in each interval of this many seconds (`is_due`)."""

@@ -16,7 +16,7 @@ from feedproxy.client_network import client_network
 from feedproxy.clock import Instant, Seconds
 
 PERIOD: Seconds = 30 * 86_400
-"""A pseudonym in distinct_readers.py is valid for this many seconds."""
+"""A pseudonym in readers_for_public_lists.py is valid for this many seconds."""
 
 SECRET_MIN = 16
 """Minimum length of the secret, in bytes. 128 bits resist exhaustive search."""

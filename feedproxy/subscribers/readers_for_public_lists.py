@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.target_uri.url_redaction import has_secret
-from feedproxy.subscribers.pseudonyms import PERIOD, Pseudonym
+from feedproxy.subscribers.reader_pseudonyms import PERIOD, Pseudonym
 
 READERS_PER_FEED = 16
 """At most this many readers of each feed are kept. The option `list_readers_min` has the same maximum."""

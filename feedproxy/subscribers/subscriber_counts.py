@@ -29,12 +29,12 @@ from feedproxy.subscribers.claim_confirmation import (
     unconfirmed_claim,
     update_claim,
 )
-from feedproxy.subscribers.distinct_readers import DistinctReaders
 from feedproxy.subscribers.poll_rhythms import PollRhythms
 from feedproxy.subscribers.product_codes import ProductNames
-from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.subscribers.read_events import CLAIM_INTERVAL, READER_INTERVAL, ReadRecord, is_due
+from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 from feedproxy.subscribers.readers_and_claims import CLAIM_WEIGHT, FeedReaders, weight_of_name
+from feedproxy.subscribers.readers_for_public_lists import DistinctReaders
 
 LATEST: Instant = 10_000_000_000
 """Instant (in 2286) that is later than any instant in the stored counts."""

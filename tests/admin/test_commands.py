@@ -12,7 +12,7 @@ from feedproxy.cli import main
 from feedproxy.commands.status import summary
 from feedproxy.request.feed_id import feed_id
 from feedproxy.store.resource import Relocation, RelocationKind
-from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 
 

@@ -27,7 +27,7 @@ from feedproxy.fleet.redis_queue import RedisQueue
 from feedproxy.process import proxy_process
 from feedproxy.process.option_sources import ServePlan
 from feedproxy.store.resource import Resource
-from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 from tests.fleet.conftest import Start
 from tests.fleet.machines import until
 from tests.fleet.redis_server import RedisServer

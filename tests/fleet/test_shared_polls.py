@@ -5,7 +5,7 @@ import pytest
 from feedproxy.fleet.redis_operations import RedisOperations
 from feedproxy.fleet.shared_polls import POLLS_MAX, SharedPolls, parse_polls
 from feedproxy.subscribers.poll_rhythms import PollRhythms
-from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 from tests.fleet.conftest import Start
 from tests.fleet.machines import Machine, until
 

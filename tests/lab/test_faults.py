@@ -20,7 +20,7 @@ from feedproxy.scoring.client_hygiene_rules import READ_MAX
 from feedproxy.server.replay_backend import ReplayClient
 from feedproxy.settings import Settings
 from feedproxy.store.lru_memory_store import MemoryStore
-from feedproxy.subscribers.pseudonyms import Identifier
+from feedproxy.subscribers.reader_pseudonyms import Identifier
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 from feedproxy.upstream.origin_client import FetchLimits
 from tests.lab.stage import AT, URL, Got, Stage, a_feed, on_stage

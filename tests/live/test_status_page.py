@@ -20,7 +20,7 @@ from feedproxy.refresh.refresh_result import RefreshRecord
 from feedproxy.request.feed_id import feed_id
 from feedproxy.scoring.scored_request import Poll
 from feedproxy.store.resource import Failures, Relocation, RelocationKind
-from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 from feedproxy.telemetry.recent_activity import RequestActivity
 from feedproxy.web.templates import page as page_of
 from tests.live.browser import PATIENCE, a_browser, axe_core

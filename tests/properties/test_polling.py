@@ -24,7 +24,7 @@ from feedproxy.refresh.policy.polling_price import (
     plan,
 )
 from feedproxy.subscribers.poll_rhythms import ExpectedPoll, PollRhythms
-from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 
 NOW = 1_795_176_000.0
 HOUR, DAY = 3600.0, 86_400.0

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from feedproxy.http.user_agent import format_user_agent, parse_claim, product
 from feedproxy.subscribers.claim_confirmation import PEAKS_MAX, ClaimState, current_claim, update_claim
-from feedproxy.subscribers.pseudonyms import Identifier
+from feedproxy.subscribers.reader_pseudonyms import Identifier
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 from tests.subscribers.dumps import dumped
 

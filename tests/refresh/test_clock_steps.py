@@ -18,7 +18,7 @@ from feedproxy.store.resource import (
     Resource,
     correct_future_instants,
 )
-from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 from tests.refresh.schedules import a_scheduler
 from tests.stages.admin import a_resource

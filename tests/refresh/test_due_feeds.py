@@ -11,7 +11,7 @@ from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.message import Fields
 from feedproxy.refresh.policy.refresh_ahead import Later, Refresh
 from feedproxy.store.resource import Resource
-from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 
 FEED, NOW = "https://example.com/feed", 1_800_000_000.0
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from feedproxy.feed.change_rate import expected_staleness
 from feedproxy.refresh.policy.polling_price import LEAD, WAIT_PRICE, Copy, Planned, lifetime_for, plan
 from feedproxy.subscribers.poll_rhythms import ExpectedPoll, PollRhythms
-from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 
 NOW = 1_800_000_000.0
 HOUR, DAY = 3600.0, 86_400.0

@@ -11,7 +11,7 @@ import pytest
 from feedproxy.endpoints.feed_list import FeedList, ImportedFeeds
 from feedproxy.feed import opml
 from feedproxy.server.mitm.connect_and_interception import is_intercepted
-from feedproxy.subscribers.distinct_readers import DistinctReaders
+from feedproxy.subscribers.readers_for_public_lists import DistinctReaders
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 from tests.waiting import PATIENCE

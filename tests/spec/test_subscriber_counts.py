@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from feedproxy.http.user_agent import format_user_agent
-from feedproxy.subscribers.pseudonyms import Identifier
+from feedproxy.subscribers.reader_pseudonyms import Identifier
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 FEED = "https://example.com/feed.xml"

@@ -12,7 +12,7 @@ from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
 from feedproxy.store.resource import Resource
-from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 
 NOW = 1_780_000_000.0
 """A Thursday, 20:26:40 GMT."""

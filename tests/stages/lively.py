@@ -16,7 +16,7 @@ from feedproxy.http.message import Fields
 from feedproxy.refresh.ingest.ingest import make_delta_base
 from feedproxy.scoring.scored_request import Poll, cached_content
 from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource, VersionRecord
-from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 from feedproxy.telemetry.traffic_history import DAY, HOUR, TrafficCounts
 from tests.stages.admin import NOW
 from tests.stages.origin import Origin, OriginFetcher

@@ -17,7 +17,7 @@ from feedproxy.notify import notification_service
 from feedproxy.notify.notification_protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import Role, State, Subscription
-from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 from feedproxy.upstream.address_policy import AddressPolicy, AddressTrust
 from feedproxy.upstream.callback_client import CallbackClient
 from tests.stages.origin import Origin, OriginFetcher

@@ -20,7 +20,7 @@ from feedproxy.refresh.refresh_events import Events
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.store.lru_memory_store import MemoryStore
-from feedproxy.subscribers.pseudonyms import Identifier
+from feedproxy.subscribers.reader_pseudonyms import Identifier
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 from feedproxy.telemetry.recent_activity import RecentActivity
 from tests.stages.origin import Origin, OriginFetcher, on_loopback

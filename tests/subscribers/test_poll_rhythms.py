@@ -8,7 +8,7 @@ import pytest
 
 from feedproxy.errors import StoreError
 from feedproxy.subscribers.poll_rhythms import READERS_MAX, ExpectedPoll, PollRhythms
-from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 from tests.subscribers.dumps import dumped
 
 FEED = "https://example.com/feed.xml"

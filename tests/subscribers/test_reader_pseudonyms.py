@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.subscribers.pseudonyms import Identifier
+from feedproxy.subscribers.reader_pseudonyms import Identifier
 
 SECRET = b"sixteen bytes or more"
 NOW = 1_795_176_000.0

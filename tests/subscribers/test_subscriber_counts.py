@@ -13,8 +13,8 @@ from feedproxy.proxy.scheduled_refreshes import FeedAudience
 from feedproxy.subscribers import block_buffer, subscriber_counts
 from feedproxy.subscribers.poll_rhythms import READERS_MAX
 from feedproxy.subscribers.product_codes import NAMES_MAX
-from feedproxy.subscribers.pseudonyms import Identifier, Pseudonym
 from feedproxy.subscribers.read_events import ReadRecord
+from feedproxy.subscribers.reader_pseudonyms import Identifier, Pseudonym
 from feedproxy.subscribers.subscriber_counts import EXPIRED_BATCH, SubscriberCounts
 from tests.steps import steps
 from tests.subscribers.dumps import dumped

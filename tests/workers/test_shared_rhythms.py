@@ -11,7 +11,7 @@ import pytest
 from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from feedproxy.subscribers.poll_rhythms import PollRhythms
-from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 from feedproxy.workers.worker_context import WorkerContext
 from feedproxy.workers.worker_messages import WorkerPeers
 

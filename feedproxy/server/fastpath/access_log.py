@@ -21,7 +21,7 @@ from feedproxy.scoring.scored_request import Poll, cached_content
 from feedproxy.server.access_record import AccessRecord, record_access
 from feedproxy.server.fastpath.response_template import HitCounter, ResponseTemplate
 from feedproxy.subscribers.poll_rhythms import REPEAT
-from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 from feedproxy.telemetry.access_log_format import AccessLine, access_line_text, quote_agent
 from feedproxy.telemetry.log_format import ACCESS_LOGGER
 from feedproxy.telemetry.log_stream import LineBatch

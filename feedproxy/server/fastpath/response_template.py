@@ -20,7 +20,7 @@ from feedproxy.proxy.repeated_hit import HitConditions, HitState, HitTerms, Reus
 from feedproxy.request.context import ClientContext
 from feedproxy.server.response_head import encode_head
 from feedproxy.store.resource import Resource
-from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 
 TEMPLATE_OVERHEAD = 1024
 """Bytes that a template takes in addition to its head: for its objects, and the log lines that it caches."""
