@@ -212,7 +212,7 @@ class ResponseInterpreter:
 
     def _apply_oversized(self, job: RefreshJob, before: Resource, answer: Oversized) -> RefreshResult:
         if before.channel is not None and job.settings.on_bad_update == "keep":
-            return self._apply_verdict(job, before, FetchOutcome(error=TooLarge("the body is above buffer_max")))
+            return self._apply_verdict(job, before, FetchOutcome(error=TooLarge("the content is above buffer_max")))
         return RefreshResult(
             replace(before, oversized=True), fwd_status=answer.status, oversized=True, detail=Detail.OVERSIZED
         )
@@ -318,7 +318,7 @@ class ResponseInterpreter:
             return replace(before, relocation=replace(sighting, confirmed=False))
         detail = Detail.MOVED if ending is RelocationKind.MOVED else Detail.GONE
         resource = replace(before, relocation=sighting, failures=NO_FAILURES)
-        reason = f"the document says that the feed has moved to {location}" if location else "the document says: ended"
+        reason = f"the document says that the feed has {f'moved to {location}' if location else 'ended'}"
         return RefreshResult(resource, fwd_status=200, detail=detail, reason=reason)
 
     def _leads_back(self, target: str, location: str, limit: int) -> bool:

@@ -52,7 +52,7 @@ The fraction is lower than ITEM_LOSS_SHARE, because an ill-formed document may b
 ITEM_LOSS_TOLERATED = 3
 """A well-formed update that lacks fewer than this many items of a feed does not count as a format change.
 
-An update without any items always counts as one.
+An update without any items always counts as a format change.
 """
 
 
@@ -112,7 +112,7 @@ def decide_replacement(resource: Resource | None, outcome: FetchOutcome, now: In
             return Replace(f"new version ({outcome.channel.kind})")
         format_seen = format_name(outcome.channel) + (" without most of its items" if loss else "")
         if settings.on_bad_update == "pass":
-            return Replace(f"the feed is {format_seen} now; bad updates pass here")
+            return Replace(f"the feed is {format_seen} now (on_bad_update: pass)")
         pending = _count_sighting(pending, format_seen, now)
         if pending.count >= NEW_FORMAT_SIGHTINGS and now - pending.first >= NEW_FORMAT_SPAN:
             return Replace(
@@ -127,9 +127,9 @@ def decide_replacement(resource: Resource | None, outcome: FetchOutcome, now: In
             _format_detail(outcome.channel), f"the feed is {format_seen} now{item_counts}, seen {times}"
         )
     if settings.on_bad_update == "pass":
-        return PassThroughOnly(f"{fault.reason}; bad updates pass here", fault.detail)
+        return PassThroughOnly(f"{fault.reason} (on_bad_update: pass)", fault.detail)
     if fault.allowance is StaleAllowance.NONE:
-        return PassThroughOnly(f"{fault.reason}: passed at once", fault.detail)
+        return PassThroughOnly(f"{fault.reason}: clients get the response", fault.detail)
     until = last_validated(resource) + stale_limit(fault, settings)
     if now >= until:
         return PassThroughOnly(

@@ -113,7 +113,7 @@ def plan(
     `price_factor` multiplies the price of a request (refresh/policy/origin_rate_limits.py).
     """
     if settings.polling == "off":
-        return Rest("polling is off: the next reader's request")
+        return Rest("polling is off")
     if resource is None or resource.channel is None or not resource.variants or freshness is None:
         return Rest("no copy of a feed is stored")
     if reason := _unusable_reason(resource, freshness, now, settings):
@@ -238,15 +238,15 @@ def _unusable_reason(resource: Resource, freshness: Freshness, now: Instant, set
     """Return the reason why a refresh would be useless to all readers, or an empty string."""
     newest, control = resource.variants[-1], freshness.control
     if control.no_cache or control.no_store or control.private or newest.authorized:
-        return "HTTP requires validation at each use: the next reader's request"
+        return "HTTP requires validation at each use"
     if newest.invalid:
-        return "its copy was invalidated: the next reader's request"
+        return "its copy was invalidated"
     if (
         freshness.lifetime < GAP_MIN
         and freshness.allowance is None
         and not rests_until(resource, newest, freshness, settings)
     ):
-        return "its copy is valid only briefly: the next reader's request"
+        return "its copy is valid only briefly"
     if moved_and_gone.active_relocation(resource.relocation, now, settings, target=resource.target) is not None:
         return "it has moved or ended"
     return ""
@@ -258,7 +258,7 @@ def _unread_reason(audience: Audience, bounds: _Bounds) -> str:
     window = max(lifetime, IDLE)
     readers = audience.recent(window)
     if readers == 0:
-        return f"not requested within {span(window)}: the next reader's request"
+        return f"not requested within {span(window)}"
     if readers * lifetime / window < 1:
-        return "requested too seldom for its short lifetime: the next reader's request"
+        return "requested too seldom for its short lifetime"
     return ""
