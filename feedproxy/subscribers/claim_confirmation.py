@@ -1,7 +1,8 @@
 """Confirmation of the subscriber numbers that fetchers claim.
 
-Any client can claim `1000000 subscribers` in its User-Agent, so each claim is capped. A very large first claim, or one
-that has grown too fast, counts only when it is repeated an hour later. Until then the last confirmed claim counts.
+Any client can claim `1000000 subscribers` in its User-Agent, so each claim is capped. A very large first claim, or a
+claim that has grown too fast, counts only when it is repeated an hour later. Until then, the last confirmed claim
+counts.
 Growth is measured from the claim of an hour ago, so that many small steps do not evade the confirmation. All claims for
 a feed together may grow only as fast as one claim, because a client can invent fetchers (`room_for_claims`).
 
