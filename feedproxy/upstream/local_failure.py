@@ -35,8 +35,8 @@ RECENT_SUCCESS: Seconds = 60
 LOG_INTERVAL: Seconds = 60
 
 DESCRIPTORS_RESERVED = 32
-"""An exchange with an origin begins only if this many file descriptors remain for the store, the listeners, and pipes
-to helper processes."""
+"""An exchange with an origin begins only if this many file descriptors remain for the store, the listeners, and the
+sockets of helper processes."""
 ADDRESS_SPACE_RESERVED = 96 * 1024 * 1024
 """Address space that must be free before an exchange begins, in bytes: enough for the largest response."""
 

@@ -73,9 +73,9 @@ class ResponseParser:
             raise MalformedResponse("the connection broke within the content")
 
     def _read_head(self, data: bytes) -> tuple[ResponseHead | None, bytes | None]:
-        """Parse one head. Return the head if it is that of the final response, and the bytes after it.
+        """Parse one head. Return the head, or None for a 1xx head, and the bytes after it.
 
-        After a 1xx head, the first value is None. If the head is incomplete, both values are None.
+        If the head is incomplete, both values are None.
         """
         data = data.lstrip(b"\r\n") if data[:1] in b"\r\n" else data
         if not could_be_http(data):
