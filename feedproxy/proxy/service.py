@@ -168,11 +168,10 @@ class Service:
     async def _respond(
         self, request: Request, client: ClientContext, settings: Settings, representation: Representation
     ) -> ProxyResponse | PassThrough:
-        to_select = representation.request_to_select(request)
         try:
-            selected = await self._selector.select(self._with_cache_key(to_select, client), client, settings)
+            selected = await self._selector.select(self._with_cache_key(request, client), client, settings)
         except FeedproxyError as error:
-            selected = self._errors.error_response(to_select, client, error)
+            selected = self._errors.error_response(request, client, error)
         if isinstance(selected, PassThrough):
             return selected
         return await self._renderer.render(selected, representation, request, client, settings)

@@ -7,6 +7,7 @@ import pytest
 
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.read.from_document import read
+from feedproxy.http.field_values import split_list
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 
@@ -15,6 +16,10 @@ PATH = "/feed.rss"
 
 def as_format(origin, name: str, path: str = PATH) -> str:
     return f"/-/as/{name}/{origin.url(path)}"
+
+
+def vary_names_of(seen) -> list[str]:
+    return split_list(seen.fields.combined("vary") or "")
 
 
 async def a_stage(door, **settings):
@@ -241,3 +246,40 @@ async def test_negotiation_validates_each_format_by_its_own_etag(stage):
     (await proxy.get(PATH, accept="application/feed+json", if_none_match=whole.tag)).expect(200)
     (await proxy.get(PATH, accept="*/*", if_none_match=whole.tag)).expect(304)
     (await proxy.get(PATH, accept="*/*", if_none_match=first.tag)).expect(200)
+
+
+async def test_response_to_a_request_without_accept_varies_by_accept(stage):
+    proxy, _, _ = await a_stage(stage, negotiate=True)
+
+    for _ in range(2):
+        assert "Accept" in vary_names_of((await proxy.get(PATH)).expect(200))
+
+
+async def test_negotiation_evaluates_conditions_and_ranges_of_a_page(stage):
+    proxy, origin, _ = await stage(negotiate=True)
+    origin.publish("/page", b"0123456789", content_type="text/plain", cache_control="max-age=600")
+    tag = (await proxy.get("/page", accept="*/*")).expect(200).tag
+
+    (await proxy.get("/page", accept="*/*", if_none_match=tag)).expect(304)
+    (await proxy.get("/page", accept="*/*", if_match='"other"')).expect(412)
+    assert (await proxy.get("/page", accept="*/*", range="bytes=2-4")).expect(206).body == b"234"
+
+
+async def test_negotiation_evaluates_conditions_of_a_feed_that_is_not_stored_yet(stage):
+    proxy, origin, _ = await a_stage(stage, negotiate=True)
+    tag = (await proxy.get(PATH, accept="*/*")).expect(200).tag
+    await proxy.service.admin.purge(origin.url(PATH))
+
+    (await proxy.get(PATH, accept="*/*", if_none_match=tag)).expect(304)
+
+    assert origin.requests == 2
+
+
+async def test_negotiation_does_not_convert_a_response_with_no_transform(stage):
+    proxy, origin, _ = await stage(negotiate=True)
+    origin.publish(PATH, a_feed("one"), cache_control="max-age=600, no-transform")
+
+    seen = (await proxy.get(PATH, accept="application/atom+xml")).expect(200)
+
+    assert seen.body == a_feed("one")
+    assert "Accept" in vary_names_of(seen)

@@ -16,6 +16,7 @@ from feedproxy.feed import pasted_address
 from feedproxy.feed.convert.formats import FORMATS, Format
 from feedproxy.feed.convert.headlines import Headlines
 from feedproxy.http import conditional, negotiation, uri
+from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.coding import content_coding
 from feedproxy.http.conditional import Outcome
 from feedproxy.http.etag import own_tag
@@ -144,22 +145,31 @@ class Conversions:
                 )
         return Response(200, fields.with_field("Content-Length", str(len(conversion.body))), conversion.body)
 
-    async def negotiate(self, response: ProxyResponse, request: Request) -> ProxyResponse:
-        """Return the response in the format that Accept prefers, or in its original format."""
-        if response.stored is None or response.response.status != 200:
-            return response
-        output_format = None
-        if response.stored.content.feed:
-            media_type = response.response.fields.get("content-type") or ""
-            output_format = self.preferred_format(request.fields.combined("accept"), media_type)
-        if output_format is None:
-            return with_vary_accept(response)
+    def negotiated_format(self, stored: StoredResponse, request: Request) -> Format | None:
+        """Return the format into which a stored response is converted by Accept, or None if it is sent unconverted.
+
+        Only a feed without no-transform is converted.
+        """
+        # "A proxy MUST NOT transform the content (Section 6.4) of a response message that contains a no-transform
+        # cache directive" -- RFC 9110, section 7.7
+        if stored.status != 200 or not stored.content.feed or CacheControl.from_fields(stored.fields).no_transform:
+            return None
+        media_type = stored.content.media_type or stored.fields.get("content-type") or ""
+        return self.preferred_format(request.fields.combined("accept"), media_type)
+
+    async def convert_negotiated(
+        self, answer: ProxyResponse, stored: StoredResponse, request: Request, output_format: Format
+    ) -> ProxyResponse | None:
+        """Return the conversion of a stored feed to a negotiated format, or None if the feed cannot be converted.
+
+        `answer` is the response with the original format.
+        """
         try:
-            converted = await self.convert(response, response.stored, request, output_format)
+            converted = await self.convert(answer, stored, request, output_format)
         except FeedproxyError:
-            return with_vary_accept(response)
+            return None
         # The stored response differs from the sent one. Later steps must not make a delta or a repetition from it.
-        return with_vary_accept(replace(response, response=converted, stored=None))
+        return replace(answer, response=converted, stored=None)
 
     def preferred_format(self, accept: str | None, media_type: str) -> Format | None:
         """Return the format that Accept prefers to the original format, or None if Accept prefers the original format.

@@ -35,15 +35,6 @@ class Representation(Enum):
     ORIGINAL_BY_ACCEPT = auto()  # Accept was considered, so that the response needs `Vary: Accept`
     NEGOTIATED = auto()  # known only when the media type of the selected response is known
 
-    def request_to_select(self, request: Request) -> Request:
-        """Return the request that selects the stored response.
-
-        For a negotiated format, it is a GET without the client's conditions, which apply to the converted document.
-        """
-        if self is not Representation.NEGOTIATED:
-            return request
-        return replace(request, method="GET", fields=request.fields.without(*REPRESENTATION_CONDITIONS))
-
 
 @dataclass(eq=False)
 class Renderer:
@@ -63,11 +54,10 @@ class Renderer:
 
         `stored_media_type` returns the media type of the stored feed, or None if no feed is stored.
         """
-        if not settings.negotiate or "accept" not in request.fields:
+        if not settings.negotiate:
             return Representation.ORIGINAL
-        media_type = stored_media_type()
-        accept = request.fields.combined("accept")
-        if media_type is not None and self.conversions.preferred_format(accept, media_type) is None:
+        media_type, accept = stored_media_type(), request.fields.combined("accept")
+        if accept is None or (media_type is not None and self.conversions.preferred_format(accept, media_type) is None):
             return Representation.ORIGINAL_BY_ACCEPT
         return Representation.NEGOTIATED
 
@@ -83,17 +73,37 @@ class Renderer:
 
         `request` is the request as the client sent it. Its conditions (If-None-Match) apply to the representation.
         """
+        if (
+            representation is Representation.NEGOTIATED
+            and isinstance(selected, SelectedResponse)
+            and (converted := await self._converted(selected, request, client, settings)) is not None
+        ):
+            return with_vary_accept(converted)
         response = selected if isinstance(selected, ProxyResponse) else await self._original(selected)
         if has_only_unusable_challenges(response.response.status, response.response.fields, client, request.target):
             status = replace(response.status, detail=Detail.AUTHENTICATION)
             refusal = unusable_challenge_response(request, status)
             return ProxyResponse(refusal, status, Detail.AUTHENTICATION.sentence)
         response = _for_entrance(response, request.target, client, settings)
-        if representation is Representation.NEGOTIATED:
-            return await self.conversions.negotiate(response, request)
         if isinstance(selected, SelectedResponse):
             response = with_offer(response, selected.resource, client, settings)
-        return with_vary_accept(response) if representation is Representation.ORIGINAL_BY_ACCEPT else response
+        return response if representation is Representation.ORIGINAL else with_vary_accept(response)
+
+    async def _converted(
+        self, selected: SelectedResponse, request: Request, client: ClientContext, settings: Settings
+    ) -> ProxyResponse | None:
+        """Return the conversion that Accept prefers, or None if the client gets the original format.
+
+        The request's conditions apply to the conversion, not to the selected feed.
+        """
+        output_format = self.conversions.negotiated_format(selected.stored, request)
+        if output_format is None:
+            return None
+        context = selected.context
+        unconditional = replace(context.request, fields=context.request.fields.without(*REPRESENTATION_CONDITIONS))
+        original = await self._original(replace(selected, context=replace(context, request=unconditional)))
+        original = _for_entrance(original, request.target, client, settings)
+        return await self.conversions.convert_negotiated(original, selected.stored, request, output_format)
 
     async def _original(self, selected: SelectedResponse) -> ProxyResponse:
         context = selected.context
