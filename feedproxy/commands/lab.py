@@ -100,11 +100,11 @@ async def _until_signal[T](lab_run: Coroutine[Any, Any, T]) -> tuple[T, signal.S
 
 def _world(file: str, test_plan: Any) -> Any:
     from feedproxy.commands.replay import read_recording  # noqa: PLC0415
-    from feedproxy.lab.plan import generate_feed  # noqa: PLC0415
+    from feedproxy.lab.generated_feed import generate_feed  # noqa: PLC0415
     from feedproxy.lab.replay.replay_source import open_source  # noqa: PLC0415
 
     return (
         open_source(Path(file).parent / test_plan.source, read_recording)
         if test_plan.source
-        else generate_feed(test_plan)
+        else generate_feed(test_plan.days, test_plan.change)
     )

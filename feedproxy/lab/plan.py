@@ -1,25 +1,21 @@
 """Test plans in YAML: the feed, the duration, the reader's command, and the required grade."""
 
 import difflib
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.config.config_file import item_line, line_of, read_document
 from feedproxy.errors import UsageError
-from feedproxy.http.date import format_http_date
+from feedproxy.lab.generated_feed import SYNTHETIC_START
 from feedproxy.lab.replay.faults import CATALOGUE
 from feedproxy.lab.replay.faults.fault import parse_fault
 from feedproxy.lab.replay.hint_overrides import parse_changes
 from feedproxy.lab.replay.time_arguments import parse_instant, parse_length
-from feedproxy.lab.replay.timeline import ReplayWorld, Timeline, Version
+from feedproxy.lab.replay.timeline import ReplayWorld
 from feedproxy.scoring.account_serialization import KINDS
-
-SYNTHETIC_START: Instant = 1_767_571_200
-"""Time of the first version of a generated feed: 2026-01-05T00:00:00Z."""
 
 DAYS_MAX = 366
 STARTS_MAX = 10_000
@@ -170,29 +166,3 @@ def _parse_duration(name: str, value: Any) -> Seconds:
     if not lowest <= seconds <= DAYS_MAX * 86_400:
         raise ValueError(f"expected a duration of at least {lowest} s and at most {DAYS_MAX}d")
     return seconds
-
-
-def generate_feed(plan: Plan) -> ReplayWorld:
-    """Return a generated feed with a new entry every `change` seconds, served at `/feed.xml` of every host."""
-    count = min(5000, math.ceil(plan.days * 86_400 / plan.change) + 2)
-    return ReplayWorld({}, {"/feed.xml": Timeline([_version(number, plan.change) for number in range(count)])})
-
-
-def _version(number: int, change: Seconds) -> Version:
-    since = SYNTHETIC_START + number * change
-    version = Version.of_document(since, _document(number, change), "application/rss+xml; charset=utf-8")
-    return replace(version, coded=("gzip",))
-
-
-def _document(last: int, change: Seconds) -> bytes:
-    items = "".join(
-        f"<item><title>Entry {number}</title><link>http://example.com/{number}</link>"
-        f'<guid isPermaLink="false">tag:example.com,2026:{number}</guid>'
-        f"<pubDate>{format_http_date(SYNTHETIC_START + number * change)}</pubDate>"
-        f"<description>{'What happened then, in a few words. ' * 8}</description></item>\n"
-        for number in range(last, max(-1, last - 20), -1)
-    )
-    return (
-        '<?xml version="1.0" encoding="utf-8"?>\n<rss version="2.0"><channel><title>A feed in the lab</title>'
-        f"<link>http://example.com/</link><description>Made up</description>\n{items}</channel></rss>\n"
-    ).encode()

@@ -18,7 +18,8 @@ import pytest
 
 from feedproxy import cli
 from feedproxy.errors import UsageError
-from feedproxy.lab.plan import Plan, generate_feed, read_plan
+from feedproxy.lab.generated_feed import generate_feed
+from feedproxy.lab.plan import Plan, read_plan
 from feedproxy.lab.record import har_format
 from feedproxy.lab.record.exchange import Recording
 from feedproxy.lab.record.har_writer import HarWriter
@@ -192,7 +193,7 @@ def test_lab_run_rejects_unwritable_file_before_start(
 def test_plan_examples_are_valid(file: Path) -> None:
     plan = read_plan(file)
 
-    assert generate_feed(plan).first == plan.start(generate_feed(plan))
+    assert generate_feed(plan.days, plan.change).first == plan.start(generate_feed(plan.days, plan.change))
     assert len(sorted(CONF.glob("plan-*.yaml"))) == 3
 
 
@@ -367,7 +368,9 @@ def test_lab_run_ends_continuous_reader_at_end_of_plan(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     plan = Plan(days=1, speed=43_200)
 
-    done = asyncio.run(run(plan, generate_feed(plan), ["sh", "-c", f"echo $$ > {pid}; exec sleep 600"]))
+    done = asyncio.run(
+        run(plan, generate_feed(plan.days, plan.change), ["sh", "-c", f"echo $$ > {pid}; exec sleep 600"])
+    )
 
     assert (done.starts, done.failed) == (1, 0), "to be ended is no failure of one that is meant to last"
     if pid.exists():  # it may have been ended before it came to that
@@ -388,7 +391,7 @@ child.stdout.readline()
 def test_lab_run_ends_processes_that_the_reader_leaves_behind(tmp_path: Path) -> None:
     lock, plan = tmp_path / "lock", Plan(days=0.04, every=3600)
 
-    done = asyncio.run(run(plan, generate_feed(plan), [sys.executable, "-c", LEAVING, str(lock)]))
+    done = asyncio.run(run(plan, generate_feed(plan.days, plan.change), [sys.executable, "-c", LEAVING, str(lock)]))
 
     assert (done.starts, done.failed) == (1, 0)
     with lock.open("w") as file:
@@ -402,7 +405,7 @@ def test_lab_run_ignores_processes_that_it_may_not_signal(monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "killpg", refuse)
     plan = Plan(days=0.04, every=3600)
 
-    done = asyncio.run(run(plan, generate_feed(plan), ["true"]))
+    done = asyncio.run(run(plan, generate_feed(plan.days, plan.change), ["true"]))
 
     assert (done.starts, done.failed) == (1, 0)
 
