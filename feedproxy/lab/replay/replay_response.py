@@ -12,6 +12,15 @@ from feedproxy.http.message import Fields, Request
 
 _MOVED = re.compile(r"/moved-([0-9]{1,3})(?=/)")
 
+DROPPED_FIELDS = (
+    # The replay generates these fields.
+    *("date", "age", "content-length", "content-encoding", "accept-ranges", "etag", "last-modified", "expires"),
+    # These fields describe the recorded coding of the content, or a recorded hop.
+    *("content-digest", "content-md5", "digest", "alt-svc", "via", "cache-status", "set-cookie", "server-timing"),
+    *("strict-transport-security", "report-to", "nel"),
+)
+"""Fields that a replay does not copy from a recorded response. It generates some of them itself."""
+
 
 class Form(StrEnum):
     """Form of a request target."""

@@ -15,19 +15,11 @@ from feedproxy.http.coding.content_coding import layers
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.message import NO_FIELDS, Fields
 from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_digest
+from feedproxy.lab.replay.replay_response import DROPPED_FIELDS
 
 SKIPPED_STATUSES = frozenset({*range(200), 206, 226, 412, 416})
 """Statuses that give no version: no response (0), informational responses, partial representations, and failed
 conditions or ranges."""
-
-DROPPED_FIELDS = (
-    # The replay generates these fields.
-    *("date", "age", "content-length", "content-encoding", "accept-ranges", "etag", "last-modified", "expires"),
-    # These fields describe the recorded coding of the content, or a recorded hop.
-    *("content-digest", "content-md5", "digest", "alt-svc", "via", "cache-status", "set-cookie", "server-timing"),
-    *("strict-transport-security", "report-to", "nel"),
-)
-"""Fields that a replay does not copy from a recorded response. It generates some of them itself."""
 
 
 @dataclass(frozen=True, slots=True)
