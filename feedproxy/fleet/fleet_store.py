@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from feedproxy.clock import Clock
 from feedproxy.errors import StoreError
+from feedproxy.fleet.copy_compression import decompress
 from feedproxy.fleet.machine_coordination import MachineCoordination
 from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
-from feedproxy.fleet.redis_operations import TRANSFER_TIMEOUT_FACTOR, RedisOperations, StoredCopy, decompress
+from feedproxy.fleet.redis_operations import TRANSFER_TIMEOUT_FACTOR, RedisOperations, StoredCopy
 from feedproxy.fleet.redis_queue import FLUSH_TIMEOUT, RedisQueue
 from feedproxy.refresh.refresh_events import Events
 from feedproxy.single_flight import SingleFlight

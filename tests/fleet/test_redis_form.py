@@ -6,8 +6,9 @@ import pytest
 import zstandard
 
 from feedproxy.errors import StoreError
+from feedproxy.fleet.copy_compression import compress, decompress
 from feedproxy.fleet.redis_keys import RedisKeys
-from feedproxy.fleet.redis_operations import FleetEvent, compress, decompress, parse_event
+from feedproxy.fleet.redis_operations import FleetEvent, parse_event
 
 TARGET = "https://example.com/feed"
 DIGEST = "df9f6fe3ed8fcd3a296a2f95189ecc3b"
