@@ -18,6 +18,12 @@ that the lease has ended."""
 WAITING_MAX = 10_000
 """At most this many targets are remembered while another machine holds their lease."""
 
+SITE_PAUSE_MAX: Seconds = 60
+"""Another machine's next request to a site (site_interval.py) may lie at most this many seconds in the future.
+
+A later time is moved to this limit, because the clock of that machine may be ahead.
+"""
+
 
 @dataclass(slots=True)
 class _Lease:
@@ -139,6 +145,10 @@ class MachineCoordination:
         A fetch of another machine counts if this process waits for the fetch, or stores the fetched copy.
         """
         return self.local.completion_count(target) + self._completion_counts[counter_of(target)]
+
+    def on_peer_request(self, site: str, until: Instant, now: Instant) -> None:
+        """Permit no request to the site before `until`, the next slot that another machine has announced."""
+        self.sites.pause_for_peer(site, min(until, now + SITE_PAUSE_MAX))
 
     def on_peer_completed(self, target: str) -> None:
         """Wake requests that wait for another machine's fetch."""

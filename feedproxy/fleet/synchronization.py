@@ -36,12 +36,6 @@ logger = logging.getLogger("feedproxy.fleet")
 
 SYNC_INTERVAL: Seconds = 1.0
 
-SITE_PAUSE_MAX: Seconds = 60
-"""Another machine's next request to a site (site_interval.py) may lie at most this many seconds in the future.
-
-A later time is moved to this limit, because the clock of that machine may be ahead.
-"""
-
 
 class FleetSynchronization:
     """The synchronization of one worker process with the other machines. Call `join`, then `start`."""
@@ -236,8 +230,7 @@ class FleetSynchronization:
                 coordination.local.invalidate(None)
                 await self._invalidate("")
             case "site":
-                until = min(float(event.payload), self._clock.now() + SITE_PAUSE_MAX)
-                coordination.sites.pause_for_peer(target, until)
+                coordination.on_peer_request(target, float(event.payload), self._clock.now())
             case shared_polls.KIND if self._service is not None:
                 rhythms, now = self._service.counts.rhythms, self._clock.now()
                 for polled, pseudonym, at in shared_polls.parse_polls(event.payload):
