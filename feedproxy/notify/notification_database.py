@@ -15,9 +15,10 @@ import os
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
-from feedproxy.clock import Seconds
+from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import StoreError
 from feedproxy.store.corrupt_files import clear_file, file_fault, make_folder, set_aside
 from feedproxy.store.interface import OnFailure
@@ -27,6 +28,10 @@ logger = logging.getLogger(__name__)
 
 BUSY_TIMEOUT: Seconds = 10
 """A transaction fails after it has waited this many seconds for another process."""
+
+CLOCK_STEP_MIN: Seconds = 60
+"""Deadlines are corrected if the clock was set back by more than this many seconds. A time service makes smaller
+steps."""
 
 SCHEMA_VERSION = 2
 
@@ -74,9 +79,8 @@ CREATE INDEX subscriptions_moved ON subscriptions (moved_from, role, state) WHER
 """SQL that migrates a database from schema version 1 to 2."""
 
 
-def shift_deadlines(db: sqlite3.Connection, seconds: Seconds) -> None:
-    """Subtract `seconds` from all deadlines, because the clock was set back by this time. Call this function within a
-    transaction.
+def _shift_deadlines(db: sqlite3.Connection, seconds: Seconds) -> None:
+    """Subtract `seconds` from all deadlines, because the clock was set back by this time.
 
     A clock that was a year ahead would otherwise delay deliveries and prolong subscriptions by a year.
     """
@@ -112,6 +116,7 @@ class NotificationDatabase:
         self._inode: int | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="feedproxy-ledger")
         self._lock: int | None = None
+        self._corrected_at: Instant = 0.0
         self.closed = False
 
     async def run[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -133,6 +138,14 @@ class NotificationDatabase:
         """Execute a statement as one transaction, and return the number of changed rows. Raises StoreError if the
         database fails."""
         return await self.run(lambda db: db.execute(statement, parameters).rowcount)
+
+    async def correct_deadlines(self, now: Instant) -> None:
+        """Move all deadlines back if the clock was set back since the last call. Raises StoreError if the database
+        fails."""
+        if (step := self._corrected_at - now) > CLOCK_STEP_MIN:
+            logger.warning("notify: clock set back by %.0f s, deadlines moved back by as much", step)
+            await self.run(partial(_shift_deadlines, seconds=step))
+        self._corrected_at = now
 
     def acquire_delivery_lock(self) -> bool:
         """Acquire the lock for sending deliveries, until the process exits. Return False if another process holds the

@@ -18,7 +18,7 @@ from feedproxy.feed.parse.channel_parser import read
 from feedproxy.notify.changes.change_log import ChangeLog, ExtraDeliveries, FeedSnapshot, snapshot_of
 from feedproxy.notify.delivery.delivery_queue import DeliveryQueue
 from feedproxy.notify.delivery.delivery_worker import DeliveryWorker
-from feedproxy.notify.notification_database import NotificationDatabase, shift_deadlines
+from feedproxy.notify.notification_database import NotificationDatabase
 from feedproxy.notify.notification_events import NotificationEvents
 from feedproxy.notify.notification_protocol import (
     SUBSCRIBER_REQUESTS,
@@ -383,9 +383,7 @@ class NotificationService:
         """Correct the deadlines if the clock was set back. Emit `delivery_started` in the first iteration that sends
         deliveries, and in the first after an outage."""
         now = self.clock.now()
-        if step := self._outages.clock_set_back_by(now):
-            logger.warning("notify: clock set back by %.0f s, deadlines moved back by as much", step)
-            await self.database.run(partial(shift_deadlines, seconds=step))
+        await self.database.correct_deadlines(now)
         if self._outages.record_tick(now):
             await self.events.delivery_started.emit()
 

@@ -16,10 +16,6 @@ busy machine.
 Some rssCloud servers drop a subscriber after three failed notifications in a row, perhaps within minutes.
 """
 
-CLOCK_STEP_MIN: Seconds = 60
-"""Deadlines are corrected if the clock was set back by more than this many seconds. A time service makes smaller
-steps."""
-
 _NO_ANSWER = frozenset({Detail.UNREACHABLE, Detail.TIMEOUT})
 
 
@@ -29,11 +25,6 @@ class Outages:
     def __init__(self) -> None:
         self._last_tick: Instant | None = None
         self._silent_since: Instant | None = None
-
-    def clock_set_back_by(self, now: Instant) -> Seconds:
-        """Return the seconds by which the clock was set back since the last call of `record_tick`, or 0."""
-        step = self._last_tick - now if self._last_tick is not None else 0.0
-        return step if step > CLOCK_STEP_MIN else 0.0
 
     def record_tick(self, now: Instant) -> bool:
         """Record an iteration of the notification service's loop. Return True for the first iteration, and for the
