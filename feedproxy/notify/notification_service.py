@@ -126,15 +126,7 @@ class NotificationService:
         self.extra_deliveries: list[ExtraDeliveries] = []
         """Functions that return the deliveries for a change to receivers without a subscription."""
         self.xmlrpc = XmlRpcDispatcher()
-        self.refresh_requests = RefreshRequests(
-            self.database,
-            self.changes,
-            clock,
-            proxy.admin,
-            settings,
-            write_pending_changes=self._write_pending_changes,
-            wake=self.wake,
-        )
+        self.refresh_requests = RefreshRequests(self.database, clock, proxy.admin, settings, wake=self.wake)
         self.delivery_worker = DeliveryWorker(
             *(self.queue, self.subscriptions, caller, self._sender, clock),
             agent=lambda: own_user_agent(settings()),
@@ -256,7 +248,7 @@ class NotificationService:
         await self.refresh_requests.close()
         await self.delivery_worker.close(timeout)
         with contextlib.suppress(StoreError):
-            await self._write_pending_changes()
+            await self.write_pending_changes()
         await self.database.close()
 
     def _snapshot(self, resource: Resource, *, first: bool) -> FeedSnapshot | None:
@@ -288,7 +280,7 @@ class NotificationService:
             started = loop.time()
             self._wake_event.clear()
             try:
-                await self._write_pending_changes()
+                await self.write_pending_changes()
                 while self._deferred:
                     await self._deferred.popleft()()
                 await self.events.tick.emit()
@@ -347,7 +339,7 @@ class NotificationService:
             sleeper.cancel()
             waker.cancel()
 
-    async def _write_pending_changes(self) -> None:
+    async def write_pending_changes(self) -> None:
         """Record pending changes in the database. They stay pending until the commit.
 
         The store writes the feeds first, so that no change is recorded without the content to send. After a crash,

@@ -8,13 +8,12 @@ once, as soon as its minimum interval allows, for any number of pings. Unknown s
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.lru_map import LRU
-from feedproxy.notify.changes.change_log import ChangeLog
 from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.notify.notification_database import NotificationDatabase
 from feedproxy.proxy.cache_admin import CacheAdmin
@@ -66,41 +65,21 @@ class RefreshRequests:
     def __init__(
         self,
         database: NotificationDatabase,
-        changes: ChangeLog,
         clock: Clock,
         cache_admin: CacheAdmin,
         settings: Callable[[], Settings],
         *,
-        write_pending_changes: Callable[[], Awaitable[None]],
         wake: Callable[[], None],
     ) -> None:
         self._database = database
-        self._changes = changes
         self._clock = clock
         self._cache_admin = cache_admin
         self._settings = settings
-        self._write_pending_changes = write_pending_changes
         self._wake = wake
         self._running: dict[str, asyncio.Task[None]] = {}
         self._tests: set[str] = set()
         self._autodiscovered: LRU[str, bool] = LRU(entries_max=UNKNOWN_SITES_MAX)
         self.rate_limiter = RateLimiter()
-
-    async def find_feeds(self, *addresses: str) -> list[str]:
-        """Return the known feeds that these normalised URLs name. Raises StoreError if the database fails.
-
-        If a URL is the address of a feed, the result is that feed alone. If no URL is the address of a feed, the result
-        is all feeds of the sites at these URLs.
-        """
-        for address in addresses:
-            if self._cache_admin.is_feed(target := self._cache_admin.to_upstream_url(address)):
-                return [target]
-        await self._write_pending_changes()  # includes feeds that were just fetched
-        feeds: dict[str, None] = {}
-        for address in addresses:
-            for form in dict.fromkeys((address, self._cache_admin.to_upstream_url(address))):
-                feeds.update(dict.fromkeys(await self._changes.feeds_of_site(form)))
-        return [target for target in feeds if self._cache_admin.is_feed(target)]
 
     async def accept_ping(self, targets: Sequence[str], source: str) -> None:
         """Enqueue refreshes of feeds that the client at the address `source` reports as changed.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from feedproxy.errors import BadTarget, FeedproxyError, NotFound
 from feedproxy.http import uri
 from feedproxy.http.target_uri.gateway_path import gateway_target
+from feedproxy.notify.changes.change_log import host_and_path
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.public_feeds import may_be_listed
 from feedproxy.refresh.policy import moved_and_gone
@@ -17,6 +18,9 @@ from feedproxy.request.upstream_and_public_urls import is_upstream_target
 
 SITE_TOPICS_MAX = 10
 """A subscription to a site covers at most this many of its feeds."""
+
+PINGED_FEEDS_MAX = 50
+"""A ping of a site refreshes at most this many of its feeds."""
 
 REDIRECTS_MAX = 5
 """At most this many permanent redirects in a row are followed from a feed's address to its current target."""
@@ -60,7 +64,7 @@ async def resolve_topics(service: NotificationService, address: str, topics_allo
         return [await resolve_topic(service, address, topics_allowed, base)]
     except UnknownTopic as error:
         try:
-            feeds = await service.refresh_requests.find_feeds(named_address(service, address, base))
+            feeds = await find_feeds(service, named_address(service, address, base))
         except BadTarget:
             raise error from None
         targets = []
@@ -72,6 +76,37 @@ async def resolve_topics(service: NotificationService, address: str, topics_allo
         if not targets:
             raise
         return targets[:SITE_TOPICS_MAX]
+
+
+async def find_feeds(service: NotificationService, *addresses: str) -> list[str]:
+    """Return the known feeds that these normalised URLs name. Raises StoreError if the database fails.
+
+    If a URL is the address of a feed, the result is that feed alone. If no URL is the address of a feed, the result
+    is all feeds of the sites at these URLs.
+    """
+    admin = service.proxy.admin
+    for address in addresses:
+        if admin.is_feed(target := admin.to_upstream_url(address)):
+            return [target]
+    await service.write_pending_changes()  # includes feeds that were just fetched
+    feeds: dict[str, None] = {}
+    for address in addresses:
+        for form in dict.fromkeys((address, admin.to_upstream_url(address))):
+            feeds.update(dict.fromkeys(await _feeds_of_site(service, form)))
+    return [target for target in feeds if admin.is_feed(target)]
+
+
+async def _feeds_of_site(service: NotificationService, url: str) -> list[str]:
+    """Return at most PINGED_FEEDS_MAX known feeds of the site at `url` (normalised), the last changed first.
+
+    A feed belongs to the site if its channel links to `url`, or if its address is below `url`.
+    """
+    site = host_and_path(url)
+    folder = site if site.endswith("/") else site + "/"
+    folder_end = folder[:-1] + "0"  # the first text that sorts after all paths below the folder: "0" follows "/"
+    query = "SELECT target FROM known WHERE link = ? OR (place >= ? AND place < ?) ORDER BY at DESC LIMIT ?"
+    rows = await service.database.fetch(query, site.rstrip("/"), folder, folder_end, PINGED_FEEDS_MAX)
+    return [row["target"] for row in rows]
 
 
 def named_address(service: NotificationService, address: str, base: str) -> str:

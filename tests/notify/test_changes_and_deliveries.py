@@ -67,7 +67,7 @@ async def test_change_during_recording_is_left_to_the_next_recording(
     monkeypatch.setattr(notifications.changes, "record", recording)
     notifications._pending_changes += [replace(new, target=f"{TARGET}?new-{number}") for number in range(150)]
 
-    await notifications._write_pending_changes()
+    await notifications.write_pending_changes()
 
     assert recorded == [100, 50]
     assert len(notifications._pending_changes) == 2

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from feedproxy.notify.refresh_requests import RefreshRequests
+from feedproxy.notify.topics import find_feeds
 from tests.stages.notify import TARGET, Stand
 from tests.stages.origin import a_feed
 from tests.stages.websub import LINKS, websub_at
@@ -92,4 +93,4 @@ async def test_new_feed_is_found_by_ping_of_its_site(stand: Stand) -> None:
 
     await stand.app.service._coordinator.refresh(TARGET)
 
-    assert await stand.notifications.refresh_requests.find_feeds("http://origin.example/") == [TARGET]
+    assert await find_feeds(stand.notifications, "http://origin.example/") == [TARGET]

@@ -23,8 +23,6 @@ RETENTION: Seconds = 31 * 86_400
 """Seconds for which changes are stored: the archives reach back 31 days."""
 CHANGES_MAX = 200_000
 """Maximum number of stored changes. The oldest changes are deleted first."""
-PINGED_FEEDS_MAX = 50
-"""A ping of a site refreshes at most this many of its feeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,18 +131,6 @@ class ChangeLog:
         """Return the serial number of the last change, or 0 without a change. Only feeds in the public list count."""
         rows = await self._database.fetch("SELECT id FROM changes WHERE listed ORDER BY id DESC LIMIT 1")
         return rows[0]["id"] if rows else 0
-
-    async def feeds_of_site(self, url: str) -> list[str]:
-        """Return at most PINGED_FEEDS_MAX known feeds of the site at `url` (normalised), the last changed first.
-
-        A feed belongs to the site if its channel links to `url`, or if its address is below `url`.
-        """
-        site = host_and_path(url)
-        folder = site if site.endswith("/") else site + "/"
-        folder_end = folder[:-1] + "0"  # the first text that sorts after all paths below the folder: "0" follows "/"
-        query = "SELECT target FROM known WHERE link = ? OR (place >= ? AND place < ?) ORDER BY at DESC LIMIT ?"
-        rows = await self._database.fetch(query, site.rstrip("/"), folder, folder_end, PINGED_FEEDS_MAX)
-        return [row["target"] for row in rows]
 
     async def forget(self, targets: Iterable[str]) -> None:
         """Delete these targets from the table `known`, because the store no longer has them."""

@@ -16,7 +16,7 @@ from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings import ping_messages
 from feedproxy.notify.pings.ping_messages import InvalidCall, InvalidPing, Ping
 from feedproxy.notify.refresh_requests import TooManyRequests
-from feedproxy.notify.topics import named_address
+from feedproxy.notify.topics import find_feeds, named_address
 from feedproxy.request.context import ClientContext
 from feedproxy.request.endpoint_registry import Call
 
@@ -70,9 +70,9 @@ class PingReceiver:
         StoreError if the database fails."""
         refresh_requests, settings, source = self._service.refresh_requests, self._service.settings(), client.address
         ping = replace(ping, url=self._resolve(ping.url, client), feed=self._resolve(ping.feed, client))
-        targets = await refresh_requests.find_feeds(ping.feed) if ping.feed else []
+        targets = await find_feeds(self._service, ping.feed) if ping.feed else []
         if not targets:
-            targets = await refresh_requests.find_feeds(*ping.addresses())
+            targets = await find_feeds(self._service, *ping.addresses())
         await refresh_requests.accept_ping(targets, source)
         if targets or settings.ping_unknown == "ignore" or not ping.has_public_address():
             return

@@ -31,7 +31,7 @@ from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.subscription_table import Role, State, Subscription, SubscriptionsFull
 from feedproxy.notify.subscriptions_to_moved_or_private_feeds import SubscriberMaintenance
-from feedproxy.notify.topics import current_topic, may_notify, named_address
+from feedproxy.notify.topics import current_topic, find_feeds, may_notify, named_address
 from feedproxy.notify.websub import signatures_and_tokens, websub_messages
 from feedproxy.notify.websub.websub_messages import NAME, InvalidRequest, Mode, PublishRequest, SubscriptionRequest
 from feedproxy.proxy.public_feeds import is_restricted, may_be_listed
@@ -125,7 +125,7 @@ class Hub:
         refresh_requests, feeds = self._service.refresh_requests, list[str]()
         for topic in request.topics:
             try:
-                feeds += await refresh_requests.find_feeds(named_address(self._service, topic, base))
+                feeds += await find_feeds(self._service, named_address(self._service, topic, base))
             except BadTarget as error:
                 raise InvalidRequest(f"invalid hub.url: {error}") from error
         await refresh_requests.accept_ping(list(dict.fromkeys(feeds)), source)
