@@ -43,7 +43,7 @@ class AddressTrust(Enum):
 
 
 class AddressPolicy:
-    """The ports and addresses that a target may have. Raises UsageError for invalid ports.
+    """The ports and addresses that a target may have. Raises UsageError for invalid ports and networks.
 
     * `allow_private` permits private, shared, loopback and link-local networks, but not multicast, reserved networks
       and cloud metadata services.
@@ -143,8 +143,9 @@ class AddressPolicy:
     async def resolve(self, host: str, port: int) -> list[str]:
         """Return the permitted addresses of this host, at least one.
 
-        Raises Forbidden for a port or literal address that is not permitted, and for this proxy's listeners. Raises
-        Unreachable for a name without a permitted address, and BadTarget for an invalid host.
+        Raises Forbidden for a port or literal address that is not permitted, for `localhost` if loopback addresses are
+        not permitted, and for this proxy's listeners. Raises Unreachable for any other name without a permitted
+        address, and BadTarget for an invalid host.
         """
         self.check_port(port)
         if (ip := self.literal_address(host, port)) is not None:
@@ -191,8 +192,8 @@ class AddressPolicy:
         """Return the addresses of a host for a request through a parent proxy. All addresses must be permitted.
 
         If `may_be_unknown` is true, and this machine cannot resolve a name with a public suffix, the result is an empty
-        list: the parent then resolves the name. `configured` is true for a host that the operator configured:
-        its port and a literal address are not checked. Raises the errors of `resolve`.
+        list: the parent then resolves the name. If the operator configured the host (`configured`), its port and a
+        literal address are not checked. Raises the errors of `resolve`.
         """
         if not configured:
             self.check_port(port)

@@ -114,8 +114,7 @@ _ANY_DESCRIPTOR = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def shortage() -> str:
-    """Return the resource of which this process has too little left for an exchange with an origin, or "" if it has
-    enough."""
+    """Return a sentence about a resource of which too little is left for an exchange with an origin, or ""."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = f"nearly all of the {most} files that this process may open are open (ulimit -n)"
     try:
