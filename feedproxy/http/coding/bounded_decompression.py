@@ -26,7 +26,7 @@ A higher ratio indicates a decompression bomb. The most repetitive of 352 feeds 
 """
 
 _PIECE = 4 * 1024
-"""Number of input bytes for each call of a decoder.
+"""A decoder gets at most this many bytes of input in each call.
 
 The decoder copies all input after the end of a gzip member. With more input for each call, a body of many empty members
 would take seconds.
@@ -36,7 +36,7 @@ _ONE_CALL_MAX = 256 * 1024
 """A gzip body is decoded in one call if the limit of its content is at most this many bytes."""
 
 _OUTPUT = 64 * 1024
-"""One call of a decoder gives at most this many bytes."""
+"""In each call, a decoder of gzip, deflate or brotli gives at most this many bytes, except in `_gunzip_at_once`."""
 
 _ZSTD_WINDOW_MAX = 8 * 1024 * 1024
 """A zstd stream with a window of more than this many bytes is not decoded. The content coding zstd permits at most 8 MB

@@ -159,8 +159,10 @@ def compress(content: bytes, dictionary: bytes, *, level: int) -> bytes:
 
 
 def decompress(stream: bytes, dictionary: bytes, *, limit: int) -> bytes:
-    """Return the content of a stream made by `compress`. Raises TooLarge above `limit` bytes, and Undecodable for an
-    invalid stream."""
+    """Return the content of a Zstandard stream that was compressed with this dictionary.
+
+    Raises TooLarge above `limit` bytes, and Undecodable for an invalid stream.
+    """
     decompressor = zstandard.ZstdDecompressor(
         dict_data=_raw_dictionary(dictionary), max_window_size=window_limit(len(dictionary))
     )

@@ -101,7 +101,7 @@ _NO_WORD = re.compile(r"(?i)[bcdfghjklmnpqrstvwxz]{8}|[aeiou]{6}|q(?!u)[a-z]|[jv
 """Pattern of letter sequences that are rare or absent in words of languages with Latin script."""
 
 _RUN_MAX = 2048
-"""A run of letters, digits and hyphens of more than this many characters counts as random (`is_random`)."""
+"""A run of more than this many letters, digits, hyphens and underscores counts as random (`is_random`)."""
 
 
 _DOUBTFUL = re.compile(r"[?@&;%\[\]]")
@@ -124,7 +124,7 @@ _USERINFO = re.compile(r"(?i)\A.*(?:@|%40)", re.DOTALL)
 
 @memoize_short(entries=4096, longest=128)
 def is_random(run: str) -> bool:
-    """Return True if a run of letters, digits and hyphens looks like a random token.
+    """Return True if a run of letters, digits, hyphens and underscores looks like a random token.
 
     A run that looks like words, a date or a number is not random. In a random token, small letters, capital letters and
     digits alternate often. Hyphens and underscores separate the parts in which alternations are counted.
