@@ -16,6 +16,7 @@ from feedproxy.cooperative_iteration import iterate_in_background
 from feedproxy.errors import FeedproxyError, StoreError
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.notify.changes.change_log import ChangeLog, ExtraDeliveries, FeedSnapshot, snapshot_of
+from feedproxy.notify.changes.pending_changes import BATCH_SIZE, PendingChanges
 from feedproxy.notify.delivery.delivery_queue import DeliveryQueue
 from feedproxy.notify.delivery.delivery_worker import DeliveryWorker
 from feedproxy.notify.notification_database import NotificationDatabase
@@ -53,22 +54,11 @@ The time is limited, because another process may queue work meanwhile, or the cl
 """
 TRIM_INTERVAL: Seconds = 600
 """Seconds between two deletions of old changes and pings."""
-PENDING_MAX = 10_000
-"""While the database fails, at most this many changes wait, and as many deferred actions.
-
-Changes above the limit are recorded at the next start (`_reconcile`).
-"""
-BATCH_SIZE = 100
-"""One transaction records at most this many changes."""
+DEFERRED_MAX = 10_000
+"""While the database fails, at most this many deferred actions wait."""
 LOOP_INTERVAL: Seconds = 0.05
 """The notification service's loop waits at least this many seconds between two iterations, and then records all changes
 of this time together."""
-
-STORE_WRITE_TIMEOUT: Seconds = 5
-"""A notification waits at most this many seconds until the store has written the changed feed."""
-
-NEW_FEED_DELAY: Seconds = 0.5
-"""New feeds are collected for this many seconds, and then recorded in one transaction."""
 
 
 RECONCILIATION_IDLE_FACTOR = 15
@@ -133,12 +123,9 @@ class NotificationService:
             wake=self.wake,
         )
         self.events = NotificationEvents()
-        self._claim_delivery = claim_delivery
-        self._deferred: deque[Callable[[], Awaitable[None]]] = deque(maxlen=PENDING_MAX)
+        self.pending_changes = PendingChanges(self.changes, proxy.store, clock, claim_delivery, self._extra_deliveries)
+        self._deferred: deque[Callable[[], Awaitable[None]]] = deque(maxlen=DEFERRED_MAX)
         self._outages = Outages()
-        self._pending_changes: list[FeedSnapshot] = []
-        self._writing = asyncio.Lock()
-        self._peer_changes: set[FeedSnapshot] = set()
         self._wake_event = asyncio.Event()
         self._wake_timer: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -177,21 +164,18 @@ class NotificationService:
         snapshot = self._snapshot(event.resource, first=event.is_new)
         if snapshot is not None:
             self.events.change_found.emit(snapshot)
-            self._add_pending(snapshot)
+            self._wake_in(self.pending_changes.add(snapshot))
 
     def on_peer_change(self, snapshot: FeedSnapshot) -> None:
         """Record another machine's change in the next iteration of the service's loop, and notify this machine's
         subscribers."""
-        self._peer_changes.add(snapshot)
-        self._add_pending(snapshot)
+        self._wake_in(self.pending_changes.add(snapshot, is_of_peer=True))
 
-    def _add_pending(self, snapshot: FeedSnapshot) -> None:
-        if len(self._pending_changes) < PENDING_MAX:
-            self._pending_changes.append(snapshot)
-        if not snapshot.is_new:
+    def _wake_in(self, delay: Seconds) -> None:
+        if not delay:
             self.wake()
         elif self._wake_timer is None:
-            self._wake_timer = asyncio.get_running_loop().call_later(NEW_FEED_DELAY, self.wake)
+            self._wake_timer = asyncio.get_running_loop().call_later(delay, self.wake)
 
     def _on_refresh_ended(self, event: RefreshEnded) -> None:
         target = event.target
@@ -248,7 +232,7 @@ class NotificationService:
         await self.refresh_requests.close()
         await self.delivery_worker.close(timeout)
         with contextlib.suppress(StoreError):
-            await self.write_pending_changes()
+            await self.pending_changes.write()
         await self.database.close()
 
     def _snapshot(self, resource: Resource, *, first: bool) -> FeedSnapshot | None:
@@ -267,9 +251,6 @@ class NotificationService:
             return None
         return replace(snapshot, digest=channel.content_digest) if channel is not None else None
 
-    def _extra_deliveries_of(self, claimed: set[str], change: Change) -> Iterable[DeliveryRequest]:
-        return self._extra_deliveries(change) if change.target in claimed else ()
-
     def _extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
         return [request for extra_deliveries in self.extra_deliveries for request in extra_deliveries(change)]
 
@@ -280,7 +261,7 @@ class NotificationService:
             started = loop.time()
             self._wake_event.clear()
             try:
-                await self.write_pending_changes()
+                await self.pending_changes.write()
                 while self._deferred:
                     await self._deferred.popleft()()
                 await self.events.tick.emit()
@@ -338,34 +319,6 @@ class NotificationService:
         finally:
             sleeper.cancel()
             waker.cancel()
-
-    async def write_pending_changes(self) -> None:
-        """Record pending changes in the database. They stay pending until the commit.
-
-        The store writes the feeds first, so that no change is recorded without the content to send. After a crash,
-        `_reconcile` finds the stored feeds. Changes that are added during the call wait for the next call, so that
-        transactions stay large.
-        """
-        async with self._writing:
-            remaining = len(self._pending_changes)
-            while batch := self._pending_changes[: min(remaining, BATCH_SIZE)]:
-                await self._wait_stored(batch)
-                claimed = {
-                    snapshot.target
-                    for snapshot in batch
-                    if snapshot not in self._peer_changes
-                    and (self._claim_delivery is None or await self._claim_delivery(snapshot))
-                }
-                await self.changes.record(batch, self.clock.now(), partial(self._extra_deliveries_of, claimed))
-                self._peer_changes.difference_update(batch)
-                del self._pending_changes[: len(batch)]
-                remaining -= len(batch)
-
-    async def _wait_stored(self, batch: list[FeedSnapshot]) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(STORE_WRITE_TIMEOUT):
-                for snapshot in batch:
-                    await self.proxy.store.wait_written(snapshot.target)
 
     def _emit_feed_seen(self, resource: Resource) -> None:
         if resource.channel is not None:

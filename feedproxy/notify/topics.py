@@ -88,7 +88,7 @@ async def find_feeds(service: NotificationService, *addresses: str) -> list[str]
     for address in addresses:
         if admin.is_feed(target := admin.to_upstream_url(address)):
             return [target]
-    await service.write_pending_changes()  # includes feeds that were just fetched
+    await service.pending_changes.write()  # includes feeds that were just fetched
     feeds: dict[str, None] = {}
     for address in addresses:
         for form in dict.fromkeys((address, admin.to_upstream_url(address))):

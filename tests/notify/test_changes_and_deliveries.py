@@ -61,16 +61,17 @@ async def test_change_during_recording_is_left_to_the_next_recording(
 
     async def recording(snapshots: Sequence[FeedSnapshot], *others: Any) -> list[Change]:
         recorded.append(len(snapshots))
-        notifications._pending_changes.append(replace(new, target=f"{TARGET}?{len(recorded)}"))
+        notifications.pending_changes.add(replace(new, target=f"{TARGET}?{len(recorded)}"))
         return await record(snapshots, *others)
 
     monkeypatch.setattr(notifications.changes, "record", recording)
-    notifications._pending_changes += [replace(new, target=f"{TARGET}?new-{number}") for number in range(150)]
+    for number in range(150):
+        notifications.pending_changes.add(replace(new, target=f"{TARGET}?new-{number}"))
 
-    await notifications.write_pending_changes()
+    await notifications.pending_changes.write()
 
     assert recorded == [100, 50]
-    assert len(notifications._pending_changes) == 2
+    assert len(notifications.pending_changes._snapshots) == 2
 
 
 async def test_subscription_add_data_keeps_concurrent_put(stand: Stand) -> None:
@@ -201,7 +202,7 @@ async def test_delivery_under_way_is_followed_by_second_change(stand: Stand) -> 
     for title in ("two", "three"):
         stand.origin.publish("/feed.xml", a_feed(title))
         await stand.app.service._coordinator.refresh(TARGET)
-        while stand.notifications._pending_changes or not stand.others.calls:  # noqa: ASYNC110 (no event to wait for)
+        while stand.notifications.pending_changes._snapshots or not stand.others.calls:  # noqa: ASYNC110 (no event to wait for)
             await asyncio.sleep(0.001)
 
     stand.others.gate.set()
