@@ -1,6 +1,7 @@
 """Statements that one format has in a place of its own, and another one elsewhere, reach every format."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -69,6 +70,19 @@ def test_hubs_of_json_feed_become_hub_links_and_cloud(name: str) -> None:
         assert '<atom:link rel="hub" href="https://hub.example/"/>' in document
     if name == "json":
         assert json.loads(document)["hubs"][1]["type"] == "rssCloud"
+
+
+@pytest.mark.parametrize(
+    ("cloud", "hubs"),
+    [
+        (Cloud("cloud.example", "443", "rss", "", "http-post"), ["https://cloud.example/rss"]),
+        (Cloud("cloud.example", "port", "/rss", "", "http-post"), []),
+    ],
+)
+def test_cloud_becomes_hub_of_json_feed_if_its_address_is_valid(cloud: Cloud, hubs: list[str]) -> None:
+    document, _ = written_and_read(replace(a_json_feed(), cloud=cloud), "json")
+
+    assert [hub["url"] for hub in json.loads(document).get("hubs", ())] == hubs
 
 
 def test_hubs_of_json_feed_are_separated_by_type_for_subscriptions() -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import json
 from typing import Any
 
+from feedproxy.feed.channel_addresses import cloud_address
 from feedproxy.feed.convert import markup, model_as_dict
 from feedproxy.feed.convert.model import Feed, Item, Person, Text
 from feedproxy.feed.convert.read import from_json
@@ -111,10 +112,8 @@ def _authors(persons: tuple[Person, ...]) -> list[dict[str, Any]]:
 
 def _hubs(feed: Feed) -> list[dict[str, str]]:
     hubs = [{"type": "WebSub", "url": link.href} for link in feed.links if link.rel == "hub"]
-    if feed.cloud is not None and feed.cloud.domain:
-        scheme = "https" if feed.cloud.port == "443" or feed.cloud.protocol == "https-post" else "http"
-        host = f"{feed.cloud.domain}:{feed.cloud.port}" if feed.cloud.port else feed.cloud.domain
-        hubs.append({"type": "rssCloud", "url": f"{scheme}://{host}{feed.cloud.path}"})
+    if feed.cloud is not None and (address := cloud_address(feed.cloud)):
+        hubs.append({"type": "rssCloud", "url": address})
     return hubs
 
 
