@@ -132,8 +132,8 @@ class ClientConnection:
     def _borrow_socket(self) -> socket.SocketType:
         """Return a socket object with the connection's descriptor. The caller must detach it.
 
-        With all arguments given, the constructor makes no system call. The address family may be wrong, but the methods
-        that are used here ignore it.
+        With all arguments given, the constructor makes only one system call (getsockname). The address family may be
+        wrong, but the methods that are used here ignore it.
         """
         return socket.SocketType(socket.AF_INET, socket.SOCK_STREAM, 0, self.fd)
 
