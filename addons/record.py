@@ -10,6 +10,7 @@ from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.lab.record.har_redaction import KEEP_CHOICES, Redactor
 from feedproxy.lab.record.har_writer import HarWriter
 from feedproxy.lab.record.recorder import Recorder
+from feedproxy.proxy.public_feeds import is_public
 from feedproxy.server.addon import Addon
 from feedproxy.server.mitm.exchanges_from_flows import StableNames, client_exchange, flow_exchanges, origin_exchange
 
@@ -74,7 +75,9 @@ class Record(Addon):
         self._connections = StableNames(f"{app.random_bytes(4).hex()}-")
         self._writer = HarWriter(option_files.expand(options.record), limit=options.record_max)
         return Recorder(
-            self._writer, Redactor(key, options.record_keep), lambda target: app.settings_for(target).private
+            self._writer,
+            Redactor(key, options.record_keep),
+            lambda target: not is_public(app.settings_for(target), None),
         )
 
     def response(self, flow: http.HTTPFlow) -> None:

@@ -17,7 +17,7 @@ from tests.scenarios.conftest import _stages
 from tests.scenarios.test_access import a_feed, files, says  # noqa: F401 -- a fixture
 from tests.security.wire import exchange
 from tests.stages.front import OnFront
-from tests.stages.play import UPSTREAM, Seen
+from tests.stages.play import UPSTREAM, OnProxy, Seen
 
 HIDDEN = b"HIDDEN"
 SECRET = "/secret/feed.rss"
@@ -204,3 +204,26 @@ async def test_refused_connect_authenticates_no_later_request_on_its_connection(
 
     assert re.findall(rb"HTTP/1\.1 (\d+) ", said) == [b"403", b"407"]
     assert HIDDEN not in said
+
+
+@pytest.fixture
+async def door_without_fast_path():
+    """Yield a function that opens the whole proxy without the fast path, which a recording switches off."""
+    async for opened in _stages(OnProxy):
+        yield opened
+
+
+@pytest.mark.parametrize("rule", list(RULES))
+async def test_recording_omits_address_and_content_of_a_protected_feed(door_without_fast_path, files, rule, tmp_path):  # noqa: F811
+    proxy, origin, _ = await door_without_fast_path(**files, record=str(tmp_path / "week.har"))
+    proxy.rule("/secret/*", **RULES[rule])
+    origin.publish(SECRET, a_feed("HIDDEN"))
+    origin.publish("/open.rss", a_feed("OPEN"))
+
+    assert HIDDEN in (await proxy.get(SECRET, authorization=says("bob"))).expect(200).plain
+    (await proxy.get("/open.rss")).expect(200)
+
+    recorded = (tmp_path / "week.har").read_bytes()
+    assert b"OPEN" in recorded
+    assert HIDDEN not in recorded
+    assert SECRET.encode() not in recorded

@@ -33,7 +33,7 @@ CONTENTS_CACHED_MAX = 512
 
 
 class Recorder:
-    """Writer of redacted exchanges. `private` returns True for targets that a rule marks as private."""
+    """Writer of redacted exchanges. `private` returns True for targets that only some clients may get."""
 
     def __init__(self, writer: HarWriter, redactor: Redactor, private: Callable[[str], bool] = lambda _: False) -> None:
         self._private = private
