@@ -204,7 +204,9 @@ class AdminActions:
         return await asyncio.gather(*(refresh(target) for target in targets))
 
     async def _parse_target(self, request: web.Request) -> tuple[str, str]:
-        """Return the target and the pattern of a request. One of them is "", because a request has only one of them.
+        """Return the target and the pattern that a request names. One of them is "".
+
+        The parameters `url` and `id` (the identifier of a stored feed) name a target, and `pattern` names many targets.
 
         Raises BadTarget for an invalid target, NotFound for an unknown id, and InvalidForm for other invalid
         parameters.

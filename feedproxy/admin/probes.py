@@ -10,7 +10,7 @@ from feedproxy.web.display_formats import plural
 
 
 class Probes:
-    """The handlers of the probes."""
+    """The handlers of `/metrics`, `/healthz` and `/readyz`."""
 
     def __init__(self, app: App, pages: FeedPages) -> None:
         self._app = app

@@ -4,8 +4,8 @@ An explicit lifetime of HTTP comes first: s-maxage, max-age or Expires (section 
 the lifetime of a feed comes from the feed's schedule, or else from the feed's rate of change (section 4.2.2). If both
 are unknown, the lifetime is a tenth of the time since Last-Modified, or a default.
 
-The *hint* is a function that returns until when the feed's schedule permits the use of a response. A response is *held*
-if its lifetime is over, and the schedule still permits its use (section 4.2.4).
+The argument `hint` is a function that returns until when the feed's schedule permits the use of a response. A response
+is *held* if its lifetime is over, and the schedule still permits its use (section 4.2.4).
 """
 
 import math

@@ -197,7 +197,8 @@ class RedisOperations:
             raise self.connection.refuse(f"invalid number: {value!r:.40}") from None
 
     def _event_values(self, kind: str, target: str, payload: Any = None) -> tuple[str, int, str]:
-        """Return the last arguments of each script that publishes an event: channel, length of the log, message."""
+        """Return the last arguments of each script that publishes an event: the Pub/Sub channel, the
+        maximum length of the event log in Redis, and the message."""
         return self.keys.channel, LOG_MAX, self._message(kind, target, payload)
 
     def _message(self, kind: str, target: str, payload: Any = None) -> str:

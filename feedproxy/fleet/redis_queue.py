@@ -38,8 +38,8 @@ type SendEvent = Callable[[], Awaitable[None]]
 class _PendingUpdate:
     """The queued messages about a target.
 
-    `purged` is the time of a purge in microseconds, or 0. `has_copy` is True if the copy is to be sent, and `release`
-    if the lease with `token` is to be released.
+    `purged` is the time of a purge in microseconds, or 0. `has_copy` is True if a copy waits to be sent. `release` is
+    True if the lease with `token` waits to be ended.
     """
 
     purged: int = 0

@@ -29,7 +29,7 @@ def log_fetch(name: str, fetch: RefreshRecord, form: str, batch: LineBatch) -> N
 
 
 def fetch_summary(fetch: RefreshRecord) -> View:
-    """Return a fetch as plain values, without the reason."""
+    """Return a fetch as plain values. The text about its outcome (`reason`) is left out."""
     return {
         "occasion": fetch.occasion,
         "status": fetch.status,

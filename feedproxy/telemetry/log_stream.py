@@ -65,7 +65,7 @@ class NonBlockingStream:
         self._thread: threading.Thread | None = None
 
     def write(self, text: str) -> None:
-        """Write lines, or add them to the backlog. Raises OSError if the reader has closed its end."""
+        """Write lines, or add them to the backlog. Raises OSError if the other end of the pipe is closed."""
         lines = self._encode(text)
         with self._lock:
             if self._thread is None and not self._backlog:
@@ -152,7 +152,7 @@ class NonBlockingStream:
                     self._backlog_size -= len(part)
 
     def _write_all(self, lines: bytes) -> None:
-        """Write lines, and wait whenever the pipe is full. Raises OSError if the reader has closed its end."""
+        """Write lines, and wait whenever the pipe is full. Raises OSError if the other end of the pipe is closed."""
         start = 0
         while start < len(lines):
             try:

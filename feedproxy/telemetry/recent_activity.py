@@ -62,7 +62,7 @@ class RecentActivity:
     """Memory of the recent activity of this process."""
 
     def __init__(self, settings: Callable[[], Settings], name_in_log: Callable[[str], str]) -> None:
-        """Create the memory. `name_in_log` returns a target as the log names it."""
+        """Create an empty memory. `name_in_log` returns the name of a target in the log, without secrets."""
         self._settings = settings
         self._name_in_log = name_in_log
         self._requests: deque[RequestActivity] = deque(maxlen=REQUESTS_MAX)
@@ -85,7 +85,7 @@ class RecentActivity:
             fetch_log.log_fetch(self._name_in_log(uri.without_fragment(event.target)), record, form, self.log_lines)
 
     def on_page_redirected_to_feed(self, target: str) -> None:
-        """Remove a page that names a feed from the addresses that never returned a feed."""
+        """Remove `target`, a page that led to a feed, from the list of addresses that never returned a feed."""
         self._failed.drop(target)
 
     def record_request(self, request: RequestActivity) -> None:

@@ -50,8 +50,8 @@ def parse_archive_hour(path: str) -> Instant | None:
 def write_document(
     changes: Iterable[Change], *, displayed: Callable[[str], str], updated: Instant, count: int, minutes: bool
 ) -> bytes:
-    """Return the document. `displayed` returns the public address of a URL. `count` is the serial number of the last
-    change, as the attribute `count` of the document.
+    """Return the document. `displayed` returns the public address of a URL. `count` is the value of the
+    document's attribute of this name: the serial number of the last change.
 
     An entry's attribute `when` is its age at `updated`, in minutes, or in seconds if `minutes` is False.
     """

@@ -242,7 +242,7 @@ def _make_head(form: HeadForm, own_values: bytes, age: int, cache_status: str, c
 
 
 def log_names(target: str, public: str, upstream: str) -> LogNames:
-    """Return the form in which templates store the names of a target in the log (App.names_in_log)."""
+    """Return LogNames for a target. `public` and `upstream` are its two names in the log (App.names_in_log)."""
     return _shared_names(*_relative_to(target, public), *_relative_to(target, upstream))
 
 
@@ -256,7 +256,7 @@ def _relative_to(target: str, name: str) -> tuple[str, int]:
 def _split_head(
     status: int, fields: Fields, terms: HitTerms, age: int, cache_status: str, cache_control: str
 ) -> tuple[HeadForm, bytes]:
-    """Return the form of a head, and the values of OWN_FIELDS, separated by line feeds.
+    """Return the HeadForm of a head, and the values that it leaves out, those of OWN_FIELDS, separated by line feeds.
 
     Raises ValueError if Age or Cache-Status is missing.
     """

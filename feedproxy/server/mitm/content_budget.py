@@ -8,10 +8,11 @@ from collections import Counter
 from feedproxy.client_network import client_network
 
 CLIENT_SHARE = 2
-"""The contents that one client network sends at a time may have at most this many times the limit for one content."""
+"""The contents that one client network sends at a time have together at most this many times the maximum size of one
+content."""
 
 TOTAL_SHARE = 8
-"""The contents of all clients together may have at most this many times the limit for one content."""
+"""The contents that all clients send at a time have together at most this many times the maximum size of one content."""
 
 
 class ContentBudget:

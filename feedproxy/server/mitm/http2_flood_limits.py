@@ -42,7 +42,8 @@ DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, CONTINUATION = 0, 1, 2, 3, 4, 9
 END_STREAM, END_HEADERS = 0x1, 0x4
 
 POINTS = 1_000
-"""Points that a connection has at the beginning, and at most. A connection without points is closed.
+"""Points that a connection has at the beginning, and at most. Each frame without content costs points, and a connection
+without points is closed.
 
 For comparison, Node.js permits 1,000 resets at once.
 """

@@ -18,10 +18,10 @@ CHALLENGE = b"""<!DOCTYPE html>
 class ChallengePage(Fault):
     """The response is a page that tests for a browser, with status 403.
 
-    The fault's value sets another status. Servers also use 200, 202 and 503 for such pages.
+    The value in `challenge=VALUE` is another status. Servers also use 200, 202 and 503 for such pages.
 
     A good reader keeps its copy, tells its user after some days, and polls less often. It does not show the page as an
-    entry, and does not imitate a browser.
+    item, and does not imitate a browser.
     """
 
     name = "challenge"
