@@ -48,7 +48,7 @@ _OWN_PREFIX = b'{"log":{"version":"1.2","creator":{"name":"feedproxy",'
 
 
 def closing_tail(until: Instant) -> bytes:
-    """Return the end of a finished file. It replaces TAIL, the end of an unfinished file. `until` is the end of the recording."""
+    """Return the end of a finished file, which replaces TAIL. `until` is the end of the recording."""
     return f'\n],"{OWN_KEY}":{{"until":"{_format_instant(until)}"}}}}}}\n'.encode()
 
 

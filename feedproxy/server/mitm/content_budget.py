@@ -12,7 +12,8 @@ CLIENT_SHARE = 2
 content."""
 
 TOTAL_SHARE = 8
-"""The contents that all clients send at a time have together at most this many times the maximum size of one content."""
+"""The contents that all clients send at a time have together at most this many times the maximum size of one
+content."""
 
 
 class ContentBudget:

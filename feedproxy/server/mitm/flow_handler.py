@@ -271,7 +271,8 @@ class FlowHandler:
             await self.app.service.admin.recheck_size(key)
 
     def make_error_page(self, flow: http.HTTPFlow, reason: str) -> http.Response:
-        """Return the response to the client after a failed request to a server, and record the failure in the flow's state."""
+        """Return the response to the client after a failed request to a server. Record the failure in the flow's
+        state."""
         error, state = passthrough.classify_failure(reason), self._flows.get(flow.id)
         status = CacheStatus(detail=error.detail)
         if state is not None and state.status is not None and isinstance(error, Unreachable):
