@@ -18,6 +18,7 @@ from feedproxy.http.memoize import memoize_short
 
 _URI = re.compile(r"(?:([^:/?#]+):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
 """Pattern of any URI, with groups for its components.  RFC 3986, appendix B"""
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _PORTS = {"http": 80, "https": 443}
 
 _REG_NAME = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
@@ -91,6 +92,17 @@ def resolve(base: str, reference: str) -> str:
                 path = path if path.startswith("/") else "/" + path
     authority_part = "" if authority is None else f"//{authority}"
     return normalise(f"{scheme}:{authority_part}{path}" + ("" if query is None else f"?{query}"))
+
+
+def is_absolute(reference: str) -> bool:
+    """Return True if a reference has a scheme (RFC 3986, section 4.1)."""
+    return _SCHEME.match(reference.strip(" \t")) is not None
+
+
+def fragment_of(reference: str) -> str:
+    """Return the fragment of a reference with its `#`, or an empty string. Spaces within the fragment are encoded."""
+    _, mark, fragment = reference.strip(" \t\r\n\f").replace(" ", "%20").partition("#")
+    return mark + fragment
 
 
 def query_value(query: str, name: str) -> str:

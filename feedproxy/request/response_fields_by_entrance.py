@@ -1,11 +1,16 @@
 """Rules of each entrance for the fields of a response."""
 
+import re
+from collections.abc import Callable
+from functools import partial
+
 from feedproxy.http import uri
 from feedproxy.http.cache_control import without_directives
+from feedproxy.http.field_values import PARSED_MAX
 from feedproxy.http.message import Fields
 from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.request.gateway_challenges import with_gateway_challenges
-from feedproxy.request.upstream_and_public_urls import rewrite_location
+from feedproxy.request.upstream_and_public_urls import rewrite_link, rewrite_location
 
 GATEWAY_FIELDS = frozenset(
     {
@@ -85,20 +90,30 @@ By such a command, nginx and others send a local file or another page instead of
 """
 
 
+_REFERENCE_FIELDS = frozenset({"location", "content-location", "link"})
+
+_LINK_REFERENCE = re.compile(r'"(?:[^"\\]|\\.)*+"|<([^<>]*)>', re.DOTALL)
+"""Pattern of a quoted string or of a reference in Link (RFC 8288, section 3)."""
+
+
 def passes_gateway(name: str) -> bool:
     """Return True if the gateway passes on a field of an origin's response with this name."""
     lowered = name.lower()
     return lowered in GATEWAY_FIELDS or (lowered.startswith("x-") and not lowered.startswith(SERVER_COMMAND_PREFIXES))
 
 
-def apply_entrance_rules(fields: Fields, client: ClientContext, *, target: str, upstream: str) -> Fields:
+def apply_entrance_rules(
+    fields: Fields, client: ClientContext, *, target: str, upstream: str, content_target: str = ""
+) -> Fields:
     """Return the fields of a response after applying the rules of the client's entrance.
 
-    `upstream` is the value of this option. The gateway adds `sandbox` of Content-Security-Policy. For a browser, all
+    `upstream` is the value of this option. `content_target` is the target that sent the content, if feedproxy followed
+    redirects from `target`. The gateway adds `sandbox` of Content-Security-Policy. For a browser, all
     sites behind the gateway are one web origin, and without `sandbox`, a page of one site could read the responses of
     another.
     """
-    fields = _rewrite_location(fields, client, target=target, upstream=upstream)
+    if client.entrance is not Entrance.PROXY and fields.has_any(_REFERENCE_FIELDS):
+        fields = _rewrite_references(fields, client, target, upstream, content_target)
     fields = fields.without("alt-svc")  # an alternative service for the origin does not serve the proxy (RFC 7838)
     if client.entrance is Entrance.GATEWAY:
         if target:  # otherwise the response is a local one
@@ -119,8 +134,28 @@ def make_private(fields: Fields) -> Fields:
     return fields.with_field("Cache-Control", f"private, {other_fields}" if other_fields else "private")
 
 
-def _rewrite_location(fields: Fields, client: ClientContext, *, target: str, upstream: str) -> Fields:
-    location = fields.get("location")
-    if location is None or client.entrance is Entrance.PROXY:
+def _rewrite_references(
+    fields: Fields, client: ClientContext, target: str, upstream: str, content_target: str
+) -> Fields:
+    """Return the fields with references that the client can use: Location, Content-Location and Link.
+
+    The other arguments are those of `apply_entrance_rules`.
+    """
+    location = partial(rewrite_location, client=client, target=target, upstream=upstream)
+    if (value := fields.get("location")) is not None:
+        fields = fields.with_field("Location", location(value))
+    if not target:
+        return fields  # the response is a local one
+    if (value := fields.get("content-location")) is not None:
+        fields = fields.with_field("Content-Location", location(value, content_target=content_target))
+    if "link" not in fields:
         return fields
-    return fields.with_field("Location", rewrite_location(location, client, target=target, upstream=upstream))
+    link = partial(rewrite_link, client=client, target=target, upstream=upstream, content_target=content_target)
+    return Fields((name, _rewrite_links(value, link) if name.lower() == "link" else value) for name, value in fields)
+
+
+def _rewrite_links(value: str, rewrite: Callable[[str], str]) -> str:
+    """Return the value of Link with its references rewritten. A value longer than PARSED_MAX is returned unchanged."""
+    if len(value) > PARSED_MAX:
+        return value
+    return _LINK_REFERENCE.sub(lambda match: match[0] if match[1] is None else f"<{rewrite(match[1])}>", value)

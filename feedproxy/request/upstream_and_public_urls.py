@@ -97,21 +97,41 @@ def equivalent_urls(target: str, settings: Settings) -> tuple[str, ...]:
     return (target,) if public == target else (target, public)
 
 
-def rewrite_location(location: str, client: ClientContext, *, target: str, upstream: str) -> str:
-    """Return a Location that keeps the client in its entrance. `upstream` is the value of this option.
+def rewrite_location(
+    location: str, client: ClientContext, *, target: str, upstream: str, content_target: str = ""
+) -> str:
+    """Return a Location or Content-Location that keeps the client in its entrance, with the same fragment.
 
-    A Location with a scheme that the proxy cannot fetch is unchanged. A relative reference is also unchanged if it has
-    the same meaning at the address that the client requested (RFC 9110, section 10.2.2).
+    `upstream` is the value of this option. `content_target` is the target to which a relative reference is relative, if
+    it is not `target`. A reference with a scheme that the proxy cannot fetch is unchanged. A relative reference is also
+    unchanged if it has the same meaning at the address that the client requested (RFC 9110, section 10.2.2).
     """
     try:
-        absolute = uri.resolve(target, location)
+        absolute = uri.resolve(content_target or target, location)
         if client.entrance is Entrance.GATEWAY:
-            return client.base + gateway_path(absolute)
+            return client.base + gateway_path(absolute) + uri.fragment_of(location)
         public = _public_url(absolute, client, upstream)
         as_read = uri.resolve(public_url_for(target, client, upstream=upstream), location)
-        return location if public is None or as_read == uri.normalise(public) else public
+        is_unchanged = public is None or as_read == uri.normalise(public)
+        return location if is_unchanged else f"{public}{uri.fragment_of(location)}"
     except BadTarget:
         return location
+
+
+def rewrite_link(reference: str, client: ClientContext, *, target: str, upstream: str, content_target: str = "") -> str:
+    """Return the reference of a Link so that it has the same meaning for the client as for a client of the origin.
+
+    In the gateway, a relative reference becomes the absolute address at the origin. In reverse mode, the result is that
+    of `rewrite_location`. The arguments are those of `rewrite_location`.
+    """
+    if client.entrance is not Entrance.GATEWAY:
+        return rewrite_location(reference, client, target=target, upstream=upstream, content_target=content_target)
+    if uri.is_absolute(reference):
+        return reference
+    try:
+        return uri.resolve(content_target or target, reference) + uri.fragment_of(reference)
+    except BadTarget:
+        return reference
 
 
 def public_url_for(target: str, client: ClientContext, *, upstream: str) -> str:

@@ -255,6 +255,40 @@ async def test_location_in_the_explicit_proxy_is_unchanged(stage):
     assert (await proxy.get("/page")).expect(302).location == "/other"
 
 
+async def test_location_keeps_its_fragment(stage):
+    proxy, origin, _ = await stage()
+    for said in ("/other#part 2", origin.url("/other#part%202")):
+        origin.publish("/page", b"", status=302, location=said)
+
+        seen = await proxy.get("/page", cache_control="no-cache")
+
+        assert seen.expect(302).location == f"{proxy.stage.name}/{origin.url('/other')}#part%202"
+
+
+async def test_content_location_at_the_gateway_is_rewritten_to_the_gateway(stage):
+    proxy, origin, _ = await stage()
+    for said in ("feed.en.rss", "/folder/feed.en.rss", origin.url("/folder/feed.en.rss")):
+        origin.publish("/folder/feed.rss", a_feed(), content_location=said)
+
+        seen = (await proxy.get("/folder/feed.rss", cache_control="no-cache", accept="text/html")).expect(200)
+
+        assert seen.fields.get("content-location") == f"{proxy.stage.name}/{origin.url('/folder/feed.en.rss')}"
+
+
+async def test_relative_link_at_the_gateway_becomes_the_address_at_the_origin(stage):
+    proxy, origin, _ = await stage()
+    said = '</hub>; rel="hub"; title="see <a>, <b>", <feed.rss#x>; rel=self, <https://x.example>; rel=hub, <>; rel=me'
+    origin.publish("/folder/feed.rss", a_feed(), link=said)
+    origin.publish("/old.rss", b"", status=302, location="/folder/feed.rss")
+    at = origin.url("/folder/feed.rss")
+
+    for path in ("/folder/feed.rss", "/old.rss"):
+        assert (await proxy.get(path)).expect(200).fields.get("link") == (
+            f'<{origin.url("/hub")}>; rel="hub"; title="see <a>, <b>", <{at}#x>; rel=self,'
+            f" <https://x.example>; rel=hub, <{at}>; rel=me"
+        )
+
+
 async def test_location_of_a_move_stays_in_its_entrance(stage):
     proxy, origin, _ = await stage()
     new = origin.url("/new.rss")
@@ -315,6 +349,19 @@ async def test_reverse_mode_location_and_self_link_name_the_public_host(stage):
     assert b'href="https://feeds.example/feed.rss"' in (await proxy.get("/feed.rss")).expect(200).body
     assert (await proxy.get("/page")).expect(302).location == "https://feeds.example/other"
     assert (await proxy.get("/out")).location == "https://elsewhere.example/x"
+
+
+async def test_reverse_mode_references_name_the_public_host(stage):
+    proxy, origin, _ = await stage(upstream=UPSTREAM, public_url="https://feeds.example/")
+    links = f'<{origin.url("/feed.rss")}>; rel="self", </x>; rel="next", <https://hub.example/>; rel="hub"'
+    origin.publish("/feed.rss", a_feed(), content_location=origin.url("/feed.en.rss"), link=links)
+    origin.publish("/page", b"", status=302, location=origin.url("/other#part"))
+
+    seen = (await proxy.get("/feed.rss")).expect(200)
+
+    assert seen.fields.get("content-location") == "https://feeds.example/feed.en.rss"
+    assert seen.fields.get("link") == links.replace(origin.url("/"), "https://feeds.example/")
+    assert (await proxy.get("/page")).expect(302).location == "https://feeds.example/other#part"
 
 
 @pytest.mark.parametrize("said", ["/other", "other?x=1", "//feeds.example/other", "/other#part"])

@@ -129,7 +129,9 @@ def _is_smaller(one: Response, other: Response) -> bool:
 
 def _for_entrance(response: ProxyResponse, target: str, client: ClientContext, settings: Settings) -> ProxyResponse:
     before = response.response.fields
-    fields = apply_entrance_rules(before, client, target=target, upstream=settings.upstream)
+    fields = apply_entrance_rules(
+        before, client, target=target, upstream=settings.upstream, content_target=response.final_target
+    )
     if settings.readers or client.user:
         fields = make_private(fields)
     return response if fields is before else replace(response, response=response.response.with_fields(fields))
