@@ -16,7 +16,7 @@ from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.refresh.policy.dictionary_privacy import is_shared
 from feedproxy.refresh.policy.stale_max_after_failure import FetchOutcome
 from feedproxy.refresh.refresh_job import RefreshJob
-from feedproxy.request.upstream_request import FIXED_FIELDS, background_request, is_credential
+from feedproxy.request.upstream_request import ACCEPT, FIXED_FIELDS, background_request, is_credential
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Relocation, RelocationKind, Resource, VersionRecord
 from feedproxy.store.versions_for_dictionaries import NO_CONTENTS, PreviousContents
@@ -33,6 +33,11 @@ VARYING_NAMES_MAX = 8
 
 VARYING_NAME_LENGTH_MAX = 64
 """A field name of more than this many characters is not remembered."""
+
+
+def states_lifetime(fields: Fields) -> bool:
+    """Return whether the fields of a response state how long the response may be cached."""
+    return any(name in fields for name in ("cache-control", "cdn-cache-control", "expires"))
 
 
 def received_response(job: RefreshJob, fetched: Fetched, ingested: IngestedContent, at: str = "") -> StoredResponse:
@@ -65,11 +70,11 @@ def final_target(job: RefreshJob, at: str) -> str | None:
 
 
 def update_relocation(
-    before: Resource, chain: redirect_following.RedirectChain, outcome: FetchOutcome, now: Instant, settings: Settings
+    before: Resource, chain: redirect_following.RedirectChain, outcome: FetchOutcome, now: Instant, job: RefreshJob
 ) -> Relocation | None:
-    """Return the relocation to record after this response."""
-    ending, location = None, ""
-    if outcome.status == 410:
+    """Return the relocation to record after this response to a job's request."""
+    ending, location, settings = None, "", job.settings
+    if outcome.status == 410 and _may_be_feed(before, outcome, job):
         ending = RelocationKind.GONE
     elif chain.moved_to and outcome.channel is not None:
         ending, location = RelocationKind.MOVED, chain.moved_to
@@ -77,10 +82,12 @@ def update_relocation(
         # Only a good response of the address itself clears a relocation.
         is_own_response = outcome.status in (200, 304) and chain.hops == 0
         sighting = before.relocation
-        if sighting and sighting.kind is RelocationKind.GONE and not sighting.confirmed and _is_redirect(chain):
-            return None  # a target that redirects has not ended
+        has_not_ended = _is_redirect(chain) or outcome.status in (401, 451)
+        if sighting and sighting.kind is RelocationKind.GONE and not sighting.confirmed and has_not_ended:
+            return None  # the target redirects, or asks for credentials, or is forbidden by law
+        is_as_before = outcome.channel is not None or before.channel is None
         return (
-            moved_and_gone.clear_relocation(before.relocation, now, feed=outcome.channel is not None)
+            moved_and_gone.clear_relocation(before.relocation, now, feed=is_as_before)
             if is_own_response
             else before.relocation
         )
@@ -93,6 +100,14 @@ def update_relocation(
         spacing=settings.relocation_spacing,
         at_once=False,
     )
+
+
+def _may_be_feed(before: Resource, outcome: FetchOutcome, job: RefreshJob) -> bool:
+    """Return whether a 410 is for a feed, or may be for one: the request prefers feeds, and the 410 does not state how
+    long it may be cached."""
+    if before.channel is not None:
+        return True
+    return job.request.fields.get("accept") == ACCEPT and not states_lifetime(outcome.fields)
 
 
 def _is_redirect(chain: redirect_following.RedirectChain) -> bool:

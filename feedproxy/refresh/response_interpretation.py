@@ -12,7 +12,7 @@ from feedproxy.clock import Clock, Instant
 from feedproxy.errors import FeedproxyError, Overload, TooLarge
 from feedproxy.feed.xml_redirect import Gone, Moved
 from feedproxy.http import negotiation, origin_validator_in_etag, uri
-from feedproxy.http.message import Fields, Response
+from feedproxy.http.message import Response
 from feedproxy.http.retry_after_and_rate_limit import retry_after
 from feedproxy.refresh import client_keyed_responses, missing_ranges, redirect_following
 from feedproxy.refresh.ingest.edit_settings import is_outdated
@@ -32,6 +32,7 @@ from feedproxy.refresh.resource_after_refresh import (
     final_target,
     is_further_variant,
     received_response,
+    states_lifetime,
     update_relocation,
     with_history,
     with_previous_contents,
@@ -71,11 +72,6 @@ def _is_of_same_target(stored: StoredResponse, target: str | None) -> bool:
     if stored.final_target is None or target is None:
         return True
     return stored.final_target.partition("?")[0] == target.partition("?")[0]
-
-
-def _states_lifetime(fields: Fields) -> bool:
-    """Return whether the fields of a 304 state how long the response may be cached."""
-    return any(name in fields for name in ("cache-control", "cdn-cache-control", "expires"))
 
 
 def _confirmed_for_client(job: RefreshJob, fetched: Fetched) -> StoredResponse | None:
@@ -129,7 +125,7 @@ class ResponseInterpreter:
         if job.validate is None and len(origin_validator_in_etag.conditions_for_origin(job.client_fields)):
             confirmed = _confirmed_for_client(job, fetched)
             refusal = "" if confirmed is None else self._storing_refusal(job, replace(confirmed, status=200))
-            if confirmed is not None and not refusal and not _states_lifetime(confirmed.fields):
+            if confirmed is not None and not refusal and not states_lifetime(confirmed.fields):
                 refusal = "the 304 does not permit it"  # the directives that came with the content still apply
             if confirmed is None or not refusal:
                 return None  # the content is needed: for the client, or for the copy that may be stored now
@@ -158,9 +154,7 @@ class ResponseInterpreter:
         freshened = set_cookie.with_cookies(freshened, fetched.response.fields, job.request, targeted=targeted)
         freshened = with_links(freshened, job.settings, job.self_href)
         now = self._clock.now()
-        sighting = update_relocation(
-            before, received.chain, FetchOutcome(304, channel=before.channel), now, job.settings
-        )
+        sighting = update_relocation(before, received.chain, FetchOutcome(304, channel=before.channel), now, job)
         resource = with_history(before, before, freshened, received.ingested.publication_dates, now)
         facts: dict[str, Any] = {"failures": NO_FAILURES, "relocation": sighting, "fetched": started}
         # The 304 may forbid storing the response any longer. A HEAD counts as a GET here, because the stored response
@@ -262,7 +256,7 @@ class ResponseInterpreter:
         # Content in any language shows that the target has not ended. Other reports count for shared requests only.
         is_own_content = outcome.status == 200 and chain.hops == 0 and not len(job.key)
         if result.fallback is None and (is_shared_job or is_own_content) and ingested.relocation is None:
-            sighting = update_relocation(before, chain, outcome, now, job.settings)
+            sighting = update_relocation(before, chain, outcome, now, job)
             resource = replace(resource, relocation=sighting) if sighting != resource.relocation else resource
         if chain.from_partial:
             result = replace(result, from_partial=True, fwd_status=206)

@@ -314,6 +314,47 @@ async def test_feed_for_credentials_is_sent_after_410_for_others(stage):
     (await proxy.get("/feed.rss", cache_control="only-if-cached")).expect(504)
 
 
+@pytest.mark.parametrize("accept", ["*/*", "application/rss+xml"])
+async def test_page_is_sent_after_repeated_410(stage, accept):
+    proxy, origin, clock = await stage()
+    origin.publish("/page", b"here", content_type="text/plain", cache_control="no-cache")
+    (await proxy.get("/page", accept=accept)).expect(200)
+    origin.publish("/page", b"", status=410, content_type="text/plain", cache_control="no-cache")
+    for _ in range(3):
+        (await proxy.get("/page", accept=accept)).expect(410, cache="fwd=stale")
+        clock.advance(hours=2)
+
+    origin.publish("/page", b"back", content_type="text/plain", cache_control="no-cache")
+
+    assert (await proxy.get("/page", accept=accept)).expect(200).body == b"back"
+
+
+async def test_page_is_sent_after_repeated_410_when_the_end_is_checked_again(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/page", b"", status=410, content_type="text/plain", validators=False)
+    for _ in range(3):
+        (await proxy.get("/page")).expect(410)
+        clock.advance(hours=2)
+    origin.publish("/page", b"back", content_type="text/plain", cache_control="max-age=60")
+    clock.advance(days=8)
+
+    assert (await proxy.get("/page")).expect(200).body == b"back"
+
+
+@pytest.mark.parametrize("status", [401, 451])
+async def test_401_or_451_after_an_unconfirmed_410_is_passed_on(stage, status):
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=10)
+    origin.publish("/feed.rss", b"", status=410, validators=False)
+    (await proxy.get("/feed.rss")).expect(410)
+    origin.publish("/feed.rss", b"", status=status, validators=False)
+    clock.advance(hours=1)
+
+    (await proxy.get("/feed.rss")).expect(status)
+
+
 async def test_head_ends_an_unconfirmed_410_of_a_page(stage):
     proxy, origin, clock = await stage()
     origin.publish("/page", b"", status=410, content_type="text/plain", cache_control="max-age=60")

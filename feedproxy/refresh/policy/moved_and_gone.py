@@ -61,8 +61,8 @@ def record_sighting(
 def clear_relocation(sighting: Relocation | None, now: Instant, *, feed: bool) -> Relocation | None:
     """Return the relocation to keep after the old address answered 200 or 304, or None to drop the relocation.
 
-    `feed` is True if the answer was a feed. Only a feed ends a confirmed relocation, because abandoned addresses often
-    respond with 200 and advertisements.
+    `feed` is True if the answer was a feed, or if the address never had a feed. No other answer ends a confirmed
+    relocation, because abandoned addresses often respond with 200 and advertisements.
     """
     if sighting is None or feed or not sighting.confirmed:
         return None
