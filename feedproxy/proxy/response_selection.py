@@ -12,6 +12,7 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import Forbidden
 from feedproxy.http.message import NO_FIELDS, Fields, Request, Response
+from feedproxy.http.retry_after_and_rate_limit import retry_after
 from feedproxy.proxy.context_builder import ContextBuilder
 from feedproxy.proxy.error_responses import ErrorResponses
 from feedproxy.proxy.moved_and_gone_responses import RelocationResponses
@@ -263,7 +264,9 @@ class ResponseSelector:
             return self.errors.error_response(request, client, result.error or FetchError(result.reason), status)
         if result.response.status == 429:
             # A 429 limits this proxy, and is never passed on to a client.
-            until = max(result.resource.failures.next_try, now + context.settings.feed_min_interval)
+            # The failures of a request with client-specific fields are not in the resource.
+            by_origin = retry_after(result.response.fields, now) or now
+            until = max(by_origin, result.resource.failures.next_try, now + context.settings.feed_min_interval)
             reason = "The origin has had too many requests."
             return self.errors.service_unavailable(request, client, until, Detail.RATE_LIMITED, reason, status)
         if result.response.content.feed:

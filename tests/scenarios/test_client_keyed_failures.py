@@ -128,3 +128,14 @@ def test_records_are_bounded_and_contain_no_fields() -> None:
     for number in range(RECORDS_MAX + 10):
         records.put(f"https://{number}.example/", key, None, failing)
     assert len(records._records) == RECORDS_MAX
+
+
+async def test_client_with_its_own_fields_is_told_the_retry_after_of_a_429(stage):
+    proxy, origin, _ = await stage(site_interval=0)
+    fail_with(origin, 429, Retry_After="600")
+
+    for fields in ({"cookie": "ann=1", "entrance": Entrance.PROXY}, {"accept": "text/html"}, {}):
+        seen = await proxy.get("/feed.rss", **fields)
+
+        assert seen.expect(503, cache="detail=rate-limited").fields.get("retry-after") == "600"
+        await proxy.service.admin.purge(origin.url("/feed.rss"))
