@@ -1,7 +1,7 @@
 """Following of redirects (RFC 9110, section 15.4). Each new target is checked like a target that a client requests."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -146,11 +146,12 @@ async def follow_redirects(
     first = last = await fetcher.fetch(request, skip_address_check=skip_address_check)
     visited: list[str] = [request.target]
     hops: list[tuple[int, str]] = []
+    varying_names: dict[str, None] = {}
 
     def end_chain(redirect_error: Detail | None = None) -> RedirectChain:
         return RedirectChain(
             first,
-            _without_no_vary_search(last) if hops else last,
+            _as_response_of_first_target(last, varying_names) if hops else last,
             permanent_location(hops) or "",
             len(hops),
             redirect_error,
@@ -184,17 +185,27 @@ async def follow_redirects(
         except FeedproxyError as error:
             return end_chain(next((target for target in Detail if target == error.detail), Detail.FETCH_ERROR))
         hops.append((last.response.status, location_target))
+        varying_names.update(dict.fromkeys(negotiation.vary_names(last.response.fields)))
         visited.append(location_target)
         last = following
     return end_chain()
 
 
-def _without_no_vary_search(fetched: Fetched | Oversized) -> Fetched | Oversized:
-    """Return the response without No-Vary-Search, which applies to the final URL and not to the requested URL."""
-    if not isinstance(fetched, Fetched) or "no-vary-search" not in fetched.response.fields:
+def _as_response_of_first_target(fetched: Fetched | Oversized, varying_names: Collection[str]) -> Fetched | Oversized:
+    """Return the last response of a chain as the response of the requested target.
+
+    No-Vary-Search is removed, because it applies to the final URL. `varying_names` are the names in the Vary of the
+    redirects. They are added to Vary, because another request may be redirected elsewhere. `*` is left out: no
+    response after such a redirect could be stored. A 304 without Vary stays so, and does not change the stored Vary.
+    """
+    if not isinstance(fetched, Fetched):
         return fetched
     response = fetched.response
-    return replace(fetched, response=response.with_fields(response.fields.without("no-vary-search")))
+    fields = response.fields.without("no-vary-search") if "no-vary-search" in response.fields else response.fields
+    names = [name for name in varying_names if name != "*"]
+    if names and (response.status != 304 or "vary" in fields):
+        fields = negotiation.vary_on(fields, *names)
+    return fetched if fields is response.fields else replace(fetched, response=response.with_fields(fields))
 
 
 class NonFeedRedirects:

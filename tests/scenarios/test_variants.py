@@ -7,6 +7,7 @@ import pytest
 from feedproxy.clock import ManualClock
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.negotiation import vary_names
 from feedproxy.request.context import Entrance
 from feedproxy.upstream.upstream_errors import Unreachable
 from tests.stages.origin import Origin, a_feed
@@ -534,3 +535,27 @@ async def test_unstored_page_that_varies_by_a_field_of_the_proxy_is_requested_on
     (await proxy.get("/page", x_edition="north", user_agent="reader/1")).expect(200, body=b"x")
 
     assert origin.requests == 1
+
+
+async def test_feed_behind_a_redirect_varies_as_the_redirect_does(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+
+    def speak(request: Request) -> Response:
+        is_reader = (request.fields.combined("accept") or "").startswith("application/rss+xml")
+        if request.target.endswith("/feed.rss"):
+            return Response(
+                200, Fields([("Content-Type", "text/xml"), ("Cache-Control", "max-age=60")]), a_feed("news")
+            )
+        if is_reader:
+            return Response(302, Fields([("Location", "/feed.rss"), ("Vary", "Accept")]))
+        return Response(200, Fields([("Content-Type", "text/html"), ("Vary", "Accept")]), b"<html>home</html>")
+
+    origin.speak(speak)
+    reader, browser = "application/rss+xml, */*;q=0.1", "text/html,application/xhtml+xml,*/*;q=0.8"
+
+    for _ in range(2):
+        for accept, content in ((reader, b"news"), (browser, b"home"), (reader, b"news"), ("text/plain", b"home")):
+            seen = (await proxy.get("/", accept=accept)).expect(200)
+            assert content in seen.plain
+            assert "accept" in vary_names(seen.fields)
+        clock.advance(minutes=10)
