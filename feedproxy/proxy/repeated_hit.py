@@ -20,7 +20,7 @@ from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Request
 from feedproxy.http.negotiation import vary_names
-from feedproxy.proxy.response_builder import max_age_directive, remaining_lifetime
+from feedproxy.proxy.response_builder import max_age_directive, remaining_lifetime, sets_max_age
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.settings import Settings
@@ -231,7 +231,7 @@ def recompute_hit(hit: ReusableHit, now: Instant) -> HitState | None:
     )
     if not isinstance(decision, Reuse) or decision.detail != hit.detail:
         return None
-    overrides = freshness.source is Source.HINT or (hit.states_freshness and freshness.allowance is not None)
+    overrides = sets_max_age(hit.stored, freshness, states_freshness=hit.states_freshness)
     emits = hit.states_freshness and "cdn-cache-control" not in hit.stored.fields
     valid_until = _decision_valid_until(hit.resource, hit.stored, hit.settings, hit.directives, freshness, now)
     if emits:

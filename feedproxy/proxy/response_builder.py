@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from feedproxy.cache.cache_status import append
-from feedproxy.cache.freshness import Allowance, Source
+from feedproxy.cache.freshness import Allowance, Freshness, Source, explicit_lifetime
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http import conditional, negotiation, ranges
@@ -152,7 +152,7 @@ def _with_freshness_fields(fields: Fields, selected: SelectedResponse) -> Fields
     total = max_age_directive(lifetime, expires, allowance, age)
     # A response that forbids caching or reuse gets no lifetime.
     withheld = _forbids_reuse(fields)
-    if not withheld and (freshness.source is Source.HINT or (states_freshness and allowance is not None)):
+    if not withheld and sets_max_age(selected.stored, freshness, states_freshness=states_freshness):
         fields = _with_max_age(fields, total)
     if states_freshness and selected.stored.content.feed:
         # RFC 9213: a CDN in front follows the schedule of the feed, independently of browsers.
@@ -162,6 +162,17 @@ def _with_freshness_fields(fields: Fields, selected: SelectedResponse) -> Fields
         keys = [*fields.get_all("surrogate-key"), surrogate_key(selected.stored.target)]
         fields = fields.with_field("Surrogate-Key", " ".join(keys))
     return fields
+
+
+def sets_max_age(stored: StoredResponse, freshness: Freshness, *, states_freshness: bool) -> bool:
+    """Return True if the lifetime by the feed's schedule is sent as max-age, in place of the origin's if there is one.
+
+    `states_freshness` is true in reverse mode with the option `state_freshness`.
+    """
+    if freshness.source is Source.HINT:
+        # A targeted field without a lifetime hides that of Cache-Control from this proxy, not from clients (RFC 9213).
+        return explicit_lifetime(stored.fields, stored.response_time) is None
+    return states_freshness and freshness.allowance is not None
 
 
 def _with_max_age(fields: Fields, total: str) -> Fields:

@@ -166,6 +166,19 @@ async def test_cdn_cache_control_is_obeyed_as_targeted_fields_states(stage, wher
     assert seen.fields.get("cdn-cache-control") == "max-age=600"
 
 
+@pytest.mark.parametrize("targeted", ["no-store", "public"])
+@pytest.mark.parametrize("state_freshness", [True, False])
+async def test_targeted_field_without_lifetime_leaves_max_age_for_clients(stage, targeted, state_freshness):
+    proxy, origin, clock = await stage(upstream=UPSTREAM, state_freshness=state_freshness)
+    origin.publish("/feed.rss", a_feed(ttl=60), cache_control="max-age=100", cdn_cache_control=targeted)
+
+    for _ in range(3):
+        seen = (await proxy.get("/feed.rss")).expect(200)
+
+        assert seen.fields.get_all("cache-control") == ["max-age=100"]
+        clock.advance(2)
+
+
 async def test_targeted_fields_may_be_set_by_rule(stage):
     proxy, origin, clock = await stage()
     proxy.rule("/ours", targeted_fields="always")
