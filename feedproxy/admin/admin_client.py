@@ -63,12 +63,12 @@ def read_config(file: str | None) -> Config:
     return replace(config, options={**config.options, **from_environment(os.environ, specs)})
 
 
-def request_settings(allow_private: bool) -> Settings:
+def request_settings(allow_private: bool, file: str | None = None) -> Settings:
     """Return the settings for a command's requests to other servers. Raises UsageError if the configuration is invalid.
 
-    The parent proxy, `upstream` and `public_url` come from the configuration of a proxy on this machine.
+    The parent proxy, `upstream` and `public_url` come from the configuration of a proxy on this machine (read_config).
     """
-    settings = from_options(read_config(None).options)
+    settings = from_options(read_config(file).options)
     return Settings(
         allow_private=allow_private,
         upstream_proxy=settings.upstream_proxy,

@@ -10,8 +10,7 @@ from feedproxy.admin.feed_list_import import CONTENT_MAX, InvalidFeedList
 from feedproxy.durations_and_sizes import count_noun
 from feedproxy.feed import opml as lists
 from feedproxy.refresh.standalone_fetch import fetch_document
-from feedproxy.settings import Settings
-from feedproxy.usm.address_or_file import from_file, parse_source
+from feedproxy.usm.address_or_file import from_file, parse_source, private_address_hint
 
 
 def register(subparsers: Any) -> None:
@@ -49,7 +48,9 @@ def import_list(args: argparse.Namespace) -> int:
     if args.source == "-":
         body = sys.stdin.buffer.read(CONTENT_MAX + 1)
     elif address is not None:
-        body = asyncio.run(fetch_document(address, Settings(allow_private=args.allow_private))).body
+        settings = admin_client.request_settings(args.allow_private, args.config)
+        with private_address_hint(address, settings):
+            body = asyncio.run(fetch_document(address, settings)).body
     else:
         body = from_file(args.source, CONTENT_MAX)
     if lists.read(body) is None:

@@ -59,7 +59,7 @@ def ping(args: argparse.Namespace) -> int:
         site_ping = pings.parse_extended_ping([args.name or urlsplit(args.url).netloc, args.url, "", args.feed])
     except FeedproxyError as error:
         raise UsageError(str(error)) from error
-    settings = admin_client.request_settings(args.allow_private)
+    settings = admin_client.request_settings(args.allow_private, args.config)
     verdicts = asyncio.run(_send_all(sinks, site_ping, settings))
     views = [
         {"sink": without_secrets(sink.url), "ok": isinstance(verdict, Delivered), "words": verdict.reason}

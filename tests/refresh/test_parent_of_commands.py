@@ -7,6 +7,7 @@ import pytest
 
 from feedproxy.admin import admin_client
 from feedproxy.check.probe import probe_feed
+from feedproxy.cli import main
 from feedproxy.errors import UsageError
 from feedproxy.refresh.standalone_fetch import fetch_document
 from feedproxy.settings import Settings
@@ -55,6 +56,27 @@ async def test_feed_is_inspected_through_the_parent() -> None:
         seen = await probe_feed(raw.url("/feed", HOST), settings, pause=0)
         assert seen.last.status == 200
         assert len(raw.heads) == len([each for each in played.asked if f":{raw.port}/" in each]) > 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("opml", "import", "http://10.0.0.1/list", "--allow-private"),
+        ("ping", "http://x.example.com/", "--sink", "http://10.0.0.1/"),
+    ],
+)
+async def test_commands_with_a_config_option_use_its_parent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    async with a_parent() as played:
+        pass
+    (file := tmp_path / "feedproxy.yaml").write_text(f"upstream_proxy: http://127.0.0.1:{played.port}\n")
+
+    code = await asyncio.to_thread(main, [*words, "--config", str(file)])
+
+    told = capsys.readouterr()
+    assert code == 1
+    assert "upstream_proxy" in told.out + told.err
 
 
 def test_commands_use_the_parent_of_the_environment_and_of_the_file(
