@@ -22,6 +22,8 @@ from feedproxy.commands import addons
         (["refresh", "foo"], "invalid URL 'foo': expected http:// or https:// at its beginning"),
         (["check", "nowhere.xml"], "nowhere.xml: No such file or directory"),
         (["discover", "nowhere.xml"], "nowhere.xml: No such file or directory"),
+        (["check", ""], "expected a file or a URL, not an empty text"),
+        (["convert", "", "--to", "rss"], "expected a file or a URL, not an empty text"),
         (["serve", "--set", "feed_hint=off"], "feed_hints"),
         (["serve", "--listen", "nowhere"], "listen: nowhere"),
     ],
@@ -39,6 +41,26 @@ def test_usage_error_is_one_line_and_exit_code_2(
     assert words in told
     assert told.count("\n") == 1
     assert told.startswith("feedproxy: ")
+
+
+@pytest.mark.parametrize("option", ["upstream", "ping_sinks", "purge_sinks", "public_url", "contact_url"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "http://u:hunter2@o.example/",
+        "ftp://u:hunter2@o.example/",
+        "u:hunter2@o.example",
+        "http://u:hunter2 x@o.example",
+    ],
+)
+def test_error_about_an_option_does_not_show_a_password(
+    capsys: pytest.CaptureFixture[str], option: str, value: str
+) -> None:
+    assert main(["serve", "--check", "--set", f"{option}={value}"]) == 2
+
+    told = capsys.readouterr().err
+    assert option in told
+    assert "hunter2" not in told
 
 
 def test_missing_command_prints_the_list_of_commands(capsys: pytest.CaptureFixture[str]) -> None:

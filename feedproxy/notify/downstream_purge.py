@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http.field_values import is_token
 from feedproxy.http.message import Fields, Response
+from feedproxy.http.target_uri.url_redaction import redact_setting
 from feedproxy.notify.notification_protocol import (
     Change,
     Delivered,
@@ -52,7 +53,7 @@ def read_purge_sink(text: str) -> PurgeSink:
     prefix, url = split_prefix(text, (PurgeMethod.URL,))
     check_sink_url(text, url.replace("{key}", "feed-0"), "a URL such as http://127.0.0.1:6081/")
     if prefix is not None and urlsplit(url).path not in ("", "/"):
-        raise UsageError(f"invalid purge sink {text!r}: expected a URL without a path")
+        raise UsageError(f"invalid purge sink {redact_setting(text)!r}: expected a URL without a path")
     return SinkAddress(prefix or (PurgeMethod.TEMPLATE if "{key}" in url else PurgeMethod.KEY), url)
 
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from feedproxy.errors import BadTarget, UsageError
 from feedproxy.http import uri
+from feedproxy.http.target_uri.url_redaction import redact_setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,4 +30,4 @@ def check_sink_url(text: str, url: str, expected: str) -> None:
     try:
         uri.normalise(url)
     except BadTarget as error:
-        raise UsageError(f"invalid sink {text!r}: expected {expected}: {error}") from error
+        raise UsageError(f"invalid sink {redact_setting(text)!r}: expected {expected}: {error}") from error

@@ -52,6 +52,8 @@ def from_file(source: str, limit: int) -> bytes:
 
     Raises UsageError if the file cannot be read, and TooLarge if it has more than `limit` bytes.
     """
+    if not source:
+        raise UsageError("expected a file or a URL, not an empty text")
     split = urlsplit(source)
     path = unquote(split.path) if split.scheme.lower() == "file" else source
     try:

@@ -175,6 +175,12 @@ def text_without_secrets(text: str) -> str:
     return _ADDRESS.sub(lambda match: redact_target(match[0]), text) if "://" in text else text
 
 
+def redact_setting(text: str) -> str:
+    """Return the value of an option for an error message: without the secrets of its addresses, or `…` if it may
+    contain a password. An invalid value need not be an address."""
+    return "…" if "@" in text and ":" in text else text_without_secrets(text)
+
+
 def redact_target(target: str) -> str:
     """Return an address without secrets, or `…` if the address is invalid."""
     try:

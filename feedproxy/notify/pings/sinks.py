@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http.message import Fields, Response
+from feedproxy.http.target_uri.url_redaction import redact_setting
 from feedproxy.notify.notification_protocol import (
     Change,
     Delivered,
@@ -54,7 +55,7 @@ def read_ping_sink(text: str) -> PingSink:
     example = expand_template(url, "name", "http://site.invalid/", "http://site.invalid/feed") if is_template else url
     check_sink_url(text, example, "a URL such as https://rpc.example/RPC2")
     if is_template and example == url:
-        raise UsageError(f"invalid ping sink {text!r}: expected {{url}} in the template")
+        raise UsageError(f"invalid ping sink {redact_setting(text)!r}: expected {{url}} in the template")
     return SinkAddress(kind, url)
 
 
