@@ -4,9 +4,11 @@ import asyncio
 import functools
 import os
 import signal
+import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +17,14 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Response
 from feedproxy.refresh.ingest import helper_pool
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.refresh.ingest.helper_process import OUT_OF_BAND_MIN, dump_message, frame, load_result
+from feedproxy.refresh.ingest.helper_process import (
+    OUT_OF_BAND_MIN,
+    Limits,
+    dump_message,
+    frame,
+    load_result,
+    template_command,
+)
 from feedproxy.refresh.ingest.ingest import IngestedContent, ingest
 from feedproxy.settings import Settings
 from tests.waiting import PATIENCE
@@ -38,6 +47,19 @@ async def start_process(pool: HelperPool) -> None:
 
 async def test_job_runs_in_a_thread_if_no_process_is_running(pool: HelperPool) -> None:
     assert await pool.submit(os.getpid) == os.getpid()
+
+
+def test_template_process_ignores_an_interrupt_while_it_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "feedproxy").mkdir()
+    interrupted = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise SystemExit(7)\n"
+    (tmp_path / "feedproxy" / "__init__.py").write_text(interrupted)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    done = subprocess.run(template_command(0, Limits()), capture_output=True, check=False)
+
+    assert (done.returncode, done.stderr) == (7, b"")
 
 
 async def test_worker_process_returns_results_to_callers(pool: HelperPool) -> None:

@@ -351,5 +351,7 @@ def decode_numbers(data: bytes) -> list[int]:
 def template_command(descriptor: int, limits: Limits) -> list[str]:
     """Return the command that starts the template process."""
     arguments = f"{descriptor}, {os.getpid()}, {limits.cpu!r}, {limits.memory}"
-    script = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main({arguments})"
+    # Ctrl-C in a terminal sends SIGINT to this process, too, which the proxy ends.
+    ignore = "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    script = f"{ignore}; sys.path[:] = {sys.path!r}; from {__name__} import main; main({arguments})"
     return [sys.executable, "-P", "-c", script]
