@@ -24,6 +24,26 @@ def test_secret_address_is_shown_once_and_can_be_revoked(tmp_path: Path, capsys:
     assert capsys.readouterr().out.split() == [name, "bob", "https://example.com/feed.xml", "revoked"]
 
 
+def test_revoking_an_unknown_token_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "tokens"
+
+    assert main(["token", "revoke", "bob", "carol", "--file", str(file)]) == 1
+
+    assert capsys.readouterr().err == f"feedproxy: {file} has no token of bob, carol\n"
+
+
+@pytest.mark.parametrize("address", ["ftp://proxy.example/", "proxy.example"])
+def test_address_of_the_proxy_is_checked_before_a_token_is_issued(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], address: str
+) -> None:
+    file = tmp_path / "tokens"
+
+    assert main(["token", "add", "bob", "https://example.com/f", "--at", address, "--file", str(file)]) == 2
+
+    assert f"--at {address}: " in capsys.readouterr().err
+    assert not file.exists()
+
+
 def test_missing_file_of_tokens_is_an_error_with_advice(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["token"]) == 2
     assert "--file FILE" in capsys.readouterr().err

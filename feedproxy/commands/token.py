@@ -8,7 +8,7 @@ from typing import Any
 from feedproxy import option_files
 from feedproxy.access import secret_tokens
 from feedproxy.admin import admin_client
-from feedproxy.errors import UsageError
+from feedproxy.errors import BadTarget, UsageError
 from feedproxy.feed_rules import ANY_USER
 from feedproxy.http import uri
 from feedproxy.http.target_uri.gateway_path import gateway_path
@@ -52,6 +52,11 @@ def add(args: argparse.Namespace) -> int:
     the operator may add the user to a rule later.
     """
     path, settings, permitted = _token_file(args)
+    if args.at:
+        try:
+            uri.normalise(args.at)
+        except BadTarget as error:
+            raise UsageError(f"--at {args.at}: {error}") from error
     token, secret = secret_tokens.issue(path, args.user, args.pattern)
     base = (args.at or settings.public_url or _local_address(settings)).rstrip("/")
     print(f"{token.id}  {base}{settings.endpoint_prefix}with/{secret}{_path_after_token(args.pattern, settings)}")
@@ -74,6 +79,8 @@ def revoke(args: argparse.Namespace) -> int:
     revoked = secret_tokens.revoke(path, args.names)
     for token in revoked:
         print(f"{token.id}  {token.user}  {token.pattern.text}  revoked")
+    if not revoked:
+        print(f"feedproxy: {path} has no token of {', '.join(args.names)}", file=sys.stderr)
     return 0 if revoked else 1
 
 
