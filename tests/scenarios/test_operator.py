@@ -56,6 +56,7 @@ async def test_refresh_with_equal_content_reports_unchanged(stage):
     done = await proxy.service.admin.refresh(origin.url("/feed.rss"))
 
     assert (done.outcome, done.status) == ("unchanged", 200)
+    assert "new" not in done.reason
 
 
 async def test_refresh_replaces_a_fresh_copy(stage):

@@ -109,7 +109,7 @@ def decide_replacement(resource: Resource | None, outcome: FetchOutcome, now: In
             return Replace("not modified")
         loss = has_lost_items(resource, outcome.channel)
         if not loss and _is_compatible(resource.channel, outcome.channel):
-            return Replace(f"new version ({outcome.channel.kind})")
+            return Replace(f"usable feed ({outcome.channel.kind})")
         format_seen = format_name(outcome.channel) + (" without most of its items" if loss else "")
         if settings.on_bad_update == "pass":
             return Replace(f"the feed is {format_seen} now (on_bad_update: pass)")
