@@ -15,6 +15,10 @@ from feedproxy.store.coordination.coordination_interface import LocalCoordinatio
 from feedproxy.store.packing.memory_entry import MemoryEntry
 from feedproxy.store.resource import Resource
 
+RESOURCES_MAX = 65_536
+"""Memory in front of a disk holds at most this many resources, of any size. The number is limited, because clients wait
+while the garbage collector visits each resource."""
+
 UNPACKED_MAX = 1024
 """At most this many resources are unpacked, 2 to 10 KB each: about as many as clients, updates and the refresh schedule
 use at a time."""

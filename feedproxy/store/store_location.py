@@ -10,8 +10,8 @@ from feedproxy.errors import StoreError, UsageError
 from feedproxy.store.coordination.worker_coordination import SharedMemoryCoordination
 from feedproxy.store.disk import DiskStore
 from feedproxy.store.interface import OnFailure, Store
-from feedproxy.store.lru_memory_store import MemoryStore
-from feedproxy.store.tiered import HOT_MAX, TieredStore
+from feedproxy.store.lru_memory_store import RESOURCES_MAX, MemoryStore
+from feedproxy.store.tiered import TieredStore
 
 MEMORY = "memory:"
 
@@ -42,7 +42,7 @@ def open_store(
     disk = DiskStore(store_folder(location), size_max=disk_max, on_failure=report_failure)
     common = disk.folder / "common" if shared is True else shared
     return TieredStore(
-        MemoryStore(memory_max, HOT_MAX),
+        MemoryStore(memory_max, RESOURCES_MAX),
         disk,
         on_failure=report_failure,
         shared=SharedMemoryCoordination(common) if common else None,

@@ -37,9 +37,6 @@ class OnDisk(Enum):
 
 ON_DISK = OnDisk.ON_DISK
 
-HOT_MAX = 65_536
-"""Memory holds at most this many resources, of any size. The number is limited, because clients wait while the garbage
-collector visits each resource."""
 BATCH_WINDOW = 0.25
 """A write waits this many seconds for further writes, so that all of them share a transaction."""
 CULL_AFTER_BYTES = 4 * 1024 * 1024
