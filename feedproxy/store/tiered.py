@@ -23,7 +23,7 @@ from feedproxy.store.interface import OnFailure, Precondition
 from feedproxy.store.lru_memory_store import MemoryStore
 from feedproxy.store.packing.memory_entry import memory_size
 from feedproxy.store.resource import Resource
-from feedproxy.store.write_behind import WriteQueue
+from feedproxy.store.write_behind import BATCH_WINDOW, WriteQueue
 from feedproxy.store.write_retries import WriteRetries
 
 type Key = tuple[EnvelopeKind, str]
@@ -37,8 +37,6 @@ class OnDisk(Enum):
 
 ON_DISK = OnDisk.ON_DISK
 
-BATCH_WINDOW = 0.25
-"""A write waits this many seconds for further writes, so that all of them share a transaction."""
 CULL_AFTER_BYTES = 4 * 1024 * 1024
 """The sizes of all shards are checked each time that this many bytes were written. A single write checks only the size
 of its own shard."""

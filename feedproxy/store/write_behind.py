@@ -23,6 +23,8 @@ from feedproxy.store.writer_thread_pauses import WritePacer
 
 QUEUE_MAX = 64 * 1024 * 1024
 """The queue holds at most this many bytes. A usual disk writes this amount in about half a second."""
+BATCH_WINDOW: Seconds = 0.25
+"""A write waits this many seconds for further writes, so that all of them share a transaction."""
 BATCH_MAX = 64
 """At most this many values are written together."""
 WAIT_TIMEOUT = 1.0
