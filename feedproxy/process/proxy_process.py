@@ -31,6 +31,7 @@ from feedproxy.process.reload import reload
 from feedproxy.process.startup_checks import all_warnings, check_folders, log_new_warnings
 from feedproxy.request.upstream_and_public_urls import listener_url
 from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects, without_collections
+from feedproxy.server.fastpath.loop_preemption import SWITCH_INTERVAL
 from feedproxy.server.fastpath.sockets import reject_new_connections, wait_accept_queue_empty
 from feedproxy.server.mitm.memory_of_ended_connections import CycleFreeHandler, handle_stream
 from feedproxy.settings import Settings, option_names, restart_names
@@ -50,13 +51,6 @@ CONNECTION_WAIT: Seconds = 0.05
 """The proxy waits this many seconds between closing the listeners and refusing connections.
 
 In this time, it takes over connections that the system has already accepted.
-"""
-
-
-SWITCH_INTERVAL: Seconds = 0.0005
-"""A thread that computes releases Python's interpreter lock after this many seconds, if another thread waits for it.
-
-With Python's default, clients would wait for 5 ms whenever a thread compresses or stores.
 """
 
 

@@ -2,7 +2,8 @@
 
 asyncio serves connections once per iteration, and an iteration runs all ready callbacks. With twenty concurrent
 refreshes, a hit would wait for twenty callbacks of one or two milliseconds each. The ready queue of this module also
-serves the connections between callbacks, so that a hit waits for one callback.
+serves the connections between callbacks, so that a hit waits for one callback. Other threads release the interpreter
+lock after SWITCH_INTERVAL.
 """
 
 import asyncio
@@ -18,6 +19,12 @@ logger = logging.getLogger(__name__)
 
 PREEMPT_AFTER: Seconds = 0.0005
 """While callbacks run, connections are served again after this many seconds."""
+
+SWITCH_INTERVAL: Seconds = 0.0005
+"""A thread that computes releases Python's interpreter lock after this many seconds, if another thread waits for it.
+
+With Python's default, clients would wait for 5 ms whenever a thread compresses or stores.
+"""
 
 type Callback = Callable[[], None]
 
