@@ -24,9 +24,6 @@ from feedproxy.request.upstream_request import with_via
 DIGESTS = ("content-digest", "repr-digest", "digest", "want-content-digest", "content-md5")
 """Fields with digests of the origin's bytes, removed from changed content (RFC 9530, section 3)."""
 
-SYNC_DECODE_MAX = 4 * 1024 * 1024
-"""The event loop decodes content of at most this many bytes. Larger content is sent in its stored coding."""
-
 
 @dataclass(frozen=True, slots=True)
 class SelectedRepresentation:
@@ -117,7 +114,7 @@ def _select_representation(stored: StoredResponse, request: Request, decoded_max
         return SelectedRepresentation(body, fields, tag)
     if CacheControl.from_fields(fields).no_transform:
         return SelectedRepresentation(body, fields, tag)
-    plain = DECODED_BODIES.get(body, label, limit=min(decoded_max, SYNC_DECODE_MAX))
+    plain = DECODED_BODIES.get(body, label, limit=decoded_max)
     if plain is None:
         # The stored coding is sent, because the client may be able to decode it after all.
         return SelectedRepresentation(body, fields, tag)

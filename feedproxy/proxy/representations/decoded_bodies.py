@@ -8,6 +8,9 @@ from feedproxy.http.coding import bounded_decompression
 from feedproxy.lru_map import LRU
 from feedproxy.settings import Settings
 
+SYNC_DECODE_MAX = 4 * 1024 * 1024
+"""The event loop decodes content up to this many decoded bytes. Larger content is sent in its stored coding."""
+
 
 class DecodedBodies:
     """Cache of decoded bodies, keyed by the coded bytes and their Content-Encoding.
@@ -23,14 +26,14 @@ class DecodedBodies:
         self._decoded.resize(bytes_max)
 
     def get(self, body: bytes, label: str, *, limit: int) -> bytes | None:
-        """Return the decoded content, or None if the content is invalid or exceeds `limit` bytes.
+        """Return the decoded content, or None if the content is invalid or exceeds `limit` or SYNC_DECODE_MAX bytes.
 
         `label` is the Content-Encoding of `body`.
         """
         key = body, label
         if key in self._decoded:
             return self._decoded.get(key)
-        plain = decode_or_none(body, label, limit=limit)
+        plain = decode_or_none(body, label, limit=min(limit, SYNC_DECODE_MAX))
         self._decoded.put(key, plain, len(body) + len(plain or b""))
         return plain
 
