@@ -7,7 +7,7 @@ options apply to the address as written.
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from feedproxy.http import uri
 from feedproxy.http.target_uri.path_confusion import interpretations
 from feedproxy.http.target_uri.target_pattern import TargetPattern
 from feedproxy.request.upstream_and_public_urls import equivalent_urls, rebase
-from feedproxy.settings import Settings, override
+from feedproxy.settings import Settings
 
 MEMO_MAX = 4096
 """The rules of at most this many targets are cached. Without the cache, each hit would compare every pattern."""
@@ -156,6 +156,14 @@ class Rules:
         except BadTarget:
             return _Protection(AMBIGUOUS, True) if base.readers or any(map(_protects, protecting)) else None
         return reduce(_Protection.combine, protections)
+
+
+def override(settings: Settings, rules: Iterable[Mapping[str, Any]]) -> Settings:
+    """Return the settings with the rules applied. Later rules take precedence."""
+    merged: dict[str, Any] = {}
+    for rule in rules:
+        merged.update(rule)
+    return replace(settings, **merged) if merged else settings
 
 
 def may_serve_under(start: Settings, end: Settings) -> bool:

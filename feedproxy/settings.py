@@ -7,8 +7,8 @@ options to mitmproxy (`declare`), and the library reads all of them as one `Sett
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -969,11 +969,3 @@ def listen_address(text: str, option_name: str) -> tuple[str, int]:
         raise UsageError(f"{option_name}: {text}: expected HOST:PORT, such as {default}")
     host = match["six"] or match["host"]
     return "127.0.0.1" if host is None else host, int(match["port"])
-
-
-def override(settings: Settings, rules: Iterable[Mapping[str, Any]]) -> Settings:
-    """Return the settings with the rules applied. Later rules take precedence."""
-    merged: dict[str, Any] = {}
-    for rule in rules:
-        merged.update(rule)
-    return replace(settings, **merged) if merged else settings
