@@ -39,7 +39,7 @@ from feedproxy.request.loops_and_max_forwards import new_pseudonym
 from feedproxy.request.upstream_and_public_urls import to_public
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.scoring.live_scores import LiveScores
-from feedproxy.settings import Settings, deprecated_names, from_options, option_names, ports
+from feedproxy.settings import Settings, deprecated_names, from_options, option_names
 from feedproxy.store.permitted_store import PermittedStore
 from feedproxy.store.store_location import open_store
 from feedproxy.subscribers import subscriber_counts
@@ -372,8 +372,8 @@ class _Services:
             self.fleet.adopt_shared_state(makers)
             self.store = self.fleet.store
         permitted, own = (settings.allow_private, settings.allow_networks), app.listeners
-        self.policy = AddressPolicy(*permitted, ports(settings, settings.allow_ports), listeners=own)
-        self.connect_policy = AddressPolicy(*permitted, ports(settings, settings.connect_ports), listeners=own)
+        self.policy = AddressPolicy(*permitted, settings.allow_ports, listeners=own)
+        self.connect_policy = AddressPolicy(*permitted, settings.connect_ports, listeners=own)
         pseudonym, secret = (self.stored_secret(*item) for item in makers.items())
         self.access_control = AccessControl(
             settings, app.clock, secret, _nonce_folder(settings.local_store, app.worker)

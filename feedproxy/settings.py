@@ -952,12 +952,6 @@ def from_options(values: Mapping[str, Any]) -> Settings:
     return Settings(**options)
 
 
-def ports(settings: Settings, listed: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the listed ports. With `allow_private`, add all ports above 1024, because private services use any
-    port."""
-    return (*listed, "1025-65535") if settings.allow_private else listed
-
-
 def listen_address(text: str, option_name: str) -> tuple[str, int]:
     """Return host and port of `HOST:PORT`, `:PORT` (all addresses, host "") or `PORT` (loopback).
 

@@ -26,7 +26,7 @@ from feedproxy.refresh.redirect_following import REDIRECTS, FollowRedirect, Stop
 from feedproxy.refresh.standalone_fetch import ACCEPT
 from feedproxy.request.upstream_and_public_urls import redirect_target
 from feedproxy.request.upstream_request import own_user_agent
-from feedproxy.settings import Settings, ports
+from feedproxy.settings import Settings
 from feedproxy.upstream import tls_probe
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.fetch_result import Fetched
@@ -70,7 +70,7 @@ async def probe_feed(
     failures are part of the result.
     """
     target = uri.normalise(address)
-    policy = AddressPolicy(settings.allow_private, settings.allow_networks, ports(settings, settings.allow_ports))
+    policy = AddressPolicy(settings.allow_private, settings.allow_networks, settings.allow_ports)
     limits = dataclasses.replace(
         _LIMITS,
         total=min(_LIMITS.total, settings.fetch_timeout),

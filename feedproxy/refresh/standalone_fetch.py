@@ -12,7 +12,7 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.refresh.redirect_following import FollowRedirect, StopFollowing, follow_redirects, next_hop
 from feedproxy.request.upstream_and_public_urls import redirect_target
 from feedproxy.request.upstream_request import own_user_agent
-from feedproxy.settings import Settings, ports
+from feedproxy.settings import Settings
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.fetch_result import Oversized
 from feedproxy.upstream.origin_client import Fetcher, FetchLimits
@@ -91,7 +91,7 @@ async def _fetch(target: str, settings: Settings) -> Document:
         ("Accept", ACCEPT),
         ("Accept-Encoding", "gzip, br, zstd"),
     ]
-    policy = AddressPolicy(settings.allow_private, settings.allow_networks, ports(settings, settings.allow_ports))
+    policy = AddressPolicy(settings.allow_private, settings.allow_networks, settings.allow_ports)
     proxy = functools.partial(parent_of, settings.upstream_proxy)
     limits = FetchLimits.from_settings(settings)
     async with Fetcher(policy, limits, clock=SystemClock(), parent_of=proxy) as fetcher:

@@ -26,6 +26,9 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_PORTS = ("80", "443", "8080", "8443")
 
+PRIVATE_PORTS = "1025-65535"
+"""Ports that `allow_private` permits in addition to the listed ports, because private services use any port."""
+
 # "Ends in a number", as the URL standard tests it: an IPv4 address in some spelling, never a name.
 _NUMERIC_END = re.compile(r"(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)$")
 _DOTTED_QUAD = re.compile(r"(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})")
@@ -45,8 +48,8 @@ class AddressTrust(Enum):
 class AddressPolicy:
     """The ports and addresses that a target may have. Raises UsageError for invalid ports and networks.
 
-    * `allow_private` permits private, shared, loopback and link-local networks, but not multicast, reserved networks
-      and cloud metadata services.
+    * `allow_private` permits PRIVATE_PORTS, and private, shared, loopback and link-local networks, but not multicast,
+      reserved networks and cloud metadata services.
     * `networks` are always permitted.
     * `ports` are numbers or ranges such as `1025-65535`.
     * `listeners` are this proxy's own listeners, which are never permitted.
@@ -63,7 +66,8 @@ class AddressPolicy:
     ) -> None:
         self._allow_private = allow_private
         self._networks = tuple(_network(network) for network in networks)
-        self._ports = tuple(_port_range(port) for port in ports)
+        permitted = (*ports, PRIVATE_PORTS) if allow_private else ports
+        self._ports = tuple(_port_range(port) for port in permitted)
         self._lookup = lookup
         self._listeners = listeners or OwnListeners()
 

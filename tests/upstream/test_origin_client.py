@@ -594,7 +594,7 @@ async def test_private_address_is_refused_as_literal_as_name_and_by_port() -> No
             ):
                 with pytest.raises(Unreachable if host == "inside.example" else Forbidden):
                     await fetcher.fetch(a_get(raw.url(host=host)))
-        async with a_fetcher(policy=a_policy(ports=("80",))) as fetcher:
+        async with a_fetcher(policy=a_policy(allow_private=False, networks=("127.0.0.0/8",), ports=("80",))) as fetcher:
             with pytest.raises(Forbidden, match="port"):
                 await fetcher.fetch(a_get(raw.url()))
         assert raw.connections == 0
