@@ -82,7 +82,7 @@ class Client:
 async def test_unsent_data_is_discarded_some_time_after_the_client_disconnected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(backpressure, "LINGERING_TIME", 0)
+    monkeypatch.setattr(backpressure, "UNSENT_OUTPUT_TIME", 0)
     came: asyncio.Future[asyncio.StreamWriter] = asyncio.get_running_loop().create_future()
     server = await asyncio.start_server(lambda _, writer: came.set_result(writer), "127.0.0.1", 0)
     reader, writing = await asyncio.open_connection(*server.sockets[0].getsockname())

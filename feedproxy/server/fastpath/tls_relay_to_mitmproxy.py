@@ -12,14 +12,12 @@ import socket
 
 from feedproxy.clock import Seconds
 from feedproxy.server.fastpath.client_connection import ClientConnection
+from feedproxy.server.mitm.http1_limits_and_corrections import LINGERING_TIME
 
 READ_SIZE = 65_536
 
 LINGERING_QUIET_TIME: Seconds = 5
 """The relay closes the connection after this many seconds without input, as in nginx (lingering_timeout)."""
-
-LINGERING_TIME: Seconds = 30
-"""The relay discards input for at most this many seconds in total, as in nginx (lingering_time)."""
 
 
 class TlsRelay:

@@ -10,7 +10,7 @@ from typing import Any
 from feedproxy.clock import Seconds
 from feedproxy.server.mitm.origin_reset import drain_on_reset
 
-LINGERING_TIME: Seconds = 30
+UNSENT_OUTPUT_TIME: Seconds = 30
 """After mitmproxy has closed a connection, the unsent part of its response is sent for at most this many seconds."""
 
 
@@ -18,7 +18,7 @@ class WriteBackpressure:
     """Limiter of the unsent output of client connections.
 
     The limiter can pause reading from an origin. After the end of a connection, it discards output that is still unsent
-    after LINGERING_TIME seconds.
+    after UNSENT_OUTPUT_TIME seconds.
     """
 
     def __init__(self) -> None:
@@ -87,4 +87,4 @@ class WriteBackpressure:
         # If the connection ends while mitmproxy begins to handle its input, mitmproxy may leave the socket open.
         writer.close()
         if writer.transport.get_write_buffer_size():
-            asyncio.get_running_loop().call_later(LINGERING_TIME, writer.transport.abort)
+            asyncio.get_running_loop().call_later(UNSENT_OUTPUT_TIME, writer.transport.abort)
