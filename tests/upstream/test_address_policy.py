@@ -283,6 +283,14 @@ def test_port_outside_list_and_ranges_is_refused() -> None:
             policy.check_port(port)
 
 
+def test_high_ports_are_permitted_with_private_addresses() -> None:
+    for port in (80, 1025, 65_535):
+        AddressPolicy(allow_private=True).check_port(port)
+    for port in (22, 1024):
+        with pytest.raises(Forbidden):
+            AddressPolicy(allow_private=True).check_port(port)
+
+
 async def test_port_is_checked_before_lookup() -> None:
     with pytest.raises(Forbidden, match="port 25"):
         await AddressPolicy(True, lookup=answering()).resolve("example.com", 25)
