@@ -48,8 +48,8 @@ from feedproxy.http import field_lines, uri
 from feedproxy.request.endpoint_registry import CONTENT_MAX
 from feedproxy.server.mitm.backpressure import WriteBackpressure
 from feedproxy.server.mitm.http1_limits_and_corrections import DiscardRequestBody, LimitedHttp1Server, error_response
-from feedproxy.server.mitm.http2_corrections import clean_http2_request, clean_http2_response
-from feedproxy.server.mitm.http2_flood_limits import BoundedServer
+from feedproxy.server.mitm.http2_head_corrections import clean_http2_request, clean_http2_response
+from feedproxy.server.mitm.http2_limits_and_shutdown import BoundedServer
 from feedproxy.upstream.upstream_errors import MalformedResponse
 
 logger = logging.getLogger("feedproxy")

@@ -15,7 +15,7 @@ from mitmproxy.proxy import commands, events, layer
 from mitmproxy.proxy.mode_servers import AsyncioServerInstance, ProxyConnectionHandler, ServerInstance
 
 from feedproxy.clock import Seconds
-from feedproxy.server.mitm.http2_flood_limits import DrainNotice
+from feedproxy.server.mitm.http2_limits_and_shutdown import DrainNotice
 
 RETRY_FIRST: Seconds = 1
 """The cycles cannot be broken while a request is being answered. The second attempt follows after this many seconds.

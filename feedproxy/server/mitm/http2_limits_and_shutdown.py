@@ -1,4 +1,4 @@
-"""Limits on the work and memory for one HTTP/2 connection of a client.
+"""Limits on the work and memory for one HTTP/2 connection of a client, and the end of the connection at a shutdown.
 
 In HTTP/2, a few bytes can cause much work: a stream that is opened and reset, a PING, an endless header block.
 Therefore frames are counted before they are handled:
