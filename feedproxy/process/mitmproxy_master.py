@@ -23,7 +23,7 @@ from feedproxy.http.target_uri.url_redaction import redact_setting
 from feedproxy.process.option_sources import LoadedOptions, ServePlan, fitting_defaults, read
 from feedproxy.process.startup_checks import check_app, check_confdir, check_mode, check_paths, is_own_address
 from feedproxy.server.fastpath.mitmproxy_compatibility import select_modes
-from feedproxy.server.mitm.interception_certificates import TlsConfig, extend_new_authority
+from feedproxy.server.mitm.interception_certificates_and_alpn import TlsConfig, extend_new_authority
 from feedproxy.settings import Settings, declare, defaults, listen_address
 from feedproxy.upstream import local_failure
 

@@ -16,7 +16,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.request.endpoint_registry import CONTENT_MAX
 from feedproxy.server.mitm import backpressure
-from feedproxy.server.mitm.interception_certificates import TlsConfig
+from feedproxy.server.mitm.interception_certificates_and_alpn import TlsConfig
 from feedproxy.telemetry.metrics import answered_count
 from tests.stages.play import UPSTREAM, OnProxy
 from tests.waiting import PATIENCE

@@ -1,4 +1,4 @@
-"""Certificates of mitmproxy's certificate authority, for TLS with clients.
+"""TLS with clients by mitmproxy: the certificates of its certificate authority, and the protocols on offer (ALPN).
 
 mitmproxy makes a certificate for a host at the first connection to the host. The certificate is valid for about 200
 days, and mitmproxy itself would use it until the process ends. Here, it is replaced before it expires, and also if it

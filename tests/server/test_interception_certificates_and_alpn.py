@@ -13,7 +13,7 @@ from mitmproxy.proxy.context import Context
 from mitmproxy.test import taddons, tflow
 
 from feedproxy.clock import ManualClock
-from feedproxy.server.mitm.interception_certificates import TlsConfig
+from feedproxy.server.mitm.interception_certificates_and_alpn import TlsConfig
 from tests.stages.play import UPSTREAM, OnProxy
 
 
