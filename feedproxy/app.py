@@ -21,6 +21,7 @@ from feedproxy.errors import FeedproxyError, StoreError
 from feedproxy.feed_rules import Rule, Rules, may_serve_under
 from feedproxy.fleet.delivery_claim import claim_delivery
 from feedproxy.fleet.synchronization import FleetSynchronization
+from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.target_uri.registrable_domain import site_of_host
 from feedproxy.http.target_uri.url_redaction import host_alone, without_secrets
@@ -37,7 +38,6 @@ from feedproxy.refresh.refresh_events import Events
 from feedproxy.request.endpoint_registry import Call, Endpoints
 from feedproxy.request.loops_and_max_forwards import new_pseudonym
 from feedproxy.request.upstream_and_public_urls import to_public
-from feedproxy.request.upstream_request import is_credential
 from feedproxy.scoring.live_scores import LiveScores
 from feedproxy.settings import Settings, deprecated_names, from_options, option_names
 from feedproxy.store.permitted_store import PermittedStore

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
+from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.field_values import split_list
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.refresh.policy.dictionary_privacy import is_for_all
 from feedproxy.request.context import ClientContext, ProxyResponse
-from feedproxy.request.upstream_request import is_credential
 from feedproxy.settings import Settings
 
 _METHODS = ("GET", "HEAD")

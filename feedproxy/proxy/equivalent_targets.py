@@ -11,6 +11,7 @@ from feedproxy.cache.reuse_decision import Reuse
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Clock
 from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.message import Request
 from feedproxy.http.negotiation import vary_names
 from feedproxy.http.target_uri.no_vary_search import no_vary_search, parse_no_vary_search, without_parameters
@@ -19,7 +20,6 @@ from feedproxy.lru_map import LRU
 from feedproxy.proxy.public_feeds import is_public
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.request.context import PassThrough, ProxyResponse
-from feedproxy.request.upstream_request import is_credential
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource

@@ -12,6 +12,7 @@ from feedproxy.cache import storing, vary
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.message import NO_FIELDS, Fields, Response
 from feedproxy.http.negotiation import vary_names
 from feedproxy.refresh.ingest.ingest import IngestedContent
@@ -20,7 +21,7 @@ from feedproxy.refresh.redirect_following import RedirectChain
 from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.refresh.refresh_result import RefreshResult
 from feedproxy.request.context import RequestContext, UpstreamRequest
-from feedproxy.request.upstream_request import is_credential, shared_names
+from feedproxy.request.upstream_request import shared_names
 from feedproxy.store.resource import Resource
 from feedproxy.upstream.fetch_result import Oversized
 

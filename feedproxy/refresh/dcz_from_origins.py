@@ -16,6 +16,7 @@ from feedproxy.clock import Clock
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.http.coding import bounded_decompression, compression_dictionary, content_coding
 from feedproxy.http.coding.compression_dictionary import DCZ, parse_use_as_dictionary
+from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.structured_fields import string_text
 from feedproxy.http.target_uri import dictionary_match_pattern
@@ -24,7 +25,6 @@ from feedproxy.refresh.policy.dictionary_privacy import is_shared, permits_dicti
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.redirect_following import OriginClient
 from feedproxy.refresh.refresh_job import RefreshJob
-from feedproxy.request.upstream_request import is_credential
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.upstream.fetch_result import Fetched, Oversized

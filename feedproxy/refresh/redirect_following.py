@@ -9,10 +9,10 @@ from feedproxy.cache.cache_status import Detail
 from feedproxy.errors import BadTarget, FeedproxyError, Overload
 from feedproxy.fast_init import fast_init
 from feedproxy.http import negotiation, uri
+from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Request
 from feedproxy.request.context import RequestContext
-from feedproxy.request.upstream_request import is_credential
 from feedproxy.store.coordination.coordination_interface import Coordination
 from feedproxy.upstream.fetch_result import Fetched, Oversized
 

@@ -14,6 +14,7 @@ from feedproxy.client_network import client_network
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.feed_rules import may_serve_under
 from feedproxy.http import uri
+from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.message import NO_FIELDS, Fields, Request
 from feedproxy.refresh import client_keyed_responses, missing_ranges, peer_result
 from feedproxy.refresh.fetch_lease import FetchLease
@@ -32,7 +33,7 @@ from feedproxy.refresh.refresh_result import RefreshRecord, RefreshResult
 from feedproxy.refresh.request_collapsing import RunningRefreshes, collapse_keys, may_share
 from feedproxy.request.context import RequestContext
 from feedproxy.request.upstream_and_public_urls import is_upstream_target, to_public
-from feedproxy.request.upstream_request import background_request, is_credential
+from feedproxy.request.upstream_request import background_request
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Relocation, Resource

@@ -7,6 +7,7 @@ from feedproxy.cache import set_cookie, storing, vary
 from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.message import Fields
 from feedproxy.http.negotiation import vary_names
 from feedproxy.refresh import redirect_following
@@ -16,7 +17,7 @@ from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.refresh.policy.dictionary_privacy import is_shared
 from feedproxy.refresh.policy.stale_max_after_failure import FetchOutcome
 from feedproxy.refresh.refresh_job import RefreshJob
-from feedproxy.request.upstream_request import ACCEPT, FIXED_FIELDS, background_request, is_credential
+from feedproxy.request.upstream_request import ACCEPT, FIXED_FIELDS, background_request
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Relocation, RelocationKind, Resource, VersionRecord
 from feedproxy.store.versions_for_dictionaries import NO_CONTENTS, PreviousContents

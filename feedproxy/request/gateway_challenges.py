@@ -7,7 +7,7 @@ import re
 
 from feedproxy.cache.cache_status import CacheStatus, Detail, append
 from feedproxy.http import uri
-from feedproxy.http.authentication_schemes import CONNECTION_SCHEMES
+from feedproxy.http.credential_fields import CONNECTION_SCHEMES
 from feedproxy.http.field_values import PARSED_MAX, TOKEN, quote, split_list, unquote
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.context import ClientContext, Entrance

@@ -9,6 +9,7 @@ from feedproxy import __version__
 from feedproxy.feed.channel import READER_MEDIA_TYPES
 from feedproxy.http import negotiation
 from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.hop_by_hop import HOP_BY_HOP
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields, Request
@@ -83,11 +84,6 @@ _PROXY_FIELDS = frozenset({"accept-encoding", "cache-control", "pragma", "via"})
 """Fields that this module itself writes, and that therefore do not make a request client-specific."""
 
 
-_CREDENTIAL = re.compile(
-    r"(?:(?!proxy-).*-)?authori[sz]ation|cookie2?|x-wsse|dpop|(?:x-)?auth(?!or).*|(?:(?!surrogate).*-)?key"
-    r"|.*(?:token|secret|passw|api-?key|access-?key|session|signature|credential|csrf|xsrf|-auth(?:\Z|-)).*"
-    r"|.*(?:jwt|oidc|bearer|client-?cert).*"
-)
 _ORDINARY = re.compile(r"[\w*;=.,+/ -]{0,256}", re.ASCII)
 """Pattern for the value of a field that Vary nominates. A request for a shared copy contains only matching values."""
 
@@ -131,12 +127,6 @@ def is_forwarded(name: str) -> bool:
 def shared_names(shared_fields: tuple[str, ...]) -> frozenset[str]:
     """Return the names of `shared_fields` in lower case."""
     return frozenset(name.lower() for name in shared_fields)
-
-
-@memoize_short()
-def is_credential(name: str) -> bool:
-    """Return True if a field with this name identifies a user."""
-    return _CREDENTIAL.fullmatch(name.lower().replace("_", "-")) is not None
 
 
 def is_only_language(key: Fields) -> bool:

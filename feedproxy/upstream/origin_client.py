@@ -20,7 +20,7 @@ from yarl import URL
 from feedproxy.clock import Clock, Seconds
 from feedproxy.errors import BadTarget, FeedproxyError, Overload
 from feedproxy.http import uri
-from feedproxy.http.authentication_schemes import authenticates_connection
+from feedproxy.http.credential_fields import authenticates_connection
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.registrable_domain import site_or_self
 from feedproxy.settings import Settings

@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 
 from feedproxy.client_network import client_network
 from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.message import Fields
 from feedproxy.http.target_uri.url_redaction import has_secret, without_secrets
 from feedproxy.lab.record.exchange import Exchange
-from feedproxy.request.upstream_request import is_credential
 
 ADDRESSES = "addresses"
 SECRETS = "secrets"

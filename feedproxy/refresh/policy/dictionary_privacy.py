@@ -7,8 +7,8 @@ section 9.2). A dictionary is therefore used only if every client may have both 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http import uri
 from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.target_uri.url_redaction import has_secret
-from feedproxy.request.upstream_request import is_credential
 from feedproxy.settings import Settings
 
 

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from mitmproxy.net.http import url
 
+from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.message import NAME_LONGEST, Fields
 from feedproxy.http.request_validation import FIELDS_MAX, TARGET_MAX
 from feedproxy.proxy.repeated_hit import UNREPEATABLE_FIELDS
-from feedproxy.request.upstream_request import is_credential
 from feedproxy.server.mitm.request_routing import AUTHORITY
 
 

@@ -25,6 +25,7 @@ from feedproxy.errors import (
     MethodNotAllowed,
     NotFound,
 )
+from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.message import Request, Response
 from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.proxy.cors import preflight_response
@@ -33,7 +34,6 @@ from feedproxy.request.context import ClientContext, Entrance, PassThrough, Prox
 from feedproxy.request.endpoint_registry import CONTENT_MAX, Call, Endpoint
 from feedproxy.request.gateway_challenges import has_only_unusable_challenges
 from feedproxy.request.loops_and_max_forwards import is_loop, max_forwards
-from feedproxy.request.upstream_request import is_credential
 from feedproxy.server.access_record import CLIENT_GONE
 from feedproxy.server.client_connection_limit import ConnectionLimiter
 from feedproxy.server.mitm import landing_preview, passthrough

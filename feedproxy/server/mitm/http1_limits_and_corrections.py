@@ -46,7 +46,7 @@ from mitmproxy.proxy.layers.http._events import (
 from feedproxy.cache.cache_status import CacheStatus, Detail, append
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadRequest
-from feedproxy.http.authentication_schemes import authenticates_connection
+from feedproxy.http.credential_fields import authenticates_connection
 from feedproxy.http.field_lines import Line
 from feedproxy.http.request_validation import read_request
 from feedproxy.request.endpoint_registry import CONTENT_MAX
