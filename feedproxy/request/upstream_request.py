@@ -1,4 +1,4 @@
-"""The upstream request: the fields of a client's request that are forwarded to the origin."""
+"""The upstream request: the fields of a client's request that are forwarded to the origin, cached or streamed."""
 
 import re
 from collections.abc import Callable
@@ -66,6 +66,12 @@ NOT_FORWARDED = frozenset(
 """Names of fields that are not forwarded, in lower case.
 
 An underscore in a field's name is compared as a hyphen, because some origins treat both alike.
+"""
+
+_PORTABLE_NAME = re.compile(r"[A-Za-z0-9-]+")
+"""Pattern of names of fields that streamed requests forward.
+
+A name with an underscore does not match, because CGI, WSGI and PHP read X_Forwarded_Host like X-Forwarded-Host.
 """
 
 _NOT_FORWARDED_PREFIXES = (
@@ -194,6 +200,16 @@ def build_upstream_request(
         own_agent=own_agent is not None,
         sends_range=keep_range,
     )
+
+
+def streamed_fields(client_fields: Fields, client: ClientContext) -> Fields:
+    """Return the fields of a client's request that are forwarded to the origin if the request is streamed."""
+    fields = client_fields.end_to_end().without("a-im")
+    if client.entrance is Entrance.GATEWAY:
+        fields = fields.without("cookie", "cookie2", "referer", "origin", "available-dictionary", "dictionary-id")
+    forwarded_names = [name for name, _ in fields if name.lower().startswith("x-forwarded-")]
+    unportable_names = [name for name, _ in fields if _PORTABLE_NAME.fullmatch(name) is None]
+    return fields.without(*CLIENT_ADDRESS_FIELDS, *TARGET_OVERRIDE_FIELDS, *forwarded_names, *unportable_names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ If a hook raises an exception, mitmproxy sends the request upstream nevertheless
 each client connection in advance, and `enforce` refuses all other servers.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -26,7 +25,7 @@ from feedproxy.request.response_fields_by_entrance import (
     make_private,
 )
 from feedproxy.request.upstream_and_public_urls import is_upstream_target
-from feedproxy.request.upstream_request import CLIENT_ADDRESS_FIELDS, TARGET_OVERRIDE_FIELDS, with_via
+from feedproxy.request.upstream_request import streamed_fields, with_via
 from feedproxy.server.mitm.http_layer import WITHOUT_CONTENT
 from feedproxy.server.mitm.parent_proxy_connections import ParentProxyHost, route_through_parent
 from feedproxy.server.mitm.request_routing import ASTERISK, RoutedRequest, fields_of, headers_of, is_asterisk
@@ -37,12 +36,6 @@ from feedproxy.upstream.parent_proxy_tunnel import parent_name
 from feedproxy.upstream.upstream_errors import ParentFailed, ParentRefused, Unreachable
 
 FRAMING = ("transfer-encoding", "content-length")
-
-_PORTABLE_NAME = re.compile(r"[A-Za-z0-9-]+")
-"""Pattern of names of fields that are sent upstream.
-
-A name with an underscore does not match, because CGI, WSGI and PHP read X_Forwarded_Host like X-Forwarded-Host.
-"""
 
 SHOWN_TARGET = "feedproxy.shown"
 """Key in `flow.metadata`: the target of a streamed request, as the client addressed it."""
@@ -149,14 +142,9 @@ def prepare_request(
     """Prepare a request for streaming to its origin or to a parent proxy."""
     fields, method = routed.request.fields, flow.request.method
     framing = _framing(fields)
-    fields = fields.end_to_end().without(*FRAMING, "a-im")
+    fields = streamed_fields(fields.without(*FRAMING), client)
     if routed.request.method == "OPTIONS" and (hops := max_forwards(fields)) is not None:
         fields = fields.with_field("Max-Forwards", str(hops - 1))
-    if client.entrance is Entrance.GATEWAY:
-        fields = fields.without("cookie", "cookie2", "referer", "origin", "available-dictionary", "dictionary-id")
-    forwarded_names = [name for name, _ in fields if name.lower().startswith("x-forwarded-")]
-    unportable_names = [name for name, _ in fields if _PORTABLE_NAME.fullmatch(name) is None]
-    fields = fields.without(*CLIENT_ADDRESS_FIELDS, *TARGET_OVERRIDE_FIELDS, *forwarded_names, *unportable_names)
     if client.entrance is Entrance.REVERSE:
         scheme, _, name = client.base.partition("://")
         fields = fields.with_field("X-Forwarded-For", client.address)
