@@ -4,7 +4,7 @@ from mitmproxy import connection, ctx, http
 from mitmproxy.addonmanager import Loader
 
 from feedproxy import settings
-from feedproxy.request.allowed_methods import CACHED_METHODS
+from feedproxy.request.cacheable_and_allowed_methods import CACHED_METHODS
 from feedproxy.server.addon import Addon
 
 

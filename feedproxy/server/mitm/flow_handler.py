@@ -29,7 +29,12 @@ from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.message import Request, Response
 from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.proxy.cors import preflight_response
-from feedproxy.request.allowed_methods import ALLOWED_METHODS, CACHED_METHODS, options_response
+from feedproxy.request.cacheable_and_allowed_methods import (
+    CACHED_METHODS,
+    check_method,
+    options_response,
+    reason_to_stream,
+)
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.request.endpoint_registry import CONTENT_MAX, Call, Endpoint
 from feedproxy.request.gateway_challenges import has_only_unusable_challenges
@@ -173,14 +178,11 @@ class FlowHandler:
             self._set_local_response(flow, state, response)
             return
         state.client, routed = await self._authorize(flow, state.client, routed)
-        has_content = _content_length(flow) != 0
         if is_loop(routed.request.fields, self.app.service.pseudonym):
             raise LoopDetected("request loop: Via already names this proxy")
         state.routed_request = routed
-        if routed.request.method not in CACHED_METHODS or has_content:
-            # Content of a GET has no defined meaning, so that its response is not cacheable (RFC 9110, section
-            # 9.3.1).
-            fwd = Fwd.METHOD if routed.request.method not in CACHED_METHODS else Fwd.BYPASS
+        fwd = reason_to_stream(routed.request.method, has_content=_content_length(flow) != 0)
+        if fwd is not None:
             await self._stream_upstream(flow, state, CacheStatus(fwd=fwd, detail=Detail.PASS_THROUGH))
             flow.request.stream = True
 
@@ -437,11 +439,10 @@ class FlowHandler:
         """Return the response to a CORS preflight for a stored feed, and to OPTIONS with `Max-Forwards: 0`. Return None
         for other requests.
 
-        Raises MethodNotAllowed for TRACE: its response would repeat the request's fields, which may contain secrets.
+        Raises MethodNotAllowed for a method that is refused.
         """
         request = routed.request
-        if request.method == "TRACE":
-            raise MethodNotAllowed("This proxy does not forward TRACE.", ALLOWED_METHODS)
+        check_method(request.method)
         if request.method == "OPTIONS" and max_forwards(request.fields) == 0:
             return options_response()
         return self._preflight_response(request)
