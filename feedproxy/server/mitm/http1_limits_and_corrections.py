@@ -8,6 +8,7 @@
   (http/request_validation.py, upstream/response_head_parser.py).
 * mitmproxy treats a client that closes its sending side as disconnected. Here, the client gets its response.
 * mitmproxy hangs after an empty line before a request. Here, the line is skipped (RFC 9112, section 2.2).
+* mitmproxy refuses an HTTP/1.0 request without Host. Here, the request is for the address at which it arrived.
 * mitmproxy writes an empty piece of content as the last chunk. Here, the piece is dropped.
 * mitmproxy answers unreadable messages with its own page. Here, the client gets feedproxy's page.
 
@@ -46,6 +47,7 @@ from mitmproxy.proxy.layers.http._events import (
 from feedproxy.cache.cache_status import CacheStatus, Detail, append
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadRequest
+from feedproxy.http import uri
 from feedproxy.http.credential_fields import authenticates_connection
 from feedproxy.http.field_lines import Line
 from feedproxy.http.request_validation import read_request
@@ -218,10 +220,19 @@ class LimitedHttp1Server(_http1.Http1Server):
             yield from self._refuse_head(error)
             return
         self._empty_lines = 0
+        self._add_missing_host(self.request)
         yield ReceiveHttp(RequestHeaders(self.stream_id, self.request, size == 0))
         self.body_reader = _body_reader(size, of_request=True)
         self.state = self.read_body
         yield from self.state(event)
+
+    def _add_missing_host(self, request: http.Request) -> None:
+        """Add Host to an HTTP/1.0 request that names no host."""
+        is_without_host = request.http_version == "HTTP/1.0" and not request.data.host and not request.host_header
+        if is_without_host and request.method != "CONNECT" and self.context.client.sockname:
+            address, port, *_ = self.context.client.sockname
+            # A zone id is no part of Host (RFC 6874, section 3).
+            request.headers["Host"] = uri.join_host_port(address.partition("%")[0], port)
 
     def _refuse_head(self, error: BadRequest | ValueError) -> layer.CommandGenerator[None]:
         # mitmproxy's message repeats the request line, which may contain a password.

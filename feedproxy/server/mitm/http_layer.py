@@ -1,10 +1,9 @@
 """Subclasses of mitmproxy's HTTP layer.
 
-mitmproxy 12's layer does four things that these subclasses correct:
+mitmproxy 12's layer does three things that these subclasses correct:
 
 * It does not distinguish absolute-form, which is for the explicit proxy, from origin-form, which is for the gateway
   (RFC 9112, section 3.2).
-* It refuses an HTTP/1.0 request without Host.
 * It reports a failure upstream with its own page.
 * It reads a request to its end before it answers. Here, a request with unused content is answered at once, and its
   remaining content is discarded for LINGERING_TIME seconds. A close with unread input could destroy the response (RFC
@@ -44,7 +43,7 @@ from mitmproxy.proxy.layers.http._http2 import Http2Server
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadRequest, FeedproxyError
-from feedproxy.http import field_lines, uri
+from feedproxy.http import field_lines
 from feedproxy.request.endpoint_registry import CONTENT_MAX
 from feedproxy.server.mitm.backpressure import WriteBackpressure
 from feedproxy.server.mitm.http1_limits_and_corrections import DiscardRequestBody, LimitedHttp1Server, error_response
@@ -163,10 +162,6 @@ class FeedStream(HttpStream):
             is_absolute = bool(self.flow.request.data.authority) and not self.flow.request.is_http2
             self.flow.metadata[ABSOLUTE_FORM] = is_absolute
             self.flow.metadata[WITHOUT_CONTENT] = self._is_without_content
-            if self._has_no_host() and self.context.client.sockname:
-                address, port, *_ = self.context.client.sockname
-                # A zone id is no part of Host (RFC 6874, section 3).
-                self.flow.request.headers["Host"] = uri.join_host_port(address.partition("%")[0], port)
         return (yield from super().check_invalid(request))
 
     def _refuse(self, error: BadRequest) -> layer.CommandGenerator[None]:
@@ -179,15 +174,6 @@ class FeedStream(HttpStream):
         self.server_state = self.state_errored
         yield from self._reset()
         yield DropStream(self.stream_id)
-
-    def _has_no_host(self) -> bool:
-        request = self.flow.request
-        return (
-            request.http_version == "HTTP/1.0"
-            and request.method != "CONNECT"
-            and not request.data.host
-            and not request.host_header
-        )
 
     def start_response_stream(self) -> layer.CommandGenerator[None]:
         self._close_if_content_is_missing()
