@@ -29,6 +29,7 @@ from feedproxy.lab.record.recorder import Recorder, RecordingClient
 from feedproxy.notify.notification_database import database_file
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.public_feeds import is_public
+from feedproxy.proxy.scheduled_refreshes import is_owner
 from feedproxy.proxy.service import Service
 from feedproxy.refresh.credentialed_client import ClosableOriginClient, CredentialedClient
 from feedproxy.refresh.ingest.helper_pool import HelperPool
@@ -407,7 +408,7 @@ class _Services:
             key_for=self.access_control.origin_credentials.key_for,
             keys_for=self.access_control.origin_credentials.keys_for,
             peers=self.fleet,
-            owns=app.worker.owns if app.worker is not None else None,
+            owns=partial(is_owner, app.worker.index, app.worker.size) if app.worker is not None else None,
             count_demand=imports.count_since,
             limits=settings.memory,
             helper_pool=app.helper_pool,

@@ -4,6 +4,7 @@ refresh/policy/refresh_ahead.py contains the rules of a plan. refresh/refresh_sc
 """
 
 import asyncio
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,12 @@ from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 type CountDemand = Callable[[str, Instant], int]
 """A function that returns the number of readers of a target that were added since an instant without a request, for
 example by the import of a list of feeds."""
+
+
+def is_owner(index: int, workers: int, target: str) -> bool:
+    """Return True if the worker with number `index` makes the scheduled refreshes of `target`. The CRC-32 of the target
+    determines the worker."""
+    return zlib.crc32(target.encode("utf-8", "surrogatepass")) % workers == index
 
 
 @dataclass(frozen=True, slots=True)

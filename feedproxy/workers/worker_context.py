@@ -4,7 +4,6 @@ import mmap
 import socket
 import struct
 import time
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,11 +64,6 @@ class WorkerContext:
     def socket_path(self, index: int) -> Path:
         """Return the path of the socket at which the worker with number `index` answers the other workers."""
         return self.folder / f"worker-{index}"
-
-    def owns(self, target: str) -> bool:
-        """Return True if this worker makes the scheduled refreshes of `target`. The CRC-32 of the target determines the
-        worker."""
-        return zlib.crc32(target.encode("utf-8", "surrogatepass")) % self.size == self.index
 
     @property
     def supervisor_has_exited(self) -> bool:
