@@ -842,6 +842,14 @@ class Settings:
         return max(1, self.fetch_timeout // 2)
 
     @property
+    def keepalive_timeout(self) -> int:
+        """Return the seconds without data after which a client's connection is closed (mitmproxy's `tcp_timeout`).
+
+        mitmproxy has only this timeout for connections. It must exceed the longest hook (answer_timeout).
+        """
+        return max(75, self.answer_timeout + 30)
+
+    @property
     def decoded_max(self) -> int:
         """Return the maximum size of a decoded response, in bytes. A larger response counts as a decompression bomb."""
         return 5 * self.buffer_max

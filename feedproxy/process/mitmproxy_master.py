@@ -35,8 +35,7 @@ MITMPROXY_DEFAULTS: dict[str, Any] = {
     "rawtcp": False,
     "websocket": False,
     "http3": False,
-    # mitmproxy has only this timeout for connections. It must exceed the longest hook (answer_timeout).
-    "tcp_timeout": 75,
+    "tcp_timeout": Settings().keepalive_timeout,
     "listen_host": "127.0.0.1",
     "listen_port": 8080,
 }
@@ -111,7 +110,7 @@ def build_master(plan: ServePlan, app: App | None = None) -> tuple[master.Master
         mode = _reverse_mode(app.settings) if app.settings.upstream else ""
     derived: dict[str, Any] = {"mode": [mode], "keep_host_header": True} if mode else {}
     if "tcp_timeout" not in values:
-        derived["tcp_timeout"] = max(75, app.settings.answer_timeout + 30)
+        derived["tcp_timeout"] = app.settings.keepalive_timeout
     if app.settings.fast_path and not app.settings.record:  # the fast path makes no flows, which the recording needs
         derived["mode"] = select_modes(derived.get("mode", proxy_master.options.mode))
     proxy_master.options.update(**derived)
