@@ -859,11 +859,6 @@ class Settings:
         return MemoryLimits.of(self.memory_max)
 
     @property
-    def stale_max_refused(self) -> int:
-        """Return the seconds for which a stale copy is served while its origin answers 403 or 404."""
-        return min(self.stale_max, 86_400)
-
-    @property
     def subscriptions_per_site(self) -> int:
         """Return the maximum number of subscriptions with callbacks at one registrable domain."""
         return max(2, self.subscriptions_max // 50)

@@ -5,14 +5,14 @@ The time depends on the fault:
 * `stale_max` after 429, 5xx, no response, and content that is not a feed. These outcomes say nothing about the feed.
 * `stale_max` after 408, 421 and 425, because the same request may succeed later (RFC 9110, sections 15.5.9 and 15.5.20;
   RFC 8470, section 5.2).
-* `stale_max_refused` after 403, 404 and other 4xx, which may be intended.
+* `stale_max`, but at most REFUSED_STALE_MAX, after 403, 404 and other 4xx, which may be intended.
 * No time after 401 and 451, which restrict access, and after 410.
 
 The time counts from the instant at which the origin last sent or validated the copy.
 """
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, auto
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Instant, Seconds
@@ -24,13 +24,16 @@ from feedproxy.refresh.policy import bot_challenge
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Resource
 
+REFUSED_STALE_MAX: Seconds = 86_400
+"""A stale copy answers for at most this many seconds while its origin answers 403, 404 or another 4xx."""
+
 
 class StaleAllowance(Enum):
-    """The option that limits how long a stale copy answers after a faulty response."""
+    """The limit on the time for which a stale copy answers after a faulty response."""
 
-    LONG = "stale_max"
-    SHORT = "stale_max_refused"
-    NONE = "at once"
+    LONG = auto()
+    SHORT = auto()
+    NONE = auto()
 
 
 @fast_init
@@ -55,7 +58,7 @@ class FetchOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ContentFault:
-    """The fault in the outcome of a fetch, and the option that limits how long a stale copy answers."""
+    """The fault in the outcome of a fetch, and the limit on how long a stale copy answers."""
 
     detail: Detail
     reason: str
@@ -102,7 +105,7 @@ def stale_limit(fault: ContentFault, settings: Settings) -> Seconds:
         case StaleAllowance.NONE:
             return 0
         case StaleAllowance.SHORT:
-            return settings.stale_max_refused
+            return min(settings.stale_max, REFUSED_STALE_MAX)
     return settings.stale_max
 
 
@@ -116,7 +119,7 @@ def stale_limit_after_failure(failures: Failures, settings: Settings) -> Seconds
         case Detail.GONE:
             return 0
         case Detail.REFUSED:
-            return settings.stale_max_refused
+            return min(settings.stale_max, REFUSED_STALE_MAX)
     return settings.stale_max
 
 
