@@ -26,7 +26,6 @@ from feedproxy.refresh.policy.paused_and_blocked import PAUSED_RETRY
 from feedproxy.refresh.policy.stale_while_refreshing import rests_until, stale_while_refreshing
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
 from feedproxy.refresh.refresh_result import RefreshResult
-from feedproxy.refresh.resource_after_refresh import client_fields_in_vary
 from feedproxy.request.context import ClientContext, PassThrough, ProxyResponse, RequestContext
 from feedproxy.request.reload_policy import apply_reload_policy
 from feedproxy.settings import Settings
@@ -195,12 +194,8 @@ class ResponseSelector:
                 return self._hit(context, variant, freshness, Detail.TIMEOUT, "the origin takes too long")
             raise FetchTimeout("the origin takes too long")
         self.coordinator.refresh_shared_copy(context, result)
-        known_names = context.resource.varying_names if context.resource is not None else frozenset[str]()
-        unstored_names = _unstored_varying_names(result)
-        varying_names = (result.resource.varying_names | unstored_names) - known_names
-        if not is_retry and not context.upstream.withheld_names.isdisjoint(varying_names):
-            # The shared request to the origin lacked a field by which the response varies. Select again, with the
-            # client's field.
+        unstored_names = client_keyed_responses.unstored_varying_names(result)
+        if not is_retry and client_keyed_responses.needs_second_fetch(context, result, unstored_names):
             if unstored_names:
                 self.contexts.remember_unstored_names(context.request.target, unstored_names)
             return await self.select(context.request, context.client, context.settings, is_synced=True, is_retry=True)
@@ -345,17 +340,6 @@ class ResponseSelector:
         if self.clock.now() >= validated + patience:
             return False
         return self._may_serve_stale(context, stored, freshness, Occasion.ERROR)
-
-
-def _unstored_varying_names(result: RefreshResult) -> frozenset[str]:
-    """Return the names of the client's fields by which a response varies, if the response was not stored.
-
-    The result is empty for a feed, and for a failure, because a failing origin is not asked a second time.
-    """
-    response = result.response
-    if response is None or result.stored or response.content.feed or response.status >= 500 or response.status == 429:
-        return frozenset()
-    return frozenset(client_fields_in_vary(response.fields))
 
 
 def _with_get(context: RequestContext) -> RequestContext:

@@ -20,6 +20,7 @@ from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.redirect_following import RedirectChain
 from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.refresh.refresh_result import RefreshResult
+from feedproxy.refresh.resource_after_refresh import client_fields_in_vary
 from feedproxy.request.context import RequestContext, UpstreamRequest
 from feedproxy.request.upstream_request import shared_names
 from feedproxy.store.resource import Resource
@@ -120,6 +121,25 @@ def needs_shared_copy(context: RequestContext, result: RefreshResult, resource: 
     if newest is None or (result.stored and (is_shared or len(upstream.varying_fields))):
         return False
     return not assess(resource, newest, context.settings, now).is_fresh(now)
+
+
+def unstored_varying_names(result: RefreshResult) -> frozenset[str]:
+    """Return the names of the client's fields by which a response varies, if the response was not stored.
+
+    The result is empty for a feed, and for a failure, because a failing origin is not asked a second time.
+    """
+    response = result.response
+    if response is None or result.stored or response.content.feed or response.status >= 500 or response.status == 429:
+        return frozenset()
+    return frozenset(client_fields_in_vary(response.fields))
+
+
+def needs_second_fetch(context: RequestContext, result: RefreshResult, unstored_names: frozenset[str]) -> bool:
+    """Return True if the shared request to the origin lacked a field by which the response varies. The origin is then
+    asked again, with the client's field. `unstored_names` are those of `unstored_varying_names`."""
+    known_names = context.resource.varying_names if context.resource is not None else frozenset[str]()
+    varying_names = (result.resource.varying_names | unstored_names) - known_names
+    return not context.upstream.withheld_names.isdisjoint(varying_names)
 
 
 def keyed_view(resource: Resource, job: RefreshJob) -> Resource:
