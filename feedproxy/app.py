@@ -405,7 +405,7 @@ class _Services:
             pseudonym=pseudonym.decode(),
             version=__version__,
             events=app.events,
-            key_for=self.access_control.origin_credentials.key_for,
+            with_cache_key=self.access_control.origin_credentials.with_cache_key,
             keys_for=self.access_control.origin_credentials.keys_for,
             peers=self.fleet,
             owns=partial(is_owner, app.worker.index, app.worker.size) if app.worker is not None else None,

@@ -99,6 +99,16 @@ class OriginCredentials:
         shared = [credential for credential in matching if credential.user in (("", ANY_USER) if user else ("",))]
         return next((credential.cache_key(target) for credential in own or shared), target)
 
+    def with_cache_key(self, request: Request, user: str) -> Request:
+        """Return the request with its cache key as target (`key_for`).
+
+        If the key names a credential of the operator, the client's own credentials are removed.
+        """
+        key = self.key_for(request.target, user)
+        if key == request.target:
+            return request
+        return replace(request, target=key, fields=request.fields.without("authorization", "cookie"))
+
     def keys_for(self, target: str) -> tuple[str, ...]:
         """Return the keys of all copies of the target that are fetched with a credential."""
         return tuple(credential.cache_key(target) for credential in self._matching(target))

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from feedproxy.clock import Clock, Seconds
 from feedproxy.errors import FeedproxyError
@@ -54,7 +53,7 @@ class Service:
         pseudonym: str,
         version: str,
         events: Events,
-        key_for: Callable[[str, str], str] = lambda target, _: target,
+        with_cache_key: Callable[[Request, str], Request] = lambda request, _: request,
         keys_for: Callable[[str], Sequence[str]] = lambda _: (),
         peers: PeerCopies | None = None,
         owns: Callable[[str], bool] | None = None,
@@ -66,7 +65,7 @@ class Service:
         self.store = store
         self._settings_for = settings_for
         self._clock = clock
-        self._key_for = key_for
+        self._with_cache_key = with_cache_key
         self.counts = counts
         self.pseudonym = pseudonym
         self.via = f"1.1 {pseudonym}"
@@ -169,22 +168,12 @@ class Service:
         self, request: Request, client: ClientContext, settings: Settings, representation: Representation
     ) -> ProxyResponse | PassThrough:
         try:
-            selected = await self._selector.select(self._with_cache_key(request, client), client, settings)
+            selected = await self._selector.select(self._with_cache_key(request, client.user), client, settings)
         except FeedproxyError as error:
             selected = self._errors.error_response(request, client, error)
         if isinstance(selected, PassThrough):
             return selected
         return await self._renderer.render(selected, representation, request, client, settings)
-
-    def _with_cache_key(self, request: Request, client: ClientContext) -> Request:
-        """Return the request with its cache key as target (OriginCredentials.key_for).
-
-        If the key names a credential of the operator, the client's own credentials are removed.
-        """
-        key = self._key_for(request.target, client.user)
-        if key == request.target:
-            return request
-        return replace(request, target=key, fields=request.fields.without("authorization", "cookie"))
 
     def _stored_media_type(self, target: str) -> str | None:
         resource = self.store.get(target)
