@@ -51,6 +51,7 @@ def option(
     maximum: int | None = None,
     restart: bool = False,
     deprecated: bool = False,
+    secret: bool = False,
 ) -> Any:
     """Return the field of an option: its default, its effect (`text`), and a reason to change it (`why`).
 
@@ -59,10 +60,12 @@ def option(
     - `per_feed`: rules may override the option.
     - `restart`: a reload (SIGHUP) does not change the option.
     - `deprecated`: the option still works, is not listed, and is reported at the start if it is set.
+    - `secret`: the value appears on no page and in no error message.
     """
     metadata = {"text": text, "why": why, "choices": choices, "per_feed": per_feed, "unit": unit}
     limits = {"minimum": minimum, "maximum": MAXIMA[unit] if maximum is None else maximum}
-    return field(default=default, metadata={**metadata, **limits, "restart": restart, "deprecated": deprecated})
+    flags = {"restart": restart, "deprecated": deprecated, "secret": secret}
+    return field(default=default, metadata={**metadata, **limits, **flags})
 
 
 @dataclass(frozen=True, slots=True)
@@ -563,6 +566,7 @@ class Settings:
         (),
         "Request fields, each NAME: VALUE, that feedproxy sends with every purge.",
         "If a field is a secret, such as a CDN's key, let only feedproxy's user read the configuration file.",
+        secret=True,
     )
 
     # -- operating
@@ -586,6 +590,7 @@ class Settings:
         "Token for the admin listener.",
         "If you set it here, let only feedproxy's user read the configuration file.",
         restart=True,
+        secret=True,
     )
     admin_token_file: str = option(
         "",
@@ -932,6 +937,11 @@ def deprecated_names() -> list[str]:
 def restart_names() -> list[str]:
     """Return the names of the options that are read only at the start."""
     return [option_field.name for option_field in fields(Settings) if option_field.metadata["restart"]]
+
+
+def secret_names() -> frozenset[str]:
+    """Return the names of the options with values that appear on no page and in no error message."""
+    return frozenset(option_field.name for option_field in fields(Settings) if option_field.metadata["secret"])
 
 
 def defaults() -> dict[str, Any]:

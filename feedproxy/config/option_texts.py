@@ -13,15 +13,12 @@ from feedproxy.errors import BadTarget, UsageError
 from feedproxy.http import uri
 from feedproxy.http.coding.content_coding import CODINGS
 from feedproxy.http.field_values import is_token
-from feedproxy.settings import listen_address
+from feedproxy.settings import listen_address, secret_names
 from feedproxy.upstream import parent_proxy
 from feedproxy.upstream.address_policy import AddressPolicy
 
 type Check = Callable[[str, str], None]
 """Check of one text. The arguments are the option's name and the text."""
-
-SECRET = frozenset({"admin_token", "purge_fields"})
-"""Options with a secret value. The value appears on no page and in no error message."""
 
 REDIS_SCHEMES = ("redis", "rediss", "unix")
 
@@ -48,7 +45,7 @@ def check_text(name: str, text: str, *, is_item: bool = False) -> None:
 
 
 def _unexpected(name: str, text: str, expected: str) -> UsageError:
-    shown = name not in {*SECRET, parent_proxy.OPTION} and not ("@" in text and ":" in text)
+    shown = name not in {*secret_names(), parent_proxy.OPTION} and not ("@" in text and ":" in text)
     return UsageError(f"{name}: {text!r}: expected {expected}" if shown else f"{name}: expected {expected}")
 
 

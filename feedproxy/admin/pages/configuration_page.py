@@ -10,9 +10,8 @@ from aiohttp import web
 from feedproxy.admin.html_or_json import as_json, wants_json
 from feedproxy.admin.pages.feed_pages import FeedPages
 from feedproxy.app import App
-from feedproxy.config.option_texts import SECRET
 from feedproxy.feed_rules import Rule
-from feedproxy.settings import Settings, format_value
+from feedproxy.settings import Settings, format_value, secret_names
 from feedproxy.telemetry.page_redaction import View, redact_text
 
 HIDDEN = "(set)"
@@ -38,7 +37,7 @@ def changed_options(settings: Settings) -> list[View]:
                 {
                     "name": field.name,
                     "value": _display_value(field.name, value),
-                    "default": _display_value(field.name, field.default) if field.name not in SECRET else "",
+                    "default": _display_value(field.name, field.default) if not field.metadata["secret"] else "",
                     "restart": field.metadata["restart"],
                     "text": field.metadata["text"],
                 }
@@ -57,7 +56,7 @@ def _overrides(overrides: Mapping[str, Any]) -> dict[str, str]:
 
 def _display_value(name: str, value: Any) -> str:
     """Return a value in the form of the configuration file, without secrets."""
-    if name in SECRET:
+    if name in secret_names():
         return HIDDEN
     if isinstance(value, bool):
         return str(value).lower()
