@@ -16,7 +16,8 @@ from typing import Any
 from feedproxy import __version__, option_files
 from feedproxy.access.authorization import AccessControl
 from feedproxy.clock import Clock, Seconds, SystemClock
-from feedproxy.endpoints.feed_list import FeedList, ImportedFeeds
+from feedproxy.endpoints.feed_list import FeedList
+from feedproxy.endpoints.imported_feeds import ImportedFeeds
 from feedproxy.errors import FeedproxyError, StoreError
 from feedproxy.feed_rules import Rule, Rules, may_serve_under
 from feedproxy.fleet.delivery_claim import claim_delivery

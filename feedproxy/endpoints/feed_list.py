@@ -4,41 +4,34 @@ All workers have the same list. Each machine of a fleet has its own imports. A r
 `list_readers_min` different readers have requested it. URLs that contain a secret are never recorded. Visibility is
 checked each time the list is built (public_feeds.py), because a rule may have made a feed private.
 
-Imported feeds are fetched in the background, one at a time for each site. The refresh schedule counts an import as one
-request by a reader. TLS to the feeds' hosts is decrypted only if the operator asks for it with the import.
+TLS to the hosts of imported feeds is decrypted only if the operator asks for it with the import.
 """
 
 import asyncio
 import json
-import logging
 import math
 import struct
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.cooperative_iteration import iterate_cooperatively
+from feedproxy.endpoints.imported_feeds import Imported, ImportedFeeds, fetch_missing
 from feedproxy.feed import opml
 from feedproxy.feed.channel_addresses import page_address
 from feedproxy.feed.opml import Subscription, SubscriptionList
-from feedproxy.feed_rules import BLOCKED
 from feedproxy.http import uri
-from feedproxy.http.target_uri.registrable_domain import site_of
 from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.proxy.public_feeds import has_enough_readers, is_restricted, may_be_listed
 from feedproxy.proxy.service import Service
 from feedproxy.refresh.policy import moved_and_gone
-from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource
 from feedproxy.subscribers.reader_pseudonyms import PERIOD
 from feedproxy.subscribers.readers_for_public_lists import Readers, merge_readers
 from feedproxy.task_cancellation import cancel
-
-logger = logging.getLogger(__name__)
 
 LISTED_FOR = PERIOD
 """A requested feed stays in the list for this many seconds after the last request for it. Imported feeds stay."""
@@ -54,25 +47,8 @@ seconds, and never after a change of rules.
 """
 REUSE_MAX: Seconds = 60
 
-STATE_CHECK_INTERVAL: Seconds = 1.0
-"""Seconds between two reads of the stored lists of imported feeds, which another process may have changed."""
-
-CONCURRENT_SITES_MAX = 4
-"""Imported feeds are fetched from at most this many sites concurrently."""
-
-IMPORTED, RECENTLY_REQUESTED = "office-list", "office-asked"
-"""Names under which the store has the imports and the requested feeds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """All imports as they are stored: a title, the feeds, the instant of each import, and the hosts with decrypted
-    TLS."""
-
-    title: str = ""
-    feeds: tuple[Subscription, ...] = ()
-    since: Mapping[str, Instant] = field(default_factory=dict)
-    hosts: frozenset[str] = frozenset()
+RECENTLY_REQUESTED = "office-asked"
+"""Name under which the store has the requested feeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,57 +62,6 @@ class ImportOutcome:
     known: int
     skipped_count: int
     hosts: tuple[str, ...]
-
-
-class ImportedFeeds:
-    """The imports of all processes that share a store.
-
-    The refresh schedule counts the import of a feed as one request by a reader (proxy/scheduled_refreshes.py).
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.stored_form: bytes | None = None
-        """The stored form of the imports, or None without imports."""
-        self._imported = Imported()
-        self._checked_at = -math.inf
-        self._reloading: asyncio.Task[None] | None = None
-
-    @property
-    def current(self) -> Imported:
-        """Return the imports as they were last read. If the last read is STATE_CHECK_INTERVAL seconds old, start
-        another."""
-        if self._checked_at == -math.inf:
-            self.reload()
-        elif time.monotonic() - self._checked_at >= STATE_CHECK_INTERVAL:
-            self._checked_at = time.monotonic()
-            self._reloading = asyncio.ensure_future(self.reload_in_background())
-        return self._imported
-
-    def count_since(self, target: str, since: Instant) -> int:
-        """Return 1 if the feed was imported after the instant `since`, else 0."""
-        imported = self.current.since.get(target)
-        return int(imported is not None and imported >= since)
-
-    def reload(self) -> Imported:
-        """Read the imports from the store and return them."""
-        return self._use(self._store.get_state(IMPORTED))
-
-    async def reload_in_background(self) -> None:
-        """Read the imports from the store without waiting for the disk in the event loop."""
-        self._use(await self._store.read_state(IMPORTED))
-
-    def _use(self, raw: bytes | None) -> Imported:
-        self._checked_at = time.monotonic()
-        if raw != self.stored_form:
-            self.stored_form, self._imported = raw, _decode_imported(raw)
-        return self._imported
-
-    async def save(self, imported: Imported) -> None:
-        """Write the imports to the store. Raises StoreError if the store fails."""
-        raw = _encode_imported(imported)
-        await self._store.put_state(IMPORTED, raw)
-        self.stored_form, self._imported = raw, imported
 
 
 class FeedList:
@@ -295,47 +220,18 @@ class FeedList:
                     return _with_channel_data(entry, resource)
         return None
 
+    def _prefetch_imported(self) -> None:
+        if self._prefetching is not None:
+            self._prefetching.cancel()
+        fetches = fetch_missing(self.imports, self._service, self._clock, self._settings_for)
+        self._prefetching = asyncio.ensure_future(fetches)
+
     async def _requested_recently(self) -> dict[str, Readers]:
         """Return the feeds requested in the last 30 days, each with a few of its readers."""
         since = self._clock.now() - LISTED_FOR
         recent = [entry async for entry in iterate_cooperatively(self._service.counts.distinct.since(since))]
         stored = await self._store.read_state(RECENTLY_REQUESTED)
         return await asyncio.to_thread(_merge_requested, stored, recent, since)
-
-    def _prefetch_imported(self) -> None:
-        if self._prefetching is not None:
-            self._prefetching.cancel()
-        self._prefetching = asyncio.ensure_future(self._fetch_all())
-
-    async def _fetch_all(self) -> None:
-        sites: dict[str, list[str]] = {}
-        async for feed in iterate_cooperatively(self.imported.feeds):
-            if self._store.peek(feed.address) is None and self._is_reachable(feed.address):
-                sites.setdefault(site_of(feed.address), []).append(feed.address)
-        gate = asyncio.Semaphore(CONCURRENT_SITES_MAX)
-
-        async def one(targets: Iterable[str]) -> None:
-            async with gate:
-                for target in targets:
-                    await self._fetch(target)
-
-        await asyncio.gather(*(one(targets) for targets in sites.values()))
-
-    async def _fetch(self, target: str) -> None:
-        try:
-            while self._store.peek(target) is None:
-                deferred = self._service.admin.deferral(target)
-                if deferred is None:
-                    await self._service.admin.refresh(target)
-                    return
-                await self._clock.sleep(max(0.01, deferred.until - self._clock.now()))
-        except Exception:
-            logger.exception("feed list: fetch of an imported feed failed")
-
-    def _is_reachable(self, target: str) -> bool:
-        """Return True if a target may be fetched: it is not blocked and, in reverse mode, is below `upstream`."""
-        settings = self._settings_for(target)
-        return settings.readers != BLOCKED and (not settings.upstream or is_upstream_target(target, settings))
 
 
 def _with_channel_data(entry: Subscription, resource: Resource | None) -> Subscription:
@@ -365,28 +261,3 @@ def _encode_requested(requested: Mapping[str, Readers]) -> bytes:
     return json.dumps(
         {"version": 2, "asked": {target: list(readers.items()) for target, readers in requested.items()}}
     ).encode()
-
-
-def _encode_imported(imported: Imported) -> bytes:
-    feeds = [
-        [feed.address, feed.title, feed.page, list(feed.folder), imported.since[feed.address]]
-        for feed in imported.feeds
-    ]
-    state = {"version": 1, "title": imported.title, "feeds": feeds, "hosts": sorted(imported.hosts)}
-    return json.dumps(state).encode()
-
-
-def _decode_imported(raw: bytes | None) -> Imported:
-    """Return the imports from their stored form, or no imports if the form is invalid."""
-    try:
-        state: Any = json.loads(raw) if raw else {}
-        feeds = [
-            (Subscription(str(address), str(title), str(page), tuple(map(str, folder))), float(since))
-            for address, title, page, folder, since in state.get("feeds", ())
-        ]
-        since = {feed.address: at for feed, at in feeds}
-        hosts = frozenset(map(str, state.get("hosts", ())))
-        return Imported(str(state.get("title", "")), tuple(feed for feed, _ in feeds), since, hosts)
-    except (ValueError, TypeError, AttributeError) as error:
-        logger.warning("feed list: stored list unreadable: %s", error)
-        return Imported()

@@ -8,7 +8,8 @@ import subprocess
 import bcrypt
 import pytest
 
-from feedproxy.endpoints.feed_list import FeedList, ImportedFeeds
+from feedproxy.endpoints.feed_list import FeedList
+from feedproxy.endpoints.imported_feeds import ImportedFeeds
 from feedproxy.feed import opml
 from feedproxy.server.mitm.connect_and_interception import is_intercepted
 from feedproxy.subscribers.readers_for_public_lists import DistinctReaders
