@@ -5,14 +5,10 @@ import asyncio
 import contextlib
 import dataclasses
 import os
-import signal
 from typing import Any
 
 from feedproxy.config.environment_and_set import FILE_VARIABLE
-from feedproxy.process import systemd
-
-WRITABLE_BY_OTHERS = 0o022
-"""Bits of a file's mode that permit other accounts to write to the file."""
+from feedproxy.process import signals_and_umask, systemd
 
 
 def register(subparsers: Any) -> None:
@@ -44,20 +40,11 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal stops the proxy. Return the exit code."""
-    with contextlib.suppress(AttributeError, ValueError):  # no such signal, or not the main thread
-        # SIGHUP is ignored until there is a handler: it must not end a proxy that is starting.
-        # SIGUSR1 and SIGUSR2 are always ignored. Programs that rotate logs send them to servers.
-        for ignored in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-            signal.signal(ignored, signal.SIG_IGN)
-        # The first process of a container ignores SIGTERM without a handler.
-        signal.signal(signal.SIGTERM, _end_start)
+    signals_and_umask.prepare()
     # Only this command imports mitmproxy, which takes time.
     from feedproxy.process import proxy_process, supervisor  # noqa: PLC0415
     from feedproxy.process.option_sources import ServePlan  # noqa: PLC0415
     from feedproxy.telemetry import log_setup  # noqa: PLC0415
-
-    # Whatever the umask, other accounts must not replace the certificate authority or other files of this process.
-    os.umask(os.umask(WRITABLE_BY_OTHERS) | WRITABLE_BY_OTHERS)
 
     flag_options: dict[str, Any] = {}
     for name, value in (
@@ -91,8 +78,3 @@ def run(args: argparse.Namespace) -> int:
 
     done = asyncio.run(proxy_process.serve(plan, announce))
     return supervisor.Supervisor(plan, done, announce).run() if isinstance(done, proxy_process.WorkerOptions) else done
-
-
-def _end_start(number: int, frame: object) -> None:
-    # Python would ignore an exception in a callback of the garbage collection, which a supervisor runs at the start.
-    os._exit(0)
