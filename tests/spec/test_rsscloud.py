@@ -20,6 +20,7 @@ from feedproxy.errors import Forbidden
 from feedproxy.http.message import Response
 from feedproxy.notify.refresh_requests import RefreshRequests
 from feedproxy.notify.rpc import soap
+from feedproxy.notify.rsscloud.rsscloud_messages import URLS_MAX, RegistrationRefused, from_form
 from feedproxy.notify.subscription_table import Role, State, Subscription
 from feedproxy.upstream.upstream_errors import Unreachable
 from tests.stages.clouds import PUBLIC, WORKSTATION, Clouds, answering, call, clouds_on
@@ -831,3 +832,16 @@ async def test_notifications_of_one_cloud_are_exempt_from_the_source_limit(
         assert (await clouds.push(path, urlencode({"url": TARGET}).encode())).status == 200
 
     assert len(rung) == 100
+
+
+@pytest.mark.parametrize("count", [URLS_MAX + 1, URLS_MAX + 100])
+def test_registration_form_with_too_many_feeds_is_refused_with_the_limit(count: int) -> None:
+    parameters = {
+        "protocol": "http-post",
+        "port": "80",
+        "path": "/",
+        **{f"url{n}": f"http://x/{n}" for n in range(count)},
+    }
+
+    with pytest.raises(RegistrationRefused, match=f"too many feeds: expected at most {URLS_MAX} in one call"):
+        from_form(urlencode(parameters).encode())

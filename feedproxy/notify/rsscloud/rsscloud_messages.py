@@ -24,6 +24,9 @@ NAME = "rsscloud"
 URLS_MAX = 100
 """A registration may name at most this many feeds. feedproxy sends one verification for the whole registration."""
 
+FORM_PARAMETERS_MAX = URLS_MAX + 20
+"""A form may have at most this many parameters."""
+
 FAULT_CODE = 4
 """Fault code of all rssCloud faults, also in other implementations."""
 
@@ -155,6 +158,8 @@ def from_form(content: bytes) -> Registration:
 
     Raises RegistrationRefused if a parameter is missing or invalid.
     """
+    if content.count(b"&") >= FORM_PARAMETERS_MAX:
+        raise RegistrationRefused(f"too many feeds: expected at most {URLS_MAX} in one call")
     parameters = parse_form(content)
     by_name = {name.lower(): value for name, value in parameters}
     if missing := [name for name in ("protocol", "port", "path") if not by_name.get(name)]:
@@ -170,7 +175,10 @@ def parse_form(content: bytes) -> list[tuple[str, str]]:
     """Return the names and values of a form in order. An invalid form gives an empty list."""
     try:
         return parse_qsl(
-            content.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=URLS_MAX + 20, separator="&"
+            content.decode("utf-8", "replace"),
+            keep_blank_values=True,
+            max_num_fields=FORM_PARAMETERS_MAX,
+            separator="&",
         )
     except ValueError:
         return []
