@@ -6,12 +6,15 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from feedproxy.cache.cache_status import Detail
+from feedproxy.cache.freshness import age_value, date_of, explicit_lifetime
+from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import BadTarget, FeedproxyError, Overload
 from feedproxy.fast_init import fast_init
 from feedproxy.http import negotiation, uri
+from feedproxy.http.cache_control import CacheControl, without_directives
 from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.memoize import memoize_short
-from feedproxy.http.message import Request
+from feedproxy.http.message import Fields, Request
 from feedproxy.request.context import RequestContext
 from feedproxy.store.coordination.coordination_interface import Coordination
 from feedproxy.upstream.fetch_result import Fetched, Oversized
@@ -21,6 +24,9 @@ PERMANENT = frozenset({301, 308})
 TEMPORARY = frozenset({302, 303, 307})
 """Status codes of redirects that are followed but not recorded (RFC 9110, sections 15.4.3, 15.4.4 and 15.4.8)."""
 REDIRECTS = PERMANENT | TEMPORARY
+
+REDIRECT_LIFETIME_MAX: Seconds = 86_400
+"""A redirect without an explicit lifetime may be used for at most this many seconds, as any heuristic lifetime."""
 
 NON_FEED_REDIRECTS_MAX = 10_000
 """A redirect that leads to no feed is remembered for at most this many targets. The oldest target is removed first.
@@ -147,11 +153,12 @@ async def follow_redirects(
     visited: list[str] = [request.target]
     hops: list[tuple[int, str]] = []
     varying_names: dict[str, None] = {}
+    lifetime = REDIRECT_LIFETIME_MAX
 
     def end_chain(redirect_error: Detail | None = None) -> RedirectChain:
         return RedirectChain(
             first,
-            _as_response_of_first_target(last, varying_names) if hops else last,
+            _as_response_of_first_target(last, varying_names, lifetime) if hops else last,
             permanent_location(hops) or "",
             len(hops),
             redirect_error,
@@ -186,17 +193,42 @@ async def follow_redirects(
             return end_chain(next((target for target in Detail if target == error.detail), Detail.FETCH_ERROR))
         hops.append((last.response.status, location_target))
         varying_names.update(dict.fromkeys(negotiation.vary_names(last.response.fields)))
+        lifetime = min(lifetime, _redirect_lifetime(last))
         visited.append(location_target)
         last = following
     return end_chain()
 
 
-def _as_response_of_first_target(fetched: Fetched | Oversized, varying_names: Collection[str]) -> Fetched | Oversized:
+def _redirect_lifetime(redirect: Fetched) -> Seconds:
+    """Return the seconds for which a redirect may be used: 0 if it must not be reused without validation."""
+    fields = redirect.response.fields
+    control = CacheControl.from_fields(fields)
+    if control.no_store or control.no_cache or control.private:
+        return 0
+    explicit = explicit_lifetime(fields, redirect.response_time)
+    return REDIRECT_LIFETIME_MAX if explicit is None else explicit[0]
+
+
+def _with_lifetime_at_most(fields: Fields, limit: Seconds, received: Instant) -> Fields:
+    """Return the fields of a response with its explicit lifetime, if any, limited to `limit` seconds from receipt."""
+    explicit = explicit_lifetime(fields, received)
+    age = max(age_value(fields), received - date_of(fields, received), 0)
+    if explicit is None or explicit[0] - age <= limit:
+        return fields
+    others = without_directives(fields, "max-age", "s-maxage", "immutable")
+    value = f"max-age={int(age + limit)}"
+    return fields.without("expires").with_field("Cache-Control", f"{value}, {others}" if others else value)
+
+
+def _as_response_of_first_target(
+    fetched: Fetched | Oversized, varying_names: Collection[str], lifetime: Seconds
+) -> Fetched | Oversized:
     """Return the last response of a chain as the response of the requested target.
 
     No-Vary-Search is removed, because it applies to the final URL. `varying_names` are the names in the Vary of the
     redirects. They are added to Vary, because another request may be redirected elsewhere. `*` is left out: no
     response after such a redirect could be stored. A 304 without Vary stays so, and does not change the stored Vary.
+    The explicit lifetime is limited to that of the redirects, `lifetime` in seconds, which may lead elsewhere later.
     """
     if not isinstance(fetched, Fetched):
         return fetched
@@ -205,6 +237,7 @@ def _as_response_of_first_target(fetched: Fetched | Oversized, varying_names: Co
     names = [name for name in varying_names if name != "*"]
     if names and (response.status != 304 or "vary" in fields):
         fields = negotiation.vary_on(fields, *names)
+    fields = _with_lifetime_at_most(fields, lifetime, fetched.response_time)
     return fetched if fields is response.fields else replace(fetched, response=response.with_fields(fields))
 
 

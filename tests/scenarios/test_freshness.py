@@ -143,6 +143,26 @@ async def test_page_is_stored_only_with_explicit_freshness(stage):
     (await proxy.get("/kept")).expect(200, cache="fwd=stale; fwd-status=304")
 
 
+@pytest.mark.parametrize(
+    ("said", "lifetime"), [({}, 86_400), ({"cache_control": "max-age=300"}, 300), ({"cache_control": "no-store"}, 0)]
+)
+async def test_feed_behind_a_redirect_is_fresh_no_longer_than_the_redirect(stage, said, lifetime):
+    proxy, origin, clock = await stage(site_interval=0)
+    for path, title in (("/1.rss", "one"), ("/2.rss", "two")):
+        origin.publish(path, a_feed(title), cache_control="max-age=31536000, immutable, public", age="1000")
+    origin.publish("/feed.rss", b"", status=302, location="/1.rss", **said)
+    first = (await proxy.get("/feed.rss")).expect(200)
+    origin.publish("/feed.rss", b"", status=302, location="/2.rss", **said)
+
+    assert first.fields.get("cache-control") == f"max-age={1000 + lifetime}, public"
+    if lifetime:
+        clock.advance(lifetime - 1)
+        assert b"one" in (await proxy.get("/feed.rss")).expect(200, cache="hit").plain
+    clock.advance(61)
+    assert b"two" in (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale").plain
+    assert (await proxy.get("/2.rss")).expect(200).fields.get("cache-control") == "max-age=31536000, immutable, public"
+
+
 # -- fields for somebody (RFC 9213)
 
 
