@@ -45,8 +45,14 @@ def cloud_address(cloud: Cloud) -> str:
     if not cloud.domain.strip():
         return ""
     port, path = cloud.port.strip(), cloud.path.strip().removeprefix("/")
-    scheme = "https" if port == "443" or cloud.protocol == "https-post" else "http"
-    return resolve_address("", f"{scheme}://{cloud.domain.strip()}:{port}/{path}")
+    return resolve_address("", f"{cloud_scheme(cloud.protocol, port)}://{cloud.domain.strip()}:{port}/{path}")
+
+
+def cloud_scheme(protocol: str, port: str) -> str:
+    """Return the scheme of an address in rssCloud, which states a protocol and a port: https for `https-post`, and at
+    port 443 for every protocol."""
+    # "As a convenience, http-post with port 443 is also notified over HTTPS" (current servers).
+    return "https" if protocol == "https-post" or port == "443" else "http"
 
 
 def _rank(link: SelfLink) -> tuple[bool, bool]:

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote_plus, urlencode, urlsplit
 
 from feedproxy.errors import BadTarget, FeedproxyError
+from feedproxy.feed.channel_addresses import cloud_scheme
 from feedproxy.feed.xml_characters import valid_text
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
@@ -81,8 +82,7 @@ class Registration:
     def callback(self, address: str) -> str:
         """Return the callback URL for a caller at `address`. Raises RegistrationRefused if a value is invalid."""
         host = self.domain or address.removeprefix("::ffff:")
-        # "As a convenience, http-post with port 443 is also notified over HTTPS" (current servers).
-        scheme = "https" if self.method is NotificationMethod.HTTPS_POST or self.port == 443 else "http"
+        scheme = cloud_scheme(self.method, str(self.port))
         try:
             url = uri.normalise(f"{scheme}://{uri.join_host_port(host, self.port)}{self.path}")
         except BadTarget as error:

@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.feed.channel import Cloud
+from feedproxy.feed.channel_addresses import cloud_scheme
 from feedproxy.feed.edit.hub_and_cloud_links import Announcement, add_link_fields
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.target_uri.url_redaction import has_secret
@@ -37,14 +38,13 @@ def announcement(settings: Settings) -> Announcement:
 def own_cloud(settings: Settings) -> Cloud | None:
     """Return this proxy's `cloud` element, or None if the element cannot express the proxy's address.
 
-    The element states no scheme: clients use TLS at port 443, and HTTP without TLS at all other ports.
+    The element states no scheme: clients conclude it from protocol and port (`cloud_scheme`).
     """
-    split = urlsplit(endpoint_address(settings, CLOUD))
-    secure = split.scheme == "https"
-    port = split.port or (443 if secure else 80)
-    if secure != (port == 443):
+    split, protocol = urlsplit(endpoint_address(settings, CLOUD)), "http-post"
+    port = str(split.port or (443 if split.scheme == "https" else 80))
+    if split.scheme != cloud_scheme(protocol, port):
         return None
-    return Cloud(split.hostname or "", str(port), split.path, "", "http-post")
+    return Cloud(split.hostname or "", port, split.path, "", protocol)
 
 
 def with_links(stored: StoredResponse, settings: Settings, self_href: str) -> StoredResponse:
