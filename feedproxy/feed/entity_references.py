@@ -1,4 +1,4 @@
-"""Replacement of references to entities by the text of the entities (XML 1.0, section 4.4).
+"""Replacement of references to entities by the text of the entities (XML 1.0, section 4.4), and of bare ampersands.
 
 Some programs declare the letters of Latin-1 in the document type, and some authors declare repeated texts there.
 Entities can multiply the size of a document, so the length of all texts is limited. External entities and parameter
@@ -39,17 +39,47 @@ _ESCAPED_REFERENCE = re.compile(b"&#(?:38|x26);#")
 reference: `&#38;#60;` declares `&#60;`, which stands for `<`."""
 
 _REFERENCE = re.compile(b"&(" + _NAME + b");")
-_REFERENCE_IN_CONTENT = re.compile(
-    rb"[<&](?:(?<=&)(" + _NAME + rb");"
-    rb"|(?<=<)(?:!\[CDATA\[(?:[^\]]++|\](?!\]>))*+|!--(?:[^-]++|-(?!->))*+|\?[^>]*+))"
-)
+_NOT_CONTENT = rb"(?<=<)(?:!\[CDATA\[(?:[^\]]++|\](?!\]>))*+|!--(?:[^-]++|-(?!->))*+|\?[^>]*+)"
+"""Pattern of CDATA sections, comments and instructions after their `<`. References have no meaning in them."""
+
+_REFERENCE_IN_CONTENT = re.compile(rb"[<&](?:(?<=&)(" + _NAME + rb");|" + _NOT_CONTENT + rb")")
 """Pattern of a reference to an entity. The first group is the name of the entity.
 
 The pattern also matches CDATA sections, comments and instructions, in which references have no meaning. The first group
 is then None.
 """
 
+_NO_REFERENCE = rb"(?!(?:" + _NAME + rb"|#[0-9]{1,7}|#x[0-9A-Fa-f]{1,6});)"
+_BARE_AMPERSAND = re.compile(b"&" + _NO_REFERENCE)
+"""Pattern of an ampersand that begins no reference."""
+_AMPERSAND_IN_CONTENT = re.compile(rb"[<&](?:(?<=&)()" + _NO_REFERENCE + rb"|" + _NOT_CONTENT + rb")")
+"""Pattern of an ampersand that begins no reference. For such an ampersand, the first group is empty.
+
+The pattern also matches CDATA sections, comments and instructions, in which an ampersand is allowed. The first group is
+then None.
+"""
+
+_BARE_AMPERSANDS_MAX = 10_000
+"""At most this many bare ampersands in one document are read as text."""
+
 _PREDEFINED = {b"amp": b"&#38;", b"lt": b"&#60;", b"gt": b"&#62;", b"quot": b"&#34;", b"apos": b"&#39;"}
+
+
+def escape_bare_ampersands(data: bytes) -> bytes:
+    """Return a document in UTF-8 with `&amp;` in place of bare ampersands, at most _BARE_AMPERSANDS_MAX.
+
+    Ampersands that begin no reference are ill-formed (XML 1.0, section 2.4), but common in addresses. libxml2 would
+    read `?a=1&b=2` as `?a=1=2`. A well-formed document is returned unchanged.
+    """
+    pieces, done = list[bytes](), 0
+    matches = _AMPERSAND_IN_CONTENT.finditer(data) if _BARE_AMPERSAND.search(data) else ()
+    for match in matches:
+        if match[1] is not None:
+            pieces.append(data[done : match.start()])
+            done = match.end()
+            if len(pieces) == _BARE_AMPERSANDS_MAX:
+                break
+    return b"&amp;".join((*pieces, data[done:])) if pieces else data
 
 
 def resolve_references(data: bytes, root: int) -> tuple[bytes, bool]:

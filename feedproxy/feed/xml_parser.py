@@ -20,7 +20,7 @@ from lxml import etree
 
 from feedproxy.feed.document_syntax import SEARCH_MAX, find_document_start, skip_prolog
 from feedproxy.feed.encoding_detection import Utf8Text
-from feedproxy.feed.entity_references import resolve_references
+from feedproxy.feed.entity_references import escape_bare_ampersands, resolve_references
 
 ATOM = "http://www.w3.org/2005/Atom"
 ATOM03 = "http://purl.org/atom/ns#"
@@ -99,23 +99,6 @@ PARSER_OPTIONS: dict[str, Any] = {
 
 _REFERENCE = re.compile(r"&\w+;")
 
-_NO_REFERENCE = rb"(?!(?:[A-Za-z_:\x80-\xff][\w.:\-\x80-\xff]{0,63}|#[0-9]{1,7}|#x[0-9A-Fa-f]{1,6});)"
-_BARE_AMPERSAND = re.compile(b"&" + _NO_REFERENCE)
-"""Pattern of an ampersand that begins no reference."""
-_AMPERSAND_IN_CONTENT = re.compile(
-    rb"[<&](?:(?<=&)()"
-    + _NO_REFERENCE
-    + rb"|(?<=<)(?:!\[CDATA\[(?:[^\]]++|\](?!\]>))*+|!--(?:[^-]++|-(?!->))*+|\?[^>]*+))"
-)
-"""Pattern of an ampersand that begins no reference. For such an ampersand, the first group is empty.
-
-The pattern also matches CDATA sections, comments and instructions, in which an ampersand is allowed. The first group is
-then None.
-"""
-
-_BARE_AMPERSANDS_MAX = 10_000
-"""At most this many bare ampersands in one document are read as text."""
-
 _ERROR_LEVEL = 2
 """Value of etree.ErrorLevels.ERROR: from this level on, a document is not (namespace-)well-formed."""
 
@@ -191,23 +174,6 @@ def _parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlT
     whole = end == len(text.data) and text.sound and not _is_displaced(text.data, start)
     is_faultless = faultless and not has_fault and len(escaped) == end - start and len(data) == len(resolved)
     return XmlTree(parser.root, well_formed=is_faultless and whole)
-
-
-def escape_bare_ampersands(data: bytes) -> bytes:
-    """Return a document in UTF-8 with `&amp;` in place of bare ampersands, at most _BARE_AMPERSANDS_MAX.
-
-    Ampersands that begin no reference are ill-formed (XML 1.0, section 2.4), but common in addresses. libxml2 would
-    read `?a=1&b=2` as `?a=1=2`. A well-formed document is returned unchanged.
-    """
-    pieces, done = list[bytes](), 0
-    matches = _AMPERSAND_IN_CONTENT.finditer(data) if _BARE_AMPERSAND.search(data) else ()
-    for match in matches:
-        if match[1] is not None:
-            pieces.append(data[done : match.start()])
-            done = match.end()
-            if len(pieces) == _BARE_AMPERSANDS_MAX:
-                break
-    return b"&amp;".join((*pieces, data[done:])) if pieces else data
 
 
 class _StreamParser:

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
+from feedproxy.feed.entity_references import escape_bare_ampersands
 from feedproxy.feed.parse.channel_parser import read
-from feedproxy.feed.xml_parser import escape_bare_ampersands
 from tests.growth import TIMES, grows_no_faster
 
 MB = 1024 * 1024
