@@ -1,4 +1,7 @@
-"""Titles and texts of a channel and of its newest items, for the landing page and for change notifications."""
+"""Titles for channels and items without a title, and the newest titles and texts of a channel.
+
+The landing page and change notifications use the newest titles and texts.
+"""
 
 import sys
 from dataclasses import dataclass, replace
@@ -10,10 +13,27 @@ TEXT_MAX = 64 * 1024
 """Maximum number of characters in each text of `Headlines`."""
 
 ENTRIES_MAX = 5
-"""Maximum number of items in `Headlines.entries`."""
+"""Maximum number of items in `Headlines.entries`, which the landing page shows."""
 
 TITLE_MAX = 200
 """Maximum number of characters in a title of `Headlines.entries`."""
+
+HEADLINE_MAX = 80
+"""A title that feedproxy generates for an item has at most this many characters."""
+
+
+def heading(feed: Feed) -> str:
+    """Return the channel's title in one line, or else an address, for formats that require a title."""
+    return markup.to_line(feed.title) or feed.link or feed.address or "Untitled"
+
+
+def headline(item: Item) -> str:
+    """Return a title for an item without a title: the beginning of its text, or else its link or id."""
+    body = item.content or item.summary
+    first = " ".join(markup.to_plain(body).partition("\n")[0].split())
+    if len(first) > HEADLINE_MAX:
+        first = f"{first[:HEADLINE_MAX].rpartition(' ')[0] or first[:HEADLINE_MAX]} …"
+    return first or item.link or item.id or "Untitled"
 
 
 @dataclass(frozen=True, slots=True)

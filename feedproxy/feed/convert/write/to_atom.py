@@ -8,6 +8,7 @@ import uuid
 from dataclasses import replace
 
 from feedproxy.feed.convert import markup, persons
+from feedproxy.feed.convert.headlines import heading, headline
 from feedproxy.feed.convert.model import Feed, Item, Person, Text
 from feedproxy.feed.convert.namespaces import ATOM, DCTERMS, RSS2
 from feedproxy.feed.convert.write import xml_writer as out
@@ -39,7 +40,7 @@ def _with_required_elements(feed: Feed) -> Feed:
     return replace(
         feed,
         id=feed.id or atom_id(feed),
-        title=feed.title or Text(out.heading(feed)),
+        title=feed.title or Text(heading(feed)),
         updated=changed,
         authors=authors,
     )
@@ -50,7 +51,7 @@ def atom_id(feed: Feed) -> str:
     for candidate in (feed.id, feed.address, feed.link):
         if candidate and markup.is_iri(candidate):
             return candidate
-    return _name_based_uuid(out.heading(feed))
+    return _name_based_uuid(heading(feed))
 
 
 def item_id(item: Item, feed: Feed) -> str:
@@ -89,7 +90,7 @@ def _default_author(feed: Feed) -> str:
     """Return an author's name for a feed without authors: its webmaster, or its title."""
     if feed.webmaster is not None and feed.webmaster.name:
         return feed.webmaster.name
-    return out.heading(feed)
+    return heading(feed)
 
 
 def _write_rss_elements(root: Element, feed: Feed) -> None:
@@ -117,7 +118,7 @@ def _entry(root: Element, item: Item, feed: Feed, previous_ids: set[str], positi
     put(element, ATOM, "id", identity)
     out.identifier(element, item, identity)
     if item.title is None:
-        put(element, ATOM, "title", out.headline(item))
+        put(element, ATOM, "title", headline(item))
     out.atom_text(element, "title", item.title)
     for link in item.links:
         out.atom_link(element, link)

@@ -9,10 +9,10 @@ from importlib.resources import files
 from jinja2 import Environment
 
 from feedproxy.feed.convert import markup
+from feedproxy.feed.convert.headlines import heading
 from feedproxy.feed.convert.model import Enclosure, Feed, Item, Person, Text
 from feedproxy.feed.convert.write import item_media
 from feedproxy.feed.convert.write.html_sanitizer import harmless_address, sanitize
-from feedproxy.feed.convert.write.xml_writer import heading
 from feedproxy.http.date import format_rfc3339
 
 POLICY = (

@@ -7,8 +7,9 @@ from lxml import etree
 
 from feedproxy.feed.channel import Kind
 from feedproxy.feed.convert import markup
+from feedproxy.feed.convert.headlines import heading
 from feedproxy.feed.convert.model import Feed
-from feedproxy.feed.convert.write.xml_writer import finish, heading, put, put_nonempty
+from feedproxy.feed.convert.write.xml_writer import finish, put, put_nonempty
 from feedproxy.http.date import format_http_date
 
 _VERSIONS = {Kind.RSS: "RSS2", Kind.RDF: "RSS1"}

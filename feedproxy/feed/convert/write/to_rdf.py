@@ -3,6 +3,7 @@
 from collections import Counter
 
 from feedproxy.feed.convert import markup, persons
+from feedproxy.feed.convert.headlines import heading, headline
 from feedproxy.feed.convert.model import Category, Feed, Item
 from feedproxy.feed.convert.namespaces import ADMIN, ATOM, DC, DCTERMS, RDF, RSS1, RSS2
 from feedproxy.feed.convert.write import xml_writer as out
@@ -63,7 +64,7 @@ def _names(feed: Feed) -> list[str]:
 
 
 def _channel(channel: Element, feed: Feed) -> None:
-    put(channel, RSS1, "title", markup.escape_ambiguous(feed.title) if feed.title else out.heading(feed))
+    put(channel, RSS1, "title", markup.escape_ambiguous(feed.title) if feed.title else heading(feed))
     put(channel, RSS1, "link", feed.link or feed.address)
     put(channel, RSS1, "description", markup.escape_ambiguous(feed.summary) if feed.summary else "")
     put_nonempty(channel, DC, "language", feed.language)
@@ -94,7 +95,7 @@ def _item(root: Element, item: Item, name: str) -> None:
     element = put(root, RSS1, "item")
     element.set(_ABOUT, name)
     out.language_attributes(element, item.language, item.direction)
-    put(element, RSS1, "title", markup.escape_ambiguous(item.title) if item.title else out.headline(item))
+    put(element, RSS1, "title", markup.escape_ambiguous(item.title) if item.title else headline(item))
     put(element, RSS1, "link", item.link or name)
     out.item_body(element, item, RSS1)
     out.people(element, item.authors)

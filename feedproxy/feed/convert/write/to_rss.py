@@ -5,6 +5,7 @@ The specifications are RSS 2.0 and the RSS Best Practices Profile.
 
 from feedproxy.feed.convert import markup
 from feedproxy.feed.convert import persons as people
+from feedproxy.feed.convert.headlines import heading, headline
 from feedproxy.feed.convert.model import Category, Enclosure, Feed, Item, Person
 from feedproxy.feed.convert.namespaces import ATOM, DC
 from feedproxy.feed.convert.write import xml_writer as out
@@ -22,7 +23,7 @@ def render(feed: Feed) -> bytes:
     root = out.document("", "rss", feed)
     root.set("version", "2.0")
     channel = put(root, "", "channel")
-    put(channel, "", "title", markup.escape_ambiguous(feed.title) if feed.title else out.heading(feed))
+    put(channel, "", "title", markup.escape_ambiguous(feed.title) if feed.title else heading(feed))
     put(channel, "", "link", feed.link or feed.address)
     put(channel, "", "description", markup.escape_ambiguous(feed.summary) if feed.summary else "")
     put_nonempty(channel, "", "language", feed.language)
@@ -65,7 +66,7 @@ def _item(channel: Element, item: Item, feed: Feed, previous_ids: set[str]) -> N
     if item.title is not None:
         put(element, "", "title", markup.escape_ambiguous(item.title))
     elif item.content is None and item.summary is None:
-        put(element, "", "title", out.headline(item))
+        put(element, "", "title", headline(item))
     put_nonempty(element, "", "link", item.link)
     out.item_body(element, item, "")
     _people(element, item.authors, "author")

@@ -11,6 +11,7 @@ from lxml import etree
 
 from feedproxy.feed.channel import Cloud, Schedule
 from feedproxy.feed.convert import markup
+from feedproxy.feed.convert.headlines import heading
 from feedproxy.feed.convert.model import (
     Category,
     Enclosure,
@@ -28,9 +29,6 @@ from feedproxy.feed.convert.namespaces import ATOM, CONTENT, DC, ITS, ITUNES, ME
 from feedproxy.feed.convert.xml_nodes import add, assign_prefixes, clark_name
 from feedproxy.feed.xml_parser import Element
 from feedproxy.http.date import WEEKDAYS, format_rfc3339
-
-_HEADLINE = 80
-"""A title that feedproxy generates for an item has at most this many characters."""
 
 
 def document(namespace: str, local: str, feed: Feed, default: str | None = None) -> Element:
@@ -72,20 +70,6 @@ def put_nonempty(
     """Write an element unless its text is empty."""
     if text not in (None, ""):
         put(parent, namespace, local, str(text), **attributes)
-
-
-def heading(feed: Feed) -> str:
-    """Return the channel's title in one line, or else an address, for formats that require a title."""
-    return markup.to_line(feed.title) or feed.link or feed.address or "Untitled"
-
-
-def headline(item: Item) -> str:
-    """Return a title for an item without a title: the beginning of its text, or else its link or id."""
-    body = item.content or item.summary
-    first = " ".join(markup.to_plain(body).partition("\n")[0].split())
-    if len(first) > _HEADLINE:
-        first = f"{first[:_HEADLINE].rpartition(' ')[0] or first[:_HEADLINE]} …"
-    return first or item.link or item.id or "Untitled"
 
 
 def comments(element: Element, item: Item) -> None:
