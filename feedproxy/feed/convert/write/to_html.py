@@ -11,7 +11,7 @@ from jinja2 import Environment
 from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.headlines import heading
 from feedproxy.feed.convert.model import Enclosure, Feed, Item, Person, Text
-from feedproxy.feed.convert.write import item_media
+from feedproxy.feed.convert.write import pictures_and_files
 from feedproxy.feed.convert.write.html_sanitizer import harmless_address, sanitize
 from feedproxy.http.date import format_rfc3339
 
@@ -79,9 +79,9 @@ def _environment() -> Environment:
         people=_person_names,
         size=_format_size,
         file_name=_file_name,
-        picture=item_media.picture,
-        cover=item_media.cover,
-        files=item_media.files,
+        picture=pictures_and_files.picture,
+        cover=pictures_and_files.cover,
+        files=pictures_and_files.files,
         direction=direction,
     )
     return environment

@@ -8,7 +8,7 @@ from feedproxy.feed.channel_addresses import cloud_address
 from feedproxy.feed.convert import markup, model_as_dict
 from feedproxy.feed.convert.model import Feed, Item, Person, Text
 from feedproxy.feed.convert.read import from_json
-from feedproxy.feed.convert.write import item_media
+from feedproxy.feed.convert.write import pictures_and_files
 from feedproxy.feed.convert.write.to_atom import item_id
 from feedproxy.http.date import format_rfc3339
 
@@ -28,7 +28,7 @@ def document(feed: Feed) -> dict[str, Any]:
         feed_url=feed.address,
         description=markup.to_plain(feed.summary),
         next_url=feed.first_href("next"),
-        icon=item_media.cover(feed),
+        icon=pictures_and_files.cover(feed),
         favicon=feed.icon,
         authors=_authors(feed.authors),
         language=feed.language,
@@ -50,7 +50,7 @@ def _item(item: Item, feed: Feed) -> dict[str, Any]:
         title=markup.to_line(item.title),
         **_content(item),
         summary=markup.to_plain(item.summary) if item.content is not None else "",
-        image=item_media.picture(item),
+        image=pictures_and_files.picture(item),
         banner_image=item.banner,
         date_published=format_rfc3339(item.published) if item.published is not None else "",
         date_modified=format_rfc3339(item.updated) if item.updated is not None else "",
@@ -65,7 +65,7 @@ def _item(item: Item, feed: Feed) -> dict[str, Any]:
                 size_in_bytes=file.length,
                 duration_in_seconds=file.duration,
             )
-            for file in item_media.files(item)
+            for file in pictures_and_files.files(item)
         ],
         **_members(item),
     )

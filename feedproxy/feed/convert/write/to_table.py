@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.model import Feed, Item, Person
-from feedproxy.feed.convert.write import item_media
+from feedproxy.feed.convert.write import pictures_and_files
 from feedproxy.http.date import format_rfc3339
 
 FORMULA_SIGNS = (
@@ -77,8 +77,8 @@ def _row(feed_title: str, feed_link: str, item: Item) -> dict[str, str]:
         "categories": "\n".join(category.label or category.term for category in item.categories),
         "summary": item.summary.value if item.summary else "",
         "content": item.content.value or item.content.src if item.content else "",
-        "image": item_media.picture(item),
-        "enclosures": "\n".join(file.url for file in item_media.files(item)),
+        "image": pictures_and_files.picture(item),
+        "enclosures": "\n".join(file.url for file in pictures_and_files.files(item)),
         "comments": item.comments,
         "language": item.language,
         "rights": markup.to_plain(item.rights),
