@@ -23,30 +23,15 @@ from feedproxy.refresh.policy.client_keyed_failures import KeyedRecord
 from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.refresh.refresh_result import REASON_LENGTH_MAX, RefreshRecord, RefreshResult
 from feedproxy.refresh.resource_after_refresh import is_worth_storing, resource_after_unstored
-from feedproxy.refresh.response_interpretation import Received, ResponseInterpreter, is_conditional
-from feedproxy.request.upstream_and_public_urls import is_upstream_target, to_upstream
-from feedproxy.request.upstream_request import ACCEPT, is_only_language
+from feedproxy.refresh.response_interpretation import Received, ResponseInterpreter, is_conditional, is_missing_feed
+from feedproxy.request.upstream_and_public_urls import to_upstream
+from feedproxy.request.upstream_request import is_only_language
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.fetch_result import Oversized
 
 logger = logging.getLogger(__name__)
-
-
-def _is_missing_feed(job: RefreshJob, result: RefreshResult) -> bool:
-    """Return whether a request for a feed received an error or a page, and no feed is stored.
-
-    In reverse mode, a page of the upstream counts only if Accept asks for a feed.
-    """
-    if result.resource.channel is not None or not job.own_agent or result.oversized:
-        return False
-    if (response := result.response) is None or response.status >= 400:
-        return True
-    label = (response.fields.get("content-type") or "").partition(";")[0].strip().lower()
-    if response.status != 200 or label not in ("text/html", "application/xhtml+xml"):
-        return False
-    return job.request.fields.combined("accept") == ACCEPT or not is_upstream_target(job.request.target, job.settings)
 
 
 class RefreshPipeline:
@@ -172,7 +157,7 @@ class RefreshPipeline:
             received_size=received.chain.size if isinstance(received, Received) and job.pushed is None else 0,
             seconds=now - started,
             is_feed=result.resource.channel is not None,
-            is_missing_feed=_is_missing_feed(job, result),
+            is_missing_feed=is_missing_feed(job, result),
         )
 
     async def _receive(self, job: RefreshJob) -> Received | FeedproxyError:

@@ -40,7 +40,8 @@ from feedproxy.refresh.resource_after_refresh import (
     with_version_record,
     without_variant,
 )
-from feedproxy.request.upstream_and_public_urls import to_upstream
+from feedproxy.request.upstream_and_public_urls import is_upstream_target, to_upstream
+from feedproxy.request.upstream_request import ACCEPT
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import NO_FAILURES, RelocationKind, Resource, correct_future_instants
 from feedproxy.upstream.fetch_result import Fetched, Oversized
@@ -80,6 +81,21 @@ def _confirmed_for_client(job: RefreshJob, fetched: Fetched) -> StoredResponse |
     response = received_response(job, fetched, NOT_INGESTED)
     fields = origin_validator_in_etag.fields_for_client(job.client_fields, response.fields)
     return None if fields is None else replace(response, fields=negotiation.vary_on(fields, "Accept-Encoding"))
+
+
+def is_missing_feed(job: RefreshJob, result: RefreshResult) -> bool:
+    """Return whether a request for a feed received an error or a page, and no feed is stored.
+
+    In reverse mode, a page of the upstream counts only if Accept asks for a feed.
+    """
+    if result.resource.channel is not None or not job.own_agent or result.oversized:
+        return False
+    if (response := result.response) is None or response.status >= 400:
+        return True
+    label = (response.fields.get("content-type") or "").partition(";")[0].strip().lower()
+    if response.status != 200 or label not in ("text/html", "application/xhtml+xml"):
+        return False
+    return job.request.fields.combined("accept") == ACCEPT or not is_upstream_target(job.request.target, job.settings)
 
 
 class ResponseInterpreter:
