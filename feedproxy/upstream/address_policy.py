@@ -94,7 +94,7 @@ class AddressPolicy:
         if (inner := embedded_ipv4(address)) is not None:
             kind, target = inner
             if not (listed or self._allow_private):
-                raise Forbidden(f"{subject} is an {kind} form of {target}, and not in allow_networks")
+                raise Forbidden(f"{subject} contains {target} ({kind}), and is not in allow_networks")
             self._check(target, f"{subject} ({target})")
         elif (
             not listed
