@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from feedproxy.admin.admin_authorization import CHALLENGE, AdminAuthorization
 from feedproxy.errors import CannotListen, FeedproxyError
@@ -54,6 +55,16 @@ type ErrorResponse = Callable[[web.Request, int, str, str, Mapping[str, str]], w
 """Function that makes the response for an error, from its status, code, message and additional fields."""
 
 
+def _is_defect(record: logging.LogRecord) -> bool:
+    """Return False for aiohttp's message about a request that is not valid HTTP, which only gets a 400."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
+
+
+_CONNECTIONS_LOGGER = logging.getLogger(f"{__name__}.connections")
+"""Logger of aiohttp's connections."""
+_CONNECTIONS_LOGGER.addFilter(_is_defect)
+
+
 class AdminListener:
     """A listener that serves routes at one address."""
 
@@ -83,7 +94,9 @@ class AdminListener:
         not permitted.
         """
         self._authorization = authorization
-        runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=STOP_TIMEOUT)
+        runner = web.AppRunner(
+            self._application(), access_log=None, logger=_CONNECTIONS_LOGGER, shutdown_timeout=STOP_TIMEOUT
+        )
         await runner.setup()
         assert runner.server is not None
         loop, accept = asyncio.get_running_loop(), functools.partial(self._accept, runner.server)

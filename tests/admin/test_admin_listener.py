@@ -96,3 +96,14 @@ async def test_stopped_listener_accepts_no_connection() -> None:
 
         with pytest.raises(OSError):
             await server.connect(REQUEST % b"quick")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"GET /quick HTTP/1.1\r\n\r\n", b"GET /quick HTTP/1.1\r\nHost: a\r\nno field\r\n\r\n", b"\x16\x03\x01\r\n\r\n"],
+)
+async def test_malformed_request_gets_400_and_is_not_logged(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async with serving() as server:
+        assert await status_of(await server.connect(data)) == b"400"
+
+    assert not [record for record in caplog.records if record.levelname in ("ERROR", "WARNING")]
