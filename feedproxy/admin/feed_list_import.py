@@ -61,6 +61,10 @@ class FeedListImport:
         listing = await self._app.service.helper_pool.submit(partial(opml.read, body, request.charset))
         if listing is None:
             raise InvalidFeedList("The content is not a subscription list: expected OPML.")
+        if not listing.is_complete:
+            raise InvalidFeedList(
+                f"The list is cut off, nested too deeply, or has over {opml.FEEDS_MAX} feeds. Nothing was imported."
+            )
         listing = await _origin_addresses(listing, self._app)
         outcome = await self._app.feed_list.import_list(
             listing,

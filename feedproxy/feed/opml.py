@@ -5,6 +5,7 @@ address are feeds, and outlines without an address are folders. Lists are not tr
 of xml_parser.py.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -39,6 +40,7 @@ FEEDS_MAX = 10_000
 DEPTH_MAX = 8
 """Maximum number of levels of folders. Feeds in a deeper folder are moved to its ancestor at the last level."""
 
+_END_TAG = re.compile(rb"</(?:[^<>/\s:]+:)?opml\s*>", re.IGNORECASE)
 _NAME_MAX = 200
 _ADDRESS_MAX = 2048
 
@@ -53,11 +55,16 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionList:
-    """A subscription list. `skipped_count` is the number of omitted duplicates and invalid addresses."""
+    """A subscription list.
+
+    `skipped_count` is the number of omitted duplicates and invalid addresses. `is_complete` is False if feeds
+    may be missing, because the document is cut off, or exceeds FEEDS_MAX or a limit of the parser.
+    """
 
     title: str = ""
     feeds: tuple[Subscription, ...] = ()
     skipped_count: int = 0
+    is_complete: bool = True
 
 
 def read(body: bytes, charset: str | None = None) -> SubscriptionList | None:
@@ -69,9 +76,10 @@ def read(body: bytes, charset: str | None = None) -> SubscriptionList | None:
     start = find_document_start(text)
     if start is None:
         return None
+    end = safe_length(text)
     parser = etree.XMLParser(**PARSER_OPTIONS, remove_pis=True)
     try:
-        root = etree.fromstring(escape_bare_ampersands(text[start : safe_length(text)]), parser)
+        root = etree.fromstring(escape_bare_ampersands(text[start:end]), parser)
     except (etree.LxmlError, ValueError):
         return None
     if root is None or qualified_name(root)[1].lower() != "opml":
@@ -79,12 +87,18 @@ def read(body: bytes, charset: str | None = None) -> SubscriptionList | None:
     titles = (_name(text_of(title)) for head in named_children(root, "head") for title in named_children(head, "title"))
     feeds: dict[str, Subscription] = {}
     skipped_count = 0
+    is_cut_off = len(root) > 0 and _END_TAG.search(text, start) is None
+    is_complete = (
+        end == len(text) and not is_cut_off and not parser.error_log.filter_types(etree.ErrorTypes.ERR_RESOURCE_LIMIT)
+    )
     for feed in _subscriptions(root, ()):
         if not feed.address or feed.address in feeds:
             skipped_count += 1
         elif len(feeds) < FEEDS_MAX:
             feeds[feed.address] = feed
-    return SubscriptionList(next(filter(None, titles), ""), tuple(feeds.values()), skipped_count)
+        else:
+            is_complete = False
+    return SubscriptionList(next(filter(None, titles), ""), tuple(feeds.values()), skipped_count, is_complete)
 
 
 def write(listing: SubscriptionList, *, changed: Instant | None = None) -> bytes:

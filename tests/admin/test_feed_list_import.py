@@ -114,3 +114,18 @@ async def test_public_addresses_in_a_list_are_imported_as_upstream_addresses_in_
     await proxy.post("/opml", opml.write(opml.SubscriptionList("", (opml.Subscription("https://www.example.org/1"),))))
 
     assert [each.address for each in proxy.app.feed_list.imported.feeds] == ["http://origin.example/1"]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [LIST[: LIST.index(b"</body>")], LIST.replace(b"<body>", b"<body>" + b"<outline text='F'>" * 300)],
+    ids=["cut off", "nested too deeply"],
+)
+async def test_incomplete_list_is_refused_and_changes_nothing(proxy: Proxy, damaged: bytes) -> None:
+    await proxy.post("/opml", LIST)
+
+    status, told, _ = await proxy.post("/opml?replace=1", damaged)
+
+    assert status == 400
+    assert "Nothing was imported" in str(told)
+    assert (await proxy.json("/opml"))["feeds"] == 1
