@@ -5,6 +5,7 @@ from dataclasses import replace
 from feedproxy.cache.cache_status import CacheStatus, Detail
 from feedproxy.clock import Instant
 from feedproxy.feed import xml_redirect
+from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.lru_map import LRU
 from feedproxy.proxy.error_responses import ErrorResponses
@@ -85,6 +86,7 @@ class RelocationResponses:
         The document is sent if the move comes from a rule (`moved_to`) and `announce_as` is `xml`.
         """
         settings = context.settings
+        location = uri.without_fragment(location)  # a fragment names a credential of the operator
         if settings.moved_to and settings.announce_as == "xml":
             shown = rewrite_location(
                 location, context.client, target=context.request.target, upstream=settings.upstream
