@@ -532,7 +532,7 @@ async def test_check_prints_the_options_in_force_and_starts_nothing(tmp_path: Pa
         ({"listen": "a b:80"}, "listen: a b:80: expected HOST:PORT"),
         ({"store": "redis://a.example:99999/"}, "store: 'redis://a.example:99999/': expected a folder"),
         ({"purge_fields": ["a"]}, "purge_fields: invalid purge field: expected NAME: VALUE"),
-        ({"upstream": "http://a.example/#b"}, "upstream: http://a.example/#b: an origin has no query and no fragment"),
+        ({"upstream": "http://a.example/#b"}, "upstream: http://a.example/#…: an origin has no query and no fragment"),
         ({"store": __file__}, f"store: {__file__} is not a folder"),
     ],
 )

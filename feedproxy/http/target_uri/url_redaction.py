@@ -177,8 +177,11 @@ def text_without_secrets(text: str) -> str:
 
 def redact_setting(text: str) -> str:
     """Return the value of an option for an error message: without the secrets of its addresses, or `…` if it may
-    contain a password. An invalid value need not be an address."""
-    return "…" if "@" in text and ":" in text else text_without_secrets(text)
+    contain a password. An invalid value need not be an address. A fragment is replaced by `…`."""
+    if "@" in text and ":" in text:
+        return "…"
+    beginning, mark, _ = text.partition("#")
+    return text_without_secrets(beginning) + (f"{mark}…" if mark else "")
 
 
 def redact_target(target: str) -> str:
