@@ -137,7 +137,7 @@ def _where(found: Sequence[Report], reports: Sequence[Report]) -> str:
 def _checks(reports: Sequence[Report], notes: Mapping[str, Any]) -> Iterator[str]:
     yield "## What the checks find\n"
     yield "A test of the kind *check* asks what a cache does, and has no wrong answer. Each paragraph states what"
-    yield "feedproxy does, and lists the tests to which its answer was yes or no in the first run above."
+    yield "feedproxy does, and lists the tests that answer yes, and those that answer no, in the first run above."
     yield "The suite's website shows the question of each test.\n"
     answers: dict[str, list[str]] = {}
     for one in reports:

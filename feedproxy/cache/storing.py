@@ -123,8 +123,8 @@ def storable_fields(fields: Fields, *, targeted: bool = False) -> Fields:
 def without_withheld_fields(fields: Fields, *, targeted: bool) -> Fields:
     """Return the fields except the fields that `private="…"` or `no-cache="…"` names.
 
-    Fields without which a stored response would be misinterpreted remain. `targeted` is true if targeted fields apply
-    to this cache (RFC 9213).
+    A named field remains if a stored response would be misinterpreted without it. `targeted` is true if a targeted
+    field (RFC 9213) takes the place of Cache-Control in this cache.
     """
     control = governing_directives(fields, targeted=targeted).control
     # "a shared cache MUST NOT store the listed header fields" (private="…"); for no-cache="…" reuse is

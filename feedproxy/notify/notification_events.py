@@ -18,8 +18,8 @@ class NotificationEvents:
     feed_private: Signal[str] = field(default_factory=Signal)
     """Emitted with the target after each refresh of a feed that public lists must not name."""
     feed_relocated: Signal[str] = field(default_factory=Signal)
-    """Emitted with the target after each refresh of a feed that public lists may name, if its origin has reported a
-    move or an end (Relocation)."""
+    """Emitted with the target after each refresh of a public feed while its origin reports a move or an end
+    (Relocation)."""
     delivery_started: AsyncSignal = field(default_factory=AsyncSignal)
     """Emitted when this process begins to send deliveries, and after an outage."""
     tick: AsyncSignal = field(default_factory=AsyncSignal)

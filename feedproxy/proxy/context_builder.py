@@ -73,7 +73,7 @@ class ContextBuilder:
         return self._unstored_names.get(target) or frozenset() if len(self._unstored_names) else frozenset()
 
     def remember_unstored_names(self, target: str, names: frozenset[str]) -> None:
-        """Forward the clients' fields `names` in further requests for the target.
+        """Remember that further requests for the target forward the client's fields with these names.
 
         `names` are the names in Vary of a response that was not stored.
         """

@@ -25,7 +25,7 @@ from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource
 
 PATHS_MAX = 4096
-"""Targets are recorded for at most this many paths."""
+"""The targets that differ only in the query are recorded for at most this many paths."""
 
 TARGETS_MAX = 8
 """At most this many targets are recorded for one path. The oldest is removed first."""

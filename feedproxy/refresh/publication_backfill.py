@@ -18,10 +18,10 @@ from feedproxy.store.interface import Store
 
 
 class PublicationBackfill:
-    """Addition of the publication dates of items to the recorded changes of feeds.
+    """A task that adds the publication dates of items to the recorded changes of feeds.
 
-    While `is_refreshing(target)` is true, no dates are added for the feed at `target`, because the refresh will store
-    the resource.
+    While `is_refreshing(target)` is true, no dates are added for the feed at `target`, because the refresh would
+    overwrite them.
     """
 
     def __init__(

@@ -76,8 +76,8 @@ def _is_of_same_target(stored: StoredResponse, target: str | None) -> bool:
 
 
 def _confirmed_for_client(job: RefreshJob, fetched: Fetched) -> StoredResponse | None:
-    """Return the origin's 304 with the entity tag that the client sent, or None if the 304 does not answer the client's
-    conditions."""
+    """Return the origin's 304 with the client's entity tag in place of its own, or None if the 304 does not answer the
+    client's conditions."""
     response = received_response(job, fetched, NOT_INGESTED)
     fields = origin_validator_in_etag.fields_for_client(job.client_fields, response.fields)
     return None if fields is None else replace(response, fields=negotiation.vary_on(fields, "Accept-Encoding"))

@@ -49,10 +49,8 @@ UNREADABLE_INTERVAL: Seconds = 1
 """After `load` has failed to read a resource, the resource counts as not stored for this many seconds, or until the
 next `load`."""
 SHARED_WRITE_TIMEOUT: Seconds = 0.1
-"""A shared `put` waits at most this many seconds for the disk.
-
-Afterwards, the other workers read the value from shared memory (shared_overflow.py).
-"""
+"""With several workers, a `put` waits at most this many seconds until the value is on the disk, where the other workers
+read it. A value that takes longer is put into shared memory, too (shared_overflow.py)."""
 UNWRITTEN_MAX = 64 * 1024 * 1024
 """While writes are late, the write queue holds at most this many bytes. Further values are stored only in the memory
 that the processes share."""

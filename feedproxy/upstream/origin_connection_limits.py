@@ -4,7 +4,7 @@ Each connection or look-up takes a slot. The slots that one site, one host and p
 *share*. All limits except that of a client reserve slots for known feeds: targets at which a feed is stored. A request
 with a full share waits. Waiting requests with free shares are admitted in their order.
 
-A request that has waited for EVICTABLE_AFTER seconds may end an exchange in its full share if the exchange's origin has
+A request that has waited for EVICTS_AFTER seconds may end an exchange in its full share if the exchange's origin has
 been silent for SILENT_AFTER seconds. In the share of a site or host, the client of the exchange must have at least two
 more slots than the waiting client. The same difference is required in every share if the exchange is for a known feed,
 and the waiting request is not. feedproxy's own refreshes are never ended in this way
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from feedproxy.clock import Seconds
 from feedproxy.errors import Overload
 
-EVICTABLE_AFTER: Seconds = 0.7
+EVICTS_AFTER: Seconds = 0.7
 """A request that has waited this many seconds may end another request's exchange with a silent origin."""
 SILENT_AFTER: Seconds = 1.0
 """An origin that has sent nothing for this many seconds during an exchange is silent."""
@@ -183,7 +183,7 @@ class FairLimits:
             raise Overload("too many requests wait for the network")
         slot.granted = loop.create_future()
         self._waiting[slot] = None
-        timer = loop.call_later(EVICTABLE_AFTER, self._evict_stuck, slot)
+        timer = loop.call_later(EVICTS_AFTER, self._evict_stuck, slot)
 
         def apply_charge() -> None:
             if slot not in self._waiting:
@@ -251,7 +251,7 @@ class FairLimits:
         return None
 
     def _evict_stuck(self, slot: Slot) -> None:
-        """End an exchange with a silent origin in favour of a request that has waited for EVICTABLE_AFTER seconds."""
+        """End an exchange with a silent origin in favour of a request that has waited for EVICTS_AFTER seconds."""
         if slot not in self._waiting:
             return
         loop = asyncio.get_running_loop()

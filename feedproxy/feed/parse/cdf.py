@@ -12,7 +12,7 @@ from feedproxy.feed.xml_parser import Element, XmlTree, attributes, children, na
 _UNITS = {"day": 86400.0, "hour": 3600.0, "min": 60.0, "sec": 1.0}
 _ELEMENTS = frozenset(("item", "schedule", "logo", "abstract", "a", "usage", "intropage"))
 _DISTINCTIVE = frozenset(("href", "a", "schedule", "usage", "intropage", "abstract"))
-"""Elements and attributes of CDF that are rare in other vocabularies."""
+"""Elements and attributes of CDF that are rare in other formats of feeds."""
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _INVALID_INTERVAL = "INTERVALTIME is not a positive duration"
 

@@ -55,8 +55,9 @@ class PendingChanges:
     async def write(self) -> None:
         """Record the changes in the database. They stay pending until the commit.
 
-        The store writes the feeds first, so that no change is recorded without the content to send. After a crash, the
-        next start finds the stored feeds. Changes that are added during the call wait for the next call, so that
+        A change is recorded only after the store has written the feed, so that each recorded change has the content to
+        send. If the process crashes in between, the next start compares the stored feeds with the database, and records
+        the change. Changes that are added during the call wait for the next call, so that
         transactions stay large.
         """
         async with self._writing:

@@ -68,7 +68,9 @@ def parse_simple_ping(parameters: Sequence[Any]) -> Ping:
 
 
 def parse_extended_ping(parameters: Sequence[Any]) -> Ping:
-    """Return the ping of a call of weblogUpdates.extendedPing: name, home page, changed page, feed, `|`-separated tags.
+    """Return the ping of a call of weblogUpdates.extendedPing.
+
+    The parameters are the name, the home page, the changed page, the feed, and tags separated by `|`.
 
     Raises InvalidCall if the parameters have the wrong number or types, and InvalidPing if a value is invalid.
     """

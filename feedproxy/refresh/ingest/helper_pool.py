@@ -450,7 +450,7 @@ class HelperPool:
 
 
 def _start_template(descriptor: int, limits: Limits) -> "subprocess.Popen[bytes]":
-    """Return the template's process without waiting until it is ready. Raises OSError if the process cannot be
+    """Start the template process, and return it without waiting until it is ready. Raises OSError if it cannot be
     started."""
     return subprocess.Popen(template_command(descriptor, limits), pass_fds=[descriptor], stdin=subprocess.DEVNULL)  # noqa: S603 -- a fixed command
 

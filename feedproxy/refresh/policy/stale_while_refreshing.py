@@ -23,8 +23,9 @@ def stale_while_refreshing(
     """Return the seconds beyond its lifetime for which a stale feed answers during a refresh.
 
     The option `stale_while_refreshing` is the upper limit. The time ends earlier when the expected staleness of the
-    copy has reached both WAIT_WORTH and the cost of a request plus the cost of a reader's wait. Return 0 for
-    content that is not a feed, and for a copy with an early refetch.
+    copy is worth a reader's wait: it is then at least WAIT_WORTH, and at least the price of a request plus the price of
+    the wait. Return 0 for content that is not a feed, and for a copy that is refetched before its lifetime ends
+    (policy/early_refetch_of_ill_formed_copies.py).
     """
     limit = settings.stale_while_refreshing
     if resource is None or limit <= 0 or not stored.content.feed or fresh.limit is not None:

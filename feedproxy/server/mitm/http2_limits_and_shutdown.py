@@ -52,8 +52,8 @@ POINTS_PER_SECOND = 100
 """Points that a connection gains per second. They permit PINGs and other frames without content at this rate."""
 
 RESET_COST = 5
-"""Points that RST_STREAM costs. A browser that leaves a page resets up to 100 open streams at once, which must not use
-up all points."""
+"""Points that RST_STREAM costs its connection. A browser that leaves a page resets up to 100 open streams at once,
+which must not use up all points."""
 
 BYTES_PER_POINT = 1_024
 """A client earns a point for each of this many bytes of content that it gets.
