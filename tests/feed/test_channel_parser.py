@@ -285,6 +285,14 @@ def test_json_feed_with_trailing_data_is_ill_formed() -> None:
     assert not channel.well_formed
 
 
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+def test_json_feed_with_a_constant_that_is_no_json_is_ill_formed(constant: str) -> None:
+    body = f'{{"title": "t", "items": [], "version": "https://jsonfeed.org/version/1.1", "_x": {constant}}}'
+    channel = channel_of(body.encode())
+
+    assert (channel.kind, channel.title, channel.well_formed) == (Kind.JSON, "t", False)
+
+
 def test_json_lone_surrogate_is_replaced() -> None:
     channel = channel_of(b'{"version": "https://jsonfeed.org/version/1", "title": "\\ud83d", "items": []}')
 

@@ -1,6 +1,7 @@
 """Parser of JSON Feed 1 and 1.1: an object with `version`, `title` and `items`."""
 
 import json
+import math
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -53,12 +54,19 @@ def read(data: bytes, *, sound: bool) -> Channel | None:
 def decode(data: bytes) -> tuple[Any, bool]:
     """Return the JSON value at the beginning of `data`, and True if nothing follows. Raises ValueError for other data.
 
-    Some files continue after the feed, with test records or a second object. Such a document is a feed, but not
-    well-formed.
+    Some files continue after the feed, with test records or a second object, or contain NaN or Infinity, which are no
+    JSON. Such a document is a feed, but not well-formed. These constants, and numbers beyond the range of a float, are
+    read as null: no document with them could be written as JSON.
     """
     text = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
-    value, end = json.JSONDecoder().raw_decode(text)
-    return value, not text[end:].strip(" \t\r\n")
+    constants: list[str] = []
+    value, end = json.JSONDecoder(parse_constant=constants.append, parse_float=_finite_float).raw_decode(text)
+    return value, not constants and not text[end:].strip(" \t\r\n")
+
+
+def _finite_float(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
 
 
 def _is_feed(feed: dict[str, Any]) -> bool:

@@ -199,3 +199,14 @@ def test_element_with_an_invalid_name_is_rendered(document: str, name: str) -> N
     assert content is not None
     assert "tea" in content.value
     assert FORMATS[name].render(feed)
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "Infinity"])
+def test_number_beyond_a_float_is_written_as_valid_json(number: str) -> None:
+    item = f'{{"id": {number}, "content_text": "x", "_own": [1, {number}]}}'
+    feed = read(f'{{"version": "https://jsonfeed.org/version/1.1", "title": "t", "items": [{item}]}}'.encode())
+    assert feed is not None
+
+    converted = json.loads(FORMATS["json"].render(feed), parse_constant=pytest.fail)
+
+    assert converted["items"][0]["_own"] == [1, None]
