@@ -76,9 +76,12 @@ class CacheControl:
         return _PRAGMA if pragma is not None and _parse(pragma).no_cache else ABSENT
 
 
-def without_directives(fields: Fields, *names: str) -> str:
-    """Return the text of Cache-Control without the directives `names`, which must be in lower case."""
-    combined = fields.combined("cache-control") or ""
+def without_directives(fields: Fields, *names: str, field: str = "cache-control") -> str:
+    """Return the text of Cache-Control, or of the targeted field `field`, without the directives `names`.
+
+    All names must be in lower case.
+    """
+    combined = fields.combined(field) or ""
     return ", ".join(match[0] for match in _DIRECTIVE.finditer(combined) if match[1].lower() not in names)
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.freshness import age_value, date_of, explicit_lifetime
+from feedproxy.cache.targeted_directives import TARGETED_FIELD
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import BadTarget, FeedproxyError, Overload
 from feedproxy.fast_init import fast_init
@@ -210,14 +211,16 @@ def _redirect_lifetime(redirect: Fetched) -> Seconds:
 
 
 def _with_lifetime_at_most(fields: Fields, limit: Seconds, received: Instant) -> Fields:
-    """Return the fields of a response with its explicit lifetime, if any, limited to `limit` seconds from receipt."""
-    explicit = explicit_lifetime(fields, received)
+    """Return the fields of a response with its explicit lifetimes, if any, limited to `limit` seconds from receipt."""
     age = max(age_value(fields), received - date_of(fields, received), 0)
-    if explicit is None or explicit[0] - age <= limit:
-        return fields
-    others = without_directives(fields, "max-age", "s-maxage", "immutable")
-    value = f"max-age={int(age + limit)}"
-    return fields.without("expires").with_field("Cache-Control", f"{value}, {others}" if others else value)
+    for name, targeted in (("cache-control", False), (TARGETED_FIELD, True)):
+        explicit = explicit_lifetime(fields, received, targeted=targeted)
+        if explicit is None or explicit[0] - age <= limit:
+            continue
+        others = without_directives(fields, "max-age", "s-maxage", "immutable", field=name)
+        value = f"max-age={int(age + limit)}"
+        fields = fields.without("expires").with_field(name, f"{value}, {others}" if others else value)
+    return fields
 
 
 def _as_response_of_first_target(
