@@ -11,7 +11,7 @@ import socket
 from functools import cache, lru_cache
 
 from feedproxy.http import uri
-from feedproxy.http.target_uri.registrable_domain import has_private_suffix
+from feedproxy.http.target_uri.private_use_names import has_private_suffix
 from feedproxy.settings import Settings, listen_address
 
 EXAMPLE_DOMAINS = ("example.com", "example.net", "example.org")

@@ -5,6 +5,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from feedproxy.errors import FeedproxyError
+from feedproxy.http.target_uri.private_use_names import has_private_suffix, is_residential
 from feedproxy.http.uri import normalise, split_host_port
 
 if TYPE_CHECKING:
@@ -13,10 +14,6 @@ if TYPE_CHECKING:
 _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 SUFFIX_LABELS = 8
 """At most this many labels of a host, from the right, are compared with public suffixes."""
-PRIVATE_SUFFIXES = frozenset(
-    {"example", "internal", "local", "localhost", "test", "home", "lan", "corp", "intranet", "private"}
-)
-"""Top-level names outside the public DNS (RFC 6761; RFC 6762, appendix G; ICANN for `internal` in 2024)."""
 
 
 def site_of(uri: str) -> str:
@@ -51,23 +48,12 @@ def has_known_suffix(host: str) -> bool:
     return has_private_suffix(host) or is_below_public_suffix(host)
 
 
-def has_private_suffix(host: str) -> bool:
-    """Return True if a name in lower case is below a suffix for private use, which the public DNS does not have."""
-    _, dot, suffix = host.rpartition(".")
-    return (bool(dot) and suffix in PRIVATE_SUFFIXES) or _is_residential(host)
-
-
 def is_below_public_suffix(host: str) -> bool:
     """Return True if a name in lower case is a registrable domain of the public DNS, or below one."""
-    if _is_residential(host):
+    if is_residential(host):
         return False
     tail = ".".join(host.split(".")[-SUFFIX_LABELS:])
     return _suffixes().privatesuffix(tail, accept_unknown=False) is not None
-
-
-def _is_residential(host: str) -> bool:
-    """Return True if a name is below `home.arpa`, and therefore "not globally unique" (RFC 8375, section 3)."""
-    return host.endswith(".home.arpa")
 
 
 @lru_cache(maxsize=4096)
