@@ -12,7 +12,8 @@ from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.notification_protocol import DAY
 from feedproxy.notify.subscription_table import Role, State
-from feedproxy.notify.websub.hub_discovery import discover, prefer_https
+from feedproxy.notify.websub.hub_discovery import discover
+from feedproxy.notify.websub.subscriber import prefer_https
 from feedproxy.upstream.upstream_errors import FetchTimeout, MalformedResponse, Unreachable
 from tests.stages.notify import NOON, TARGET
 from tests.stages.origin import a_feed

@@ -40,18 +40,6 @@ def discover(target: str, fields: Fields, channel: Channel) -> DiscoveredHubs:
     return DiscoveredHubs(topic, tuple(ordered[:HUBS_MAX]))
 
 
-def prefer_https(hub: str, tries: int) -> str:
-    """Return the URL for a request to a hub after `tries` failed requests.
-
-    The first request to a domain name without a port uses https, "even if the URL is advertised as HTTP". All other
-    requests use the URL unchanged.
-    """
-    if tries or not hub.startswith("http://"):
-        return hub
-    host, port = uri.split_host_port(hub)
-    return f"https://{hub.removeprefix('http://')}" if port == 80 and "." in host and host[-1].isalpha() else hub
-
-
 def _topic(target: str, reference: str) -> str:
     """Return the topic of a self link, or "" if the link is invalid.
 

@@ -35,7 +35,7 @@ from feedproxy.notify.notification_protocol import (
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import Role, State, Subscription, SubscriptionsFull
 from feedproxy.notify.websub import signatures_and_tokens, websub_messages
-from feedproxy.notify.websub.hub_discovery import DiscoveredHubs, discover, prefer_https
+from feedproxy.notify.websub.hub_discovery import DiscoveredHubs, discover
 from feedproxy.notify.websub.websub_messages import NAME, Mode
 from feedproxy.proxy.public_feeds import may_be_listed
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import endpoint_address
@@ -371,3 +371,15 @@ def covers_topic(service: NotificationService, target: str, topic: str) -> bool:
 
 def _is_wanted(subscription: Subscription) -> bool:
     return subscription.data.get("wanted") != Mode.UNSUBSCRIBE
+
+
+def prefer_https(hub: str, tries: int) -> str:
+    """Return the URL for a request to a hub after `tries` failed requests.
+
+    The first request to a domain name without a port uses https, "even if the URL is advertised as HTTP". All other
+    requests use the URL unchanged.
+    """
+    if tries or not hub.startswith("http://"):
+        return hub
+    host, port = uri.split_host_port(hub)
+    return f"https://{hub.removeprefix('http://')}" if port == 80 and "." in host and host[-1].isalpha() else hub
