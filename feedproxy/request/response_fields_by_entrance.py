@@ -92,8 +92,9 @@ By such a command, nginx and others send a local file or another page instead of
 
 _REFERENCE_FIELDS = frozenset({"location", "content-location", "link"})
 
-_LINK_REFERENCE = re.compile(r'"(?:[^"\\]|\\.)*+"|<([^<>]*)>', re.DOTALL)
-"""Pattern of a quoted string or of a reference in Link (RFC 8288, section 3)."""
+_LINK_REFERENCE = re.compile(r'"(?:[^"\\]|\\.?)*+"?|<([^<>]*)>', re.DOTALL)
+"""Pattern of a quoted string or of a reference in Link (RFC 8288, section 3). A string without an end reaches to the
+end of the value."""
 
 
 def passes_gateway(name: str) -> bool:
