@@ -7,6 +7,7 @@ import tarfile
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,17 @@ def test_history_of_the_corpus_is_served_byte_for_byte_at_each_step(corpus: Path
         tag = got.fields["ETag"]
         assert ask(f"{origin.base}/{name}", fields={"if_none_match": tag}).status == 304
     assert ask(f"{origin.base}/nothing").status == 504
+
+
+def test_step_beyond_the_end_of_the_clock_names_the_rest(week: Path, replay: Start) -> None:
+    end = int(datetime(9000, 1, 1, tzinfo=UTC).timestamp())
+    origin = replay(str(week), "--step", "--at", f"@{end - 90}")
+
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        origin.advance(91)
+
+    assert json.load(refused.value)["title"] == "seconds: '91': expected a number from 0 to 90"
+    assert origin.advance(90)["now"] == end
 
 
 @needs("curl")
