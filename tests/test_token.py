@@ -32,6 +32,23 @@ def test_revoking_an_unknown_token_says_so(tmp_path: Path, capsys: pytest.Captur
     assert capsys.readouterr().err == f"feedproxy: {file} has no token of bob, carol\n"
 
 
+def test_list_without_a_token_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "tokens"
+
+    assert main(["token", "list", "--file", str(file)]) == 0
+
+    assert capsys.readouterr().err == f"feedproxy: {file} has no token\n"
+
+
+def test_revoking_creates_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "misspelt" / "tokens"
+
+    assert main(["token", "revoke", "bob", "--file", str(file)]) == 2
+
+    assert capsys.readouterr().err == f"feedproxy: {file}: No such file or directory\n"
+    assert not file.parent.exists()
+
+
 @pytest.mark.parametrize("address", ["ftp://proxy.example/", "proxy.example"])
 def test_address_of_the_proxy_is_checked_before_a_token_is_issued(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], address: str

@@ -93,6 +93,10 @@ def issue(path: Path, user: str, pattern: str) -> tuple[SecretToken, str]:
         raise UsageError(f"invalid pattern {pattern!r}: expected one without spaces")
     secret = PREFIX + secrets.token_hex(TOKEN_BYTES)
     token = SecretToken(secrets.token_hex(4), user, parsed, hash_of(secret))
+    try:
+        path.resolve().parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
     with _locked_folder(path):
         _write(path, [*list_tokens(path), token])
     return token, secret
@@ -129,9 +133,7 @@ def _locked_folder(path: Path) -> Iterator[None]:
     The file itself cannot be locked, because each change replaces it.
     """
     try:
-        folder = path.resolve().parent
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(path.resolve().parent, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     try:

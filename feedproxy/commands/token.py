@@ -68,8 +68,11 @@ def add(args: argparse.Namespace) -> int:
 def show(args: argparse.Namespace) -> int:
     """Print all tokens without their secrets. Return 0. Raises UsageError if the file cannot be used."""
     path, *_ = _token_file(args)
-    for token in secret_tokens.list_tokens(path):
+    tokens = secret_tokens.list_tokens(path)
+    for token in tokens:
         print(f"{token.id}  {token.user}  {token.pattern.text}")
+    if not tokens:
+        print(f"feedproxy: {path} has no token", file=sys.stderr)
     return 0
 
 
