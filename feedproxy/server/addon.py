@@ -1,18 +1,23 @@
 """Base classes of the addons. Each addon uses the App of its mitmproxy master."""
 
+import logging
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from mitmproxy import ctx, exceptions
 from mitmproxy.addonmanager import Loader
 
 from feedproxy.app import App, get_app
-from feedproxy.errors import FeedproxyError
+from feedproxy.config.environment_and_set import parse_sets
+from feedproxy.config.option_types import check_value, option_specs
+from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http.message import Response
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.request.endpoint_registry import CONTENT_MAX, Call, ContentLimit, Handler
 from feedproxy.server.mitm.flow_handler import FlowHandler, get_flow_handler
 from feedproxy.settings import Settings, declare
+
+logger = logging.getLogger(__name__)
 
 
 class Addon:
@@ -32,6 +37,9 @@ class Addon:
 
     def load(self, loader: Loader) -> None:
         declare(loader, *self.options)
+        for name in self.options:
+            if name in ctx.options.deferred:
+                _parse_deferred(ctx.options.deferred, name)
 
     def configure(self, updated: set[str]) -> None:
         app = self.app()
@@ -84,3 +92,22 @@ class NotificationAddon[Part](Addon):
         _ = self.app().notifications
         assert self._part is not None
         return self._part
+
+
+def _parse_deferred(deferred: dict[str, Any], name: str) -> None:
+    """Parse the value of an option that mitmdump read before the option was declared, as `feedproxy serve` does.
+
+    mitmproxy's own parser knows no units, and its error for an invalid value ends the loading of the script without a
+    message: mitmdump then passes all requests without feedproxy. An invalid value is logged as an error, which ends
+    mitmdump at its start.
+    """
+    specs = option_specs()
+    value = getattr(deferred[name], "val", deferred[name])
+    try:
+        if isinstance(value, list) and specs[name].kind is not list:
+            deferred[name] = parse_sets([f"{name}={text}" for text in value] or [name], specs)[name]
+        else:
+            deferred[name] = check_value(name, value, specs[name], "")
+    except UsageError as error:
+        del deferred[name]
+        logger.error("%s", error)

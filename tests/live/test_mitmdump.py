@@ -112,6 +112,24 @@ def test_all_scripts_together_are_the_product(dump: Dump, origin: Origin) -> Non
     assert ask(origin.url("/all.rss"), "POST", body=b"x", through=proxy.address).status == 200
 
 
+def test_options_take_units(dump: Dump, origin: Origin) -> None:
+    origin.publish("/units.rss", a_feed("one"))
+    proxy = dump("all.py", store="memory:", allow_private="true", admin="", default_lifetime="40m", memory_max="64MiB")
+
+    assert re.search(r"ttl=2(400|39\d)", proxy.get(origin.url("/units.rss")).cache)
+
+
+@pytest.mark.parametrize("option", ["default_lifetime", "feed_hints"])
+def test_invalid_value_of_an_option_ends_mitmdump(
+    scripts: Path, authority: Authority, tmp_path: Path, option: str
+) -> None:
+    proxy = Mitmdump(tmp_path, [scripts / "all.py"], authority.file, store="memory:", admin="", **{option: "soon"})
+
+    assert proxy.wait() == 1
+    printed = proxy.rest() + "".join(proxy.printed) + proxy.said
+    assert re.search(rf"{option}\b.* expected ", printed), printed
+
+
 def test_all_scripts_work_in_mitmdumps_reverse_mode(dump: Dump, origin: Origin) -> None:
     origin.publish("/front.rss", a_feed("one"))
     upstream = origin.url("")
