@@ -16,6 +16,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.errors import StoreError
 from feedproxy.http.message import Response
 from feedproxy.notify import notification_service
+from feedproxy.notify.changes import pending_changes
 from feedproxy.notify.changes.change_log import ChangeLog, FeedSnapshot
 from feedproxy.notify.delivery.delivery_queue import RETRY_DELAY_MIN, next_try
 from feedproxy.notify.delivery.delivery_worker import MAX_CONCURRENT, MAX_PER_HOST
@@ -72,6 +73,18 @@ async def test_change_during_recording_is_left_to_the_next_recording(
 
     assert recorded == [100, 50]
     assert len(notifications.pending_changes._snapshots) == 2
+
+
+async def test_change_of_a_peer_above_the_limit_takes_no_memory(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pending_changes, "PENDING_MAX", 1)
+    pending = stand.notifications.pending_changes
+    new = FeedSnapshot(TARGET, "digest", NOON, "A feed", "", is_new=True, listed=True)
+    for number in range(10):
+        pending.add(replace(new, target=f"{TARGET}?{number}"), is_of_peer=True)
+
+    await pending.write()
+
+    assert (pending._snapshots, pending._of_peers) == ([], set())
 
 
 async def test_subscription_add_data_keeps_concurrent_put(stand: Stand) -> None:

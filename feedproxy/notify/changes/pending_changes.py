@@ -46,10 +46,10 @@ class PendingChanges:
 
     def add(self, snapshot: FeedSnapshot, *, is_of_peer: bool = False) -> Seconds:
         """Add a change. Return the number of seconds for which its recording should wait for further changes."""
-        if is_of_peer:
-            self._of_peers.add(snapshot)
         if len(self._snapshots) < PENDING_MAX:
             self._snapshots.append(snapshot)
+            if is_of_peer:
+                self._of_peers.add(snapshot)
         return NEW_FEED_DELAY if snapshot.is_new else 0
 
     async def write(self) -> None:
