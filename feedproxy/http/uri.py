@@ -230,7 +230,8 @@ def _port(port: str) -> int | None:
         return None
     digits = port.lstrip("0")
     if not (port.isascii() and port.isdigit() and 1 <= len(digits) <= 5 and int(digits) <= 65535):
-        raise BadTarget(f"invalid port {port[:20]!r}: expected a number from 1 to 65535")
+        # The port is not shown: in `http://user:a/b@host/`, it is the beginning of a password.
+        raise BadTarget("invalid port: expected a number from 1 to 65535")
     return int(digits)
 
 
