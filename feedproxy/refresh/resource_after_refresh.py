@@ -104,10 +104,12 @@ def update_relocation(
 
 
 def _may_be_feed(before: Resource, outcome: FetchOutcome, job: RefreshJob) -> bool:
-    """Return whether a 410 is for a feed, or may be for one: the request prefers feeds, and the 410 does not state how
-    long it may be cached."""
+    """Return whether a 410 is for a feed, or may be for one: no other content is stored, the request prefers feeds, and
+    the 410 does not state how long it may be cached."""
     if before.channel is not None:
         return True
+    if before.variants:
+        return False
     return job.request.fields.get("accept") == ACCEPT and not states_lifetime(outcome.fields)
 
 

@@ -329,6 +329,19 @@ async def test_page_is_sent_after_repeated_410(stage, accept):
     assert (await proxy.get("/page", accept=accept)).expect(200).body == b"back"
 
 
+async def test_stored_page_is_sent_after_two_410_without_a_lifetime(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/page", b"here", content_type="text/plain", cache_control="max-age=60")
+    (await proxy.get("/page")).expect(200)
+    origin.publish("/page", b"", status=410, content_type="text/plain", validators=False)
+    for _ in range(2):
+        clock.advance(hours=2)
+        (await proxy.get("/page")).expect(410)
+    origin.publish("/page", b"back", content_type="text/plain", cache_control="max-age=60")
+
+    assert (await proxy.get("/page")).expect(200).body == b"back"
+
+
 async def test_page_is_sent_after_repeated_410_when_the_end_is_checked_again(stage):
     proxy, origin, clock = await stage()
     origin.publish("/page", b"", status=410, content_type="text/plain", validators=False)
