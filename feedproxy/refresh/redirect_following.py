@@ -219,7 +219,9 @@ def _with_lifetime_at_most(fields: Fields, limit: Seconds, received: Instant) ->
             continue
         others = without_directives(fields, "max-age", "s-maxage", "immutable", field=name)
         value = f"max-age={int(age + limit)}"
-        fields = fields.without("expires").with_field(name, f"{value}, {others}" if others else value)
+        # Expires is for caches that do not use the targeted field.
+        fields = fields if targeted else fields.without("expires")
+        fields = fields.with_field(name, f"{value}, {others}" if others else value)
     return fields
 
 

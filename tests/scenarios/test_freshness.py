@@ -2,6 +2,7 @@
 
 import pytest
 
+from feedproxy.http.date import format_http_date
 from feedproxy.request.feed_id import surrogate_key
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
@@ -166,16 +167,18 @@ async def test_feed_behind_a_redirect_is_fresh_no_longer_than_the_redirect(stage
 # -- fields for somebody (RFC 9213)
 
 
-async def test_targeted_field_behind_a_redirect_is_limited_to_the_redirect(stage):
+@pytest.mark.parametrize("name", ["cache-control", "expires"])
+async def test_targeted_field_behind_a_redirect_is_limited_to_the_redirect(stage, name):
     proxy, origin, clock = await stage(upstream=UPSTREAM, site_interval=0)
-    said = {"cache_control": "max-age=60", "cdn_cache_control": "s-maxage=31536000, public"}
+    minute = {"cache-control": "max-age=60", "expires": format_http_date(clock.now() + 60)}[name]
+    said = {name.replace("-", "_"): minute, "cdn_cache_control": "s-maxage=31536000, public"}
     origin.publish("/1.rss", a_feed("one"), **said)
     origin.publish("/feed.rss", b"", status=302, location="/1.rss", cache_control="max-age=300")
     first = (await proxy.get("/feed.rss")).expect(200)
     origin.publish("/2.rss", a_feed("two"), **said)
     origin.publish("/feed.rss", b"", status=302, location="/2.rss", cache_control="max-age=300")
 
-    assert first.fields.get("cache-control") == "max-age=60"
+    assert first.fields.get(name) == minute
     assert first.fields.get("cdn-cache-control") == "max-age=300, public"
     clock.advance(299)
     assert b"one" in (await proxy.get("/feed.rss")).expect(200, cache="hit").plain
