@@ -2,7 +2,7 @@
 
 from mitmproxy import http
 
-from feedproxy.http import negotiation
+from feedproxy.http import content_negotiation
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.coding import content_coding
 from feedproxy.http.message import Fields
@@ -34,12 +34,14 @@ class Coding(Addon):
             return
         levels = {name: compression_level(name, app.settings) for name in content_coding.CODINGS}
         available = [name for name, level in levels.items() if level]
-        chosen = negotiation.choose_coding(flow.request.headers.get("accept-encoding"), [*available, "identity"])
+        chosen = content_negotiation.choose_coding(
+            flow.request.headers.get("accept-encoding"), [*available, "identity"]
+        )
         if chosen is None or chosen == "identity":
-            response.headers = headers_of(negotiation.vary_on(fields, "Accept-Encoding"))
+            response.headers = headers_of(content_negotiation.vary_on(fields, "Accept-Encoding"))
             return
         coded = content_coding.encode(body, chosen, levels[chosen])
-        fields = negotiation.vary_on(fields.with_field("Content-Encoding", chosen), "Accept-Encoding").without(
+        fields = content_negotiation.vary_on(fields.with_field("Content-Encoding", chosen), "Accept-Encoding").without(
             "etag", "content-md5"
         )
         response.headers = headers_of(fields.with_field("Content-Length", str(len(coded))))

@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from feedproxy.http.negotiation import choose_media_type
+from feedproxy.http.content_negotiation import choose_media_type
 from feedproxy.web import templates
 
 

@@ -6,8 +6,8 @@ or Expires explicitly allow storing. set_cookie.py decides about Set-Cookie.
 
 from feedproxy.cache.targeted_directives import governing_directives
 from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.content_negotiation import vary_names
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.http.negotiation import vary_names
 
 # RFC 9110, section 15.1, without 206: parts are stored only with explicit freshness (partial_content.py).
 HEURISTICALLY_CACHEABLE = frozenset({200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501})

@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from feedproxy.cache.freshness import date_of
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant
+from feedproxy.http.content_negotiation import choose_coding, vary_names, weights_in
 from feedproxy.http.field_values import PARSED_MAX, split_list
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import NO_FIELDS, Fields
-from feedproxy.http.negotiation import choose_coding, vary_names, weights_in
 
 VARIANTS_MAX = 8
 """At most this many variants of one target are stored."""

@@ -14,7 +14,7 @@ from feedproxy.feed.channel import READER_MEDIA_TYPES, Kind
 from feedproxy.feed.document_syntax import DocumentSyntax, detect_syntax
 from feedproxy.feed.encoding_detection import to_utf8
 from feedproxy.feed.feed_scheme import resolve_address
-from feedproxy.http import negotiation
+from feedproxy.http import content_negotiation
 from feedproxy.http.field_values import charset_of, parse_parameters
 from feedproxy.http.link_field import Link, parse_links
 from feedproxy.http.message import NO_FIELDS, Fields
@@ -75,7 +75,7 @@ def prefers_feeds(accept: str | None) -> bool:
     """Return True if a client with this Accept field prefers a feed to a page (RFC 9110, section 12.5.1)."""
     if accept is None:
         return False
-    return negotiation.choose_media_type(accept, _OFFERS) in FEED_TYPES
+    return content_negotiation.choose_media_type(accept, _OFFERS) in FEED_TYPES
 
 
 _OFFERS = ("text/html", "application/xhtml+xml", *FEED_TYPES)

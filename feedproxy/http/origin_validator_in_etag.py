@@ -9,10 +9,10 @@ import base64
 import re
 from collections.abc import Iterator
 
+from feedproxy.http.content_negotiation import vary_names
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.etag import EntityTag, parse_tag, parse_tags, tag_base
 from feedproxy.http.message import NO_FIELDS, Fields
-from feedproxy.http.negotiation import vary_names
 
 TAG_MAX = 96
 """An origin's tag of more than this many characters is not carried inside a client's tag."""

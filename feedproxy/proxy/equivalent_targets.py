@@ -11,9 +11,9 @@ from feedproxy.cache.reuse_decision import Reuse
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Clock
 from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.content_negotiation import vary_names
 from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.message import Request
-from feedproxy.http.negotiation import vary_names
 from feedproxy.http.target_uri.no_vary_search import no_vary_search, parse_no_vary_search, without_parameters
 from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.lru_map import LRU

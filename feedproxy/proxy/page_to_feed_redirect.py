@@ -8,7 +8,7 @@ from functools import partial
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.feed.autodiscovery import DiscoveredFeed, discover_feeds, is_page, prefers_feeds
-from feedproxy.http import negotiation, uri
+from feedproxy.http import content_negotiation, uri
 from feedproxy.http.field_values import parse_parameters, quote
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.gateway_path import gateway_path
@@ -48,7 +48,7 @@ class Autodiscovery:
             or not _is_labelled_page(answer.stored)
         ):
             return answer
-        fields = negotiation.vary_on(answer.response.fields, "Accept")
+        fields = content_negotiation.vary_on(answer.response.fields, "Accept")
         answer = replace(answer, response=answer.response.with_fields(fields))
         assert answer.stored is not None
         if answer.response.status not in (200, 304) or not prefers_feeds(request.fields.combined("accept")):

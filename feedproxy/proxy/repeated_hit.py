@@ -17,9 +17,9 @@ from feedproxy.cache.reuse_decision import Reuse
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.content_negotiation import vary_names
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Request
-from feedproxy.http.negotiation import vary_names
 from feedproxy.proxy.response_builder import max_age_directive, remaining_lifetime, sets_max_age
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse

@@ -7,7 +7,7 @@ from feedproxy.cache.cache_status import append
 from feedproxy.cache.freshness import Allowance, Freshness, Source, explicit_lifetime
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, Seconds
-from feedproxy.http import conditional, negotiation, ranges
+from feedproxy.http import conditional, content_negotiation, ranges
 from feedproxy.http.cache_control import CacheControl, without_directives
 from feedproxy.http.coding import content_coding
 from feedproxy.http.conditional import Outcome
@@ -97,7 +97,7 @@ def _select_representation(stored: StoredResponse, request: Request, decoded_max
         fields = _with_last_modified(fields, content.last_modified)
     if content.tag is not None:
         available = [name for name in (*content_coding.CODINGS, "identity") if name in content.bodies]
-        chosen = negotiation.choose_coding(accept_encoding, available)
+        chosen = content_negotiation.choose_coding(accept_encoding, available)
         if chosen is None:
             # No available coding is acceptable: send identity, or else the origin's coding. RFC 9110, section
             # 12.5.3, prefers a possibly unacceptable response to none.
@@ -105,12 +105,14 @@ def _select_representation(stored: StoredResponse, request: Request, decoded_max
         fields = _with_content_coding(fields.without(*DIGESTS), chosen)
         own = own_tag(content.tag, chosen, content.bodies[chosen])
         return SelectedRepresentation(
-            content.bodies[chosen], negotiation.vary_on(fields.with_field("ETag", own.text), "Accept-Encoding"), own
+            content.bodies[chosen],
+            content_negotiation.vary_on(fields.with_field("ETag", own.text), "Accept-Encoding"),
+            own,
         )
     label, body = content.main_body
     fields = _with_content_coding(fields, label)
     tag = parse_tag(fields.get("etag") or "") if len(fields.get_all("etag")) == 1 else None
-    if label == "identity" or negotiation.choose_coding(accept_encoding, [label.lower()]) is not None:
+    if label == "identity" or content_negotiation.choose_coding(accept_encoding, [label.lower()]) is not None:
         return SelectedRepresentation(body, fields, tag)
     if CacheControl.from_fields(fields).no_transform:
         return SelectedRepresentation(body, fields, tag)
@@ -119,7 +121,7 @@ def _select_representation(stored: StoredResponse, request: Request, decoded_max
         # The stored coding is sent, because the client may be able to decode it after all.
         return SelectedRepresentation(body, fields, tag)
     # The origin's tag identifies the coded bytes. For the decoded bytes it is valid as a weak tag only.
-    fields = negotiation.vary_on(fields.without("content-encoding", *DIGESTS), "Accept-Encoding")
+    fields = content_negotiation.vary_on(fields.without("content-encoding", *DIGESTS), "Accept-Encoding")
     if tag is not None:
         tag = EntityTag(tag.opaque, weak=True)
         fields = fields.with_field("ETag", tag.text)
@@ -282,7 +284,7 @@ def tag_for_304(request: Request, tags: Mapping[str, EntityTag], selected: Entit
         return selected
     accept_encoding = request.fields.combined("accept-encoding")
     for coding, tag in tags.items():
-        if tag.opaque in opaque and negotiation.choose_coding(accept_encoding, (coding,)) == coding:
+        if tag.opaque in opaque and content_negotiation.choose_coding(accept_encoding, (coding,)) == coding:
             return tag
     return selected
 

@@ -12,9 +12,9 @@ from feedproxy.cache import storing, vary
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.content_negotiation import vary_names
 from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.message import NO_FIELDS, Fields, Response
-from feedproxy.http.negotiation import vary_names
 from feedproxy.refresh.ingest.ingest import IngestedContent
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.redirect_following import RedirectChain

@@ -11,7 +11,7 @@ from feedproxy.cache.targeted_directives import TARGETED_FIELD
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import BadTarget, FeedproxyError, Overload
 from feedproxy.fast_init import fast_init
-from feedproxy.http import negotiation, uri
+from feedproxy.http import content_negotiation, uri
 from feedproxy.http.cache_control import CacheControl, without_directives
 from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.memoize import memoize_short
@@ -193,7 +193,7 @@ async def follow_redirects(
         except FeedproxyError as error:
             return end_chain(next((target for target in Detail if target == error.detail), Detail.FETCH_ERROR))
         hops.append((last.response.status, location_target))
-        varying_names.update(dict.fromkeys(negotiation.vary_names(last.response.fields)))
+        varying_names.update(dict.fromkeys(content_negotiation.vary_names(last.response.fields)))
         lifetime = min(lifetime, _redirect_lifetime(last))
         visited.append(location_target)
         last = following
@@ -241,7 +241,7 @@ def _as_response_of_first_target(
     fields = response.fields.without("no-vary-search") if "no-vary-search" in response.fields else response.fields
     names = [name for name in varying_names if name != "*"]
     if names and (response.status != 304 or "vary" in fields):
-        fields = negotiation.vary_on(fields, *names)
+        fields = content_negotiation.vary_on(fields, *names)
     fields = _with_lifetime_at_most(fields, lifetime, fetched.response_time)
     return fetched if fields is response.fields else replace(fetched, response=response.with_fields(fields))
 
@@ -282,4 +282,4 @@ def prefers_html(accept: str | None) -> bool:
 
 @memoize_short()
 def _prefers_html(accept: str) -> bool:
-    return negotiation.choose_media_type(accept, (*_FEED_TYPES, "text/html")) == "text/html"
+    return content_negotiation.choose_media_type(accept, (*_FEED_TYPES, "text/html")) == "text/html"

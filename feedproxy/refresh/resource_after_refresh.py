@@ -7,9 +7,9 @@ from feedproxy.cache import set_cookie, storing, vary
 from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.content_negotiation import vary_names
 from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.message import Fields
-from feedproxy.http.negotiation import vary_names
 from feedproxy.refresh import redirect_following
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import with_links
 from feedproxy.refresh.ingest.ingest import IngestedContent

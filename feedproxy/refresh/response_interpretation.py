@@ -11,7 +11,7 @@ from feedproxy.cache.targeted_directives import governing_directives
 from feedproxy.clock import Clock, Instant
 from feedproxy.errors import FeedproxyError, Overload, TooLarge
 from feedproxy.feed.xml_redirect import Gone, Moved
-from feedproxy.http import negotiation, origin_validator_in_etag, uri
+from feedproxy.http import content_negotiation, origin_validator_in_etag, uri
 from feedproxy.http.message import Response
 from feedproxy.http.retry_after_and_rate_limit import retry_after
 from feedproxy.refresh import client_keyed_responses, missing_ranges, redirect_following
@@ -80,7 +80,7 @@ def _confirmed_for_client(job: RefreshJob, fetched: Fetched) -> StoredResponse |
     client's conditions."""
     response = received_response(job, fetched, NOT_INGESTED)
     fields = origin_validator_in_etag.fields_for_client(job.client_fields, response.fields)
-    return None if fields is None else replace(response, fields=negotiation.vary_on(fields, "Accept-Encoding"))
+    return None if fields is None else replace(response, fields=content_negotiation.vary_on(fields, "Accept-Encoding"))
 
 
 def is_missing_feed(job: RefreshJob, result: RefreshResult) -> bool:

@@ -4,8 +4,8 @@ import html
 import json
 
 from feedproxy.cache.cache_status import Detail
+from feedproxy.http.content_negotiation import choose_media_type
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.http.negotiation import choose_media_type
 
 TITLES = {
     301: "This feed has moved",

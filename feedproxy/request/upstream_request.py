@@ -7,13 +7,13 @@ from functools import lru_cache
 
 from feedproxy import __version__
 from feedproxy.feed.channel import READER_MEDIA_TYPES
-from feedproxy.http import negotiation
+from feedproxy.http import content_negotiation
 from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.content_negotiation import vary_names
 from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.hop_by_hop import HOP_BY_HOP
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields, Request
-from feedproxy.http.negotiation import vary_names
 from feedproxy.request.context import ClientContext, Entrance, UpstreamRequest
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
@@ -311,7 +311,7 @@ def _is_for_feeds(accept: str) -> bool:
     """Return True if this value of Accept lists a type of feeds, and does not prefer HTML."""
     if not any(media_type in accept.lower() for media_type in READER_MEDIA_TYPES):
         return False
-    return negotiation.choose_media_type(accept, (*READER_MEDIA_TYPES, "text/html")) != "text/html"
+    return content_negotiation.choose_media_type(accept, (*READER_MEDIA_TYPES, "text/html")) != "text/html"
 
 
 def _cache_control_lines(client_fields: Fields) -> list[tuple[str, str]]:

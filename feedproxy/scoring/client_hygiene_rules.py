@@ -4,8 +4,8 @@ parameters.
 
 import re
 
+from feedproxy.http.content_negotiation import weights_in
 from feedproxy.http.memoize import memoize_short
-from feedproxy.http.negotiation import weights_in
 from feedproxy.http.user_agent import parse_claim, product
 from feedproxy.notes import Category, Level, Note
 from feedproxy.scoring.cache_busting_parameters import strip_cache_busters

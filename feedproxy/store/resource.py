@@ -7,7 +7,7 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, is_set_back
 from feedproxy.fast_init import fast_init
 from feedproxy.feed.channel import Channel
-from feedproxy.http.negotiation import vary_names
+from feedproxy.http.content_negotiation import vary_names
 from feedproxy.store.versions_for_dictionaries import NO_CONTENTS, PreviousContents
 
 

@@ -2,8 +2,8 @@
 
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.cache.vary import choose, request_fields_for, with_variant
+from feedproxy.http.content_negotiation import vary_names
 from feedproxy.http.message import Fields
-from feedproxy.http.negotiation import vary_names
 
 
 def answer(language: str | None, *, vary: str = "Accept-Language", time: float = 0) -> StoredResponse:

@@ -11,10 +11,10 @@ from feedproxy.clock import ManualClock
 from feedproxy.http.cache_control import CacheControl, parse_targeted
 from feedproxy.http.coding.compression_dictionary import parse_available_dictionary, parse_use_as_dictionary
 from feedproxy.http.coding.delta_negotiation import accepts_feed
+from feedproxy.http.content_negotiation import choose_coding, choose_media_type, vary_names, vary_on
 from feedproxy.http.etag import parse_tag, parse_tags
 from feedproxy.http.field_values import PARSED_MAX, parse_parameters
 from feedproxy.http.message import Fields
-from feedproxy.http.negotiation import choose_coding, choose_media_type, vary_names, vary_on
 from feedproxy.http.retry_after_and_rate_limit import rate_limit_reset
 from feedproxy.http.target_uri.no_vary_search import DEFAULT, parse_no_vary_search
 from feedproxy.http.target_uri.url_redaction import without_secrets

@@ -15,10 +15,10 @@ from feedproxy.cache.storing import reason_not_to_store, storable_fields
 from feedproxy.cache.validation import apply_head, freshen
 from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.content_negotiation import vary_names
 from feedproxy.http.date import format_http_date
 from feedproxy.http.hop_by_hop import HOP_BY_HOP
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.http.negotiation import vary_names
 
 NOW = 1_750_000_000.0
 

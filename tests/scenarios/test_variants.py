@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from feedproxy.clock import ManualClock
+from feedproxy.http.content_negotiation import vary_names
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.http.negotiation import vary_names
 from feedproxy.request.context import Entrance
 from feedproxy.upstream.upstream_errors import Unreachable
 from tests.stages.origin import Origin, a_feed

@@ -12,8 +12,8 @@ from feedproxy.cache.freshness import Source, current_age
 from feedproxy.cache.reuse_decision import Forward, Reuse, Validate
 from feedproxy.cache.serving_stale import Occasion
 from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.content_negotiation import vary_names
 from feedproxy.http.message import Fields
-from feedproxy.http.negotiation import vary_names
 from tests.spec.caching import (
     NOW,
     at,

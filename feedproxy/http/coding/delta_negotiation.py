@@ -8,10 +8,10 @@ readers also send dates.
 from dataclasses import dataclass
 
 from feedproxy.clock import Instant
+from feedproxy.http.content_negotiation import weights_in
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.etag import EntityTag, parse_tags
 from feedproxy.http.message import Request
-from feedproxy.http.negotiation import weights_in
 
 FEED = "feed"
 

@@ -15,7 +15,7 @@ from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, NotFound
 from feedproxy.feed import pasted_address
 from feedproxy.feed.convert.formats import FORMATS, Format
 from feedproxy.feed.convert.headlines import Headlines
-from feedproxy.http import conditional, negotiation, uri
+from feedproxy.http import conditional, content_negotiation, uri
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.coding import content_coding
 from feedproxy.http.conditional import Outcome
@@ -130,7 +130,10 @@ class Conversions:
         feed, and FeedproxyError if a limit is exceeded.
         """
         settings = self.settings_for(stored.target)
-        name = negotiation.choose_coding(request.fields.combined("accept-encoding"), _codings(settings)) or "identity"
+        name = (
+            content_negotiation.choose_coding(request.fields.combined("accept-encoding"), _codings(settings))
+            or "identity"
+        )
         conversion = await self.conversions.get(stored, output_format, name, settings, at=at)
         fields = _conversion_fields(answer.response.fields, output_format, conversion, name)
         tags = tuple(own_tag(conversion.tag_base, coding) for coding in ("identity", *content_coding.CODINGS))
@@ -184,7 +187,7 @@ class Conversions:
             for name in NEGOTIABLE_FORMATS
             if parse_parameters((format_ := FORMATS[name]).media_type)[0] != own
         }
-        chosen = negotiation.choose_media_type(accept, [_without_parameters(offer) for offer in offers])
+        chosen = content_negotiation.choose_media_type(accept, [_without_parameters(offer) for offer in offers])
         return next((format_ for offer, format_ in offers.items() if _without_parameters(offer) == chosen), None)
 
     def _target(self, address: str, client: ClientContext) -> str:
@@ -236,7 +239,7 @@ def _conversion_fields(fields: Fields, output_format: Format, conversion: Conver
     fields = fields.with_field("Content-Security-Policy", policy)
     if name != "identity":
         fields = fields.with_field("Content-Encoding", name)
-    fields = negotiation.vary_on(fields, "Accept-Encoding")
+    fields = content_negotiation.vary_on(fields, "Accept-Encoding")
     return fields.with_field("ETag", own_tag(conversion.tag_base, name).text)
 
 
@@ -253,7 +256,7 @@ def _with_converted_location(fields: Fields, client: ClientContext, before: str)
 
 def with_vary_accept(response: ProxyResponse) -> ProxyResponse:
     """Return the response with `Vary: Accept`."""
-    fields = negotiation.vary_on(response.response.fields, "Accept")
+    fields = content_negotiation.vary_on(response.response.fields, "Accept")
     return replace(response, response=response.response.with_fields(fields))
 
 

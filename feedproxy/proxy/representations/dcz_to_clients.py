@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from feedproxy.cache.stored_response import StoredResponse
-from feedproxy.http import negotiation
+from feedproxy.http import content_negotiation
 from feedproxy.http.coding import compression_dictionary
 from feedproxy.http.coding.compression_dictionary import DCZ, parse_available_dictionary, use_as_dictionary
 from feedproxy.http.etag import own_tag
@@ -58,7 +58,7 @@ class Dictionaries:
         fields = fields.with_field("ETag", own_tag(stored.content.tag, DCZ, body).text)
         fields = fields.with_field("Content-Length", str(len(body)))
         # "If the response is cacheable, it MUST include a "Vary" header field" -- section 6.2
-        fields = negotiation.vary_on(fields, "Accept-Encoding", "Available-Dictionary")
+        fields = content_negotiation.vary_on(fields, "Accept-Encoding", "Available-Dictionary")
         return replace(response, response=Response(coded.status, fields, body))
 
     async def _body(
@@ -92,7 +92,7 @@ def with_offer(
         pattern = compression_dictionary.exact_pattern(_path(stored.target, client, settings))
         if pattern is not None:
             fields = fields.with_field("Use-As-Dictionary", use_as_dictionary(pattern))
-            fields = negotiation.vary_on(fields, "Accept-Encoding", "Available-Dictionary")
+            fields = content_negotiation.vary_on(fields, "Accept-Encoding", "Available-Dictionary")
     if fields is response.response.fields:
         return response
     return replace(response, response=response.response.with_fields(fields))
@@ -136,10 +136,10 @@ def _path(target: str, client: ClientContext, settings: Settings) -> str:
 def _accepts(request: Request, coded: Response) -> bool:
     """Return True if Accept-Encoding gives `dcz` at least the weight of the response's present coding."""
     accepted = request.fields.combined("accept-encoding")
-    if accepted is None or DCZ not in negotiation.weights_in(accepted):
+    if accepted is None or DCZ not in content_negotiation.weights_in(accepted):
         return False
     present = coded.fields.get("content-encoding") or "identity"
-    return negotiation.choose_coding(accepted, (DCZ, present)) == DCZ
+    return content_negotiation.choose_coding(accepted, (DCZ, present)) == DCZ
 
 
 def _encode(content: bytes, digest: bytes, previous: PreviousContents, current: Sequence[bytes]) -> bytes | None:

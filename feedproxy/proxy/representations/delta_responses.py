@@ -18,10 +18,10 @@ from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.coding import content_coding
 from feedproxy.http.coding.delta_negotiation import FEED, Bases, requested_bases
+from feedproxy.http.content_negotiation import vary_on
 from feedproxy.http.etag import EntityTag, tag_base
 from feedproxy.http.field_values import charset_of
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.http.negotiation import vary_on
 from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.derived_values import DerivedValues
 from feedproxy.refresh.ingest.coding_policy import compression_level

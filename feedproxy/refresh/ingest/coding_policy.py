@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from feedproxy.http import negotiation
+from feedproxy.http import content_negotiation
 from feedproxy.http.coding import content_coding
 from feedproxy.settings import Settings
 
@@ -28,14 +28,14 @@ def compression_level(name: str, settings: Settings) -> int:
 def preferred_coding(accept_encoding: str | None, settings: Settings) -> str | None:
     """Return the offered coding that a client prefers, or None for identity."""
     offered = [name for name in content_coding.CODINGS if compression_level(name, settings)]
-    chosen = negotiation.choose_coding(accept_encoding, [*offered, "identity"])
+    chosen = content_negotiation.choose_coding(accept_encoding, [*offered, "identity"])
     return None if chosen == "identity" else chosen
 
 
 def satisfies(accept_encoding: str | None, bodies: Mapping[str, bytes]) -> bool:
     """Return whether one of these bodies has a coding that the client prefers to identity."""
     available = [name for name in content_coding.CODINGS if name in bodies]
-    return negotiation.choose_coding(accept_encoding, [*available, "identity"]) != "identity"
+    return content_negotiation.choose_coding(accept_encoding, [*available, "identity"]) != "identity"
 
 
 def encode_if_smaller(identity: bytes, name: str, level: int) -> bytes | None:

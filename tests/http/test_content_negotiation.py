@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.http.negotiation import choose_coding, choose_media_type
+from feedproxy.http.content_negotiation import choose_coding, choose_media_type
 
 OURS = ("zstd", "br", "gzip", "identity")
 
