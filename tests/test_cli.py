@@ -52,6 +52,7 @@ def test_usage_error_is_one_line_and_exit_code_2(
         "u:hunter2@o.example",
         "http://u:hunter2 x@o.example",
         "http://u:hunter2/x@o.example",
+        "http://u:hunter2:b/x@o.example",
     ],
 )
 def test_error_about_an_option_does_not_show_a_password(

@@ -240,7 +240,8 @@ def _host(host: str) -> str:
         return _ipv6(host)
     name = _a_labels(_percent_decoded(host)).lower().removesuffix(".")
     if len(name) > _HOST_MAX or not _REG_NAME.fullmatch(name):
-        raise BadTarget(f"invalid host {host[:80]!r}")
+        # A host with a colon is not shown: in `http://user:a:b/c@host/`, it is the beginning of a password.
+        raise BadTarget("invalid host" if ":" in host else f"invalid host {host[:80]!r}")
     return name
 
 
