@@ -105,16 +105,20 @@ def is_feed_for_all_languages(job: RefreshJob, chain: RedirectChain, ingested: I
     return storing.reason_not_to_store(job.request, response, targeted=is_targeted) is None
 
 
+def is_client_specific(context: RequestContext, result: RefreshResult) -> bool:
+    """Return whether a request to the origin, or its result, has fields of the client."""
+    is_shared = result.response is None or not len(result.response.key)
+    return not is_shared or len(context.upstream.key) > 0 or len(context.upstream.varying_fields) > 0
+
+
 def needs_shared_copy(context: RequestContext, result: RefreshResult, resource: Resource | None, now: Instant) -> bool:
-    """Return whether a request with client-specific fields shows that the shared copy must be refreshed.
+    """Return whether a client-specific request shows that the shared copy must be refreshed.
 
     `result` is the result of the request. The copy in `resource`, the stored resource after the request, is then stale
     or missing.
     """
     upstream, response = context.upstream, result.response
     is_shared = response is None or not len(response.key)
-    if is_shared and not len(upstream.key) and not len(upstream.varying_fields):
-        return False
     if resource is None or resource.channel is None:
         return not upstream.has_credentials and response is not None and response.content.feed
     newest = resource.variants[-1] if resource.variants else None

@@ -109,6 +109,8 @@ class RefreshCoordinator:
 
         `result` is the result of the client's request.
         """
+        if not client_keyed_responses.is_client_specific(context, result):
+            return
         target, settings = context.request.target, context.settings
         resource = self._store.get(target)
         if client_keyed_responses.needs_shared_copy(context, result, resource, self._clock.now()) and isinstance(
