@@ -1,5 +1,6 @@
 """Following of redirects (RFC 9110, section 15.4). Each new target is checked like a target that a client requests."""
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -26,8 +27,8 @@ TEMPORARY = frozenset({302, 303, 307})
 """Status codes of redirects that are followed but not recorded (RFC 9110, sections 15.4.3, 15.4.4 and 15.4.8)."""
 REDIRECTS = PERMANENT | TEMPORARY
 
-REDIRECT_LIFETIME_MAX: Seconds = 86_400
-"""A redirect without an explicit lifetime may be used for at most this many seconds, as any heuristic lifetime."""
+UNSTATED_LIFETIME: Seconds = 86_400
+"""A redirect without an explicit lifetime may be used for this many seconds."""
 
 NON_FEED_REDIRECTS_MAX = 10_000
 """A redirect that leads to no feed is remembered for at most this many targets. The oldest target is removed first.
@@ -154,7 +155,7 @@ async def follow_redirects(
     visited: list[str] = [request.target]
     hops: list[tuple[int, str]] = []
     varying_names: dict[str, None] = {}
-    lifetime = REDIRECT_LIFETIME_MAX
+    lifetime = math.inf
 
     def end_chain(redirect_error: Detail | None = None) -> RedirectChain:
         return RedirectChain(
@@ -207,7 +208,7 @@ def _redirect_lifetime(redirect: Fetched) -> Seconds:
     if control.no_store or control.no_cache or control.private:
         return 0
     explicit = explicit_lifetime(fields, redirect.response_time)
-    return REDIRECT_LIFETIME_MAX if explicit is None else explicit[0]
+    return UNSTATED_LIFETIME if explicit is None else explicit[0]
 
 
 def _with_lifetime_at_most(fields: Fields, limit: Seconds, received: Instant) -> Fields:

@@ -145,7 +145,13 @@ async def test_page_is_stored_only_with_explicit_freshness(stage):
 
 
 @pytest.mark.parametrize(
-    ("said", "lifetime"), [({}, 86_400), ({"cache_control": "max-age=300"}, 300), ({"cache_control": "no-store"}, 0)]
+    ("said", "lifetime"),
+    [
+        ({}, 86_400),
+        ({"cache_control": "max-age=300"}, 300),
+        ({"cache_control": "max-age=200000"}, 200_000),
+        ({"cache_control": "no-store"}, 0),
+    ],
 )
 async def test_feed_behind_a_redirect_is_fresh_no_longer_than_the_redirect(stage, said, lifetime):
     proxy, origin, clock = await stage(site_interval=0)
