@@ -5,6 +5,7 @@ The feed's document (`cloud`) or the operator names the server. A subscription r
 outage, feedproxy requests all subscriptions again.
 """
 
+import contextlib
 import hmac
 import secrets
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ from feedproxy.errors import BadTarget
 from feedproxy.http import uri
 from feedproxy.notify.notification_protocol import DAY, Delivered, DeliveryRequest, Refused, Verdict
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.subscription_table import Role, State, Subscription
+from feedproxy.notify.subscription_table import Role, State, Subscription, SubscriptionsFull
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import endpoint_address
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
@@ -84,7 +85,7 @@ class OutboundSubscriptions:
 
     async def subscribe(self, topic: str, server: SubscriptionTarget) -> None:
         """Subscribe to a topic at `server`, unless an equal subscription exists. Remove the topic's subscriptions at
-        other servers."""
+        other servers. Do nothing if the table has no room."""
         subscriptions, now = self._service.subscriptions, self._service.clock.now()
         secret = secrets.token_hex(16)
         for subscription in await subscriptions.all(role=Role.PUBLISHER, protocol=self._protocol, topic=topic):
@@ -101,7 +102,8 @@ class OutboundSubscriptions:
             secret=secret,
             data=server.data,
         )
-        await self._request(await subscriptions.put(new))
+        with contextlib.suppress(SubscriptionsFull):
+            await self._request(await subscriptions.put(new))
 
     async def confirm_all(self) -> None:
         """Request all subscriptions again: "when the service comes back on-line it should confirm all subscriptions"

@@ -506,6 +506,18 @@ async def test_cloud_element_with_http_post_is_registered_with(stand_at: Callabl
     assert (one.state, one.expires, one.renew_at) == (State.ACTIVE, NOON + 25 * HOUR, NOON + 24 * HOUR)
 
 
+async def test_cloud_element_beyond_the_limit_of_subscriptions_is_ignored(
+    stand_at: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    clouds = await registered(stand_at, subscriptions_max=1)
+    clouds.stand.origin.publish("/other.xml", clouded("one"))
+
+    await clouds.stand.read("http://origin.example/other.xml")
+
+    assert [each.topic for each in await held(clouds, Role.PUBLISHER)] == [TARGET]
+    assert caplog.records == []
+
+
 async def test_cloud_element_with_xml_rpc_is_registered_with(stand_at: Callable[..., Any]) -> None:
     """ "This is telling the aggregator to send an XML-RPC message to on port 80, with path /RPC2 to the procedure
     named xmlStorageSystem.rssPleaseNotify to request notification." """
