@@ -33,6 +33,13 @@ CLOCK_STEP_MIN: Seconds = 60
 """Deadlines are corrected if the clock was set back by more than this many seconds. A time service makes smaller
 steps."""
 
+DUE_MAX: Seconds = 7_200
+"""After a start, no delivery or refresh is due more than this many seconds from now: the longest delay between two
+retries. A later one was planned with a clock that was ahead.
+
+The expiries of subscriptions stay as they are, because the clock may still be at 1970, and be set forward soon.
+"""
+
 SCHEMA_VERSION = 2
 
 JOURNAL_SUFFIXES = ("-wal", "-shm", "-journal")
@@ -93,6 +100,11 @@ def _shift_deadlines(db: sqlite3.Connection, seconds: Seconds) -> None:
         db.execute(statement, (seconds,))
 
 
+def _limit_due(db: sqlite3.Connection, latest: Instant) -> None:
+    for table in ("deliveries", "errands"):
+        db.execute(f"UPDATE {table} SET due = ?1 WHERE due > ?1", (latest,))  # noqa: S608 -- fixed names
+
+
 def database_file(store: str) -> Path | None:
     """Return the path of the database in the store's folder, or None for a store in memory.
 
@@ -116,7 +128,7 @@ class NotificationDatabase:
         self._inode: int | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="feedproxy-ledger")
         self._lock: int | None = None
-        self._corrected_at: Instant = 0.0
+        self._corrected_at: Instant | None = None
         self.closed = False
 
     async def run[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -140,8 +152,11 @@ class NotificationDatabase:
         return await self.run(lambda db: db.execute(statement, parameters).rowcount)
 
     async def correct_deadlines(self, now: Instant) -> None:
-        """Move all deadlines back if the clock was set back since the last call. Raises StoreError if the database
-        fails."""
+        """Move all deadlines back if the clock was set back since the last call. The first call limits when deliveries
+        and refreshes are due (DUE_MAX). Raises StoreError if the database fails."""
+        if self._corrected_at is None:
+            await self.run(partial(_limit_due, latest=now + DUE_MAX))
+            self._corrected_at = now
         if (step := self._corrected_at - now) > CLOCK_STEP_MIN:
             logger.warning("notify: clock set back by %.0f s, deadlines moved back by as much", step)
             await self.run(partial(_shift_deadlines, seconds=step))

@@ -40,6 +40,24 @@ async def test_clock_step_back_does_not_delay_retry(told: Stand, step: float) ->
     assert await told.notifications.queue.count_waiting() == {}
 
 
+async def test_clock_step_back_between_two_runs_does_not_delay_retry(stand_at: Callable[..., Any]) -> None:
+    told = await stand_at(folder="store")
+    told.origin.publish("/feed.xml", a_feed("one"))
+    await told.read()
+    await told.subscribe("http://one.example/", lasts=10 * DAY)
+    told.others.answer = lambda _: Unreachable("away")
+    told.origin.publish("/feed.xml", a_feed("two", "one"))
+    await told.read()
+    await told.app.close()
+    told.clock.advance(-YEAR)
+
+    again = await stand_at(folder="store", origin=told.origin, clock=told.clock)
+    await again.pass_time(2 * 3600)
+
+    assert len(again.others.calls) == 1
+    assert await again.notifications.queue.count_waiting() == {}
+
+
 async def test_clock_step_back_does_not_prolong_subscription(told: Stand) -> None:
     await told.pass_time(-YEAR)
     (known,) = await told.notifications.subscriptions.all(role=Role.SUBSCRIBER)
