@@ -161,6 +161,10 @@ class Subscriber:
                     if _is_wanted(subscription):
                         await self._unsubscribe(subscription)
             return False
+        public_url = self._service.settings().public_url
+        for subscription in subscriptions:
+            if _is_wanted(subscription) and subscription.data.get("public_url", public_url) != public_url:
+                await self._request_lease(subscription)  # the hub still calls the former address
         failed = {subscription.callback for subscription in subscriptions if "failed" in subscription.data}
         if not any(
             _is_wanted(subscription)
@@ -222,6 +226,7 @@ class Subscriber:
             "hub": subscription.callback,
             "next": signatures_and_tokens.sealed_token(self._key()),
             "wanted": Mode.SUBSCRIBE,
+            "public_url": self._service.settings().public_url,
             "https_secret": data.get("https_secret") or signatures_and_tokens.token(),
         }
         subscription = await self._service.subscriptions.put(replace(subscription, data=data))
@@ -281,9 +286,10 @@ class Subscriber:
         if subscription is None or not self._service.can_receive_calls:
             return None
         settings, data, mode = self._service.settings(), subscription.data, Mode(delivery.request.what)
-        if data.get("wanted") != mode:
+        if data.get("wanted") != mode or (mode is Mode.SUBSCRIBE and "failed" in data):
             return None
-        key = data["next"] if mode is Mode.SUBSCRIBE else data["key"]
+        # A hub may verify a request, and then not answer it: the repeated request has the same, verified callback.
+        key = (mode is Mode.SUBSCRIBE and data.get("next")) or data["key"]
         parameters: dict[str, str | int] = {
             "callback": endpoint_address(settings, f"push/{NAME}/{subscription.id}.{key}"),
             "mode": mode,
@@ -303,7 +309,9 @@ class Subscriber:
         """Return the verdict on a hub's response. A 202 means that the hub will verify the request."""
         if subscription is None:
             return Refused("the subscription has ended")
-        if isinstance(answer, Forbidden | BadTarget):
+        hub = subscription.data["hub"]
+        is_final = prefer_https(hub, delivery.tries) == hub  # otherwise the hub's own URL is tried next
+        if isinstance(answer, Forbidden | BadTarget) and is_final:
             return await self._fail(subscription, f"the hub may not be called: {answer}")
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer))
@@ -311,7 +319,7 @@ class Subscriber:
             return Delivered("the hub has accepted the request")
         if answer.status in (HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT):
             return await self._follow_redirect(subscription, answer)
-        if answer.status == HTTPStatus.TOO_MANY_REQUESTS or answer.status >= 500:
+        if answer.status == HTTPStatus.TOO_MANY_REQUESTS or answer.status >= 500 or not is_final:
             return Retry(f"status {answer.status} from the hub")
         text = answer.body.decode("utf-8", "replace")
         secrets = (subscription.secret, *(subscription.data.get(name, "") for name in ("https_secret", "key", "next")))
