@@ -101,7 +101,8 @@ class Sender(typing.Protocol):
         ...
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the message to send now, or None to drop the delivery."""
+        """Return the message to send now, or None to drop the delivery. Raises FeedproxyError if the message can be
+        made only later."""
         ...
 
     async def interpret(

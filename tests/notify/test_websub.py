@@ -430,6 +430,63 @@ async def test_hub_unreachable_is_retried(stand_at: Callable[..., Any]) -> None:
     assert [each.state for each in await made.held(Role.PUBLISHER)] == [State.ACTIVE]
 
 
+async def test_request_that_a_hub_verifies_but_answers_with_an_error_is_repeated(stand_at: Callable[..., Any]) -> None:
+    made = await websub_at(stand_at)
+    made.hub = lambda: Response(500)
+    made.stand.origin.publish("/feed.xml", a_feed(*OLD), link=LINKS)
+    await made.read_by_somebody()
+    assert (await made.verify(lease_seconds=10 * DAY)).status == 200
+    made.hub = lambda: Response(202)
+
+    await made.stand.pass_time(HOUR)
+
+    first, *_, last = made.asked
+    assert last["hub.callback"] == first["hub.callback"]
+    (known,) = await made.held(Role.PUBLISHER)
+    assert (known.state, known.note) == (State.ACTIVE, "the hub has accepted the request")
+
+
+async def test_request_is_not_repeated_after_a_denial(stand_at: Callable[..., Any]) -> None:
+    made = await websub_at(stand_at)
+    made.hub = lambda: Response(500)
+    made.stand.origin.publish("/feed.xml", a_feed(*OLD), link=LINKS)
+    await made.read_by_somebody()
+    tried = len(made.asked)
+
+    await made.verify(mode="denied", challenge=None)
+    await made.stand.pass_time(HOUR)
+
+    assert len(made.asked) == tried
+
+
+@pytest.mark.parametrize("answer", [Response(404), Response(301), Forbidden("port 443 is not allowed")])
+async def test_hub_advertised_by_http_is_asked_by_http_if_https_refuses(
+    stand_at: Callable[..., Any], answer: Any
+) -> None:
+    made = await websub_at(stand_at)
+    made.stand.others.answer = lambda url: answer if url.startswith("https:") else Response(202)
+    made.stand.origin.publish("/feed.xml", a_feed(*OLD), link='<http://hub.example/>; rel="hub"')
+
+    await made.read_by_somebody()
+    await made.stand.pass_time(60)
+
+    assert [url for _, url, _ in made.calls] == ["https://hub.example/", "http://hub.example/"]
+
+
+async def test_change_of_public_url_renews_the_subscription(stand_at: Callable[..., Any]) -> None:
+    made = await subscribed(stand_at, folder="store")
+    await made.stand.app.close()
+
+    again = await websub_at(
+        stand_at, folder="store", origin=made.stand.origin, clock=made.stand.clock, public_url="https://new.example/"
+    )
+    await again.read_by_somebody()
+    await again.stand.pass_time(HOUR)
+
+    (body,) = [body for _, url, body in again.calls if url == HUB]
+    assert dict(parse_qsl(body.decode()))["hub.callback"].startswith("https://new.example/-/push/websub/")
+
+
 async def test_feed_is_not_subscribed_without_public_url_or_permission(
     stand_at: Callable[..., Any],
 ) -> None:
@@ -508,6 +565,42 @@ async def test_subscription_and_delivery_survive_restart(stand_at: Callable[...,
 
     ((url, body, fields),) = again.deliveries
     assert (url, b"four" in body, "x-hub-signature" in fields) == (ME, True, True)
+
+
+async def test_delivery_of_a_purged_feed_fetches_the_feed(stand_at: Callable[..., Any]) -> None:
+    made = await websub_at(stand_at)
+    made.stand.origin.publish("/feed.xml", a_feed("one"))
+    await made.stand.read()
+    await made.subscribe()
+    made.callback = lambda _: Response(503)
+    await made.change("two", "one")
+    made.callback = lambda _: Response(200)
+
+    await made.stand.app.service.admin.purge(TARGET)
+    await made.stand.pass_time(60)
+
+    assert [b"<title>two</title>" in body for _, body, _ in made.deliveries] == [True, True]
+    assert len(made.verifications) == 1
+    assert [each.state for each in await made.held()] == [State.ACTIVE]
+
+
+async def test_delivery_of_a_purged_feed_waits_for_the_origin(stand_at: Callable[..., Any]) -> None:
+    made = await websub_at(stand_at)
+    made.stand.origin.publish("/feed.xml", a_feed("one"))
+    await made.stand.read()
+    await made.subscribe()
+    made.callback = lambda _: Response(503)
+    await made.change("two", "one")
+    made.callback = lambda _: Response(200)
+    await made.stand.app.service.admin.purge(TARGET)
+    made.stand.origin.break_down()
+    await made.stand.pass_time(HOUR)
+    made.stand.origin.recover()
+
+    await made.stand.pass_time(2 * HOUR)
+
+    assert len(made.deliveries) == 2
+    assert [each.state for each in await made.held()] == [State.ACTIVE]
 
 
 async def test_paused_subscription_refuses_queued_delivery(stand_at: Callable[..., Any]) -> None:

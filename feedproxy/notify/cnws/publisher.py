@@ -24,7 +24,7 @@ from feedproxy.notify.pings.ping_messages import InvalidCall
 from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.subscription_table import Role, State, Subscription
 from feedproxy.notify.subscriptions_to_moved_or_private_feeds import SubscriberMaintenance
-from feedproxy.notify.topics import may_notify, resolve_topics
+from feedproxy.notify.topics import is_no_longer_public, resolve_topics
 from feedproxy.request.context import ClientContext
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.store.resource import Resource
@@ -124,7 +124,7 @@ class Publisher:
         Return None if notifications may not name the feed.
         """
         topic = delivery.request.topic
-        if subscription is None or not may_notify(self._service, topic):
+        if subscription is None or is_no_longer_public(self._service, topic):
             return None
         return await self._change_message(subscription.callback, topic, subscription.data.get("resource", topic))
 

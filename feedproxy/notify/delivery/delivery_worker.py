@@ -306,6 +306,8 @@ class DeliveryWorker:
             return await self._send(delivery, sender, subscription)
         except StoreError:
             raise
+        except FeedproxyError as error:  # there is no message to send now
+            return Retry(str(error))
         except Exception:
             logger.exception("notify: delivery by %s failed", delivery.request.protocol)
             return Retry("internal error; see feedproxy's log")

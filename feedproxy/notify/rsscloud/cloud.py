@@ -32,7 +32,7 @@ from feedproxy.notify.rsscloud.rsscloud_messages import (
 )
 from feedproxy.notify.subscription_table import Role, State, Subscription
 from feedproxy.notify.subscriptions_to_moved_or_private_feeds import SubscriberMaintenance
-from feedproxy.notify.topics import may_notify, resolve_topic
+from feedproxy.notify.topics import is_no_longer_public, resolve_topic
 from feedproxy.request.context import ClientContext
 from feedproxy.request.endpoint_registry import Call
 
@@ -178,7 +178,7 @@ class RssCloudServer:
 
         Return None if notifications may not name the feed.
         """
-        if subscription is None or not may_notify(self._service, delivery.request.topic):
+        if subscription is None or is_no_longer_public(self._service, delivery.request.topic):
             return None
         data = subscription.data
         return rsscloud_messages.notification(

@@ -12,7 +12,7 @@ from http import HTTPStatus
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Seconds
-from feedproxy.errors import BadTarget, FeedproxyError, Forbidden
+from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, NotFound
 from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.callback_loop import is_callback_to_self
@@ -32,7 +32,7 @@ from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.subscription_table import Role, State, Subscription, SubscriptionsFull
 from feedproxy.notify.subscriptions_to_moved_or_private_feeds import SubscriberMaintenance
-from feedproxy.notify.topics import find_feeds, may_notify, named_address
+from feedproxy.notify.topics import find_feeds, is_no_longer_public, may_notify, named_address
 from feedproxy.notify.websub import signatures_and_tokens, websub_messages
 from feedproxy.notify.websub.websub_messages import NAME, InvalidRequest, Mode, PublishRequest, SubscriptionRequest
 from feedproxy.proxy.public_feeds import is_restricted, may_be_listed
@@ -177,11 +177,11 @@ class Hub:
             return Message("GET", websub_messages.with_parameters(request.callback, **query))
         if subscription is None:
             return None
-        await self._service.proxy.store.load(request.topic)
-        if not may_notify(self._service, request.topic):
-            topic = subscription.data.get("topic", request.topic)
-            return Message("GET", _denial(request.callback, topic))
-        return await self._content(request, subscription)
+        if await self._check_public(request.topic):
+            return await self._content(request, subscription)
+        if not is_no_longer_public(self._service, request.topic):
+            raise NotFound("the topic is not stored, and could not be fetched as a feed")
+        return Message("GET", _denial(request.callback, subscription.data.get("topic", request.topic)))
 
     async def _content(self, request: DeliveryRequest, subscription: Subscription) -> Message | None:
         """Return the message with the current feed. It "MUST contain the full contents of the topic URL" (WebSub)."""
@@ -215,11 +215,12 @@ class Hub:
             return None
 
     async def _check_public(self, target: str) -> bool:
-        """Return whether a topic is public (WebSub, section 5.2). An unknown feed of the upstream is fetched first."""
-        settings = self._service.settings_for(target)
+        """Return whether a topic is a public feed (WebSub, section 5.2). A topic that is not stored is fetched first:
+        it is the upstream's, or was stored when the hub accepted the request."""
+        admin = self._service.proxy.admin
         await self._service.proxy.store.load(target)
-        if self._service.proxy.store.get(target) is None and is_upstream_target(target, settings):
-            await self._service.proxy.admin.refresh(target)
+        if not admin.is_feed(target) and not is_no_longer_public(self._service, target):
+            await admin.refresh(target)
         return may_notify(self._service, target)
 
     # -- responses
@@ -231,11 +232,15 @@ class Hub:
         if delivery.request.what == DENY:
             is_retried = isinstance(answer, Unreachable | FetchTimeout) and delivery.tries + 1 < VERIFICATION_TRIES
             return Retry(str(answer)) if is_retried else Delivered("denied")
-        if not may_notify(self._service, delivery.request.topic) and not _is_unsubscription(delivery):
+        topic, is_verification = delivery.request.topic, delivery.request.what == "verify"
+        is_denied = is_no_longer_public(self._service, topic) or (
+            is_verification and not self._service.proxy.admin.is_feed(topic)
+        )
+        if is_denied and not _is_unsubscription(delivery):
             return Refused(f"denied: {NO_FEED}", remove=True)
         if isinstance(answer, Forbidden | BadTarget):
             return Refused(f"the callback may not be called: {answer}")
-        if delivery.request.what == "verify":
+        if is_verification:
             return await self._interpret_verification(delivery, answer)
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer))
