@@ -2,7 +2,7 @@
 
 aiohttp's own parser can lose a 304, and its client repeats requests on connections that were never used before. This
 module relies on internal names of aiohttp: `TCPConnector._factory`, `should_close` and `is_connected` of
-ResponseHandler, and `_create_connection` of a connector. A test fails when one of these names changes
+ResponseHandler, and `_create_connection` and `_conns` of a connector. A test fails when one of these names changes
 (docs/decisions/fetching-with-aiohttp.md).
 """
 
@@ -304,3 +304,9 @@ class ParentConnector(BaseConnector):
             raise ClientConnectorError(req.connection_key, error) from error
         assert isinstance(protocol, ResponseHandler)
         return protocol
+
+
+def close_idle_connections(pool: BaseConnector, request: ClientRequest) -> None:
+    """Close the idle connections that the pool could use for this request."""
+    for protocol, _ in pool._conns.pop(request.connection_key, ()):
+        protocol.close()

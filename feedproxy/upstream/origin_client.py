@@ -33,6 +33,7 @@ from feedproxy.upstream.connection_pool import (
     ParentConnector,
     ReadTimeout,
     StaleConnection,
+    close_idle_connections,
 )
 from feedproxy.upstream.fetch_result import Fetched, Oversized
 from feedproxy.upstream.origin_connection_limits import (
@@ -251,7 +252,8 @@ class Fetcher:
         """Make one exchange in this slot and return its response. The connection is closed afterwards unless `reuse` is
         true.
 
-        An idempotent request is repeated if the origin closed a pooled connection before it responded.
+        An idempotent request is repeated on a new connection if the origin closed a pooled connection before it
+        responded.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.total
@@ -266,7 +268,7 @@ class Fetcher:
                 except StaleConnection:
                     if method not in _IDEMPOTENT:
                         raise
-                    return await exchange()
+                    return await exchange(is_repeated=True)
                 finally:
                     slot.end = None
         except TimeoutError as error:
@@ -285,9 +287,10 @@ class Fetcher:
         deadline: Seconds,
         *,
         reuse: bool,
+        is_repeated: bool = False,
     ) -> Fetched | Oversized:
         request_time = self._clock.now()
-        connection = await self._connect(host, parent, trust)
+        connection = await self._connect(host, parent, trust, is_repeated=is_repeated)
         protocol = connection.protocol
         assert isinstance(protocol, OriginProtocol)
         local_failure.network.record_success()
@@ -321,8 +324,13 @@ class Fetcher:
         response = Response(head.status, fields, parser.content, head.reason.decode("latin-1"))
         return Fetched(response, request_time, parser.at, interim, head.minor, head.lines, head.framing_anomaly)
 
-    async def _connect(self, host: _Host, parent: Parent | None, trust: AddressTrust) -> Connection:
-        """Return a pooled or new connection to this host and port."""
+    async def _connect(
+        self, host: _Host, parent: Parent | None, trust: AddressTrust, *, is_repeated: bool
+    ) -> Connection:
+        """Return a connection to this host and port, which is pooled or new.
+
+        For a repeated request, the idle connections are closed first: the other side has probably closed all of them.
+        """
         request = host.request
         try:
             if parent is not None and parent.is_http and not host.is_tls:
@@ -331,7 +339,10 @@ class Fetcher:
                     async with asyncio.timeout(self._timeout.connect):
                         await self._policy.resolver(trust, parent)(host.name, host.port)
                 request = self._host(str(parent))[0].request
-            return await self._pool(trust, parent).connect(request, [], self._timeout)
+            pool = self._pool(trust, parent)
+            if is_repeated:
+                close_idle_connections(pool, request)
+            return await pool.connect(request, [], self._timeout)
         except TimeoutError as error:
             through = f" through {parent_name(parent)}" if parent is not None else ""
             message = f"no connection to {host.authority}{through} in {self._timeout.connect:g} s"

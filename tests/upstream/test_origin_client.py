@@ -485,6 +485,16 @@ async def test_pooled_connection_closed_before_first_byte_is_retried_once() -> N
         assert (len(raw.heads), raw.connections) == (3, 2)
 
 
+async def test_repeated_request_uses_no_other_pooled_connection() -> None:
+    """The origin has restarted: it closes each pooled connection when the next request arrives."""
+    async with origin(OK, OK, OK, play(then="close"), OK) as raw, a_fetcher() as fetcher:
+        await asyncio.gather(*(fetcher.fetch(a_get(raw.url())) for _ in range(3)))
+        got = fetched(await fetcher.fetch(a_get(raw.url())))
+        assert got.response.body == b"ok"
+        assert (len(raw.heads), raw.connections) == (5, 4)
+        assert len(fetcher._open) == 1
+
+
 async def test_fresh_connection_closed_before_first_byte_is_not_retried() -> None:
     async with origin(play(then="close")) as raw, a_fetcher() as fetcher:
         with pytest.raises(MalformedResponse):
