@@ -61,6 +61,8 @@ class ChunkedParser:
         if self._begun:
             if data.startswith(b"\r", at):
                 at += 1
+            elif self._strict:
+                raise MalformedResponse("invalid chunk: expected CRLF after its data")
             if at == len(data):
                 return 0
             if not data.startswith(b"\n", at):

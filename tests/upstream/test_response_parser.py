@@ -79,6 +79,15 @@ def test_any_bytes_are_chunks_or_broken(data: bytes, cuts: list[int]) -> None:
     assert len(found) <= len(data)
 
 
+@pytest.mark.parametrize("at", range(5))
+def test_chunks_of_a_request_are_invalid_with_a_bare_line_feed(at: int) -> None:
+    parts = b"3|abc|0|X-T: a||".split(b"|")
+    lines = [part + (b"\n" if number == at else b"\r\n") for number, part in enumerate(parts[:-1])]
+
+    with pytest.raises(MalformedResponse):
+        ChunkedParser(100, of_request=True).feed(b"".join(lines))
+
+
 def test_bytes_after_last_chunk_end_the_connection() -> None:
     reading = a_reading()
     assert reading.feed(CHUNKED + b"0\r\n\r\nHTTP/1.1 200 OK\r\n")
