@@ -11,6 +11,7 @@ from itertools import product
 from pathlib import Path
 
 import feedproxy
+from feedproxy.http.target_uri.target_pattern import TargetPattern
 from tests.security.junk import PIECES
 
 type Pattern = re.Pattern[str] | re.Pattern[bytes]
@@ -131,6 +132,23 @@ def test_time_of_regular_expressions_grows_with_the_text() -> None:
         for method, text in product(methods, texts):
             if _is_slow(pattern, method, text):
                 slow[name, method] = text[:40]
+    assert not slow
+
+
+def test_time_of_an_operators_pattern_grows_with_the_target() -> None:
+    """The operator writes the pattern of a rule, but clients choose the targets that it is compared with."""
+    slow = {}
+    for written, piece in {
+        "http://a.example/*private*feed*xml": "privatefeed",
+        "http://*.example/*a*a*a*b": "a",
+        "http://a.example/f?a=*b*c": "&a=b",
+        "http://a.example/f?*b*c": "&a=b",
+    }.items():
+        pattern, start = TargetPattern(written), "http://a.example/f?"
+        target = start + piece * (LENGTH // len(piece))
+        for regex in (pattern._regex, pattern._wide):
+            if _is_slow(regex, "fullmatch", target) or _is_slow(regex, "fullmatch", target.replace("?", "/")):
+                slow[written] = regex.pattern
     assert not slow
 
 

@@ -129,9 +129,10 @@ def _wide_query(query: str) -> str:
 
 def _parameter(text: str) -> str:
     ends_in_asterisk = text.endswith("*") and "*" not in text.rstrip("*")
-    expression = _glob_expression(text, "[^&;]*" if ends_in_asterisk else ".*")
-    before = "" if text.startswith("*") else "(?:.*[&;])?"
-    return rf"(?={before}{expression}(?:[&;].*)?\Z)"
+    first, asterisk, others = text.partition("*")
+    start = "(?:.*?[&;])??" + re.escape(first) if first else ""
+    rest = _glob_expression(asterisk + others, "[^&;]*" if ends_in_asterisk else ".*")
+    return rf"(?={f'(?>{start})' if asterisk else start}{rest}(?:[&;].*)?\Z)"
 
 
 def _expression(text: str) -> str:
@@ -166,4 +167,11 @@ def compile_glob(glob: str) -> re.Pattern[str]:
 
 
 def _glob_expression(text: str, anything: str) -> str:
-    return anything.join(re.escape(part) for part in re.split(r"\*+", text))
+    """Return the regular expression of a glob. `anything` is the regular expression for an asterisk.
+
+    A part between two asterisks matches only at its first position in the remaining text. Another position would permit
+    no other match of the whole, and the time would grow with a power of the length of a client's text.
+    """
+    first, *others = map(re.escape, re.split(r"\*+", text))
+    inner = "".join(f"(?>{anything}?{part})" for part in others[:-1])
+    return first + inner + "".join(anything + last for last in others[-1:])
