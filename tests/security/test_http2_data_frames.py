@@ -174,6 +174,14 @@ async def test_empty_and_padded_frames_are_not_sent_as_a_last_chunk(
     assert unchunked(body) == b"".join(data for data, _ in frames)
 
 
+async def test_any_number_of_requests_without_content_length_is_answered(tunnel: Tunnel) -> None:
+    async with client_of(tunnel) as client:
+        for _ in range(8):
+            stream = client.begin(tunnel.port, method="OPTIONS")
+            client.http2.end_stream(stream)
+            assert await client.status(stream) == 200
+
+
 async def test_content_length_frames_the_content(tunnel: Tunnel) -> None:
     before = len(tunnel.connections)
     async with client_of(tunnel) as client:

@@ -318,6 +318,8 @@ class InterimTolerantClient(_http1.Http1Client):
         # Credentials of some schemes, such as NTLM, authenticate the connection to the origin. No other user of the
         # client, which may be a proxy, must get this connection.
         self._reusable &= not any(map(authenticates_connection, self.request.headers.get_all("authorization")))
+        # mitmproxy sends no second request for an HTTP/2 client on a connection, and opens at most five at once.
+        self._reusable &= self.context.client.alpn != b"h2"
         self.response = response_of(head, self.request.method)
         yield ReceiveHttp(ResponseHeaders(self.stream_id, self.response, size == 0))
         self.body_reader = _body_reader(size, of_request=False)
