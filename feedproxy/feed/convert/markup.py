@@ -177,3 +177,13 @@ def inner_html(element: Element) -> str:
     pieces = [escape(copy.text or "", quote=False)]
     pieces += [etree.tostring(child, encoding="unicode", method="html") for child in copy]
     return "".join(pieces).strip()
+
+
+def inner_xml(element: Element) -> str:
+    """Return the content of an element as XML: its child elements as markup, or its text if it has none."""
+    if not any(isinstance(child.tag, str) for child in element):
+        return text_of(element)
+    pieces = [escape(element.text or "", quote=False)]
+    # A copy of a child element declares only the namespaces that the child uses.
+    pieces += [etree.tostring(deepcopy(child), encoding="unicode") for child in element]
+    return "".join(pieces)

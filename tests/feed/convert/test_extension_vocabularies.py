@@ -242,3 +242,15 @@ def test_page_shows_the_summary_of_an_entry_with_content_elsewhere(media_type):
 
     assert "A film about tea" in page
     assert 'href="https://tea.example/f.mp4"' in page
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_xml_content_of_an_entry_keeps_its_elements_and_texts(name):
+    content = '<p:data xmlns:p="urn:p"><p:link>one</p:link><p:br>two</p:br></p:data>'
+    feed = an_entry(f'<content type="application/xml">{content}</content>')
+
+    _, copy = written_and_read(feed, name)
+
+    assert feed.items[0].content is not None
+    assert copy.items[0].content == feed.items[0].content
+    assert (feed.items[0].content.type, feed.items[0].content.value) == ("application/xml", content)

@@ -262,7 +262,7 @@ def _construct(element: Element, base: str) -> Text | None:
         return markup.make_text(markup.resolve_html(base, markup.inner_html(element)), is_html=True)
     if kind in ("text", "text/plain") or "/" not in kind:
         return markup.make_text(text_of(element), is_html=False)
-    value = valid_text(markup.inner_html(element)).strip()
+    value = valid_text(markup.inner_xml(element)).strip()
     return Text(value, valid_text(kind)) if value else None
 
 
