@@ -142,3 +142,13 @@ def test_xml_redirect_without_a_usable_target_is_an_error_with_its_reason(
     assert main([*command, server + path, "--allow-private"]) == 1
 
     assert said in capsys.readouterr().err
+
+
+def test_opml_of_a_feed_without_a_known_address_warns(feed_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", str(feed_file), "--to", "opml"]) == 0
+    assert "state it with --base URL" in capsys.readouterr().err
+
+    assert main(["convert", str(feed_file), "--to", "opml", "--base", "https://a.example/feed"]) == 0
+    written = capsys.readouterr()
+    assert 'xmlUrl="https://a.example/feed"' in written.out
+    assert not written.err

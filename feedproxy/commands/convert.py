@@ -47,6 +47,11 @@ def convert(args: argparse.Namespace) -> int:
             feed = _to_feed(asyncio.run(fetch_document(address, settings)))
     else:
         feed = _read_local(args.source, args.base, settings)
+    if args.to == "opml" and not feed.address:
+        print(
+            "feedproxy: warning: the feed does not state its address, which OPML requires: state it with --base URL",
+            file=sys.stderr,
+        )
     written = FORMATS[args.to].render(feed)
     sys.stdout.buffer.write(written)
     if sys.stdout.isatty() and not written.endswith(b"\n"):
