@@ -9,7 +9,7 @@ from urllib.parse import urljoin, urlsplit
 from lxml import etree
 
 from feedproxy.feed.convert.model import Text
-from feedproxy.feed.convert.namespaces import XHTML
+from feedproxy.feed.convert.namespaces import XHTML, XML
 from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import Element, text_of
 
@@ -117,10 +117,7 @@ def resolve_html(base: str, html: str) -> str:
             return attribute[0]  # the tag has no end
         inside = written.strip(quote) if quote else written
         value = unescape(inside).strip()
-        if name.lower() == "srcset":
-            absolute = _IMAGE.sub(lambda image: resolve(base, image[1]) + image[2], value)
-        else:
-            absolute = value if value.startswith("#") else resolve(base, value)
+        absolute = _resolve_value(base, name, value)
         replacement = absolute.replace("&", "&amp;")
         # The match may lie in a comment or in the value of another attribute. With more or fewer of these characters,
         # that comment or value could end elsewhere, and its text would become tags or attributes.
@@ -140,6 +137,12 @@ def resolve_html(base: str, html: str) -> str:
     return _START.sub(resolve_tag, html)
 
 
+def _resolve_value(base: str, attribute: str, value: str) -> str:
+    if attribute.lower() == "srcset":
+        return _IMAGE.sub(lambda image: resolve(base, image[1]) + image[2], value)
+    return value if value.startswith("#") else resolve(base, value)
+
+
 def is_web(address: str) -> bool:
     """Return True for an http or https address."""
     try:
@@ -154,8 +157,13 @@ def is_iri(address: str) -> bool:
     return bool(_SCHEME.match(address)) and not re.search(r'[\s<>"{}|\\^`]', address)
 
 
-def inner_html(element: Element) -> str:
-    """Return the content of an element as HTML: its child elements as markup, or its text if it has none."""
+def inner_html(element: Element, base: str) -> str:
+    """Return the content of an element as HTML with absolute addresses: its child elements as markup, or its text if it
+    has none. `base` is the base URI of the element."""
+    return resolve_html(base, _inner_html(element, base))
+
+
+def _inner_html(element: Element, base: str) -> str:
     if not any(isinstance(child.tag, str) for child in element):
         return text_of(element)
     copy = deepcopy(element)
@@ -168,6 +176,7 @@ def inner_html(element: Element) -> str:
         if namespace in html:
             with suppress(ValueError):  # the name is invalid, such as `b:` in a recovered document
                 child.tag = name
+    _resolve_by_bases_of_elements(copy, base)
     etree.cleanup_namespaces(copy)
     divs = copy.xpath("self::*[count(*)=1]/div[not(preceding-sibling::text()[normalize-space()])]")
     if isinstance(divs, list) and divs and isinstance(divs[0], etree._Element) and not divs[0].attrib:
@@ -177,6 +186,21 @@ def inner_html(element: Element) -> str:
     pieces = [escape(copy.text or "", quote=False)]
     pieces += [etree.tostring(child, encoding="unicode", method="html") for child in copy]
     return "".join(pieces).strip()
+
+
+def _resolve_by_bases_of_elements(parent: Element, base: str) -> None:
+    """Resolve the addresses in child elements with an xml:base, which HTML does not have, and remove the xml:base."""
+    if not parent.xpath("boolean(.//@xml:base)"):
+        return
+    bases: dict[Element | None, str] = {}
+    for element in parent.iterdescendants("*"):
+        outer = bases.get(element.getparent(), base)
+        own = element.attrib.pop(f"{{{XML}}}base", "")
+        bases[element] = resolve(outer, str(own)) if own else outer
+        if bases[element] != base:
+            for name, value in element.attrib.items():
+                if str(name).lower() in _ADDRESSES:
+                    element.set(name, _resolve_value(bases[element], str(name), str(value).strip()))
 
 
 def inner_xml(element: Element) -> str:

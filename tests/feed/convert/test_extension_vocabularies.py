@@ -254,3 +254,26 @@ def test_xml_content_of_an_entry_keeps_its_elements_and_texts(name):
     assert feed.items[0].content is not None
     assert copy.items[0].content == feed.items[0].content
     assert (feed.items[0].content.type, feed.items[0].content.value) == ("application/xml", content)
+
+
+@pytest.mark.parametrize(
+    ("xhtml", "html"),
+    [
+        ('<p xml:base="sub/"><a href="r">x</a></p>', '<p><a href="https://x.example/d/sub/r">x</a></p>'),
+        (
+            '<div xml:base="/e/"><p xml:base="https://y.example/"><img src="p"/></p><img srcset="q 2x"/></div>',
+            '<div><p><img src="https://y.example/p"></p><img srcset="https://x.example/e/q 2x"></div>',
+        ),
+        (
+            '<p xml:base="sub/"><a href="#part">x</a></p><a href="r">y</a>',
+            '<p><a href="#part">x</a></p><a href="https://x.example/d/r">y</a>',
+        ),
+    ],
+)
+def test_addresses_in_xhtml_are_resolved_by_the_base_of_their_element(xhtml, html):
+    feed = an_entry(
+        f'<content type="xhtml" xml:base="https://x.example/d/"><div xmlns="{XHTML}">{xhtml}</div></content>'
+    )
+
+    assert feed.items[0].content is not None
+    assert feed.items[0].content.value == html

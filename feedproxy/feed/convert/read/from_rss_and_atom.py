@@ -240,8 +240,7 @@ def _text(statements: Extract, key: str, text: Text | None) -> None:
 
 
 def _ambiguous(statements: Extract, element: Element) -> Text | None:
-    html = markup.inner_html(element)
-    return markup.make_text(markup.resolve_html(element_base(element, statements.base), html), is_html=True)
+    return markup.make_text(markup.inner_html(element, element_base(element, statements.base)), is_html=True)
 
 
 def _construct(element: Element, base: str) -> Text | None:
@@ -259,7 +258,7 @@ def _construct(element: Element, base: str) -> Text | None:
     has_elements = any(isinstance(child.tag, str) for child in element)
     is_markup = mode != "escaped" and has_elements and kind in ("text", "text/plain")
     if is_markup or kind in ("xhtml", "html", "text/html", "application/xhtml+xml"):
-        return markup.make_text(markup.resolve_html(base, markup.inner_html(element)), is_html=True)
+        return markup.make_text(markup.inner_html(element, base), is_html=True)
     if kind in ("text", "text/plain") or "/" not in kind:
         return markup.make_text(text_of(element), is_html=False)
     value = valid_text(markup.inner_xml(element)).strip()
