@@ -1,5 +1,7 @@
 """Invalidation of stored responses by unsafe requests.  RFC 9111, section 4.4"""
 
+from collections.abc import Callable
+
 from feedproxy.errors import FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.message import Request, Response
@@ -15,10 +17,11 @@ def may_invalidate(request: Request, response: Response) -> bool:
     return request.method not in _SAFE and 200 <= response.status < 400
 
 
-def invalidated_by(request: Request, response: Response) -> tuple[str, ...]:
+def invalidated_by(request: Request, response: Response, to_target: Callable[[str], str] = str) -> tuple[str, ...]:
     """Return the target URIs that a response to `request` invalidates. The first is the target of the request.
 
-    The result is empty if the response invalidates nothing.
+    The result is empty if the response invalidates nothing. `to_target` returns the target URI of a normalised address
+    in the response.
     """
     if not may_invalidate(request, response):
         return ()
@@ -28,14 +31,14 @@ def invalidated_by(request: Request, response: Response) -> tuple[str, ...]:
     # candidates for invalidation"
     for name in ("location", "content-location"):
         reference = response.fields.get(name)
-        if reference is not None and (other := _same_origin(request.target, reference)) is not None:
+        if reference is not None and (other := _same_origin(request.target, reference, to_target)):
             targets[other] = None
     return tuple(targets)
 
 
-def _same_origin(target: str, reference: str) -> str | None:
+def _same_origin(target: str, reference: str, to_target: Callable[[str], str]) -> str | None:
     try:
-        other = uri.resolve(target, reference)
+        other = to_target(uri.resolve(target, reference))
     except FeedproxyError:
         return None
     # "a cache MUST NOT trigger an invalidation under these conditions if the origin of the URI to be

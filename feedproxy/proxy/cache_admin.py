@@ -281,7 +281,9 @@ class CacheAdmin:
 
     async def invalidate_after_write(self, request: Request, response: Response) -> None:
         """Invalidate the stored responses that a successful write changes (RFC 9111, section 4.4; RFC 9875)."""
-        for written in invalidation.invalidated_by(request, response):
+        # An origin may name itself by its public address.
+        to_target = partial(to_upstream, settings=self.settings_for(request.target))
+        for written in invalidation.invalidated_by(request, response, to_target):
             for target in dict.fromkeys(
                 [*self._stored_forms(written), *self.equivalents.recorded_equivalents(written)]
             ):

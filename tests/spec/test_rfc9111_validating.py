@@ -255,6 +255,16 @@ def test_location_and_content_location_of_the_same_origin_are_invalidated() -> N
     )
 
 
+def test_location_at_the_public_address_of_the_target_is_invalidated() -> None:
+    """Section 4.4. In reverse mode, an origin may write its public address."""
+    response = Response(201, fields(location="https://public.example/item/1"))
+
+    assert invalidated_by(Request("POST", TARGET), response) == (TARGET,)
+    assert invalidated_by(
+        Request("POST", TARGET), response, lambda address: address.replace("public.example", "example.com")
+    ) == (TARGET, "https://example.com/item/1")
+
+
 @pytest.mark.parametrize(
     "location",
     ["https://other.example/", "http://example.com/", "https://example.com:8443/", "mailto:x", "//["],
