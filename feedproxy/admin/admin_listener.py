@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 
 from feedproxy.admin.admin_authorization import CHALLENGE, AdminAuthorization
+from feedproxy.admin.request_parameters import UNREADABLE
 from feedproxy.errors import CannotListen, FeedproxyError
 from feedproxy.http import uri
 from feedproxy.web.content_security_policy import admin_page_policy
@@ -56,8 +56,9 @@ type ErrorResponse = Callable[[web.Request, int, str, str, Mapping[str, str]], w
 
 
 def _is_defect(record: logging.LogRecord) -> bool:
-    """Return False for aiohttp's message about a request that is not valid HTTP, which only gets a 400."""
-    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
+    """Return False for aiohttp's message about a request that is not valid HTTP, or with content that cannot be
+    decoded. Such a request only gets an error response."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], UNREADABLE)
 
 
 _CONNECTIONS_LOGGER = logging.getLogger(f"{__name__}.connections")

@@ -124,7 +124,7 @@ def _parameter(request: web.Request, name: str) -> bool:
 async def _read_list(request: web.Request) -> tuple[bytes, str]:
     """Return the content of the list and, from a form, its name. Raises InvalidForm for an unreadable form."""
     if request.content_type != "multipart/form-data":
-        return await request.read(), ""
+        return await request_parameters.read_content(request), ""
     form = await request_parameters.read_form(request)
     file = form.get("file")
     return file.file.read() if isinstance(file, web.FileField) else b"", str(form.get("name", ""))

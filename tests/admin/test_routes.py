@@ -444,9 +444,26 @@ FORMS = {
     "multipart/form-data; boundary=y": (
         b"--y\r\nContent-Transfer-Encoding: odd\r\nContent-Disposition: form-data; name=url\r\n\r\nx\r\n--y--\r\n"
     ),
+    "multipart/form-data; boundary=z": b"--z\r\nno field\r\n\r\n",
     "application/x-www-form-urlencoded; charset=odd": b"url=x",
     "application/x-www-form-urlencoded; charset=utf-16": b"url",
 }
+
+
+@pytest.mark.parametrize(
+    ("path", "form"),
+    [("/opml", "text/xml"), ("/add", "application/x-www-form-urlencoded"), ("/add", "text/plain")],
+    ids=["list", "form", "not read"],
+)
+async def test_undecodable_content_gets_400_without_a_traceback(
+    proxy: Proxy, path: str, form: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO"):
+        status, _, _ = await proxy.post(path, b"no gzip", content_type=form, content_encoding="gzip")
+
+    assert status == 400
+    assert "Traceback" not in caplog.text
+    assert "internal error" not in caplog.text
 
 
 @pytest.mark.parametrize("form", FORMS)
