@@ -5,7 +5,9 @@ usage or configuration is reported in one line.
 """
 
 import argparse
+import contextlib
 import difflib
+import errno
 import importlib
 import io
 import os
@@ -60,7 +62,8 @@ class Parser(argparse.ArgumentParser):
             near = [synonym] if synonym else difflib.get_close_matches(unknown[1].lower(), commands_, 1)
             message = f"unknown command '{unknown[1]}'"
         hint = f" (did you mean {', '.join(near)}?)" if near else ""
-        self.exit(2, f"feedproxy: {message}{hint}; see {self.prog} --help\n")
+        _print_error(f"{message}{hint}; see {self.prog} --help")
+        self.exit(2)
 
     def _commands(self) -> list[str]:
         actions = (action for action in self._actions if isinstance(action, argparse._SubParsersAction))
@@ -96,16 +99,45 @@ def make_parser(*names: str) -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Return the exit code."""
     open_standard_streams()
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
-        # A character that the locale's encoding lacks is written as an escape, as on standard error.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A character that the locale's encoding lacks is written as an escape, as on standard error. No encoding has
+        # the surrogates that stand for the bytes of an invalid file name.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return _run(list(sys.argv[1:] if argv is None else argv))
+        try:
+            return _run(list(sys.argv[1:] if argv is None else argv))
+        finally:
+            sys.stdout.flush()  # otherwise the interpreter would report a failure at its exit
     except KeyboardInterrupt:
         print("feedproxy: interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
     except BrokenPipeError:
+        _discard_output()
         return 1
+    except OSError as error:
+        if error.errno not in _OUTPUT_ERRORS or error.filename is not None:
+            raise
+        _discard_output()
+        _print_error(f"cannot write the output: {error.strerror}")
+        return 1
+
+
+_OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""Errors of a file to which the shell redirects the output. Commands translate the errors of all other files."""
+
+
+def _discard_output() -> None:
+    """Write /dev/null from now on, because the interpreter writes the rest of the buffer at its exit."""
+    with contextlib.suppress(OSError, ValueError):  # a test's standard output has no descriptor
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _print_error(message: object) -> None:
+    """Print an error in one line, with its control characters escaped. Names of files and arguments may contain
+    them."""
+    from feedproxy.telemetry.log_format import printable  # noqa: PLC0415 -- for errors only
+
+    print(printable(f"feedproxy: {message}"), file=sys.stderr)
 
 
 def open_standard_streams() -> None:
@@ -140,13 +172,16 @@ def _run(argv: list[str]) -> int:
     if not hasattr(args, "run"):
         parser.print_help(sys.stderr)
         return 2
+    if getattr(args, "format", "text") != "text" and isinstance(sys.stdout, io.TextIOWrapper):
+        # JSON, HTML and XML are in UTF-8 in every locale.
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         code: int = args.run(args)
     except UsageError as error:
-        print(f"feedproxy: {error}", file=sys.stderr)
+        _print_error(error)
         return 2
     except FeedproxyError as error:
-        print(f"feedproxy: {error}", file=sys.stderr)
+        _print_error(error)
         return 1
     return code
 

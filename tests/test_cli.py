@@ -1,7 +1,12 @@
 """The command line reports errors in one line and exits with 2."""
 
 import io
+import json
+import os
+import subprocess
 import sys
+from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -113,3 +118,101 @@ def test_interrupted_command_says_so_and_exits_with_130(
 
     assert main(["addons"]) == 130
     assert capsys.readouterr().err == "feedproxy: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["check", "no\nfile\x1b[31m\u202e\udcff.xml"],
+        ["score", "no\nfile\x1b[31m\u202e\udcff.har"],
+        ["serve", "--no\nflag\x1b[31m\u202e\udcff"],
+        ["replay", ".", "--add", "no\nhint\x1b[31m\u202e\udcff"],
+    ],
+)
+def test_error_escapes_control_characters_of_arguments(capsys: pytest.CaptureFixture[str], argv: list[str]) -> None:
+    try:
+        code = main(argv)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+
+    told = capsys.readouterr().err
+    assert code == 2
+    assert told.removesuffix("\n").isprintable()
+
+
+def _run_program(*argv: str, stdout: int | IO[bytes], **environment: str) -> subprocess.CompletedProcess[bytes]:
+    program = [sys.executable, "-m", "feedproxy.cli", *argv]
+    # Without PYTHONUNBUFFERED, Python writes short output only at the end.
+    environment = {**os.environ, "PYTHONUNBUFFERED": "", **environment}
+    return subprocess.run(program, stdout=stdout, stderr=subprocess.PIPE, env=environment, check=False, timeout=60)
+
+
+@pytest.mark.parametrize("argv", [["version"], ["serve", "--help"], ["options"]])
+def test_output_into_a_closed_pipe_ends_with_exit_code_1(argv: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = _run_program(*argv, stdout=writing)
+    finally:
+        os.close(writing)
+
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
+@pytest.mark.parametrize("argv", [["version"], ["options"]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_to_a_full_disk_is_reported_in_one_line(argv: list[str], unbuffered: str) -> None:
+    with open("/dev/full", "wb") as full:
+        done = _run_program(*argv, stdout=full, PYTHONUNBUFFERED=unbuffered)
+
+    assert done.returncode == 1
+    assert done.stderr == b"feedproxy: cannot write the output: No space left on device\n"
+
+
+_TITLE = "Zürich \U0001f4f0"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8:strict"])
+def test_json_and_html_are_utf_8_in_every_locale(tmp_path: Path, encoding: str) -> None:
+    entry = {
+        "startedDateTime": "2026-01-07T07:00:00Z",
+        "request": {
+            "method": "GET",
+            "url": "https://example.com/feed.xml",
+            "headers": [{"name": "User-Agent", "value": _TITLE}],
+        },
+        "response": {
+            "status": 200,
+            "headers": [{"name": "Content-Type", "value": "application/rss+xml"}],
+            "content": {"text": "<rss version='2.0'><channel><title>News</title></channel></rss>"},
+        },
+    }
+    recording = tmp_path / "week.har"
+    recording.write_text(json.dumps({"log": {"entries": [entry]}}))
+    printed = {
+        form: _run_program(
+            "score", str(recording), "--format", form, stdout=subprocess.PIPE, PYTHONIOENCODING=encoding
+        ).stdout.decode()
+        for form in ("json", "html", "junit")
+    }
+
+    assert json.loads(printed["json"])["readers"][0]["user_agent"] == _TITLE
+    assert _TITLE in printed["html"]
+    assert _TITLE in printed["junit"]
+
+
+@pytest.mark.parametrize("form", ["text", "json", "html"])
+def test_file_name_that_is_not_utf_8_is_escaped_in_reports(tmp_path: Path, form: str) -> None:
+    feed = os.fsencode(tmp_path) + b"/\xff.xml"
+    try:
+        with open(feed, "w") as file:
+            file.write("<rss version='2.0'><channel><title>News</title></channel></rss>")
+    except OSError:
+        pytest.skip("the file system takes only names in UTF-8")
+    done = _run_program(
+        "check", os.fsdecode(feed), "--format", form, stdout=subprocess.PIPE, PYTHONIOENCODING="utf-8:strict"
+    )
+
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert b".xml" in done.stdout

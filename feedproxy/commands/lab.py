@@ -46,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from feedproxy.lab import plan, run  # noqa: PLC0415
     from feedproxy.lab.record.har_redaction import ADDRESSES  # noqa: PLC0415
     from feedproxy.lab.recording_scores import grade_recording  # noqa: PLC0415 -- only this command pays for the lab
+    from feedproxy.telemetry.log_format import printable  # noqa: PLC0415
 
     # argparse removes the `--` before the command only if no option precedes it.
     command = args.command[1:] if args.command[0] == "--" else args.command
@@ -73,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         hint = "" if args.verbose else "; --verbose shows the output of the command"
         print(f"feedproxy: {done.failed} of {done.starts} starts failed: {done.first_failure}{hint}", file=sys.stderr)
     for demand in unmet:
-        print(f"feedproxy: missed: {demand}", file=sys.stderr)
+        print(printable(f"feedproxy: missed: {demand}"), file=sys.stderr)
     return 1 if unmet else 0
 
 

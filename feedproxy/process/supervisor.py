@@ -43,6 +43,7 @@ from feedproxy.process.reload import read_again
 from feedproxy.request.upstream_and_public_urls import listener_url
 from feedproxy.server.fastpath.sockets import bind_socket, bind_sockets, reject_new_connections
 from feedproxy.store.coordination import folder_lock
+from feedproxy.telemetry.log_format import printable
 from feedproxy.workers.worker_context import HEARTBEAT, WorkerContext
 
 START_TIMEOUT: Seconds = 60
@@ -409,10 +410,10 @@ def _run_worker(plan: ServePlan, worker: WorkerContext) -> None:
         done = asyncio.run(proxy_process.serve(plan, lambda _: None, worker=worker))
         code = done if isinstance(done, int) else 1
     except UsageError as error:
-        print(f"feedproxy: {error}", file=sys.stderr)
+        print(printable(f"feedproxy: {error}"), file=sys.stderr)
         code = USAGE_ERROR
     except FeedproxyError as error:
-        print(f"feedproxy: {error}", file=sys.stderr)
+        print(printable(f"feedproxy: {error}"), file=sys.stderr)
     except BaseException:
         logger.exception("worker %d failed", worker.index)
     finally:

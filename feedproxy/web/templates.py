@@ -32,7 +32,7 @@ ICON = (
 
 def page(name: str, /, **values: Any) -> bytes:
     """Return the page made from these values and the template `name`, such as `status.html`."""
-    return _environment().get_template(name).render(values).encode()
+    return _environment().get_template(name).render(values).encode(errors="replace")
 
 
 def make_ready() -> None:
