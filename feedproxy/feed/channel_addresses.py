@@ -3,6 +3,7 @@
 Addresses that are not valid http or https URLs are ignored.
 """
 
+import re
 from collections.abc import Sequence
 
 from feedproxy.feed.autodiscovery import FEED_TYPES, GENERIC_TYPES
@@ -10,6 +11,10 @@ from feedproxy.feed.channel import Channel, Cloud, SelfLink
 from feedproxy.feed.feed_scheme import resolve_address
 from feedproxy.http import uri
 from feedproxy.http.field_values import parse_parameters
+
+_DOMAIN = re.compile(r"[^/?#@\\\s]+")
+"""Pattern of the domain of a cloud. With other characters, the domain would contain a part of a path or a user name."""
+_PORT = re.compile(r"[0-9]{0,5}")
 
 
 def self_address(channel: Channel, base: str = "") -> str:
@@ -42,10 +47,10 @@ def page_address(channel: Channel, base: str = "") -> str:
 
 def cloud_address(cloud: Cloud) -> str:
     """Return the address at which subscribers register at a cloud, or "" if the cloud names no valid address."""
-    if not cloud.domain.strip():
+    domain, port, path = cloud.domain.strip(), cloud.port.strip(), cloud.path.strip().removeprefix("/")
+    if not _DOMAIN.fullmatch(domain) or not _PORT.fullmatch(port):
         return ""
-    port, path = cloud.port.strip(), cloud.path.strip().removeprefix("/")
-    return resolve_address("", f"{cloud_scheme(cloud.protocol, port)}://{cloud.domain.strip()}:{port}/{path}")
+    return resolve_address("", f"{cloud_scheme(cloud.protocol, port)}://{domain}:{port}/{path}")
 
 
 def cloud_scheme(protocol: str, port: str) -> str:

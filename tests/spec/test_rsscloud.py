@@ -603,6 +603,27 @@ async def test_cloud_element_of_this_proxy_is_ignored(stand_at: Callable[..., An
     assert clouds.stand.others.calls == []
 
 
+@pytest.mark.parametrize(
+    "named",
+    [
+        "domain='cloud.example' procedure='a xmlns=&quot;x&quot;&gt;&lt;evil/' protocol='soap'",
+        "domain='cloud.example' procedure='a&lt;/methodName&gt;&lt;evil/&gt;' protocol='xml-rpc'",
+        "domain='cloud.example/x?' procedure='' protocol='http-post'",
+        "domain='name@cloud.example' procedure='' protocol='http-post'",
+    ],
+)
+async def test_cloud_element_with_markup_or_a_path_in_a_name_is_ignored(
+    stand_at: Callable[..., Any], named: str
+) -> None:
+    """Otherwise a publisher could determine the content of a request to the server of another party."""
+    clouds = await workstation(stand_at)
+    cloud = f"<cloud {named.replace('procedure', 'registerProcedure')} port='80' path='/RPC2'/>"
+    clouds.stand.origin.publish("/feed.xml", a_feed("one", extra=cloud))
+    await clouds.stand.read()
+
+    assert clouds.stand.others.calls == []
+
+
 async def test_challenge_is_returned_for_own_registrations_only(stand_at: Callable[..., Any]) -> None:
     clouds = await registered(stand_at)
     path, query = await our_path(clouds), urlencode({"url": TARGET, "challenge": "abc<b>"})

@@ -29,6 +29,7 @@ from feedproxy.notify.rsscloud import rsscloud_messages
 from feedproxy.notify.rsscloud.cloud import REGISTRATION_LIFETIME
 from feedproxy.notify.rsscloud.rsscloud_messages import (
     NAME,
+    PROCEDURE_NAME,
     SOAP_NAMESPACE,
     NotificationMethod,
 )
@@ -45,14 +46,18 @@ CHALLENGE_MAX = 256
 
 
 def cloud_of(resource: Resource) -> SubscriptionTarget | None:
-    """Return the cloud that a feed names, or None without a cloud with a known protocol and a valid address."""
+    """Return the cloud that a feed names, or None without a cloud with a known protocol, a valid address and, for
+    XML-RPC and SOAP, a valid or empty name of its procedure."""
     cloud = resource.channel.cloud if resource.channel is not None else None
     # "protocol is xml-rpc, soap or http-post (case-sensitive)"
     if cloud is None or cloud.protocol not in tuple(NotificationMethod):
         return None
     if not (callback := cloud_address(cloud)):
         return None
-    return SubscriptionTarget(callback, {"way": cloud.protocol, "procedure": cloud.register_procedure.strip()})
+    procedure = cloud.register_procedure.strip()
+    if procedure and not NotificationMethod(cloud.protocol).is_form and not PROCEDURE_NAME.fullmatch(procedure):
+        return None
+    return SubscriptionTarget(callback, {"way": cloud.protocol, "procedure": procedure})
 
 
 RENEW_AFTER: Seconds = 24 * 3600

@@ -33,7 +33,8 @@ FAULT_CODE = 4
 
 SOAP_NAMESPACE = "http://www.soapware.org/"
 
-_PROCEDURE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
+PROCEDURE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
+"""Pattern of the names of procedures that feedproxy calls. Another name could change the structure of the call."""
 
 _CLOUD_PROCEDURES = frozenset({"hello", "ping", "pleasenotify", "rsspleasenotify"})
 """Names of a cloud's own procedures, without prefix. The procedure of a callback must not have such a name.
@@ -101,7 +102,7 @@ def registration(
     method, digits = NotificationMethod(protocol), str(port).strip()
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 5 and 0 < int(digits) <= 65535):
         raise RegistrationRefused("invalid port: expected a number from 1 to 65535")
-    if not method.is_form and not _PROCEDURE.fullmatch(procedure):
+    if not method.is_form and not PROCEDURE_NAME.fullmatch(procedure):
         raise RegistrationRefused(f"invalid procedure {procedure[:40]!r}: expected a name such as rssCloud.notify")
     if not method.is_form and procedure.rpartition(".")[2].lower() in _CLOUD_PROCEDURES:
         raise RegistrationRefused(f"invalid procedure {procedure!r}: expected a name that no procedure of a cloud has")
