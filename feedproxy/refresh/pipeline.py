@@ -211,4 +211,5 @@ class RefreshPipeline:
             skip_address_check=job.skip_address_check,
             may_serve_under=self._may_serve_under,
             to_target=lambda address: to_upstream(address, job.settings),
+            is_targeted=job.settings.is_targeted,
         )

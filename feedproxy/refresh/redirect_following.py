@@ -8,12 +8,12 @@ from typing import Protocol
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.freshness import age_value, date_of, explicit_lifetime
-from feedproxy.cache.targeted_directives import TARGETED_FIELD
+from feedproxy.cache.targeted_directives import TARGETED_FIELD, governing_directives
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import BadTarget, FeedproxyError, Overload
 from feedproxy.fast_init import fast_init
 from feedproxy.http import content_negotiation, uri
-from feedproxy.http.cache_control import CacheControl, without_directives
+from feedproxy.http.cache_control import without_directives
 from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields, Request
@@ -139,6 +139,7 @@ async def follow_redirects(
     skip_address_check: bool,
     may_serve_under: Callable[[str, str], bool] = lambda start, end: True,
     to_target: Callable[[str], str] = lambda address: address,
+    is_targeted: bool = False,
 ) -> RedirectChain:
     """Fetch the request's target, follow at most `limit` redirects, and return the chain.
 
@@ -148,19 +149,20 @@ async def follow_redirects(
     with `redirect_error`.
 
     `to_target` is explained in `next_hop`. `may_serve_under(start, end)` returns whether content of `end` may be served
-    under `start`. If it returns False, the chain ends with Detail.ACCESS, and clients get the redirect.
+    under `start`. If it returns False, the chain ends with Detail.ACCESS, and clients get the redirect. `is_targeted`
+    is true if targeted fields apply to this cache (RFC 9213).
     """
     start = request.target
     first = last = await fetcher.fetch(request, skip_address_check=skip_address_check)
     visited: list[str] = [request.target]
     hops: list[tuple[int, str]] = []
     varying_names: dict[str, None] = {}
-    lifetime = math.inf
+    lifetime = targeted_lifetime = math.inf
 
     def end_chain(redirect_error: Detail | None = None) -> RedirectChain:
         return RedirectChain(
             first,
-            _as_response_of_first_target(last, varying_names, lifetime) if hops else last,
+            _as_response_of_first_target(last, varying_names, lifetime, targeted_lifetime) if hops else last,
             permanent_location(hops) or "",
             len(hops),
             redirect_error,
@@ -195,26 +197,30 @@ async def follow_redirects(
             return end_chain(next((target for target in Detail if target == error.detail), Detail.FETCH_ERROR))
         hops.append((last.response.status, location_target))
         varying_names.update(dict.fromkeys(content_negotiation.vary_names(last.response.fields)))
-        lifetime = min(lifetime, _redirect_lifetime(last))
+        lifetime = min(lifetime, _redirect_lifetime(last, targeted=False))
+        targeted_lifetime = min(targeted_lifetime, _redirect_lifetime(last, targeted=is_targeted))
         visited.append(location_target)
         last = following
     return end_chain()
 
 
-def _redirect_lifetime(redirect: Fetched) -> Seconds:
+def _redirect_lifetime(redirect: Fetched, *, targeted: bool) -> Seconds:
     """Return the seconds for which a redirect may be used: 0 if it must not be reused without validation."""
     fields = redirect.response.fields
-    control = CacheControl.from_fields(fields)
+    control = governing_directives(fields, targeted=targeted).control
     if control.no_store or control.no_cache or control.private:
         return 0
-    explicit = explicit_lifetime(fields, redirect.response_time)
+    explicit = explicit_lifetime(fields, redirect.response_time, targeted=targeted)
     return UNSTATED_LIFETIME if explicit is None else explicit[0]
 
 
-def _with_lifetime_at_most(fields: Fields, limit: Seconds, received: Instant) -> Fields:
-    """Return the fields of a response with its explicit lifetimes, if any, limited to `limit` seconds from receipt."""
+def _with_lifetime_at_most(fields: Fields, general: Seconds, targeted_limit: Seconds, received: Instant) -> Fields:
+    """Return the fields of a response with its explicit lifetimes, if any, limited to these seconds from receipt.
+
+    `targeted_limit` is the limit for CDN-Cache-Control, and `general` that for the other fields.
+    """
     age = max(age_value(fields), received - date_of(fields, received), 0)
-    for name, targeted in (("cache-control", False), (TARGETED_FIELD, True)):
+    for name, targeted, limit in (("cache-control", False, general), (TARGETED_FIELD, True, targeted_limit)):
         explicit = explicit_lifetime(fields, received, targeted=targeted)
         if explicit is None or explicit[0] - age <= limit:
             continue
@@ -227,14 +233,15 @@ def _with_lifetime_at_most(fields: Fields, limit: Seconds, received: Instant) ->
 
 
 def _as_response_of_first_target(
-    fetched: Fetched | Oversized, varying_names: Collection[str], lifetime: Seconds
+    fetched: Fetched | Oversized, varying_names: Collection[str], lifetime: Seconds, targeted_lifetime: Seconds
 ) -> Fetched | Oversized:
     """Return the last response of a chain as the response of the requested target.
 
     No-Vary-Search is removed, because it applies to the final URL. `varying_names` are the names in the Vary of the
     redirects. They are added to Vary, because another request may be redirected elsewhere. `*` is left out: no
     response after such a redirect could be stored. A 304 without Vary stays so, and does not change the stored Vary.
-    The explicit lifetime is limited to that of the redirects, `lifetime` in seconds, which may lead elsewhere later.
+    The explicit lifetimes are limited to those of the redirects, in seconds, which may lead elsewhere later:
+    `targeted_lifetime` by targeted fields, if any, and `lifetime` without them.
     """
     if not isinstance(fetched, Fetched):
         return fetched
@@ -243,7 +250,9 @@ def _as_response_of_first_target(
     names = [name for name in varying_names if name != "*"]
     if names and (response.status != 304 or "vary" in fields):
         fields = content_negotiation.vary_on(fields, *names)
-    fields = _with_lifetime_at_most(fields, lifetime, fetched.response_time)
+    if not governing_directives(fields, targeted=True).targeted:
+        lifetime = min(lifetime, targeted_lifetime)
+    fields = _with_lifetime_at_most(fields, lifetime, targeted_lifetime, fetched.response_time)
     return fetched if fields is response.fields else replace(fetched, response=response.with_fields(fields))
 
 

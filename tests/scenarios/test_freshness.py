@@ -193,6 +193,29 @@ async def test_targeted_field_behind_a_redirect_is_limited_to_the_redirect(stage
 
 
 @pytest.mark.parametrize(
+    ("targeted_fields", "redirect", "content", "lifetime"),
+    [
+        ("reverse", "max-age=100", {"cdn_cache_control": "max-age=600"}, 100),
+        ("reverse", "max-age=100", {"cache_control": "max-age=600"}, 100),
+        ("reverse", "max-age=900", {"cdn_cache_control": "max-age=600"}, 600),
+        ("off", "max-age=100", {"cache_control": "max-age=600"}, 300),
+    ],
+)
+async def test_targeted_field_of_a_redirect_limits_the_lifetime(stage, targeted_fields, redirect, content, lifetime):
+    proxy, origin, clock = await stage(upstream=UPSTREAM, site_interval=0, targeted_fields=targeted_fields)
+    origin.publish("/1.rss", a_feed("one"), **content)
+    origin.publish(
+        "/feed.rss", b"", status=302, location="/1.rss", cache_control="max-age=300", cdn_cache_control=redirect
+    )
+    (await proxy.get("/feed.rss")).expect(200)
+
+    clock.advance(lifetime - 1)
+    (await proxy.get("/feed.rss")).expect(200, cache="hit")
+    clock.advance(2)
+    (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale")
+
+
+@pytest.mark.parametrize(
     ("where", "targeted_fields", "obeyed"),
     [
         ({}, "reverse", False),
