@@ -59,6 +59,19 @@ The pattern also matches CDATA sections, comments and instructions, in which an 
 then None.
 """
 
+_SURROGATE = (
+    rb"&#(?:x0*+[dD][89A-Fa-f][0-9A-Fa-f]{2}"
+    rb"|0*+(?:55(?:29[6-9]|[3-9][0-9]{2})|56[0-9]{3}|57(?:[0-2][0-9]{2}|3[0-3][0-9]|34[0-3])));"
+)
+"""Pattern of a reference to a surrogate (U+D800 to U+DFFF)."""
+_SURROGATE_REFERENCE = re.compile(_SURROGATE)
+_SURROGATES_IN_CONTENT = re.compile(rb"((?:" + _SURROGATE + rb")+)|<" + _NOT_CONTENT)
+"""Pattern of adjacent references to surrogates, the first group.
+
+The pattern also matches CDATA sections, comments and instructions, in which references have no meaning. The first group
+is then None.
+"""
+
 _BARE_AMPERSANDS_MAX = 10_000
 """At most this many bare ampersands in one document are read as text."""
 
@@ -80,6 +93,26 @@ def escape_bare_ampersands(data: bytes) -> bytes:
             if len(pieces) == _BARE_AMPERSANDS_MAX:
                 break
     return b"&amp;".join((*pieces, data[done:])) if pieces else data
+
+
+def replace_surrogates(data: bytes) -> bytes:
+    """Return a document in UTF-8 with valid references in place of references to surrogates.
+
+    References to surrogates are ill-formed (XML 1.0, section 4.1), but some programs write two of them for a character
+    beyond U+FFFF, such as an emoji. From such references, libxml2 makes bytes that are not UTF-8, and lxml then raises
+    an exception for the text. A well-formed document is returned unchanged, as the same object.
+    """
+    if _SURROGATE_REFERENCE.search(data) is None:
+        return data
+    replaced = _SURROGATES_IN_CONTENT.sub(lambda match: _join_surrogates(match[1]) if match[1] else match[0], data)
+    return data if replaced == data else replaced
+
+
+def _join_surrogates(references: bytes) -> bytes:
+    numbers = references.decode()[2:-1].split(";&#")
+    units = "".join(chr(int(number[1:], 16) if number.startswith("x") else int(number)) for number in numbers)
+    text = units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text.encode("ascii", "xmlcharrefreplace")
 
 
 def resolve_references(data: bytes, root: int) -> tuple[bytes, bool]:

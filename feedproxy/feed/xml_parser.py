@@ -20,7 +20,7 @@ from lxml import etree
 
 from feedproxy.feed.document_syntax import SEARCH_MAX, find_document_start, skip_prolog
 from feedproxy.feed.encoding_detection import Utf8Text
-from feedproxy.feed.entity_references import escape_bare_ampersands, resolve_references
+from feedproxy.feed.entity_references import escape_bare_ampersands, replace_surrogates, resolve_references
 
 ATOM = "http://www.w3.org/2005/Atom"
 ATOM03 = "http://purl.org/atom/ns#"
@@ -163,8 +163,9 @@ def _parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlT
     parser = _StreamParser(on_item)
     escaped = escape_bare_ampersands(text.data[start:end])
     resolved, has_fault = resolve_references(escaped, skip_prolog(escaped, 0))
+    replaced = replace_surrogates(resolved)
     # The texts of entities may contain tags.
-    data = resolved if resolved is escaped else resolved[: safe_length(resolved)]
+    data = replaced if replaced is escaped else replaced[: safe_length(replaced)]
     for at in range(0, len(data), _PIECE):
         if not parser.feed(data[at : at + _PIECE]):
             break
@@ -172,7 +173,8 @@ def _parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlT
     if parser.root is None:
         return None
     whole = end == len(text.data) and text.sound and not _is_displaced(text.data, start)
-    is_faultless = faultless and not has_fault and len(escaped) == end - start and len(data) == len(resolved)
+    has_fault = has_fault or replaced is not resolved
+    is_faultless = faultless and not has_fault and len(escaped) == end - start and len(data) == len(replaced)
     return XmlTree(parser.root, well_formed=is_faultless and whole)
 
 

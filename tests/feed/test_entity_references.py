@@ -6,6 +6,7 @@ from feedproxy.feed.channel import Channel
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.read import from_document
 from feedproxy.feed.parse.channel_parser import read
+from feedproxy.feed.xml_parser import SMALL_DOCUMENT_MAX
 
 
 def a_feed(title: str, declarations: str = "", attribute: str = "") -> bytes:
@@ -107,3 +108,33 @@ def test_entity_of_html_is_no_fault_with_an_external_document_type() -> None:
 
     assert channel_of(body).title == "é"
     assert channel_of(body).well_formed
+
+
+@pytest.mark.parametrize(
+    ("written", "title"),
+    [
+        ("Party &#55357;&#56832;", "Party 😀"),
+        ("Party &#xD83D;&#x0de00;!", "Party 😀!"),
+        ("a&#xD800;b &#57343;", "a\ufffdb \ufffd"),
+        ("&#x1F600;&#56832;&nbsp;&#xE000;", "😀\ufffd\xa0\ue000"),
+    ],
+)
+def test_references_to_surrogates_are_a_fault_and_stand_for_one_character(written: str, title: str) -> None:
+    body = a_feed(written, attribute=written.partition(" ")[2])
+
+    model = from_document.read(body)
+
+    assert not channel_of(body).well_formed
+    assert channel_of(body).title == title.strip()
+    assert model is not None
+    assert model.title is not None
+    assert model.title.value == title
+    assert all(FORMATS[name].render(model) for name in FORMATS)
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["<![CDATA[&#55357;&#56832;]]>", "<!-- &#xD800; -->", "<?x &#xDFFF;?>", "&#55295;&#xD7FF;&#57344;&#xE000;"],
+)
+def test_text_that_is_no_reference_to_a_surrogate_is_no_fault(written: str) -> None:
+    assert channel_of(a_feed(written + "x" * SMALL_DOCUMENT_MAX)).well_formed
