@@ -9,6 +9,7 @@ import re
 import unicodedata
 from datetime import UTC, datetime
 
+from feedproxy.clock import Instant
 from feedproxy.http.date import MONTHS
 
 _TIME = (
@@ -91,7 +92,12 @@ def parse(text: str) -> int | None:
         return None
     match = next((match for form in _FORMS if (match := form.fullmatch(text))), None)
     instant = None if match is None else _instant(match.groupdict())
-    return instant if instant is not None and _EARLIEST <= instant <= _LATEST else None
+    return instant if instant is not None and is_valid(instant) else None
+
+
+def is_valid(instant: Instant) -> bool:
+    """Return True if an instant, in Unix seconds, is not a placeholder."""
+    return _EARLIEST <= instant <= _LATEST
 
 
 def _instant(parts: dict[str, str | None]) -> int | None:

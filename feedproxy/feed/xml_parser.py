@@ -145,8 +145,8 @@ def parse_small(text: Utf8Text) -> tuple[Element, list[Element]] | None:
         return None
     if (
         root is None
-        or qualified_name(root)[1] not in _ROOT_NAMES
         or any(entry.level >= _ERROR_LEVEL for entry in parser.error_log)
+        or qualified_name(root)[1] not in _ROOT_NAMES
     ):
         return None
     items = list(root.iter(*_ITEM_TAGS))

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from feedproxy.feed.convert import model
+from feedproxy.feed.xml_characters import valid_text
 
 type Data = dict[str, "Data"] | list["Data"] | str | int | float | bool | None
 
@@ -79,6 +80,8 @@ def _build(kind: Any, data: Any) -> Any:
         return data
     if not isinstance(data, kind) or isinstance(data, bool) is not (kind is bool):
         raise TypeError(f"expected {kind}, not {type(data)}")
+    if kind is str and valid_text(data) != data:
+        raise TypeError("the text contains characters that XML does not allow")
     return data
 
 

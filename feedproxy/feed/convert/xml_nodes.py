@@ -77,6 +77,23 @@ def is_writable_name(namespace: str, local: str) -> bool:
     return bool(_NAME.fullmatch(local)) and (not namespace or _is_namespace(namespace))
 
 
+def is_writable(node: Node) -> bool:
+    """Return True if a node with all its attributes and descendants can be written."""
+    return (
+        is_writable_name(node.namespace, node.name)
+        and all(map(_is_attribute_name, (key for key, _ in node.attributes)))
+        and all(map(is_writable, node.children))
+    )
+
+
+def _is_attribute_name(key: str) -> bool:
+    try:
+        etree.Element("x").set(key, "")
+    except ValueError:
+        return False
+    return _may_be_attribute(key)
+
+
 @lru_cache(maxsize=1024)
 def _is_namespace(name: str) -> bool:
     """Return True if the name is a valid namespace for a written document."""

@@ -210,3 +210,49 @@ def test_number_beyond_a_float_is_written_as_valid_json(number: str) -> None:
     converted = json.loads(FORMATS["json"].render(feed), parse_constant=pytest.fail)
 
     assert converted["items"][0]["_own"] == [1, None]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(
+    "custom",
+    [
+        {"none": 5},
+        {"members": [["title", "5"]]},
+        {"members": [["_own", "{"]]},
+        {"updated": 10**30},
+        {"schedule": {"base": 10**20, "period": "daily"}},
+        {"schedule": {"skip_days": [9]}},
+        {"language": "\x01"},
+        {"links": [{"href": "\x00"}]},
+        {"extensions": [{"namespace": "urn:x", "name": "a b"}]},
+        {"extensions": [{"namespace": "a b", "name": "x"}]},
+        {"extensions": [{"name": "x", "content": [{"name": "y", "attributes": [["a b", "1"]]}]}]},
+        {"authors": [{"name": "N", "extensions": [{"namespace": "urn:x", "name": "<"}]}]},
+    ],
+)
+def test_invalid_custom_object_is_ignored(custom: object, name: str) -> None:
+    document = {"version": "https://jsonfeed.org/version/1.1", "title": "t", "items": [], "_feedproxy": custom}
+    feed = read(json.dumps(document).encode())
+
+    assert feed is not None
+    assert feed.title == Text("t")
+    assert FORMATS[name].render(feed)
+
+
+@pytest.mark.parametrize("key", ["title\x00", "title\ud800"])
+def test_member_with_the_name_of_another_and_an_invalid_character_is_ignored(key: str) -> None:
+    document = {"version": "https://jsonfeed.org/version/1.1", "title": "t", key: "x", "items": []}
+    feed = read(json.dumps(document).encode())
+
+    assert feed is not None
+    assert json.loads(FORMATS["json"].render(feed))["title"] == "t"
+
+
+def test_invalid_name_of_a_namespace_is_a_fault() -> None:
+    feed = read(
+        b'<rss version="2.0" xmlns="urn:&#55357;"><channel><title>t</title>'
+        b"<item><title>x</title></item></channel></rss>"
+    )
+
+    assert feed is not None
+    assert feed.items[0].title == Text("x")

@@ -10,6 +10,7 @@ from feedproxy.feed.convert import markup, persons
 from feedproxy.feed.convert.model import Category, Enclosure, Feed, Image, Item, Link, Person, Text
 from feedproxy.feed.convert.model_as_dict import from_data
 from feedproxy.feed.convert.read.element_precedence import ITEMS_MAX, drop_inherited, merge_categories, merge_links
+from feedproxy.feed.convert.xml_nodes import is_writable
 from feedproxy.feed.parse import jsonfeed
 from feedproxy.feed.xml_characters import valid_text
 
@@ -110,16 +111,34 @@ def _merge_custom[T: (Feed, Item)](model: T, document: dict[str, Any]) -> T:
     custom = document.get(CUSTOM_OBJECT)
     if not isinstance(custom, dict):
         return model
-    empty = [name for name in custom.get("none", ()) if isinstance(name, str)]
-    names = {field.name for field in dataclasses.fields(model)} - {"items", "kind"}
+    none = custom.get("none")
+    empty = [name for name in none if isinstance(name, str)] if isinstance(none, list) else []
+    names = {field.name for field in dataclasses.fields(model)} - {"items", "kind", "members"}
     try:
         values = from_data(type(model), {key: item for key, item in custom.items() if key in names})
     except ValueError:
+        return model
+    if not _is_writable(values):
         return model
     blank = type(model)()
     changes = {key: getattr(values, key) for key in custom if key in names}
     changes |= {key: getattr(blank, key) for key in empty if key in names}
     return dataclasses.replace(model, **changes)
+
+
+def _is_writable(model: Feed | Item) -> bool:
+    """Return True if all formats can contain the values of a custom object."""
+    if isinstance(model, Item):
+        base, is_valid = None, model.source is None or _is_writable(model.source)
+    else:
+        base, schedule = model.schedule.base, model.schedule
+        is_valid = schedule.skip_hours <= frozenset(range(24)) and schedule.skip_days <= frozenset(range(7))
+    owners = (model, *model.authors, *model.contributors)
+    return (
+        is_valid
+        and all(instant is None or feed_dates.is_valid(instant) for instant in (model.published, model.updated, base))
+        and all(is_writable(node) for owner in owners for node in owner.extensions)
+    )
 
 
 def _authors(document: dict[str, Any], base: str) -> tuple[Person, ...]:
@@ -152,10 +171,11 @@ def _attachments(document: dict[str, Any], base: str) -> tuple[Enclosure, ...]:
 
 def _members(document: dict[str, Any], defined: frozenset[str]) -> tuple[tuple[str, str], ...]:
     """Return the names and the values, as JSON, of members that are not in `defined`, such as custom objects."""
+    members = {valid_text(key): value for key, value in document.items() if value is not None}
     return tuple(
-        (valid_text(key), valid_text(json.dumps(value, ensure_ascii=True, sort_keys=True)))
-        for key, value in document.items()
-        if key not in defined and key != CUSTOM_OBJECT and value is not None
+        (key, valid_text(json.dumps(value, ensure_ascii=True, sort_keys=True)))
+        for key, value in members.items()
+        if key not in defined and key != CUSTOM_OBJECT
     )
 
 
