@@ -43,7 +43,9 @@ class Tunnel:
                 received += data
                 while (end := received.find(b"\r\n\r\n", answered)) >= 0:
                     answered = end + 4
-                    if received[end - 1 : end] == b"0" or b"chunked" not in received:
+                    if b" /silent " in received:
+                        await reader.read()  # no response, until the proxy closes the connection
+                    elif received[end - 1 : end] == b"0" or b"chunked" not in received:
                         writer.write(ANSWER)
         except (ConnectionError, ssl.SSLError):
             pass
@@ -180,6 +182,19 @@ async def test_any_number_of_requests_without_content_length_is_answered(tunnel:
             stream = client.begin(tunnel.port, method="OPTIONS")
             client.http2.end_stream(stream)
             assert await client.status(stream) == 200
+
+
+async def test_reset_together_with_the_request_ends_the_request_at_the_origin(tunnel: Tunnel) -> None:
+    async with client_of(tunnel) as client:
+        for _ in range(8):  # mitmproxy opens at most five connections to an origin at once
+            stream = client.begin(tunnel.port, method="OPTIONS", path="/silent")
+            client.http2.end_stream(stream)
+            client.http2.reset_stream(stream)
+        client.writer.write(client.http2.data_to_send())
+
+        stream = client.begin(tunnel.port, method="OPTIONS")
+        client.http2.end_stream(stream)
+        assert await client.status(stream) == 200
 
 
 async def test_content_length_frames_the_content(tunnel: Tunnel) -> None:

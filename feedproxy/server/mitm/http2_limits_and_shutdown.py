@@ -29,7 +29,7 @@ from mitmproxy import connection
 from mitmproxy.proxy import commands, events, layer
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers.http._events import ResponseData
-from mitmproxy.proxy.layers.http._http2 import Http2Server
+from mitmproxy.proxy.layers.http._http2 import Http2Server, StreamState
 from mitmproxy.proxy.layers.http._http_h2 import BufferedH2Connection, SendH2Data
 
 from feedproxy.clock import Seconds
@@ -356,6 +356,12 @@ class BoundedServer(Http2Server):
             self._next_batch = commands.RequestWakeup(0)
             yield self._next_batch
         yield from self._update_deadline()
+
+    def handle_h2_event(self, event: h2.events.Event) -> layer.CommandGenerator[bool]:
+        if isinstance(event, h2.events.StreamReset):
+            # mitmproxy forgets a stream before its reset if both the end of the request and the reset arrive at once.
+            self.streams.setdefault(event.stream_id, StreamState.HEADERS_RECEIVED)
+        return (yield from super().handle_h2_event(event))
 
     # -- deadlines
 
