@@ -188,6 +188,10 @@ class ResponseSelector:
             return response
         result, is_collapsed = await self.coordinator.refresh_for_request(context, context.resource, variant)
         await self.store.load(context.request.target)
+        if isinstance(result, Deferred):
+            return await self.select(
+                context.request, context.client, context.settings, is_synced=True, is_retry=is_retry
+            )
         if result is None:
             if variant and freshness and self._may_serve_stale(context, variant, freshness, Occasion.DISCONNECTED):
                 context = replace(context, resource=self.store.get(context.request.target))
@@ -214,7 +218,7 @@ class ResponseSelector:
         match self.coordinator.permissions.check_for_request(context, resource):
             case Deferred() if self.coordinator.can_join(context):
                 return None  # the throttle already counts the refresh in progress, and this request can join it
-            case Deferred(until, detail, reason, retry_from):
+            case Deferred(until, detail, reason) as deferred:
                 if response := self.relocations.announce(context, resource, now, CacheStatus()):
                     return response
                 if resource and variant and freshness and self._may_spare_origin(context, resource, variant, freshness):
@@ -225,8 +229,7 @@ class ResponseSelector:
                     tomorrow = now + PAUSED_RETRY
                     return self.errors.service_unavailable(context.request, context.client, tomorrow, detail, reason)
                 # Without a usable copy, try one fetch per minimum interval: the origin may be available again.
-                may_try = detail is Detail.BACK_OFF and now >= retry_from
-                if detail in (Detail.RETRY_AFTER, Detail.BACK_OFF) and not may_try:
+                if deferred.forbids_request(now):
                     return self.errors.service_unavailable(context.request, context.client, until, detail, reason)
                 # feed_min_interval and site_interval must not keep a client from getting what HTTP entitles it to
                 # (docs/decisions/minimum-fetch-interval.md).

@@ -36,10 +36,12 @@ class FetchPermissions:
     def check(self, resource: Resource | None, target: str, settings: Settings) -> Permission:
         """Return the permission to fetch the target now, or the instant until which the fetch is deferred."""
         # `site_interval` is a courtesy to other sites; the upstream is the operator's own.
-        free, now = 0.0, self._clock.now()
+        free, paused, now = 0.0, 0.0, self._clock.now()
         if not is_upstream_target(target, settings):
-            free = self._sites.next_free(site_of(target), settings.site_interval, now)
-        return check_fetch_allowed(resource, now, settings, site_free_at=free)
+            site = site_of(target)
+            free = self._sites.next_free(site, settings.site_interval, now)
+            paused = self._sites.paused_until(site, now)
+        return check_fetch_allowed(resource, now, settings, site_free_at=free, site_paused_until=paused)
 
     def check_for_request(self, context: RequestContext, resource: Resource | None) -> Permission:
         """Return the permission to fetch the target for this request, or the instant until which the fetch is deferred.

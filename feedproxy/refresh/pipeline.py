@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from feedproxy.cache import validation
-from feedproxy.clock import Clock, Instant
+from feedproxy.clock import Clock
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.http import origin_validator_in_etag
 from feedproxy.http.message import NO_FIELDS, Request
@@ -61,22 +61,22 @@ class RefreshPipeline:
 
         `is_current` returns False after a purge or an invalidation of the target. Nothing is then stored.
         """
-        started = self._clock.now()
+        job = replace(job, started=self._clock.now())
         while True:
             received = await self._receive(job)
             await self._store.load(job.request.target)
             # No await from here to the store: a concurrent refresh of the same target must not be overwritten.
             stored = self._store.get_latest(job.request.target)
             keyed_job = self._with_response_key(job, received, stored)
-            interpreted = self._interpreter.interpret(keyed_job, received, stored, started)
+            interpreted = self._interpreter.interpret(keyed_job, received, stored)
             if interpreted is not None:
                 break
             # RFC 9111, 4.3.4: the 304 is about another response, so it cannot freshen a stored one. A job without
             # conditions is always interpreted.
             job = replace(job, validate=None, client_fields=NO_FIELDS)
-        result = self._complete(keyed_job, received, interpreted, stored, started)
+        result = self._complete(keyed_job, received, interpreted, stored)
         await self._store_learned(keyed_job, result, stored, is_current)
-        return result, self._record(keyed_job, received, result, started)
+        return result, self._record(keyed_job, received, result)
 
     def _with_response_key(
         self, job: RefreshJob, received: Received | FeedproxyError, stored: Resource | None
@@ -101,7 +101,6 @@ class RefreshPipeline:
         received: Received | FeedproxyError,
         result: RefreshResult,
         stored: Resource | None,
-        started: Instant,
     ) -> RefreshResult:
         """Return the result with the whole resource to store.
 
@@ -110,14 +109,14 @@ class RefreshPipeline:
         target, resource = job.request.target, result.resource
         if len(job.key):
             resource = client_keyed_responses.merge_keyed(
-                stored or Resource(target, fetched=started), resource, job.key
+                stored or Resource(target, fetched=job.started), resource, job.key
             )
             is_stored = any(response is result.response for response in resource.keyed)
             is_feed = job.keyed_record.is_feed or (result.response is not None and result.response.content.feed)
             record = KeyedRecord(is_feed, result.resource.failures)
             result = replace(result, stored=is_stored, changed=False, keyed_record=record)
-        elif resource.fetched != started:
-            resource = replace(resource, fetched=started)
+        elif resource.fetched != job.started:
+            resource = replace(resource, fetched=job.started)
         if job.pushed is not None and stored is not None:
             resource = pushed_content.with_pushed_content(resource, stored)
         if (is_expected := self._has_expected_readers(target)) != resource.has_expected_readers and resource.channel:
@@ -140,9 +139,7 @@ class RefreshPipeline:
         elif is_current() and stored is not None:
             await self._store.delete(target)  # its responses were replaced by one that must not be stored
 
-    def _record(
-        self, job: RefreshJob, received: Received | FeedproxyError, result: RefreshResult, started: Instant
-    ) -> RefreshRecord:
+    def _record(self, job: RefreshJob, received: Received | FeedproxyError, result: RefreshResult) -> RefreshRecord:
         now = self._clock.now()
         return RefreshRecord(
             now,
@@ -155,7 +152,7 @@ class RefreshPipeline:
             if result.response is not None and result.stored and result.fwd_status != 304
             else 0,
             received_size=received.chain.size if isinstance(received, Received) and job.pushed is None else 0,
-            seconds=now - started,
+            seconds=now - job.started,
             is_feed=result.resource.channel is not None,
             is_missing_feed=is_missing_feed(job, result),
         )

@@ -124,10 +124,11 @@ class RefreshCoordinator:
 
     async def refresh_for_request(
         self, context: RequestContext, resource: Resource | None, variant: StoredResponse | None
-    ) -> tuple[RefreshResult | None, bool]:
+    ) -> tuple[RefreshResult | Deferred | None, bool]:
         """Start or join a refresh. Return its result, and whether the request was collapsed with another (RFC 9211).
 
-        The result is None if the refresh takes longer than `answer_timeout` seconds.
+        The result is None if the refresh takes longer than `answer_timeout` seconds. It is Deferred if the joined
+        refresh failed in such a way that a further request must wait, and the request may not share its response.
         """
         target, client = context.request.target, client_network(context.client.address)
         solo = object()
@@ -156,6 +157,9 @@ class RefreshCoordinator:
             if not joined or may_share(context, result):
                 return result, joined or result.from_peer
             # This request does not select the shared response (RFC 9111, section 4), so that it needs another fetch.
+            permission = self.permissions.check_for_request(context, self._store.get(target))
+            if isinstance(permission, Deferred) and permission.forbids_request(self._clock.now()):
+                return permission, joined
         raise AssertionError("unreachable: a solo refresh is never joined")
 
     async def apply_push(self, target: str, push: PushedContent, stored: StoredResponse) -> RefreshResult:

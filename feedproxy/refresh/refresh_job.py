@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from feedproxy.cache import vary
 from feedproxy.cache.partial_content import Missing
 from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.clock import Instant
 from feedproxy.fast_init import fast_init
 from feedproxy.http.message import NO_FIELDS, Fields, Request
 from feedproxy.refresh.policy.client_keyed_failures import NO_RECORD, KeyedRecord
@@ -52,6 +53,8 @@ class RefreshJob:
     """Fields of the request that only some clients send (UpstreamRequest)."""
     has_client_language: bool = False
     """True if the key leaves out the client's Accept-Language, because the response becomes the shared copy."""
+    started: Instant = 0.0
+    """The instant at which the pipeline started the job."""
 
 
 def background_job(target: str, resource: Resource | None, settings: Settings, *, via: str, agent: str) -> RefreshJob:

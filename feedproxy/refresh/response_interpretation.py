@@ -107,7 +107,7 @@ class ResponseInterpreter:
         self._jitter = jitter
 
     def interpret(
-        self, job: RefreshJob, received: Received | FeedproxyError, stored: Resource | None, started: Instant
+        self, job: RefreshJob, received: Received | FeedproxyError, stored: Resource | None
     ) -> RefreshResult | None:
         """Return the result of the received response for the stored resource, or None if another request is needed.
 
@@ -115,9 +115,9 @@ class ResponseInterpreter:
         a client's conditions (_REFUSALS_OF_FIELDS).
         """
         before = (
-            correct_future_instants(stored, started)
+            correct_future_instants(stored, self._clock.now())
             if stored is not None
-            else Resource(job.request.target, fetched=started)
+            else Resource(job.request.target, fetched=job.started)
         )
         before = client_keyed_responses.keyed_view(before, job) if len(job.key) else before
         if isinstance(received, FeedproxyError):
@@ -126,7 +126,7 @@ class ResponseInterpreter:
         if isinstance(fetched, Oversized):
             return self._apply_oversized(job, before, fetched)
         if fetched.response.status == 304:
-            return self._apply_not_modified(job, before, received, fetched, started)
+            return self._apply_not_modified(job, before, received, fetched)
         if fetched.response.status in _REFUSALS_OF_FIELDS and len(
             origin_validator_in_etag.conditions_for_origin(job.client_fields)
         ):
@@ -136,7 +136,7 @@ class ResponseInterpreter:
         return self._apply_complete(job, before, chain, fetched, received.ingested)
 
     def _apply_not_modified(
-        self, job: RefreshJob, before: Resource, received: Received, fetched: Fetched, started: Instant
+        self, job: RefreshJob, before: Resource, received: Received, fetched: Fetched
     ) -> RefreshResult | None:
         if job.validate is None and len(origin_validator_in_etag.conditions_for_origin(job.client_fields)):
             confirmed = _confirmed_for_client(job, fetched)
@@ -172,7 +172,7 @@ class ResponseInterpreter:
         now = self._clock.now()
         sighting = update_relocation(before, received.chain, FetchOutcome(304, channel=before.channel), now, job)
         resource = with_history(before, before, freshened, received.ingested.publication_dates, now)
-        facts: dict[str, Any] = {"failures": NO_FAILURES, "relocation": sighting, "fetched": started}
+        facts: dict[str, Any] = {"failures": NO_FAILURES, "relocation": sighting, "fetched": job.started}
         # The 304 may forbid storing the response any longer. A HEAD counts as a GET here, because the stored response
         # answers GET.
         is_get = job.request.method == "GET"
@@ -376,7 +376,7 @@ class ResponseInterpreter:
                 failures = before.failures
                 if not isinstance(outcome.error, Overload):
                     failures = record_failure(
-                        before.failures, detail, now, not_before=not_before, jitter=self._jitter()
+                        before.failures, detail, now, job.started, not_before=not_before, jitter=self._jitter()
                     )
                 resource = replace(before, failures=failures, pending_format_change=pending_change)
                 return RefreshResult(resource, response, False, fwd_status, verdict, detail, reason, outcome.error)
@@ -399,6 +399,7 @@ class ResponseInterpreter:
                         before.failures,
                         fault,
                         now,
+                        job.started,
                         not_before=not_before,
                         jitter=self._jitter(),
                         back_off=back_off,

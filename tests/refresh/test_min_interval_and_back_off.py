@@ -63,7 +63,7 @@ def test_target_without_feed_is_not_throttled() -> None:
 
 
 def test_latest_reason_determines_the_permission() -> None:
-    failures = record_failure(Failures(), Detail.UNREACHABLE, NOW, not_before=None, jitter=0.5)
+    failures = record_failure(Failures(), Detail.UNREACHABLE, NOW, NOW, not_before=None, jitter=0.5)
 
     waits = check_fetch_allowed(a_feed(NOW, failures), NOW, Settings(), site_free_at=NOW + 1)
 
@@ -84,7 +84,7 @@ def test_request_without_usable_copy_may_be_tried_after_the_minimum_interval(fet
 def test_each_consecutive_failure_doubles_the_pause_up_to_six_hours() -> None:
     failures, pauses = Failures(), []
     for _ in range(12):
-        failures = record_failure(failures, Detail.UNREACHABLE, NOW, not_before=None, jitter=0.0)
+        failures = record_failure(failures, Detail.UNREACHABLE, NOW, NOW, not_before=None, jitter=0.0)
         pauses.append(failures.next_try - NOW)
 
     assert pauses[:4] == [60, 120, 240, 480]
@@ -93,15 +93,22 @@ def test_each_consecutive_failure_doubles_the_pause_up_to_six_hours() -> None:
 
 
 def test_consecutive_failures_keep_their_first_instant() -> None:
-    first = record_failure(Failures(), Detail.TIMEOUT, NOW, not_before=None, jitter=0.0)
-    second = record_failure(first, Detail.UNREACHABLE, NOW + 100, not_before=None, jitter=0.0)
+    first = record_failure(Failures(), Detail.TIMEOUT, NOW, NOW, not_before=None, jitter=0.0)
+    second = record_failure(first, Detail.UNREACHABLE, NOW + 100, NOW + 100, not_before=None, jitter=0.0)
 
     assert (second.since, second.last, second.count, second.detail) == (NOW, NOW + 100, 2, "unreachable")
 
 
+def test_failures_of_concurrent_requests_count_once() -> None:
+    first = record_failure(Failures(), Detail.RATE_LIMITED, NOW + 1, NOW, not_before=None, jitter=0.0)
+    second = record_failure(first, Detail.RATE_LIMITED, NOW + 2, NOW, not_before=None, jitter=0.0)
+
+    assert (second.count, second.last, second.next_try) == (1, NOW + 2, NOW + 62)
+
+
 @given(count=st.integers(0, 10_000), jitter=st.floats(0, 1, exclude_max=True))
 def test_back_off_is_between_a_minute_and_six_hours(count: int, jitter: float) -> None:
-    failures = record_failure(Failures(count=count), "timeout", NOW, not_before=None, jitter=jitter)
+    failures = record_failure(Failures(count=count), "timeout", NOW, NOW, not_before=None, jitter=jitter)
 
     assert 60 <= failures.next_try - NOW <= BACK_OFF_MAX
 
@@ -154,8 +161,8 @@ def test_pausing_a_site_never_shortens_its_spacing(until: float) -> None:
 
 
 def test_pause_shorter_than_the_back_off_is_not_attributed_to_the_origin() -> None:
-    asked_for_less = record_failure(Failures(), Detail.RATE_LIMITED, NOW, not_before=NOW + 5, jitter=0.5)
-    asked_for_more = record_failure(Failures(), Detail.RATE_LIMITED, NOW, not_before=NOW + 500, jitter=0.5)
+    asked_for_less = record_failure(Failures(), Detail.RATE_LIMITED, NOW, NOW, not_before=NOW + 5, jitter=0.5)
+    asked_for_more = record_failure(Failures(), Detail.RATE_LIMITED, NOW, NOW, not_before=NOW + 500, jitter=0.5)
 
     ours = check_fetch_allowed(a_feed(NOW, asked_for_less), NOW, Settings(), site_free_at=0.0)
     theirs = check_fetch_allowed(a_feed(NOW, asked_for_more), NOW, Settings(), site_free_at=0.0)

@@ -118,6 +118,32 @@ async def test_collapsing_excludes_responses_that_must_not_be_stored(stage):
     assert origin.requests == 5
 
 
+@pytest.mark.parametrize("retry_after", [None, "300"])
+async def test_waiting_requests_obey_the_pause_that_the_failed_request_causes(stage, retry_after):
+    """HTTP forbids sharing the origin's response, but a request after the failure would have to wait."""
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", a_feed("one"), cache_control="no-store")
+    await proxy.get("/feed.rss")
+    fields = [("Retry-After", retry_after)] if retry_after else []
+    origin.break_down(lambda _: Response(429, Fields(fields)))
+
+    seen = await at_once(proxy, origin, *({} for _ in range(5)))
+
+    assert origin.requests == 2
+    pauses = [int(each.expect(503).fields.get("retry-after") or 0) for each in seen]
+    assert pauses == [300] * 5 if retry_after else max(pauses) <= 120
+
+
+async def test_waiting_requests_for_a_page_obey_retry_after(stage):
+    proxy, origin, _ = await stage()
+    origin.break_down(lambda _: Response(503, Fields([("Retry-After", "300")])))
+
+    seen = await at_once(proxy, origin, *({} for _ in range(5)))
+
+    assert origin.requests == 1
+    assert [each.expect(503).fields.get("retry-after") for each in seen] == ["300"] * 5
+
+
 async def test_collapsing_excludes_requests_with_credentials(stage):
     proxy, origin, _ = await stage(site_interval=0)
 
@@ -237,6 +263,23 @@ async def test_site_interval_delays_a_request_whose_copy_must_be_validated(stage
     clock.advance(seconds=1)
 
     (await waiting).expect(200, cache="fwd=stale; fwd-status=304")
+
+
+async def test_request_to_a_site_with_an_exhausted_limit_is_answered_at_once(stage):
+    proxy, origin, clock = await stage()
+    for path, directives in (("/a.rss", ""), ("/b.rss", ""), ("/strict.rss", ", must-revalidate")):
+        origin.publish(path, a_feed(path), cache_control=f"max-age=60{directives}")
+        await proxy.get(path)
+    clock.advance(minutes=10)
+    origin.break_down(lambda _: Response(429, Fields([("Retry-After", "300")])))
+    (await proxy.get("/a.rss")).expect(200, cache="detail=rate-limited")
+    asked = origin.requests
+
+    (await proxy.get("/b.rss")).expect(200, cache="hit; detail=retry-after")
+    refused = (await proxy.get("/strict.rss")).expect(503, cache="detail=retry-after")
+
+    assert refused.fields.get("retry-after") == "300"
+    assert origin.requests == asked
 
 
 async def test_site_interval_of_a_rule_postpones_requests(stage):

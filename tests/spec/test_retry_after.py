@@ -80,7 +80,7 @@ def test_retry_after_and_rate_limit_use_the_later_time() -> None:
 
 
 def test_retry_after_defers_the_next_fetch() -> None:
-    failures = record_failure(Failures(), Detail.RATE_LIMITED, NOW, not_before=NOW + 3600, jitter=0.5)
+    failures = record_failure(Failures(), Detail.RATE_LIMITED, NOW, NOW, not_before=NOW + 3600, jitter=0.5)
     resource = Resource("https://example.com/feed", channel=FEED, fetched=NOW, failures=failures)
 
     early = check_fetch_allowed(resource, NOW + 3599, Settings(), site_free_at=0.0)
@@ -92,7 +92,9 @@ def test_retry_after_defers_the_next_fetch() -> None:
 
 
 def test_retry_after_defers_fetches_of_a_resource_not_known_as_feed() -> None:
-    failures = record_failure(Failures(), Detail.RATE_LIMITED, NOW, not_before=NOW + 30, jitter=0.5, back_off=False)
+    failures = record_failure(
+        Failures(), Detail.RATE_LIMITED, NOW, NOW, not_before=NOW + 30, jitter=0.5, back_off=False
+    )
     resource = Resource("https://example.com/feed", fetched=NOW, failures=failures)
 
     waits = check_fetch_allowed(resource, NOW + 29, Settings(), site_free_at=0.0)

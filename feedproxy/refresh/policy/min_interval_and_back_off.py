@@ -5,7 +5,7 @@ Each of four rules may defer a fetch until an instant. The rule with the latest 
 
     floor          a feed is fetched at most once in `feed_min_interval`, for clients, pings and the operator alike.
     site-interval  feeds of one site (registrable domain) are fetched one after the other, `site_interval` apart.
-    retry-after    the origin stated when to retry.
+    retry-after    the origin, or another feed of the site, stated when to retry.
     back-off       the origin failed: each further failure doubles the pause.
 
 The first two rules apply to known feeds only. A feed that the operator has paused is not fetched at all.
@@ -53,17 +53,28 @@ class Deferred:
     retry_from: Instant = 0.0
     """If no usable copy is stored, a back-off delays a client's request only until this instant."""
 
+    def forbids_request(self, now: Instant) -> bool:
+        """Return True if a client's request must not be sent to the origin, even if no usable copy is stored."""
+        return self.detail is Detail.RETRY_AFTER or (self.detail is Detail.BACK_OFF and now < self.retry_from)
+
 
 type Permission = Allowed | Deferred
 
 
 def check_fetch_allowed(
-    resource: Resource | None, now: Instant, settings: Settings, *, site_free_at: Instant
+    resource: Resource | None,
+    now: Instant,
+    settings: Settings,
+    *,
+    site_free_at: Instant,
+    site_paused_until: Instant = 0.0,
 ) -> Permission:
     """Return the permission to fetch the target now, or the instant until which the fetch is deferred.
 
-    `site_free_at` is the first instant at which `site_interval` permits a fetch. A stored instant that lies in the
-    future, because the clock was set back, counts as now. A deferral ends within DEFER_MAX seconds.
+    `site_free_at` is the first instant at which `site_interval` permits a fetch. `site_paused_until` is the end of the
+    pause for which the site has asked. A pause that is too long for a client to wait counts like Retry-After. A stored
+    instant that lies in the future, because the clock was set back, counts as now. A deferral ends within DEFER_MAX
+    seconds.
     """
     if settings.feed_min_interval >= PAUSE_INTERVAL:
         fetched = now if resource is None else min(resource.fetched, now)
@@ -78,6 +89,9 @@ def check_fetch_allowed(
         next_by_site = min(site_free_at, now + DEFER_MAX)
         latest, rule = max((next_by_interval, -_MIN_INTERVAL), (next_by_site, -_SITE), (next_try, -_FAILING))
         rule = -rule
+        is_long_pause = now + settings.answer_timeout < site_paused_until <= now + DEFER_MAX
+        if is_long_pause and site_paused_until >= latest:
+            latest, rule = site_paused_until, _SITE_PAUSE
     if latest <= now:
         return Allowed()
     detail, reason = _describe(rule, resource.failures, settings)
@@ -85,7 +99,7 @@ def check_fetch_allowed(
     return Deferred(latest, detail, f"{reason}; next try in {math.ceil(latest - now)} s", retry_from)
 
 
-_MIN_INTERVAL, _SITE, _FAILING = range(3)
+_MIN_INTERVAL, _SITE, _FAILING, _SITE_PAUSE = range(4)
 
 
 def _describe(rule: int, failures: Failures, settings: Settings) -> tuple[Detail, str]:
@@ -93,6 +107,8 @@ def _describe(rule: int, failures: Failures, settings: Settings) -> tuple[Detail
         return Detail.FLOOR, f"fetched less than {float(settings.feed_min_interval):.0f} s ago (feed_min_interval)"
     if rule == _SITE:
         return Detail.SITE_INTERVAL, "other feeds of the site are fetched first"
+    if rule == _SITE_PAUSE:
+        return Detail.RETRY_AFTER, "the site has asked for a pause"
     if failures.by_origin:
         return Detail.RETRY_AFTER, "the origin asked for a pause"
     count = "1 failure" if failures.count == 1 else f"{failures.count} failures in a row"
@@ -103,6 +119,7 @@ def record_failure(
     failures: Failures,
     detail: str,
     now: Instant,
+    started: Instant,
     *,
     not_before: Instant | None,
     jitter: float,
@@ -110,10 +127,12 @@ def record_failure(
 ) -> Failures:
     """Return `failures` with one more failure and the instant of the next try.
 
-    `not_before` is the instant that the origin stated (`retry_after`). `jitter` is a random number in [0, 1). Without
-    `back_off`, only `not_before` defers the next try.
+    `started` is the instant at which the failed request started. If the last failure was recorded after this instant,
+    both requests were under way at the same time, and count as one failure. `not_before` is the instant that the origin
+    stated (`retry_after`). `jitter` is a random number in [0, 1). Without `back_off`, only `not_before` defers the next
+    try.
     """
-    count = failures.count + 1
+    count = failures.count + (started >= failures.last)
     pause = _longest_pause(count) / 2 * (1 + jitter) if back_off else 0.0
     by_origin = not_before is not None and not_before >= now + pause
     next_try = not_before if by_origin and not_before is not None else now + pause

@@ -55,6 +55,12 @@ class SiteThrottle:
             _, last_slot, paused_until, recorded_at = self._find(name_hash(site))
         return 0.0 if is_set_back(recorded_at, now) else _next_free(last_slot, interval, paused_until)
 
+    def paused_until(self, site: str, now: Instant) -> Instant:
+        """Return the end of the site's pause, or an instant that is not later than `now` if the site is not paused."""
+        with self._mutex():
+            _, _, paused_until, recorded_at = self._find(name_hash(site))
+        return 0.0 if is_set_back(recorded_at, now) else paused_until
+
     def reserve(self, site: str, now: Instant, interval: Seconds) -> Instant:
         """Reserve the site's next slot, for this caller alone, and return its instant."""
         key = name_hash(site)
