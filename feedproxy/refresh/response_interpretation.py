@@ -50,6 +50,9 @@ from feedproxy.upstream.upstream_errors import MalformedResponse
 _REFUSALS_OF_FIELDS = frozenset({400, 403, 406, 412, 413, 431})
 """Status codes with which origins and their firewalls refuse the fields of a request."""
 
+_REFUSALS_OF_CLIENT = frozenset({403, 429})
+"""Status codes below 500 with which origins limit the requests of a client. Retry-After then counts for all content."""
+
 
 @dataclass(frozen=True, slots=True)
 class Received:
@@ -368,9 +371,13 @@ class ResponseInterpreter:
         if before.channel is None and is_personal_feed and outcome.status is None and (failure := classify(outcome)):
             # The guard protects shared copies only. A failure delays the client's next request nevertheless.
             verdict = PassThroughOnly(failure.reason, failure.detail)
-        is_error = outcome.status is not None and outcome.status >= 400
-        not_before = retry_after(outcome.fields, now) if is_error else None
         fwd_status = outcome.status
+        back_off = causes_back_off(before.target, fwd_status, is_feed=is_feed)
+        # Any other error of a page, such as 404, is the answer to its request, and not a limit for other requests.
+        states_pause = fwd_status is not None and (
+            fwd_status >= 500 or fwd_status in _REFUSALS_OF_CLIENT or (fwd_status >= 400 and back_off)
+        )
+        not_before = retry_after(outcome.fields, now) if states_pause else None
         match verdict:
             case KeepStored(detail, _, reason, pending_change):
                 failures = before.failures
@@ -392,7 +399,6 @@ class ResponseInterpreter:
                     invalid = tuple(replace(variant, invalid=True) for variant in resource.variants)
                     resource = replace(resource, variants=invalid, parts=())
                 is_origin_fault = fault is not None and not isinstance(outcome.error, Overload)
-                back_off = causes_back_off(before.target, outcome.status, is_feed=is_feed)
                 is_counted = not_before is not None or is_feed or back_off
                 if fault is not None and is_origin_fault and is_counted:
                     failures = record_failure(

@@ -67,6 +67,16 @@ async def test_retry_after_for_a_stored_page_delays_further_requests(stage, stat
     (await proxy.get("/page")).expect(200, cache="fwd=stale; fwd-status=304", body=b"<html>one</html>")
 
 
+@pytest.mark.parametrize("status", [401, 404, 410, 413])
+async def test_retry_after_of_an_error_that_is_no_limit_delays_no_request_for_a_page(stage, status):
+    proxy, origin, _ = await stage()
+    origin.speak(answers(status, b"", ("Retry-After", "600")))
+
+    for _ in range(2):
+        (await proxy.get("/page")).expect(status)
+    assert origin.requests == 2
+
+
 @pytest.mark.parametrize("status", [429, 503])
 async def test_retry_after_of_a_streamed_response_delays_further_requests(door, status):
     proxy, origin, clock = await door(buffer_max=100_000)
