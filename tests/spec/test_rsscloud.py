@@ -142,6 +142,20 @@ async def test_registration_result_is_json_on_request(clouds: Clouds) -> None:
     assert refused["msg"]
 
 
+@pytest.mark.parametrize(
+    ("accept", "is_json"),
+    [
+        ("application/json, text/plain, */*", True),
+        ("text/xml, application/json", True),
+        ("text/xml, application/json;q=0.5", False),
+        ("application/json;q=0, text/xml", False),
+        ("*/*", False),
+    ],
+)
+async def test_registration_result_has_the_preferred_form(clouds: Clouds, accept: str, is_json: bool) -> None:
+    assert (await by_form(clouds, accept=accept)).body.startswith(b"{") is is_json
+
+
 async def test_callback_without_domain_uses_the_address_of_the_caller(clouds: Clouds) -> None:
     """ "The cloud can determine the IP address of the caller from the request. A workstation cannot make a
     registration call on behalf of another." """

@@ -12,6 +12,7 @@ from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.feed.channel_addresses import cloud_scheme
 from feedproxy.feed.xml_characters import valid_text
 from feedproxy.http import uri
+from feedproxy.http.content_negotiation import choose_media_type
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.endpoint_responses import XML, generated_response
 from feedproxy.notify.notification_protocol import Message
@@ -20,7 +21,7 @@ from feedproxy.notify.rpc import soap, xmlrpc
 from feedproxy.notify.rpc.soap import SoapCall
 
 NAME = "rsscloud"
-
+JSON = "application/json"
 
 URLS_MAX = 100
 """A registration may name at most this many feeds. feedproxy sends one verification for the whole registration."""
@@ -232,9 +233,10 @@ def failure_reason(method: NotificationMethod, answer: Response, *, strictly: bo
 
 
 def write_result(element: str, success: bool, message: str, accept: str) -> Response:
-    """Return the XML element `element` with the attributes `success` and `msg`, or JSON if the client accepts JSON."""
-    if "application/json" in accept:
-        body, media_type = json.dumps({"success": success, "msg": message}), "application/json"
+    """Return the XML element `element` with the attributes `success` and `msg`, or JSON if the client prefers JSON."""
+    offers = (JSON, "text/xml", "application/xml")
+    if JSON in accept and choose_media_type(accept, offers) == JSON:  # `*/*` alone stands for the usual XML
+        body, media_type = json.dumps({"success": success, "msg": message}), JSON
     else:
         result = valid_text(message).replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
         body = f'<?xml version="1.0" encoding="utf-8"?>\n<{element} success="{str(success).lower()}" msg="{result}"/>\n'
