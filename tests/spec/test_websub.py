@@ -582,7 +582,7 @@ async def test_subscriber_ends_a_denied_subscription(reader: WebSubStand) -> Non
     assert (await reader.verify(mode="denied", challenge=None, reason="no")).status == 200
 
     (known,) = await reader.held(Role.PUBLISHER)
-    assert (known.state, known.renew_at) == (State.PENDING, None)
+    assert (known.state, known.renew_at, known.note) == (State.PENDING, None, "the hub denies: no")
     assert (await reader.at_callback("POST", content=b"x")).status == 410
 
 

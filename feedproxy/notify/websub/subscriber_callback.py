@@ -76,8 +76,10 @@ class SubscriberCallback:
         if subscription is None or not _is_same_url(topic, subscription.data.get("topic", "")):
             return plain_text(404, "there is no such request")
         if mode == Mode.DENIED:
-            await self._subscriber.mark_failed(
-                subscription, f"the hub denies: {parameters.get('hub.reason', '')}", at_once=True
+            reason = f"the hub denies: {parameters.get('hub.reason', '')}"
+            await self._subscriber.mark_failed(subscription, reason, at_once=True)
+            await self._service.subscriptions.record_notification(
+                subscription.id, self._service.clock.now(), reason, success=False
             )
             return plain_text(200)
         challenge = parameters.get("hub.challenge", "")
