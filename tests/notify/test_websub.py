@@ -487,6 +487,47 @@ async def test_change_of_public_url_renews_the_subscription(stand_at: Callable[.
     assert dict(parse_qsl(body.decode()))["hub.callback"].startswith("https://new.example/-/push/websub/")
 
 
+async def test_feed_with_new_topic_is_resubscribed_after_a_day(stand_at: Callable[..., Any]) -> None:
+    made = await subscribed(stand_at)
+    new_topic = "http://origin.example/other.xml"
+    made.stand.origin.publish("/feed.xml", a_feed("four", *OLD), link=f"<{HUB}>; rel=hub, <{new_topic}>; rel=self")
+    await made.read_by_somebody()
+    await made.stand.read()
+    await made.stand.pass_time(HOUR)
+    assert len(made.asked) == 1
+
+    for _ in range(3):
+        await made.stand.pass_time(DAY / 2)
+        await made.read_by_somebody()
+
+    assert [(asked["hub.mode"], asked["hub.topic"]) for asked in made.asked] == [
+        ("subscribe", TARGET),
+        ("subscribe", new_topic),
+    ]
+    assert (await push(made, "five", "four", *OLD)).status == 404
+    assert (await made.verify()).status == 200
+    assert (await push(made, "five", "four", *OLD)).status == 202
+
+
+async def test_change_of_hub_and_public_url_ends_the_former_subscription(stand_at: Callable[..., Any]) -> None:
+    made = await subscribed(stand_at, folder="store")
+    await made.stand.app.close()
+    made.stand.origin.publish("/feed.xml", a_feed("four", *OLD), link=LINKS.replace("hub.example", "other.example"))
+
+    again = await websub_at(
+        stand_at, folder="store", origin=made.stand.origin, clock=made.stand.clock, public_url="https://new.example/"
+    )
+    await again.stand.read()
+    await again.stand.pass_time(HOUR)
+
+    requests = [(url, dict(parse_qsl(body.decode()))["hub.mode"]) for _, url, body in again.calls]
+    assert {("https://other.example/", "subscribe"), (HUB, "unsubscribe")} <= set(requests)
+    assert {each.callback: each.data["wanted"] for each in await again.held(Role.PUBLISHER)} == {
+        "https://other.example/": "subscribe",
+        HUB: "unsubscribe",
+    }
+
+
 async def test_feed_is_not_subscribed_without_public_url_or_permission(
     stand_at: Callable[..., Any],
 ) -> None:

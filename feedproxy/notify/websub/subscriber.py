@@ -161,10 +161,9 @@ class Subscriber:
                     if _is_wanted(subscription):
                         await self._unsubscribe(subscription)
             return False
-        public_url = self._service.settings().public_url
         for subscription in subscriptions:
-            if _is_wanted(subscription) and subscription.data.get("public_url", public_url) != public_url:
-                await self._request_lease(subscription)  # the hub still calls the former address
+            if _is_wanted(subscription) and subscription.callback in discovered.hubs:
+                await self._request_changed(subscription, discovered.topic)
         failed = {subscription.callback for subscription in subscriptions if "failed" in subscription.data}
         if not any(
             _is_wanted(subscription)
@@ -220,6 +219,16 @@ class Subscriber:
         except SubscriptionsFull:
             self._pending_checks.pop(target, None)
 
+    async def _request_changed(self, subscription: Subscription, topic: str) -> None:
+        """Request a subscription again if `public_url` has changed, or the topic that the feed names.
+
+        A topic may change with each fetch, and therefore counts only a day after the last request.
+        """
+        data, public_url = subscription.data, self._service.settings().public_url
+        is_recent = abs(self._service.clock.now() - float(data.get("requested", "0"))) < DAY
+        if data.get("public_url", public_url) != public_url or (data["topic"] != topic and not is_recent):
+            await self._request_lease(replace(subscription, data={**data, "topic": topic}))
+
     async def _request_lease(self, subscription: Subscription) -> None:
         data = {name: value for name, value in subscription.data.items() if name not in ("failed", "hops")}
         data |= {
@@ -227,6 +236,7 @@ class Subscriber:
             "next": signatures_and_tokens.sealed_token(self._key()),
             "wanted": Mode.SUBSCRIBE,
             "public_url": self._service.settings().public_url,
+            "requested": str(self._service.clock.now()),
             "https_secret": data.get("https_secret") or signatures_and_tokens.token(),
         }
         subscription = await self._service.subscriptions.put(replace(subscription, data=data))
