@@ -15,6 +15,8 @@ from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Any, TypeAliasType, get_args, get_origin, get_type_hints
 
+import msgspec
+
 from feedproxy.cache.stored_response import Bodies, Content
 from feedproxy.errors import StoreError
 from feedproxy.feed.channel import Schedule
@@ -41,37 +43,12 @@ def dump_with_header(resource: Resource, *, block: int = 1) -> tuple[bytes, byte
 
     The header is padded with spaces to a multiple of `block` bytes.
     """
-    area_parts: list[bytes] = []
-    positions: dict[int, list[int]] = {}
-    end = 0
-
-    def bodies_of(content: Content) -> dict[str, object]:
-        nonlocal end
-        bodies: dict[str, object] = {}
-        for coding, body in _bodies_to_write(content):
-            if isinstance(body, int):
-                bodies[coding] = ["gzip", body]
-                continue
-            # Variants that share a body also share its position.
-            position = positions.get(id(body))
-            if position is None:
-                position = positions[id(body)] = [end, len(body)]
-                area_parts.append(body)
-                end += len(body)
-            bodies[coding] = position
-        return bodies
-
-    def place_of(data: bytes) -> list[int]:
-        nonlocal end
-        area_parts.append(data)
-        end += len(data)
-        return [end - len(data), len(data)]
-
-    header = _header(resource, bodies_of, place_of)
+    area = _Area()
+    header = _header(resource, area)
     header = header.ljust(-(-len(header) // block) * block)
     version = envelope.LATER_VERSION if resource.previous else envelope.VERSION
     try:
-        return envelope.seal_parts(envelope.EnvelopeKind.RESOURCE, header, *area_parts, version=version), header
+        return envelope.seal_parts(envelope.EnvelopeKind.RESOURCE, header, *area.parts, version=version), header
     except struct.error as error:
         raise StoreError(f"cannot be written: {resource.target}: {error}") from error
 
@@ -79,7 +56,7 @@ def dump_with_header(resource: Resource, *, block: int = 1) -> tuple[bytes, byte
 def header_of(resource: Resource) -> bytes:
     """Return the header for `restore`, without the positions of bodies. Raises StoreError if the resource cannot be
     encoded."""
-    return _header(resource, lambda _: {}, lambda _: [])
+    return _header(resource, None)
 
 
 def load(data: bytes) -> Resource:
@@ -117,7 +94,7 @@ def restore(header: bytes, bodies: Iterable[Bodies], previous: bytes, target: st
 
 def _read(header: bytes | memoryview, context: "_Context") -> Resource:
     try:
-        resource: Resource = _read_resource(json.loads(str(header, "utf-8", "surrogatepass")), context)
+        resource: Resource = _read_resource(_read_json(header), context)
     except (TypeError, ValueError, LookupError, AttributeError, RecursionError, OverflowError, struct.error) as error:
         raise _invalid_header_error(error) from error
     return resource
@@ -127,43 +104,65 @@ def _invalid_header_error(error: Exception) -> Damaged:
     return Damaged(f"invalid header of a stored value: {error}")
 
 
+# -- JSON
+
+
+def _read_json(header: bytes | memoryview) -> Any:
+    try:
+        return msgspec.json.decode(header)
+    except ValueError:
+        return json.loads(str(header, "utf-8", "surrogatepass"))  # msgspec reads neither "Infinity" nor lone surrogates
+
+
+def _write_json(value: object) -> bytes:
+    try:
+        written = msgspec.json.encode(value)
+    except (TypeError, ValueError):
+        pass  # msgspec refuses lone surrogates, which titles of JSON feeds may contain, and subclasses of str
+    else:
+        if b"null" not in written:
+            return written
+        # The value may contain an infinite number, which msgspec writes as null.
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), check_circular=False)
+    return text.encode("utf-8", "surrogatepass")
+
+
 # -- writing
 
 
-def _header(
-    resource: Resource, bodies_of: Callable[[Content], dict[str, object]], place_of: Callable[[bytes], list[int]]
-) -> bytes:
-    def plain(value: Any) -> object:
-        if type(value) in _DEFAULTS:
-            return members_of(value)
-        if isinstance(value, Fields):
-            return list(value)
-        if isinstance(value, frozenset):
-            return sorted(value)
-        if isinstance(value, bytes):
-            return base64.b64encode(value).decode()
-        if isinstance(value, PreviousContents):
-            return place_of(value.data)
-        return members_of(value)
+class _Area:
+    """The bodies of a stored form, with their positions."""
 
-    def members_of(value: Any) -> dict[str, object]:
-        written: dict[str, object] = {}
-        for attribute, name, default in _defaults(type(value)):
-            member = getattr(value, attribute)
-            if member is not default and member != default:
-                written[name] = member
-        if isinstance(value, Content):
-            written["bodies"] = bodies_of(value)
-        return written
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self._positions: dict[int, list[int]] = {}
+        self._end = 0
 
+    def append(self, data: bytes) -> list[int]:
+        """Return the position and length of `data`. Variants that share a body also share its position."""
+        position = self._positions.get(id(data))
+        if position is None:
+            position = self._positions[id(data)] = [self._end, len(data)]
+            self.parts.append(data)
+            self._end += len(data)
+        return position
+
+
+def _header(resource: Resource, area: _Area | None) -> bytes:
+    """Return the encoded header. The bodies are added to `area`. If it is None, the header contains no positions."""
     try:
-        header = json.dumps(
-            plain(resource), default=plain, ensure_ascii=False, separators=(",", ":"), check_circular=False
-        )
-        # Titles of JSON feeds may contain lone surrogates.
-        return header.encode("utf-8", "surrogatepass")
+        return _write_json(_write_resource(resource, area))
     except (TypeError, ValueError, LookupError, RecursionError, struct.error) as error:
         raise StoreError(f"cannot be written: {resource.target}: {error}") from error
+
+
+def _write_bodies(content: Content, area: _Area | None) -> dict[str, object]:
+    if area is None:
+        return {}
+    return {
+        coding: ["gzip", body] if isinstance(body, int) else area.append(body)
+        for coding, body in _bodies_to_write(content)
+    }
 
 
 def _bodies_to_write(content: Content) -> list[tuple[str, bytes | int]]:
@@ -210,6 +209,60 @@ def _defaults(kind: type) -> tuple[tuple[str, str, Any], ...]:
 
 def _default(member: Field[Any]) -> Any:
     return member.default if member.default_factory is MISSING else member.default_factory()
+
+
+type _Encoder = Callable[[Any, _Area | None], Any]
+
+
+def _encoder(kind: Any) -> _Encoder | None:
+    """Return the function that converts a value of a declared type to a JSON value, or None if it already is one."""
+    if isinstance(kind, TypeAliasType):
+        return _encoder(kind.__value__)
+    if kind is Fields:
+        return lambda value, area: list(value)
+    if kind is bytes:
+        return lambda value, area: base64.b64encode(value).decode()
+    if kind is PreviousContents:
+        return lambda value, area: [] if area is None else area.append(value.data)
+    if isinstance(kind, UnionType) and NoneType in get_args(kind):
+        (encode_value,) = (_encoder(option) for option in get_args(kind) if option is not NoneType)
+        return encode_value and (lambda value, area: None if value is None else encode_value(value, area))
+    if get_origin(kind) is frozenset:
+        return lambda value, area: sorted(value)
+    if get_origin(kind) is tuple:
+        encode_item = _encoder(get_args(kind)[0])
+        return encode_item and (lambda value, area: [encode_item(item, area) for item in value])
+    return _dataclass_encoder(kind) if is_dataclass(kind) else None
+
+
+def _dataclass_encoder(kind: Any) -> _Encoder:
+    """Return a function that converts an instance of the dataclass to a dictionary without members that have their
+    default value.
+
+    The function is generated, with one statement per member, because a loop takes twice as long.
+    """
+    hints = get_type_hints(kind)
+    scope: dict[str, Any] = {"write_bodies": _write_bodies}
+    statements = ["written = {}"]
+    for number, (attribute, name, default) in enumerate(_defaults(kind)):
+        written = "value"
+        if kind is Content and attribute == "bodies":
+            written = "write_bodies(instance, area)"
+        elif (encode_member := _encoder(hints[attribute])) is not None:
+            scope[f"encode_{number}"] = encode_member
+            written = f"encode_{number}(value, area)"
+        scope[f"default_{number}"] = default
+        statements += [
+            f"value = instance.{attribute}",
+            f"if value is not default_{number} and value != default_{number}: written[{name!r}] = {written}",
+        ]
+    source = "def encode(instance, area):\n    " + "\n    ".join([*statements, "return written"])
+    exec(source, scope)  # noqa: S102 -- the source contains only the names of members
+    encode: _Encoder = scope["encode"]
+    return encode
+
+
+_write_resource = _dataclass_encoder(Resource)
 
 
 # -- reading: the type of every member is checked, so a loaded value is valid

@@ -264,6 +264,22 @@ def test_stored_form_of_unpacked_body_names_its_coding() -> None:
     assert stored == _stored({"target": TARGET, "variants": [response]}, b"", 1)
 
 
+class _Text(str):
+    """Text of a subclass of str, as lxml returns it."""
+
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("title", [_Text("Notes"), "lone \ud800 surrogate", "null"])
+def test_stored_form_contains_every_text(title: str) -> None:
+    resource = Resource(TARGET, (), Channel(Kind.RSS, "2.0", well_formed=True, title=title), fetched=float("inf"))
+
+    loaded = load(dump(resource))
+
+    assert loaded.channel is not None
+    assert (loaded.channel.title, loaded.fetched) == (title, float("inf"))
+
+
 def test_stored_form_with_text_among_instants_is_rejected() -> None:
     with pytest.raises(envelope.Damaged, match="expected only float, int"):
         load(_stored({"target": TARGET, "changes": [10.0, "20.0"]}, b"", 1))
