@@ -81,7 +81,9 @@ class ResponseParser:
         if not could_be_http(data):
             raise MalformedResponse(f"invalid status line {data[:12]!r}: expected HTTP/1")
         end = find_end(data)
-        if self._head_bytes + (end or len(data)) > self._head_max or self._heads == HEADS_MAX:
+        if self._heads == HEADS_MAX:
+            raise MalformedResponse(f"more than {HEADS_MAX - 1} interim responses (1xx) before the response")
+        if self._head_bytes + (end or len(data)) > self._head_max:
             raise MalformedResponse(f"the head of the response is larger than {self._head_max} bytes")
         if not end:
             self._buffered = data

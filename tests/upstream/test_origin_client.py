@@ -190,7 +190,7 @@ async def test_interim_responses_are_skipped_whole_or_in_pieces() -> None:
 
 
 async def test_interim_responses_without_end_are_malformed() -> None:
-    with pytest.raises(MalformedResponse):
+    with pytest.raises(MalformedResponse, match="more than 19 interim responses"):
         await fetch_once(b"HTTP/1.1 100 Continue\r\n\r\n" * 5000)
 
 
