@@ -21,6 +21,9 @@ DELTA_SECONDS_MAX: Seconds = 2.0**31
 
 _DIRECTIVE = re.compile(r"""([^\s,;="]+)(?:=("(?:[^"\\]|\\.)*+"|[^\s,;]*+))?""", re.DOTALL)
 _DIGITS = re.compile(r"[0-9]+")
+_TARGETED = re.compile(r"(?:.+-cache|surrogate|edge)-control|x-accel-expires", re.IGNORECASE)
+"""Pattern of the names of targeted fields (RFC 9213), and of older fields with the same effect: Surrogate-Control,
+Edge-Control (Akamai) and X-Accel-Expires (nginx)."""
 
 # Each directive has an attribute of CacheControl with the same name.
 _FLAGS = frozenset(
@@ -74,6 +77,11 @@ class CacheControl:
             return _parse(combined) if len(combined) <= PARSED_MAX else ABSENT
         pragma = fields.combined("pragma")
         return _PRAGMA if pragma is not None and _parse(pragma).no_cache else ABSENT
+
+
+def without_targeted(fields: Fields) -> Fields:
+    """Return the fields without fields that take precedence over Cache-Control in a certain cache, such as a CDN."""
+    return fields.without(*(name for name, _ in fields if _TARGETED.fullmatch(name)))
 
 
 def without_directives(fields: Fields, *names: str, field: str = "cache-control") -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 from feedproxy.http import uri
-from feedproxy.http.cache_control import without_directives
+from feedproxy.http.cache_control import without_directives, without_targeted
 from feedproxy.http.field_values import PARSED_MAX
 from feedproxy.http.message import Fields
 from feedproxy.request.context import ClientContext, Entrance
@@ -128,10 +128,11 @@ def apply_entrance_rules(
 def make_private(fields: Fields) -> Fields:
     """Return the fields with Cache-Control: private (RFC 9111, section 5.2.2.7).
 
-    The origin's directives are replaced, because they may permit other caches to store the response.
+    The origin's directives are replaced, and its targeted fields removed, because they may permit other caches to store
+    the response.
     """
     other_fields = without_directives(fields, "public", "private", "s-maxage", "proxy-revalidate")
-    fields = fields.without("cdn-cache-control", "surrogate-control", "surrogate-key")
+    fields = without_targeted(fields).without("surrogate-key")
     return fields.with_field("Cache-Control", f"private, {other_fields}" if other_fields else "private")
 
 

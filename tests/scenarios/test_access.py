@@ -140,6 +140,21 @@ async def test_access_rule_marks_responses_private_for_downstream_caches(door, f
             assert "surrogate-key" not in seen.fields
 
 
+TARGETED = ("CDN-Cache-Control", "ExampleCDN-Cache-Control", "Surrogate-Control", "Edge-Control", "X-Accel-Expires")
+
+
+@pytest.mark.parametrize("name", TARGETED)
+@pytest.mark.parametrize("where", [{}, {"upstream": UPSTREAM}])
+async def test_access_rule_removes_fields_that_let_a_server_in_front_store_the_response(door, files, name, where):
+    proxy, origin, _ = await door(**files, **where)
+    origin.publish("/private.rss", a_feed(), **{name.replace("-", "_"): "max-age=600"})
+    proxy.rule("/private.rss", readers=("bob",))
+
+    for _ in range(2):
+        seen = (await proxy.get("/private.rss", authorization=says("bob"))).expect(200)
+        assert name not in seen.fields
+
+
 # -- secret addresses
 
 

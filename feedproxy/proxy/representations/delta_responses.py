@@ -6,7 +6,6 @@ tag of the full response. See docs/explanation/deltas.md.
 
 import functools
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.delta.delta_document import make_delta
 from feedproxy.feed.delta.entry_identities import unpack
 from feedproxy.feed.parse.channel_parser import read
-from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.cache_control import CacheControl, without_targeted
 from feedproxy.http.coding import content_coding
 from feedproxy.http.coding.delta_negotiation import FEED, Bases, requested_bases
 from feedproxy.http.content_negotiation import vary_on
@@ -30,8 +29,6 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import DeltaBase, Resource
 
 IM_USED = 226
-
-_TARGETED = re.compile(r"(?:.+-cache|surrogate)-control", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +101,7 @@ def _with_no_store(fields: Fields) -> Fields:
     `no-store`, `im` is not added, because all caches must obey.
     """
     # A cache ignores Cache-Control if a targeted field is for that cache (RFC 9213, section 2.2).
-    fields = fields.without(*(name for name, _ in fields if _TARGETED.fullmatch(name)))
+    fields = without_targeted(fields)
     if CacheControl.from_fields(fields).no_store:
         return fields
     value = fields.combined("cache-control")
