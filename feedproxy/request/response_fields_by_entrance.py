@@ -25,7 +25,6 @@ GATEWAY_FIELDS = frozenset(
         "last-modified",
         "pragma",
         "proxy-status",
-        "surrogate-control",
         "surrogate-key",
         "vary",
         "via",
@@ -83,10 +82,14 @@ begin with one of SERVER_COMMAND_PREFIXES.
 """
 
 
-SERVER_COMMAND_PREFIXES = ("x-accel-", "x-envoy-", "x-lighttpd-", "x-litespeed-", "x-reproxy-", "x-sendfile")
+SERVER_COMMAND_PREFIXES = tuple(
+    f"x-{name}"
+    for name in ("accel-", "archive-files", "envoy-", "esi", "lighttpd-", "litespeed-", "reproxy-", "sendfile")
+)
 """Prefixes of field names that are commands to a web server or load balancer in front of the sending server.
 
-By such a command, nginx and others send a local file or another page instead of the response.
+By such a command, nginx and others send a local file or another page instead of the response, or insert other pages
+into the content (ESI). Surrogate-Control can be such a command, too, so it is not in GATEWAY_FIELDS.
 """
 
 

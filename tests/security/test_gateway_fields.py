@@ -44,6 +44,9 @@ FOR_SERVERS_IN_FRONT = [
     "X-LiteSpeed-Location",
     "X-Reproxy-URL",
     "X-Envoy-Immediate-Health-Check-Fail",
+    "X-Archive-Files",
+    "X-Esi",
+    "Surrogate-Control",
 ]
 OF_THIS_ANSWER = [
     "Content-Type",
