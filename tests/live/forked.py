@@ -7,7 +7,6 @@ interpreter itself is started (preloaded libraries) is started by exec, as `Proc
 
 import functools
 import gc
-import io
 import json
 import os
 import random
@@ -20,7 +19,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from mitmproxy import certs
 from mitmproxy.options import CONF_BASENAME
@@ -301,8 +300,9 @@ def _settled(order: Any, descriptors: list[int]) -> list[str]:
     os.environ.update(environment)
     if passed := len(descriptors) - 2:
         os.environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": str(passed)}
-    # The interpreter reads this variable only at its start. `main` was started without it.
-    cast(io.TextIOWrapper, sys.stdout).reconfigure(line_buffering="PYTHONUNBUFFERED" in environment)
+    # Only at its start, the interpreter reads this variable and looks whether the output is a file. `main` was started
+    # without the variable, and perhaps with a file.
+    sys.stdout = open(1, "w", buffering=1 if "PYTHONUNBUFFERED" in environment else -1, closefd=False)  # noqa: SIM115
     os.chdir(folder)
     random.seed()  # otherwise all processes would have the same random numbers
     arguments: list[str] = command
