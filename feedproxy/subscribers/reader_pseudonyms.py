@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from feedproxy.client_network import client_network
 from feedproxy.clock import Instant, Seconds
+from feedproxy.http.user_agent import product
 
 PERIOD: Seconds = 30 * 86_400
 """A pseudonym in readers_for_public_lists.py is valid for this many seconds."""
@@ -39,7 +40,11 @@ class Pseudonym(NamedTuple):
     current: int
     previous: int
     long_term: int = 0
-    """The pseudonym for the current PERIOD, or 0 if unknown."""
+    """The pseudonym for the current PERIOD, or 0 if unknown.
+
+    It does not change with the version of the reader's program, nor with the program of a user with a name. Otherwise
+    one reader would soon count as several, and public lists would name the feeds of one reader.
+    """
 
 
 class Identifier:
@@ -95,12 +100,13 @@ class Identifier:
     def _hash(self, address: str, user_agent: str, user: str) -> Pseudonym:
         # None of the three parts contains NUL, so the text is unambiguous.
         origin = f"user\0{user}" if user else f"address\0{client_network(address)}"
-        text = f"{origin}\0{user_agent}".encode("utf-8", "surrogatepass")
-        return Pseudonym(*[_digest(text, key) for key in self._keys])
+        text, long_term_text = f"{origin}\0{user_agent}", origin if user else f"{origin}\0{product(user_agent)}"
+        return Pseudonym(*map(_digest, (text, text, long_term_text), self._keys))
 
     def _key(self, name: str) -> bytes:
         return hashlib.blake2b(name.encode(), key=self._secret, digest_size=32).digest()
 
 
-def _digest(text: bytes, key: bytes) -> int:
-    return int.from_bytes(hashlib.blake2b(text, key=key, digest_size=8).digest(), "big") >> 4
+def _digest(text: str, key: bytes) -> int:
+    encoded = text.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(encoded, key=key, digest_size=8).digest(), "big") >> 4

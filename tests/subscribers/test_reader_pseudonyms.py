@@ -25,6 +25,20 @@ def test_pseudonyms_of_different_readers_differ(other: tuple[str, str, str]) -> 
     assert identifier.pseudonym(*other, NOW) != identifier.pseudonym("192.0.2.1", "a", "", NOW)
 
 
+@pytest.mark.parametrize(
+    ("user", "agent", "is_equal"),
+    [("", "Newsboat/2.33 (Linux)", True), ("", "Liferea/1.15", False), ("ann", "Liferea/1.15", True)],
+)
+def test_long_term_pseudonym_does_not_depend_on_the_version_of_the_program(
+    user: str, agent: str, is_equal: bool
+) -> None:
+    identifier = Identifier(SECRET)
+    first = identifier.pseudonym("192.0.2.1", "Newsboat/2.32 (Linux)", user, NOW)
+    other = identifier.pseudonym("192.0.2.1", agent, user, NOW)
+
+    assert (first.long_term == other.long_term) is is_equal
+
+
 def test_pseudonyms_of_user_and_address_with_equal_text_differ() -> None:
     identifier = Identifier(SECRET)
 
