@@ -149,8 +149,10 @@ def _with_freshness_fields(fields: Fields, selected: SelectedResponse) -> Fields
     states_freshness = context.settings.state_freshness and context.client.entrance is Entrance.REVERSE
     lifetime, expires, allowance, age = freshness.lifetime, freshness.expires, freshness.allowance, freshness.age
     total = max_age_directive(lifetime, expires, allowance, age)
-    # A response that forbids caching or reuse gets no lifetime.
-    withheld = _forbids_reuse(fields)
+    # A response that forbids caching or reuse gets no lifetime. Neither does a response with a cookie for this client:
+    # the lifetime would permit a cache in front to store the cookie for all clients.
+    has_own_cookie = "set-cookie" in selected.unshared_fields and context.client.entrance is not Entrance.GATEWAY
+    withheld = has_own_cookie or _forbids_reuse(fields)
     if not withheld and sets_max_age(selected.stored, freshness, states_freshness=states_freshness):
         fields = _with_max_age(fields, total)
     if states_freshness and selected.stored.content.feed:

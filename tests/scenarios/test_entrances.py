@@ -199,6 +199,22 @@ async def test_explicit_proxy_sends_set_cookie_to_the_client_that_caused_it_only
     assert "set-cookie" not in second.fields
 
 
+@pytest.mark.parametrize("where", [{}, {"upstream": UPSTREAM, "state_freshness": True}])
+async def test_response_with_a_cookie_for_one_client_gets_no_lifetime_of_the_feeds_schedule(stage, where):
+    """The lifetime would permit a cache in front to store the cookie for all clients."""
+    proxy, origin, _ = await stage(**where)
+    if not where:
+        proxy.entrance = Entrance.PROXY
+    hinted = a_feed().replace(b"<title>", b"<ttl>60</ttl><title>", 1)
+    origin.publish("/feed.rss", hinted, set_cookie="session=1")
+
+    first, second = [(await proxy.get("/feed.rss")).expect(200) for _ in range(2)]
+
+    assert first.fields.get("set-cookie") == "session=1"
+    assert not {"cache-control", "cdn-cache-control"} & {name.lower() for name, _ in first.fields}
+    assert "max-age=3600" in (second.fields.get("cache-control") or "")
+
+
 async def test_explicit_proxy_does_not_share_set_cookie_with_collapsed_requests(stage):
     proxy, origin, _ = await stage()
     proxy.entrance = Entrance.PROXY
