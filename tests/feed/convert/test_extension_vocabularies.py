@@ -244,6 +244,18 @@ def test_page_shows_the_summary_of_an_entry_with_content_elsewhere(media_type):
     assert 'href="https://tea.example/f.mp4"' in page
 
 
+def test_addresses_of_media_rss_and_itunes_are_absolute():
+    feed = a_feed(
+        item="<media:group><media:content url='v.mp4' type='video/mp4'/></media:group>"
+        "<media:thumbnail url='/a.png' width='9'/>"
+    )
+
+    item = json.loads(FORMATS["json"].render(feed))["items"][0]
+
+    assert item["attachments"][0]["url"] == "https://tea.example/v.mp4"
+    assert item["image"] == "https://tea.example/a.png"
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_xml_content_of_an_entry_keeps_its_elements_and_texts(name):
     content = '<p:data xmlns:p="urn:p"><p:link>one</p:link><p:br>two</p:br></p:data>'

@@ -5,7 +5,7 @@ Documents mix vocabularies, so elements of RSS, Atom and modules are read in eve
 
 import re
 from base64 import b64decode
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from feedproxy.feed import feed_dates
 from feedproxy.feed.channel import CLOUD_ATTRIBUTES, Cloud
@@ -90,8 +90,21 @@ def extract(container: Element, *, core: str, is_atom: bool, base: str, is_item:
         else:
             is_known = _module(statements, namespace, local, child)
         if not is_known and len(statements.extensions) < STATEMENTS_MAX and (node := make_node(child)) is not None:
-            statements.extensions.append(node)
+            statements.extensions.append(_with_absolute_addresses(node, element_base(child, statements.base)))
     return statements
+
+
+def _with_absolute_addresses(node: Node, base: str) -> Node:
+    """Return a node of Media RSS or iTunes, from which conversions take pictures and files, with absolute addresses."""
+    if not base or node.namespace not in (namespaces.MEDIA, namespaces.ITUNES):
+        return node
+    return replace(
+        node,
+        attributes=tuple(
+            (name, markup.resolve(base, value) if name in ("url", "href") else value) for name, value in node.attributes
+        ),
+        content=tuple(part if isinstance(part, str) else _with_absolute_addresses(part, base) for part in node.content),
+    )
 
 
 def element_base(element: Element, base: str) -> str:
