@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from html import unescape
 from itertools import islice
 from typing import Any
+from xml.parsers.expat import ExpatError, ParserCreate
 
 from lxml import etree
 
@@ -257,10 +258,35 @@ def safe_length(data: bytes) -> int:
     Such a construct is a huge tag, an attribute default in a document type, or a namespace declaration that exceeds a
     limit or refers to an entity. A huge tag would need much memory. A default would be added to every element.
     """
-    end = _safe_namespaces_length(data)
+    tags_end, end = _safe_tags_length(data), _safe_namespaces_length(data)
+    if end < len(data) == tags_end and _has_only_safe_declarations(data):
+        end = len(data)
     if (doctype := data.find(b"<!DOCTYPE", 0, end)) >= 0 and (declared := data.find(b"<!ATTLIST", doctype, end)) >= 0:
         end = declared
-    return min(end, _safe_tags_length(data))
+    return min(end, tags_end)
+
+
+def _has_only_safe_declarations(data: bytes) -> bool:
+    """Return True if a document without a document type is well-formed, and no namespace declaration exceeds a limit.
+
+    `_safe_namespaces_length` also finds texts that look like a declaration, such as a program in a CDATA section.
+    """
+    prefixes = 0
+
+    def count_declarations(_: str, attributes: dict[str, str]) -> None:
+        nonlocal prefixes
+        names = [name for name in attributes if name.startswith("xmlns")]
+        prefixes += sum(":" in name for name in names)
+        if prefixes > _NAMESPACES_MAX or any(len(attributes[name].encode()) > _NAMESPACE_MAX for name in names):
+            raise ValueError("a namespace declaration exceeds a limit")
+
+    parser = ParserCreate("utf-8")
+    parser.StartElementHandler = count_declarations
+    try:
+        parser.Parse(data, True)
+    except (ExpatError, ValueError):
+        return False
+    return data.find(b"<!DOCTYPE") < 0
 
 
 def _safe_namespaces_length(data: bytes) -> int:

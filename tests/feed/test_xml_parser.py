@@ -87,6 +87,38 @@ def test_attribute_of_2_mb_is_accepted() -> None:
     assert channel.well_formed
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'write xmlns="' + b"x" * 300,
+        b'<![CDATA[s.replace("xmlns=\'", s)' + b"x" * 300 + b"' <svg xmlns:a='" + b"x" * 300 + b"'>]]>",
+        b'&lt;svg xmlns:xlink="http://www.w3.org/1999/xlink"/&gt;' * 10_001,
+    ],
+    ids=["text", "CDATA", "many"],
+)
+def test_text_that_looks_like_a_namespace_declaration_is_no_fault(text: bytes) -> None:
+    channel = read(HEAD + b"<item><title>" + text + b"</title></item><item/></channel></rss>", None)
+
+    assert channel is not None
+    assert (channel.items, channel.well_formed) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        b"<x xmlns='" + b"x" * 300 + b"'/>",
+        b"<x a='>' xmlns:b='" + b"x" * 300 + b"'/>",
+        b"".join(b"<x xmlns:a='%d'/>" % number for number in range(10_001)),
+    ],
+    ids=["default", "prefix", "many"],
+)
+def test_namespace_declaration_beyond_a_limit_ends_the_document(tag: bytes) -> None:
+    channel = read(HEAD + b"<item><title>a</title></item>" + tag + b"<item/></channel></rss>", None)
+
+    assert channel is not None
+    assert (channel.items, channel.well_formed) == (1, False)
+
+
 def test_channel_with_20000_items_is_read_completely() -> None:
     body = b"<rss><channel>" + b"<item><title>t</title></item>\n" * 20_000 + b"<ttl>7</ttl></channel></rss>"
     channel = read(body, None)
