@@ -144,6 +144,15 @@ def test_xml_redirect_without_a_usable_target_is_an_error_with_its_reason(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("base", ["a.example/feed", "/feed", "ftp://a.example/feed", "http://[", "http:feed"])
+def test_base_that_is_no_address_is_refused(feed_file: Path, base: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", str(feed_file), "--to", "atom", "--base", base]) == 2
+
+    written = capsys.readouterr()
+    assert not written.out
+    assert written.err == f"feedproxy: --base {base}: expected an absolute http or https URL\n"
+
+
 def test_opml_of_a_feed_without_a_known_address_warns(feed_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["convert", str(feed_file), "--to", "opml"]) == 0
     assert "state it with --base URL" in capsys.readouterr().err

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from feedproxy.admin import admin_client
-from feedproxy.errors import NotAFeed, TooLarge
+from feedproxy.errors import NotAFeed, TooLarge, UsageError
 from feedproxy.feed.convert.formats import FORMATS
+from feedproxy.feed.convert.markup import is_web
 from feedproxy.feed.convert.model import Feed
 from feedproxy.feed.convert.read.from_document import read, with_source_address
 from feedproxy.http.date import parse_http_date
@@ -39,7 +40,12 @@ def register(subparsers: Any) -> None:
 
 
 def convert(args: argparse.Namespace) -> int:
-    """Convert the feed and write it. Return 0. Raises FeedproxyError if the source is no readable feed."""
+    """Convert the feed and write it. Return 0.
+
+    Raises FeedproxyError if the source is no readable feed, and UsageError if --base is no address.
+    """
+    if args.base and not is_web(args.base):
+        raise UsageError(f"--base {args.base}: expected an absolute http or https URL")
     address = None if args.source == "-" else parse_source(args.source)
     settings = admin_client.request_settings(args.allow_private)
     if address is not None:
