@@ -66,7 +66,10 @@ class EventListener:
                 return
             now, events = await self._redis_operations.events_since(self.last_number)
             if events is None:
-                logger.info("fleet: events %d to %d missed, comparing all copies", self.last_number, now)
+                if now < self.last_number:
+                    logger.info("fleet: Redis has lost its data, comparing all copies")
+                else:
+                    logger.info("fleet: events %d to %d missed, comparing all copies", self.last_number + 1, now)
                 self.last_number = now
                 self._on_events_lost()
                 return

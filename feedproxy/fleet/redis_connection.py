@@ -98,9 +98,10 @@ class RedisConnection:
         The set is emptied when Redis accepts one of them, or refuses a request for another reason.
         """
         self._read_only = False
-        self._last_log = -LOG_INTERVAL
+        self._outages = RepeatedMessages()
         self._is_log_suppressed = False
-        """True if the current outage was not logged, because it began soon after a logged outage."""
+        """True if the current outage was not logged, because it began soon after a logged outage with the same
+        reason."""
         self._pause = BACK_OFF_FIRST
         self.next_probe = 0.0
         self._first_timeout: Seconds | None = None
@@ -304,7 +305,10 @@ class RedisConnection:
         self._pause = min(BACK_OFF_MAX, 2 * self._pause)
 
     def mark_unavailable(self, reason: str) -> None:
-        """Send no request until the next successful probe, and log the outage unless one was logged shortly before."""
+        """Send no request until the next successful probe.
+
+        Log the outage, unless one with the same reason was logged shortly before.
+        """
         if not self.up and self._was_connected:
             return
         self.up, self._was_connected, self.reason = False, True, reason
@@ -314,9 +318,8 @@ class RedisConnection:
         self._log_unavailable()
 
     def _log_unavailable(self) -> None:
-        now = asyncio.get_running_loop().time()
-        if now - self._last_log >= LOG_INTERVAL:
-            self._last_log, self._is_log_suppressed = now, False
+        if self._outages.may_log(self.reason, asyncio.get_running_loop().time()):
+            self._is_log_suppressed = False
             logger.warning(
                 "Redis at %s is unreachable (%s): continuing with the local store only", self.address, self.reason
             )

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -26,6 +27,7 @@ from feedproxy.fleet.redis_operations import RedisOperations
 from feedproxy.fleet.redis_queue import RedisQueue
 from feedproxy.process import proxy_process
 from feedproxy.process.option_sources import ServePlan
+from feedproxy.repeated_log_messages import RepeatedMessages
 from feedproxy.store.resource import Resource
 from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 from tests.fleet.conftest import Start
@@ -329,11 +331,46 @@ async def test_redis_unstable_is_logged_once_a_minute(own_redis: RedisServer, ca
         link.mark_unavailable("a test")
 
     assert len([record for record in caplog.records if "unreachable" in record.getMessage()]) == 1
-    link._last_log -= 60
+    link._outages = RepeatedMessages()  # a minute later
     own_redis.kill()
     assert not await link.probe()
     assert len([record for record in caplog.records if "unreachable" in record.getMessage()]) == 2
     await link.close()
+
+
+async def test_redis_outage_for_another_reason_is_logged_at_once(
+    own_redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "feedproxy.fleet")
+    link = RedisConnection(own_redis.url, timeout=5)
+    for reason in ("one reason", "another reason", "one reason"):
+        assert await link.probe()
+        link.mark_unavailable(reason)
+    await link.close()
+
+    messages = [record.getMessage() for record in caplog.records]
+    assert [re.search(r"\((.*)\)|again", message)[0] for message in messages] == [  # type: ignore[index]
+        "(one reason)",
+        "again",
+        "(another reason)",
+        "again",
+    ]
+
+
+async def test_redis_emptied_is_logged_as_such(
+    start: Start, origin: Origin, own_redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "feedproxy.fleet")
+    one = await start(url=own_redis.url)
+    origin.publish("/feed", a_feed("x"), cache_control=LASTING)
+    await one.get("/feed")
+    await one.flush()
+    await until(lambda: bool(one.fleet.event_listener.last_number))
+
+    own_redis.ask("FLUSHALL")
+
+    await until(lambda: "fleet: Redis has lost its data, comparing all copies" in caplog.text)
+    assert "missed" not in caplog.text
 
 
 async def test_redis_wrong_password_is_logged_as_such(own_redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
