@@ -6,11 +6,11 @@ The fast path makes no record for a repeated hit: it counts and logs such hits i
 from dataclasses import dataclass
 
 from feedproxy.app import App
-from feedproxy.cache.cache_status import CacheStatus
+from feedproxy.cache.cache_status import CacheStatus, Detail
 from feedproxy.clock import Seconds
 from feedproxy.http.message import NO_FIELDS, Fields, Request
 from feedproxy.http.user_agent import LENGTH_MAX
-from feedproxy.request.context import ClientContext
+from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.request.upstream_and_public_urls import public_url_for, to_public
 from feedproxy.scoring.live_scores import is_small_enough
 from feedproxy.scoring.scored_request import Poll, cached_content
@@ -93,6 +93,16 @@ def record_access(app: App, record: AccessRecord) -> str:
         reason=record.reason,
     )
     return line.format(app.settings.log_format)
+
+
+def record_unreadable(app: App, entrance: Entrance | None, status: int, page: bytes) -> None:
+    """Count the complete response `page` to a request whose head is unreadable.
+
+    Without an `entrance`, the request counts for the entrance that the proxy's mode suggests.
+    """
+    entrance = entrance or (Entrance.REVERSE if app.settings.upstream else Entrance.GATEWAY)
+    size = len(page.partition(b"\r\n\r\n")[2])
+    app.metrics.count_response(entrance, status, CacheStatus(detail=Detail.BAD_REQUEST), size, 0.0)
 
 
 def _score_response(app: App, record: AccessRecord) -> None:

@@ -10,7 +10,7 @@ import pytest
 from feedproxy.server.fastpath import mitmproxy_compatibility, sockets
 from feedproxy.server.fastpath.template_cache import ENTRY_OVERHEAD, SWEEP_BATCH, AdmissionFilter, FastPathCache
 from feedproxy.settings import Settings
-from tests.server.conftest import Opened, until
+from tests.server.conftest import Front, Opened, until
 from tests.stages.origin import a_feed
 
 
@@ -25,8 +25,42 @@ async def test_slow_head_gets_408(front: Opened) -> None:
     assert proxy.listener._connections
     proxy.listener.tick(now + 16)
 
-    assert (await line.hear()).status == 408
+    answer = await line.hear()
+    assert answer.status == 408
     assert await line.ended()
+    assert unreadable_count(proxy, 408) == (1, len(answer.body))
+
+
+@pytest.mark.parametrize("fast_path", [True, False])
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", 400),
+        (b"GET / HTTP/9.1\r\nHost: a\r\n\r\n", 505),
+        (b"GET /%s HTTP/1.1\r\nHost: a\r\n\r\n" % (b"a" * 70_000), 431),
+    ],
+)
+async def test_unreadable_head_is_logged_and_counted(
+    front: Opened, caplog: pytest.LogCaptureFixture, head: bytes, status: int, fast_path: bool
+) -> None:
+    caplog.set_level(logging.INFO, "feedproxy")
+    proxy = await front(fast_path=fast_path)
+
+    answer = await (await proxy.line()).ask(head)
+
+    assert answer.status == status
+    assert unreadable_count(proxy, status) == (1, len(answer.body))
+    assert len([message for message in caplog.messages if f"answered {status}: " in message]) == 1
+
+
+def unreadable_count(proxy: Front, status: int) -> tuple[float | None, float | None]:
+    """Return the number of unreadable requests with this status, and the bytes of feedproxy's own pages."""
+    value = proxy.stage.app.metrics.registry.get_sample_value
+    labels = {"entrance": "gateway", "outcome": "own", "detail": "bad-request", "status": str(status)}
+    return (
+        value("feedproxy_requests_total", labels),
+        value("feedproxy_response_bytes_total", {"entrance": "gateway", "source": "own"}),
+    )
 
 
 async def test_head_completed_in_time_cancels_its_timeout(front: Opened) -> None:

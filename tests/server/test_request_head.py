@@ -23,11 +23,13 @@ class Wire(TimedWire):
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, head_timeout: float) -> None:
         super().__init__(monkeypatch)
+        self.counted: list[tuple[int, int]] = []
         self.server = LimitedHttp1Server(
             context.Context(self.client, Options()),
             head_max=HEAD_MAX,
             head_timeout=head_timeout,
             still_reads=lambda _: True,
+            count_unreadable=lambda _, status, page: self.counted.append((status, len(page))),
         )
         self.play(events.Start())
 
@@ -47,6 +49,7 @@ def test_slow_head_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert wire.is_closed
     assert wire.sent.startswith(b"HTTP/1.1 408 Request Timeout")
+    assert wire.counted == [(408, len(wire.sent))]
 
 
 def test_idle_connection_has_no_head_timeout(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from feedproxy.app import App
 from feedproxy.clock import Seconds
 from feedproxy.errors import UsageError
 from feedproxy.request.forwarded_client_address import is_trusted_proxy
+from feedproxy.server.access_record import record_unreadable
 from feedproxy.server.client_connection_limit import ConnectionLimiter
 from feedproxy.server.fastpath.client_connection import ClientConnection
 from feedproxy.server.fastpath.client_tls_connection import (
@@ -33,7 +34,7 @@ from feedproxy.server.fastpath.handler import FastPathHandler
 from feedproxy.server.fastpath.handoff import PeerAddress
 from feedproxy.server.fastpath.loop_preemption import call_between_callbacks
 from feedproxy.server.fastpath.template_cache import FastPathCache
-from feedproxy.server.mitm.http1_limits_and_corrections import error_page
+from feedproxy.server.mitm.http1_limits_and_corrections import late_head_page
 from feedproxy.upstream.local_failure import DESCRIPTORS_RESERVED, RateLimitedLog
 from feedproxy.upstream.origin_connection_limits import CONNECTIONS
 
@@ -408,9 +409,8 @@ class Listener:
                 self.reload_certificate()
         for connection, (until, is_writing) in list(self._deadlines.items()):
             if self._now >= until:
-                if not is_writing:
-                    with contextlib.suppress(OSError):
-                        connection.write(error_page(408, "The head of this request did not come in time."), b"")
+                if not is_writing and not connection.handshake_pending:
+                    self._refuse_late_head(connection)
                 self.close_connection(connection)
             elif connection.handshake_pending:
                 with contextlib.suppress(OSError):
@@ -424,6 +424,12 @@ class Listener:
         self._handler.run_housekeeping(self._caches.values())
         self._gc.maybe_collect(now, self._handler.access_logger.batch.written_count)
         self._close_when_idle()
+
+    def _refuse_late_head(self, connection: ClientConnection) -> None:
+        page = late_head_page()
+        record_unreadable(self._app, None, 408, page)
+        with contextlib.suppress(OSError):
+            connection.write(page, b"")
 
     def reload_certificate(self) -> None:
         """Load the certificate again for new connections, and log the result.

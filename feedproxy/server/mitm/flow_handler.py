@@ -12,6 +12,7 @@ from functools import partial
 from typing import cast
 
 from mitmproxy import http
+from mitmproxy.connection import Client
 
 from feedproxy.app import App
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd, append
@@ -39,7 +40,7 @@ from feedproxy.request.context import ClientContext, Entrance, PassThrough, Prox
 from feedproxy.request.endpoint_registry import CONTENT_MAX, Call, Endpoint
 from feedproxy.request.gateway_challenges import has_only_unusable_challenges
 from feedproxy.request.loops_and_max_forwards import is_loop, max_forwards
-from feedproxy.server.access_record import CLIENT_GONE
+from feedproxy.server.access_record import CLIENT_GONE, record_unreadable
 from feedproxy.server.client_connection_limit import ConnectionLimiter
 from feedproxy.server.mitm import landing_preview, passthrough
 from feedproxy.server.mitm.backpressure import WriteBackpressure
@@ -315,6 +316,11 @@ class FlowHandler:
             state = self._register(flow, FlowState(client))
         state.is_streaming = False
         self._set_response(flow, state, refusal.response, refusal.status, refusal.reason)
+
+    def count_unreadable(self, client: Client, status: int, page: bytes) -> None:
+        """Count the complete response `page` to a request of this client whose head is unreadable."""
+        is_tunnel = client.id in self.connect_approvals.tunnels
+        record_unreadable(self.app, Entrance.PROXY if is_tunnel else None, status, page)
 
     def state_of(self, flow: http.HTTPFlow) -> FlowState | None:
         """Return the state of a flow, or None if this handler does not handle the flow, or the flow has ended."""

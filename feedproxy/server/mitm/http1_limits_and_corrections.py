@@ -126,16 +126,24 @@ class LimitedHttp1Server(_http1.Http1Server):
     _lingering_timer: commands.RequestWakeup | None = None
 
     def __init__(
-        self, context: Context, *, head_max: int, head_timeout: Seconds, still_reads: Callable[[Client], bool]
+        self,
+        context: Context,
+        *,
+        head_max: int,
+        head_timeout: Seconds,
+        still_reads: Callable[[Client], bool],
+        count_unreadable: Callable[[Client, int, bytes], None],
     ) -> None:
         """Set the limits.
 
         `still_reads` returns True for a client that has closed its sending side and may still read.
+        `count_unreadable` is called with the client, the status and the page that answers an unreadable head.
         """
         super().__init__(context)
         self._head_max = head_max
         self._head_timeout = head_timeout
         self._still_reads = still_reads
+        self._count_unreadable = count_unreadable
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
         if self._lingering_timer is not None and not isinstance(event, HttpEvent):
@@ -163,13 +171,18 @@ class LimitedHttp1Server(_http1.Http1Server):
             self._timer_set = True
             yield commands.RequestWakeup(remaining)
             return
-        yield commands.SendData(self.conn, error_page(408, "The head of this request did not come in time."))
+        page = late_head_page()
+        self._count_unreadable(self.context.client, 408, page)
+        yield commands.SendData(self.conn, page)
         yield commands.CloseConnection(self.conn)
         self.state = self.done
 
     def refuse(self, status: int, reason: str = "") -> layer.CommandGenerator[None]:
         """Answer an unreadable request, and end the connection."""
-        yield commands.SendData(self.conn, error_page(status, reason))
+        page = error_page(status, reason)
+        if self.state == self.read_headers:  # later refusals belong to a request that is counted
+            self._count_unreadable(self.context.client, status, page)
+        yield commands.SendData(self.conn, page)
         yield from self.end()
 
     def end(self) -> layer.CommandGenerator[None]:
@@ -202,6 +215,7 @@ class LimitedHttp1Server(_http1.Http1Server):
             return
         self._skip_empty_lines()
         if _head_length(self.buf) > self._head_max:
+            logger.info("HTTP/1: answered 431: the request head is longer than %d bytes", self._head_max)
             yield from self.refuse(431, "The head of this request is too long.")
             return
         if self._empty_lines > EMPTY_LINES_MAX:
@@ -385,6 +399,12 @@ def error_page(status: int, reason: str = "") -> bytes:
     """Return the complete response to an unreadable request, as bytes."""
     page: bytes = http1.assemble_response(error_response(status, reason))
     return page
+
+
+def late_head_page() -> bytes:
+    """Log that the head of a request did not come in time. Return the complete response, as bytes."""
+    logger.info("HTTP/1: answered 408: the request head did not come in time")
+    return error_page(408, "The head of this request did not come in time.")
 
 
 def error_response(status: int, reason: str = "") -> http.Response:

@@ -21,6 +21,7 @@ from typing import Protocol
 
 from mitmproxy import connection, http
 from mitmproxy import flow as mitmproxy_flow
+from mitmproxy.net.http import http1
 from mitmproxy.proxy import commands, events, layer
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers.http import DropStream, HttpLayer, HTTPMode, HttpStream, SendHttp
@@ -79,6 +80,10 @@ class LocalResponses(Protocol):
 
     def refuse(self, flow: http.HTTPFlow, error: FeedproxyError) -> None:
         """Set the response of a flow if the content of its request is refused."""
+        ...
+
+    def count_unreadable(self, client: connection.Client, status: int, page: bytes) -> None:
+        """Count the complete response `page` to a request of this client whose head is unreadable."""
         ...
 
     def reserve_content(self, flow: http.HTTPFlow, size: int) -> None:
@@ -170,7 +175,9 @@ class FeedStream(HttpStream):
         self.flow.error = mitmproxy_flow.Error(str(error))
         yield HttpErrorHook(self.flow)
         self.flow.live = False
-        yield from self._send(error_response(error.status_hint, f"This request could not be read: {error}."))
+        response = error_response(error.status_hint, f"This request could not be read: {error}.")
+        self._responses.count_unreadable(self.context.client, error.status_hint, http1.assemble_response(response))
+        yield from self._send(response)
         self.server_state = self.state_errored
         yield from self._reset()
         yield DropStream(self.stream_id)
@@ -373,6 +380,7 @@ class FeedLayer(HttpLayer):
                 head_max=self._head_max,
                 head_timeout=self._head_timeout,
                 still_reads=self._backpressure.still_reads,
+                count_unreadable=self._responses.count_unreadable,
             )
         self.connections[self.context.client] = server
         yield from self.event_to_child(server, event)
