@@ -37,7 +37,7 @@ from feedproxy.server.mitm.memory_of_ended_connections import CycleFreeHandler, 
 from feedproxy.settings import Settings, option_names, restart_names
 from feedproxy.store.coordination import folder_lock
 from feedproxy.store.store_location import MEMORY, store_folder
-from feedproxy.telemetry.log_setup import set_log
+from feedproxy.telemetry.log_setup import hold_lines, set_log
 from feedproxy.upstream import parent_proxy
 from feedproxy.upstream.parent_proxy import OPTION
 from feedproxy.workers.worker_context import WorkerContext
@@ -189,7 +189,9 @@ async def serve(
     configured and `worker` is None, the proxy does not run. The result is then the options for a supervisor
     (supervisor.py), which runs the workers.
     """
-    proxy_master, app, loaded = build_master(plan, app)
+    with hold_lines():
+        proxy_master, app, loaded = build_master(plan, app)
+        set_log(app.settings)
     with loaded.locating():
         if app.settings.workers > 1 and worker is None:
             return _worker_options(proxy_master, app, loaded)
@@ -200,7 +202,6 @@ async def serve(
     app.sockets = worker.sockets if worker is not None else plan.sockets
     app.admin_sockets = worker.admin if worker is not None else plan.admin_sockets
     _change_listeners(app)
-    set_log(app.settings)
     life = _Lifecycle(proxy_master, app, announce)
     proxy_master.addons.add(life)
     loop = asyncio.get_running_loop()

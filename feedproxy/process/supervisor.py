@@ -42,8 +42,10 @@ from feedproxy.process.proxy_process import WorkerOptions
 from feedproxy.process.reload import read_again
 from feedproxy.request.upstream_and_public_urls import listener_url
 from feedproxy.server.fastpath.sockets import bind_socket, bind_sockets, reject_new_connections
+from feedproxy.settings import Settings
 from feedproxy.store.coordination import folder_lock
 from feedproxy.telemetry.log_format import printable
+from feedproxy.telemetry.log_setup import hold_lines, set_log
 from feedproxy.workers.worker_context import HEARTBEAT, WorkerContext
 
 START_TIMEOUT: Seconds = 60
@@ -209,9 +211,14 @@ class Supervisor:
 
     def _reload(self) -> None:
         """Make each worker load the configuration again."""
-        with contextlib.suppress(UsageError):
-            loaded = read_again(self.plan, self.options.specs, Rules(self.options.loaded.config.rules))
-            self.options, self._previous = dataclasses.replace(self.options, loaded=loaded), self.options
+        with hold_lines() as held:
+            with contextlib.suppress(UsageError):
+                loaded = read_again(self.plan, self.options.specs, Rules(self.options.loaded.config.rules))
+                self.options, self._previous = dataclasses.replace(self.options, loaded=loaded), self.options
+                values = {**loaded.config.options, **loaded.overrides}
+                log_options = {name: values[name] for name in ("log_format", "log_level") if name in values}
+                set_log(dataclasses.replace(Settings(), **log_options))
+            held.clear()  # the workers log the same
         for worker in self._workers:
             worker.missed_reload = True
 

@@ -1,8 +1,10 @@
 """Set-up of the log: the stream, the form and the level of feedproxy's lines, and of mitmproxy's warnings."""
 
 import asyncio
+import contextlib
 import logging
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from feedproxy.settings import Settings
@@ -35,10 +37,39 @@ def log_to(stream: Any = None) -> None:
     set_log(Settings())
 
 
+@contextlib.contextmanager
+def hold_lines() -> Iterator[list[logging.LogRecord]]:
+    """Hold back the lines that are logged in the block until its end, when their form and level may be set.
+
+    Yield the list of these lines. The caller may remove lines from it.
+    """
+    held: list[logging.LogRecord] = []
+    handlers = _line_handlers()
+
+    def hold(record: logging.LogRecord) -> bool:
+        held.append(record)
+        return False
+
+    for handler in handlers:
+        handler.addFilter(hold)
+    try:
+        yield held
+    finally:
+        for handler in handlers:
+            handler.removeFilter(hold)
+        for record in held:
+            if logging.getLogger(record.name).isEnabledFor(record.levelno):
+                for handler in handlers:
+                    handler.handle(record)
+
+
 def set_log(settings: Settings) -> None:
     root, level = logging.getLogger(), logging.getLevelNamesMapping()[settings.log_level.upper()]
-    for handler in root.handlers:
-        if isinstance(handler, LineHandler):
-            handler.set_form(settings.log_format)
+    for handler in _line_handlers():
+        handler.set_form(settings.log_format)
     root.setLevel(logging.INFO if level == logging.DEBUG else max(level, logging.WARNING))
     logging.getLogger("feedproxy").setLevel(level)
+
+
+def _line_handlers() -> list[LineHandler]:
+    return [handler for handler in logging.getLogger().handlers if isinstance(handler, LineHandler)]

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from feedproxy.http.target_uri.url_redaction import without_secrets
+from feedproxy.settings import Settings
 from feedproxy.telemetry import log_setup
 from feedproxy.telemetry.access_log_format import AccessLine
 from feedproxy.telemetry.log_stream import LineHandler
@@ -145,6 +146,25 @@ def test_lines_written_together_begin_with_the_time_only() -> None:
             root.removeHandler(each)
         root.setLevel(level)
     assert [re.fullmatch(r"\S+ (one|two)", line) is not None for line in stream.getvalue().splitlines()] == [True, True]
+
+
+def test_held_lines_have_the_form_and_level_that_are_set_meanwhile() -> None:
+    stream = io.StringIO()
+    root, product = logging.getLogger(), logging.getLogger("feedproxy")
+    before, levels = list(root.handlers), (root.level, product.level)
+    log_setup.log_to(stream)
+    try:
+        with log_setup.hold_lines():
+            product.warning("early")
+            product.info("below the level")
+            log_setup.set_log(Settings(log_format="json", log_level="warning"))
+            assert not stream.getvalue()
+    finally:
+        root.handlers[:] = before
+        root.setLevel(levels[0])
+        product.setLevel(levels[1])
+    (line,) = stream.getvalue().splitlines()
+    assert json.loads(line)["message"] == "early"
 
 
 def test_warning_of_mitmproxy_about_an_expired_authority_is_not_logged() -> None:

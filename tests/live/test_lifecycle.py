@@ -1,6 +1,7 @@
 """Start, hanging workers, restart and shutdown, as readers and the service manager observe them."""
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -144,6 +145,23 @@ def test_sighup_reloads_the_configuration_without_ending_connections(
     assert answered(proxy.address, origin.url("/hup")) == "200"
     assert "b.example" in (origin.asked("/hup")[0].fields.get("User-Agent") or "")
     assert proxy.terminate() == 0
+
+
+@pytest.mark.parametrize("arguments", [(), ("--workers", "2")])
+def test_every_line_of_a_log_in_json_is_an_object(start: Start, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    (config := tmp_path / "feedproxy.yaml").write_text("head_timeout: 15s\n")  # deprecated, which is logged at once
+    proxy = start("--config", str(config), *arguments, log_format="json")
+    if arguments:
+        os.kill(max(workers(proxy)), signal.SIGKILL)
+        until(lambda: "was killed (SIGKILL), restarting" in proxy.said and len(workers(proxy)) == 2)
+    os.kill(proxy.pid, signal.SIGHUP)
+    until(lambda: "configuration loaded" in proxy.said)
+    assert proxy.terminate() == 0
+
+    lines = [line for line in proxy.said.splitlines() if not LISTENS.search(line)]
+    messages = [json.loads(line)["message"] for line in lines]
+    assert "head_timeout is deprecated" in messages[0]
+    assert any("shutting down" in message for message in messages)
 
 
 @pytest.mark.parametrize("arguments", [(), ("--workers", "2")])
