@@ -445,6 +445,14 @@ async def test_error_found_by_the_check_names_the_line_of_the_file(tmp_path: Pat
     assert str(caught.value).startswith(f"{file}:1: {words}")
 
 
+async def test_check_names_the_option_that_keeps_workers_from_sharing_a_store(tmp_path: Path) -> None:
+    file = tmp_path / "feedproxy.yaml"
+    file.write_text("workers: 2\nstore: redis://127.0.0.1/\nfleet_local: 'memory:'\n")
+
+    with pytest.raises(UsageError, match="workers: 2 workers need a shared store: fleet_local is memory:"):
+        await proxy_process.check(ServePlan(config=str(file), options={"confdir": str(tmp_path)}))
+
+
 async def test_upstream_at_the_port_of_another_address_is_no_error(tmp_path: Path) -> None:
     made, _ = configured(tmp_path, "listen: 192.0.2.1:80\nupstream: http://127.0.0.1:80/\n")
     assert made.options.mode[0].endswith("reverse:http://127.0.0.1:80")

@@ -193,7 +193,8 @@ def check_app(app: App) -> None:
     elif settings.tls_key:
         raise UsageError("tls_key: tls_certificate is not set, and without it clients are served without TLS")
     if settings.workers > 1 and settings.local_store == MEMORY:
-        raise UsageError(f"workers: {settings.workers} workers need a shared store: store is {MEMORY}")
+        name = "fleet_local" if settings.is_fleet else "store"
+        raise UsageError(f"workers: {settings.workers} workers need a shared store: {name} is {MEMORY}")
     if settings.admin:
         admin, listen = listen_address(settings.admin, "admin"), listen_address(settings.listen, "listen")
         if admin == listen and admin[1]:

@@ -34,11 +34,17 @@ _UNREADABLE = frozenset(
 )
 
 
-def is_corrupt(error: BaseException) -> bool:
-    """Return True if an error of SQLite or diskcache means that the file of a shard is corrupt or unreadable."""
+def cause_of(error: BaseException) -> BaseException:
+    """Return the error of SQLite that another error of SQLite hides, or the error itself."""
     # If SQLite has rolled back by itself, as on a full disk, diskcache's ROLLBACK fails and hides the reason.
     if "no transaction is active" in str(error) and error.__context__ is not None:
-        error = error.__context__
+        return error.__context__
+    return error
+
+
+def is_corrupt(error: BaseException) -> bool:
+    """Return True if an error of SQLite or diskcache means that the file of a shard is corrupt or unreadable."""
+    error = cause_of(error)
     if not isinstance(error, sqlite3.DatabaseError):
         return False
     code = getattr(error, "sqlite_errorcode", None)

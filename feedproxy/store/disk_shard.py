@@ -23,7 +23,7 @@ from diskcache.core import DBNAME
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import StoreError
-from feedproxy.store.corrupt_files import clear_file, file_fault, is_corrupt, make_folder, set_aside
+from feedproxy.store.corrupt_files import cause_of, clear_file, file_fault, is_corrupt, make_folder, set_aside
 from feedproxy.store.interface import OnFailure
 from feedproxy.store.sqlite_rows import Rows
 
@@ -194,7 +194,7 @@ class Shard:
         except _ERRORS as error:
             if is_corrupt(error):
                 self._corrupt = True
-            raise StoreError(f"store: shard {self._folder.name} cannot be used: {error}") from error
+            raise StoreError(f"store: shard {self._folder.name} cannot be used: {cause_of(error)}") from error
 
     def _open_present_file(self) -> None:
         """Open the file that now has the shard's name, or a new file if it is corrupt or missing. Raises StoreError if

@@ -360,3 +360,17 @@ def test_shard_allows_reading_and_writing_in_two_threads(open_shard: OpenShard) 
     writer.join()
 
     assert shard.get("key") == b"9" * 1000
+
+
+def test_error_that_a_failed_rollback_hides_is_named(open_shard: OpenShard, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        try:
+            raise sqlite3.OperationalError("database or disk is full")
+        finally:
+            raise sqlite3.OperationalError("cannot rollback - no transaction is active")
+
+    shard = open_shard()
+    monkeypatch.setattr(Rows, "set", fail)
+
+    with pytest.raises(StoreError, match="shard 000 cannot be used: database or disk is full"):
+        shard.set("https://a.example/", b"value")
