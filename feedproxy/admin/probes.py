@@ -15,6 +15,7 @@ class Probes:
     def __init__(self, app: App, pages: FeedPages) -> None:
         self._app = app
         self._pages = pages
+        self._has_started = False
 
     async def metrics(self, _: web.Request) -> web.Response:
         """Return the metrics in Prometheus's exposition format."""
@@ -45,9 +46,14 @@ class Probes:
         return f"store: {plural(count, 'value', 'values')} could not be written yet" if count else ""
 
     async def readyz(self, _: web.Request) -> web.Response:
-        """Return 200 while the listeners accept clients, and 503 during the start and the shutdown."""
+        """Return 200 while the listeners accept clients, and 503 during the start and the shutdown.
+
+        The start ends when each worker has been ready once. Until then, some connections would wait.
+        """
         if self._app.draining or self._app.terminating:
             return web.Response(status=503, text="draining\n")
-        if not self._app.ready:
+        worker = self._app.worker
+        self._has_started = self._has_started or worker is None or worker.all_are_ready
+        if not (self._app.ready and self._has_started):
             return web.Response(status=503, text="not listening yet\n")
         return web.Response(text="ready\n")

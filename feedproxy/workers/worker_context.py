@@ -73,6 +73,11 @@ class WorkerContext:
         except OSError:
             return False
 
+    @property
+    def all_are_ready(self) -> bool:
+        """Return True if each worker has been ready since it was started."""
+        return all(beat for (beat,) in HEARTBEAT.iter_unpack(self.heartbeats))
+
     def record_heartbeat(self) -> None:
         """Report to the supervisor that this worker runs."""
         HEARTBEAT.pack_into(self.heartbeats, HEARTBEAT.size * self.index, time.monotonic())

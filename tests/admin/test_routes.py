@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+import mmap
 import re
 import resource
+import socket
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +20,7 @@ from feedproxy.errors import CannotListen, UsageError
 from feedproxy.refresh.refresh_events import RefreshEnded
 from feedproxy.request.feed_id import feed_id
 from feedproxy.store.resource import Failures, Relocation, RelocationKind
+from feedproxy.workers.worker_context import HEARTBEAT, WorkerContext
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 
 EVIL = "<script>alert(1)</script>"
@@ -310,6 +314,25 @@ async def test_readyz_is_200_only_while_clients_are_accepted(proxy: Proxy) -> No
     proxy.app.ready = proxy.app.draining = True
     assert (await proxy.get("/readyz"))[0] == 503
     assert (await proxy.get("/healthz"))[0] == 200
+
+
+async def test_readyz_is_503_until_each_worker_has_started(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    beats = mmap.mmap(-1, 2 * HEARTBEAT.size)
+    lifeline = socket.socket()
+    first, second = (
+        WorkerContext(index, 2, Path("/nowhere"), (), (), lifeline, b"", -1, (), beats) for index in range(2)
+    )
+    monkeypatch.setattr(proxy.app, "worker", first)
+
+    first.record_heartbeat()
+    assert (await proxy.get("/readyz"))[0] == 503
+
+    second.record_heartbeat()
+    assert (await proxy.get("/readyz"))[0] == 200
+
+    HEARTBEAT.pack_into(beats, HEARTBEAT.size, 0.0)  # the second worker starts again
+    assert (await proxy.get("/readyz"))[0] == 200
+    lifeline.close()
 
 
 async def test_shortage_of_descriptors_is_shown(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:

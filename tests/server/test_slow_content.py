@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import pytest
 from mitmproxy import http
 from mitmproxy.addons.proxyserver import Proxyserver
+from mitmproxy.connection import Client
 from mitmproxy.proxy import commands, context, events
 from mitmproxy.proxy.layers.http import HTTPMode
 from mitmproxy.test import taddons
@@ -33,6 +34,9 @@ class Responses:
 
     def refuse(self, flow: http.HTTPFlow, error: FeedproxyError) -> None:
         flow.response = http.Response.make(error.status_hint)
+
+    def count_unreadable(self, client: Client, status: int, page: bytes) -> None:
+        pass
 
     def reserve_content(self, flow: http.HTTPFlow, size: int) -> None:
         pass
