@@ -19,7 +19,7 @@ from feedproxy.config import config_file, option_types
 from feedproxy.process import mitmproxy_master
 from feedproxy.process.option_sources import ServePlan
 from feedproxy.settings import Settings, option_names
-from feedproxy.telemetry.metrics import Metrics
+from feedproxy.telemetry.metrics import NO_FAILURE, Metrics
 from feedproxy.telemetry.metrics_aggregation import exposition
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
@@ -132,6 +132,14 @@ def test_alerts_use_existing_metrics_and_have_a_description() -> None:
         assert {"alert", "expr", "for", "labels", "annotations"} == set(rule)
         assert {"summary", "description"} == set(rule["annotations"])
         assert set(re.findall(r"\bfeedproxy_\w+", rule["expr"])) - _names_of_metrics() == set()
+
+
+def test_alert_about_origins_counts_only_failures() -> None:
+    rules = YAML(typ="safe").load((CONF / "alerts.yaml").read_text(encoding="utf-8"))["groups"][0]["rules"]
+    (expression,) = [rule["expr"] for rule in rules if rule["alert"] == "FeedproxyOriginsFail"]
+
+    (excluded,) = re.findall(r'detail!~"([^"]*)"', expression)
+    assert set(excluded.split("|")) == set(map(str, NO_FAILURE))
 
 
 def test_dashboard_has_the_form_that_grafana_requires() -> None:
