@@ -96,7 +96,7 @@ def record_access(app: App, record: AccessRecord) -> str:
 
 
 def record_unreadable(app: App, entrance: Entrance | None, status: int, page: bytes) -> None:
-    """Count the complete response `page` to a request whose head is unreadable.
+    """Count the complete response `page` to a request with an unreadable head.
 
     Without an `entrance`, the request counts for the entrance that the proxy's mode suggests.
     """

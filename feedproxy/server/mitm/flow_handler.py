@@ -318,7 +318,7 @@ class FlowHandler:
         self._set_response(flow, state, refusal.response, refusal.status, refusal.reason)
 
     def count_unreadable(self, client: Client, status: int, page: bytes) -> None:
-        """Count the complete response `page` to a request of this client whose head is unreadable."""
+        """Count the complete response `page` to a request of this client with an unreadable head."""
         is_tunnel = client.id in self.connect_approvals.tunnels
         record_unreadable(self.app, Entrance.PROXY if is_tunnel else None, status, page)
 

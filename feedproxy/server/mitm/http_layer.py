@@ -83,7 +83,7 @@ class LocalResponses(Protocol):
         ...
 
     def count_unreadable(self, client: connection.Client, status: int, page: bytes) -> None:
-        """Count the complete response `page` to a request of this client whose head is unreadable."""
+        """Count the complete response `page` to a request of this client with an unreadable head."""
         ...
 
     def reserve_content(self, flow: http.HTTPFlow, size: int) -> None:
