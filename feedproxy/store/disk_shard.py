@@ -9,6 +9,7 @@ open the shard.
 """
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -254,7 +255,7 @@ class Shard:
     def _lock(self) -> Iterator[None]:
         path = self._folder.parent / "lock"
         clear_file(path)
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = _open_lock(path)
         try:
             deadline = time.monotonic() + OPEN_TIMEOUT
             while not _try_flock(lock):
@@ -267,6 +268,15 @@ class Shard:
             yield
         finally:
             os.close(lock)
+
+
+def _open_lock(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # a read-only file system can be read
 
 
 def _try_flock(handle: int) -> bool:

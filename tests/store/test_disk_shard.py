@@ -374,3 +374,19 @@ def test_error_that_a_failed_rollback_hides_is_named(open_shard: OpenShard, monk
 
     with pytest.raises(StoreError, match="shard 000 cannot be used: database or disk is full"):
         shard.set("https://a.example/", b"value")
+
+
+def test_values_on_a_read_only_file_system_can_be_read(
+    open_shard: OpenShard, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_shard().set("https://a.example/", b"value")
+    real_open = os.open
+
+    def open_on_read_only_file_system(path: str | Path, flags: int, mode: int = 0o777, **named: int) -> int:
+        if Path(path).parent == folder.parent and flags & (os.O_RDWR | os.O_CREAT):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return real_open(path, flags, mode, **named)
+
+    monkeypatch.setattr(os, "open", open_on_read_only_file_system)
+
+    assert open_shard().get("https://a.example/") == b"value"
