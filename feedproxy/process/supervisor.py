@@ -359,7 +359,7 @@ class Supervisor:
         return 1
 
     def _end(self) -> int:
-        """End all workers, and kill slow ones. Return 0 if all of them exited with 0, and 1 if not."""
+        """End all workers, and kill slow ones. Return 0 if all of them ended as requested, and 1 if not."""
         # A draining worker must be the last process with its sockets open, so that closing them ends listening.
         for worker in self._workers:
             if not self.plan.sockets:
@@ -381,7 +381,9 @@ class Supervisor:
                 deadline = float("inf")
             for worker in list(under_way):
                 if (status := _exit_status(worker.pid)) is not None:
-                    code = code or (1 if os.waitstatus_to_exitcode(status) else 0)
+                    # SIGTERM kills a worker that is starting.
+                    is_clean = os.waitstatus_to_exitcode(status) in (0, -signal.SIGTERM)
+                    code = code or (0 if is_clean else 1)
                     worker.pid = 0
                     under_way.remove(worker)
             if under_way:

@@ -117,6 +117,18 @@ def a_child(act: Callable[[], bool]) -> int:
     return child
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGKILL, 1)])
+def test_supervisor_exits_with_0_if_sigterm_ends_a_worker_during_its_start(
+    supervising: Supervisor, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
+) -> None:
+    for worker in supervising._workers:
+        worker.pid, worker.due = 101 + worker.index, None
+    monkeypatch.setattr(os, "kill", lambda pid, number: None)
+    monkeypatch.setattr(os, "waitpid", lambda pid, _: (pid, number if pid == 102 else 0))
+
+    assert supervising._end() == code
+
+
 def test_supervisor_that_was_stopped_and_continued_takes_no_signal_for_another() -> None:
     """Python's sigtimedwait returns an arbitrary signal in this case, and the supervisor shut down."""
     timeout = 0.2
