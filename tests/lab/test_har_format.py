@@ -215,6 +215,30 @@ def test_har_of_browser_has_origin_side() -> None:
     assert found.content(exchange) == "<a>ä</a>".encode("iso-8859-1")
 
 
+@pytest.mark.parametrize(
+    ("response", "size"),
+    [
+        ({"bodySize": 300, "content": {"size": 1000, "text": "<a/>"}}, 300),
+        ({"bodySize": -1, "content": {"size": 1000, "compression": 600, "text": "<a/>"}}, 400),
+        ({"bodySize": -1, "content": {"size": 1000}}, 1000),
+        ({"content": {"text": "<a/>"}}, 4),
+        ({"bodySize": 0, "content": {"size": 0}}, 0),
+    ],
+)
+def test_har_of_browser_without_size_on_the_wire_has_the_size_of_the_content(
+    response: dict[str, Any], size: int
+) -> None:
+    entry = {
+        "startedDateTime": "2026-11-21T13:00:00Z",
+        "request": {"method": "GET", "url": "https://example.com/feed", "headers": []},
+        "response": {"status": 200, "headers": [], **response},
+    }
+
+    (exchange,) = har_format.parse(json.dumps({"log": {"entries": [entry]}}).encode()).exchanges
+
+    assert exchange.size == size
+
+
 def test_flow_file_is_read_as_recording(tmp_path: Path) -> None:
     flow = _a_flow()
     flow.response.headers["content-encoding"] = "gzip"

@@ -226,7 +226,7 @@ def _parse_exchange(entry: Any) -> tuple[Exchange, bytes]:
         fields=fields,
         reason=_member(entry, "response.statusText", str, ""),
         digest=_member(extension, "digest", str, "") if extension else content_digest(content),
-        size=max(0, int(_member(entry, "response.bodySize", float, 0))),
+        size=_body_size(_member(entry, "response", dict), content),
         seconds=max(0.0, _member(entry, "time", float, 0.0)) / 1000,
         reader=_member(extension, "reader", str, ""),
         connection=str(entry.get("connection") or ""),
@@ -240,6 +240,17 @@ def _parse_exchange(entry: Any) -> tuple[Exchange, bytes]:
     if exchange.status > 999:
         raise ValueError(f"response.status: {exchange.status:.4g}: expected a number of three digits")
     return exchange, content
+
+
+def _body_size(response: Any, content: bytes) -> int:
+    """Return the size of a response's content on the wire.
+
+    If it is unknown, which HAR expresses by -1, return the size of the decoded content minus what compression saved.
+    """
+    if (size := _member(response, "bodySize", float, -1.0)) >= 0:
+        return int(size)
+    decoded = _member(response, "content.size", float, 0.0) or len(content)
+    return max(0, int(decoded - _member(response, "content.compression", float, 0.0)))
 
 
 _KINDS = {str: "a string", float: "a number", bool: "true or false", list: "a list", dict: "an object"}
