@@ -140,7 +140,11 @@ def _evaluate_tag(poll: Poll, state: ReaderState) -> Verdict:
     return (
         ()
         if state.partial
-        else (Observation(UNKNOWN_ETAG, f"If-None-Match {_condition_text(poll)} was never sent by the server"),)
+        else (
+            Observation(
+                UNKNOWN_ETAG, f"If-None-Match {_condition_text(poll)} was never sent by the server for this feed"
+            ),
+        )
     )
 
 
@@ -297,10 +301,11 @@ class MIXED_VALIDATORS(Note, level=Level.WARN, category=Category.CONDITIONS):
 
 
 class UNKNOWN_ETAG(Note, level=Level.BAD, category=Category.CONDITIONS):
-    summary = "%(times)s had an ETag that the server had never sent."
+    summary = "%(times)s had an ETag that the server had never sent for this feed."
     advice = """\
-    Only the server knows what its tags mean. A tag that the reader makes, such as a hash of the content, never
-    matches. If it matches another version by chance, the reader misses entries."""
+    Only the server knows what its tags mean. A tag of another feed, or a tag that the reader makes, such as a hash of
+    the content, never matches. If it matches another version by chance, the reader misses entries. Store each tag
+    with its feed, and return it unchanged."""
     reference = "RFC 9110, section 8.8.3"
 
 

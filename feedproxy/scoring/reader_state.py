@@ -131,7 +131,8 @@ class ReaderState:
     stored: Validators = Validators("", "")
     """Validators of the last complete answer."""
     confirmed: Validators = Validators("", "")
-    """Validators that the reader may send instead of `stored`: those of a later 304, or of a redirect document."""
+    """Validators that the reader may send instead of `stored`: those of a later 304 or HEAD, or of a redirect
+    document."""
     stored_at: Instant = 0.0
     stored_is_delta: bool = False
     """True if the last complete answer was a 226."""
@@ -266,6 +267,8 @@ class ReaderState:
         elif validators and poll.status and poll.method == "GET":
             self.rejected.add(validators)
             return
+        elif poll.method == "HEAD" and poll.is_success:
+            self.confirmed = validators  # a reader that polls by HEAD compares its copy with the last HEAD
         if validators:
             self.issued.add(validators)
             self.issuing_addresses = _with_address(self.issuing_addresses, poll.target)

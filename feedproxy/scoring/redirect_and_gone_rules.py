@@ -17,7 +17,7 @@ HOPS_MAX = 5
 """A reader must follow chains of at most this many redirects. It may give up at a longer chain."""
 
 LOOP_HOPS_MAX = 20
-"""A reader should end a redirect loop after this many redirects at the latest, as browsers do (Fetch, section 4.4)."""
+"""A reader should stop after this many redirects of one poll at the latest, as browsers do (Fetch, section 4.4)."""
 
 GONE_CHECK_INTERVAL: Seconds = 6.5 * 86_400
 """A reader may check after this many seconds whether a feed is still gone: a week, minus half a day of tolerance."""
@@ -31,8 +31,9 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
     observations, applies = list[Observation](), False
     previous = state.previous
     if state.follows(poll):
-        if state.is_in_loop and len(state.chain) > LOOP_HOPS_MAX:
-            reason = f"redirect {len(state.chain)} of this poll led to {short_target(poll.target)} again"
+        if len(state.chain) > LOOP_HOPS_MAX:
+            repetition = " again" if state.is_in_loop else ""
+            reason = f"redirect {len(state.chain)} of this poll led to {short_target(poll.target)}{repetition}"
             return (Observation(REDIRECT_LOOP_FOLLOWED, reason),)
         return NO_VIOLATIONS
     if (
@@ -137,10 +138,10 @@ class REDIRECT_NOT_FOLLOWED(Note, level=Level.BAD, category=Category.MOVES):
 
 
 class REDIRECT_LOOP_FOLLOWED(Note, level=Level.BAD, category=Category.MOVES):
-    summary = "%(times)s followed a redirect loop beyond twenty redirects."
+    summary = "%(times)s came after more than twenty redirects in one poll."
     advice = """\
-    Remember the addresses of a poll, and stop at the first that comes again. Treat the loop as a failure: keep the
-    copy, and poll at the usual time."""
+    Remember the addresses of a poll, and stop at the first that comes again, or after twenty redirects. Treat this as
+    a failure: keep the copy, and poll at the usual time."""
     reference = "RFC 9110, section 15.4; Fetch, section 4.4"
 
 

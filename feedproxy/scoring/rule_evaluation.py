@@ -7,6 +7,8 @@ code evaluates recordings and live traffic.
 from collections.abc import Callable, Mapping
 
 from feedproxy.clock import Instant
+from feedproxy.feed.channel import READER_MEDIA_TYPES
+from feedproxy.http.field_values import parse_parameters
 from feedproxy.notes import Note
 from feedproxy.scoring import (
     client_hygiene_rules,
@@ -127,7 +129,7 @@ class FeedEvaluation:
         if conditional_request_rules.is_sent_in_vain(poll, self.state):
             cost.redundant += poll.size
         account.last = poll.at
-        account.has_content |= poll.content.is_feed if poll.content is not None else poll.status in (226, 304)
+        account.has_content |= _delivers_feed(poll)
 
     def _append_evidence(self, evidence: list[Evidence], request: Evidence) -> None:
         """Append a request, and drop the oldest request if there are more than `evidence_max`.
@@ -142,3 +144,13 @@ class FeedEvaluation:
         feed = self.account.feed
         target = feed if poll.target == feed else poll.target  # all evidence of a feed shares one string
         return Evidence(poll.number, poll.at, target, poll.status, reason[:TEXT_LENGTH_MAX])
+
+
+def _delivers_feed(poll: Poll) -> bool:
+    """Return True if the answer was a feed or confirmed the reader's copy. An answer to HEAD is a feed if its media
+    type is that of a feed."""
+    if poll.content is not None:
+        return poll.content.is_feed
+    if poll.method == "HEAD" and poll.status == 200:
+        return parse_parameters(poll.answer.get("content-type") or "")[0] in READER_MEDIA_TYPES
+    return poll.status in (226, 304)

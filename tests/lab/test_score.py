@@ -372,6 +372,42 @@ def test_reader_need_not_detect_redirect_loops() -> None:
     assert findings(score_of(play(habit(detects_loops=False)(), options=options))) == set()
 
 
+@pytest.mark.parametrize(("hops", "expected"), [(20, set()), (25, {redirect_and_gone_rules.REDIRECT_LOOP_FOLLOWED})])
+def test_reader_should_stop_in_an_endless_chain_of_redirects(hops: int, expected: set[type[Note]]) -> None:
+    base = play(CorrectReader(), days=1).exchanges[0]
+    chain = [
+        replace(
+            base,
+            at=base.at + 3600 + hop,
+            request=replace(base.request, target=base.request.target if not hop else f"http://example.com/{hop}"),
+            status=302,
+            fields=Fields([("Location", f"/{hop + 1}")]),
+            digest="",
+        )
+        for hop in range(hops + 1)
+    ]
+    recording = Recording((base, *chain), {base.digest: document(3)})
+
+    assert findings(score_of(recording)) - {client_hygiene_rules.FEW_REQUESTS} == expected
+
+
+def test_tag_of_another_feed_is_reported_as_unknown_for_this_feed() -> None:
+    base = play(CorrectReader(), days=1).exchanges[0]
+    fields = base.request.fields.with_field("If-None-Match", '"other"')
+    other = replace(
+        base,
+        at=base.at + 1,
+        request=replace(base.request, target="http://example.com/other"),
+        fields=base.fields.with_field("ETag", '"other"'),
+    )
+    again = replace(base, at=base.at + 3600, request=replace(base.request, fields=fields))
+
+    score = score_of(Recording((base, other, again), {base.digest: document(3)}))
+
+    (finding,) = (found for found in score.findings if isinstance(found.note, conditional_request_rules.UNKNOWN_ETAG))
+    assert finding.requests[0].reason == 'If-None-Match "other" was never sent by the server for this feed'
+
+
 def test_reader_need_not_adopt_permanent_move_to_missing_page() -> None:
     base = play(CorrectReader(), days=1).exchanges[0]
     exchanges = [base]
@@ -483,6 +519,24 @@ def test_reader_that_polls_by_head_need_not_send_conditions() -> None:
     )
 
     assert findings(score) == set()
+
+
+def test_reader_that_polls_by_conditional_head_is_graded_without_findings() -> None:
+    """The feed changes twice, and the reader never sends a GET."""
+    base = play(CorrectReader(), days=1).exchanges[0]
+    exchanges, condition = list[Exchange](), ""
+    for hour in range(9):
+        tag = f'"version-{hour // 3}"'
+        fields = base.request.fields.with_field("If-None-Match", condition) if condition else base.request.fields
+        request = replace(base.request, method="HEAD", fields=fields)
+        answered = Fields([("ETag", tag), ("Content-Type", "application/rss+xml; charset=utf-8")])
+        status = 304 if tag == condition else 200
+        at = base.at + 3600 * hour
+        exchanges.append(replace(base, at=at, request=request, status=status, fields=answered, digest="", size=0))
+        condition = tag
+
+    assert findings(score_of(Recording(tuple(exchanges)))) == set()
+    assert score_of(Recording(tuple(exchanges[:1]))), "one HEAD shows by its media type that the target is a feed"
 
 
 def test_duplicate_request_is_found_without_blame_for_its_validators() -> None:
