@@ -214,6 +214,24 @@ async def test_collapsing_stores_the_response_after_all_clients_disconnect(stage
     assert origin.requests == 1
 
 
+async def test_slow_fetch_does_not_age_a_response_that_was_stored_meanwhile(stage):
+    proxy, origin, clock = await stage()
+    page = {"content_type": "text/plain", "vary": "Accept-Language", "cache_control": "max-age=600"}
+    origin.publish("/page", b"page", **page)
+    await proxy.get("/page", accept_language="en")
+    origin.gate = gate = asyncio.Event()
+    slow = asyncio.ensure_future(proxy.get("/page", accept_language="de"))
+    await origin.asked(2)
+    origin.gate = None
+    clock.advance(seconds=30)
+    await proxy.get("/page", accept_language="fr")
+
+    gate.set()
+    (await slow).expect(200)
+
+    (await proxy.get("/page", accept_language="fr")).expect(200, cache="hit", age=0)
+
+
 async def test_answer_timeout_serves_the_stale_copy_and_continues_the_fetch(stage, monkeypatch):
     proxy, origin, clock = await stage(answer_timeout=3)
     origin.publish("/feed.rss", a_feed("old"), cache_control="max-age=60")
