@@ -64,13 +64,7 @@ _SURROGATE = (
     rb"|0*+(?:55(?:29[6-9]|[3-9][0-9]{2})|56[0-9]{3}|57(?:[0-2][0-9]{2}|3[0-3][0-9]|34[0-3])));"
 )
 """Pattern of a reference to a surrogate (U+D800 to U+DFFF)."""
-_SURROGATE_REFERENCE = re.compile(_SURROGATE)
-_SURROGATES_IN_CONTENT = re.compile(rb"((?:" + _SURROGATE + rb")+)|<" + _NOT_CONTENT)
-"""Pattern of adjacent references to surrogates, the first group.
-
-The pattern also matches CDATA sections, comments and instructions, in which references have no meaning. The first group
-is then None.
-"""
+_SURROGATES = re.compile(rb"(?:" + _SURROGATE + rb")+")
 
 _BARE_AMPERSANDS_MAX = 10_000
 """At most this many bare ampersands in one document are read as text."""
@@ -100,12 +94,12 @@ def replace_surrogates(data: bytes) -> bytes:
 
     References to surrogates are ill-formed (XML 1.0, section 4.1), but some programs write two of them for a character
     beyond U+FFFF, such as an emoji. From such references, libxml2 makes bytes that are not UTF-8, and lxml then raises
-    an exception for the text. A well-formed document is returned unchanged, as the same object.
+    an exception for the text. A well-formed document is returned unchanged, as the same object. In another
+    document, references in CDATA sections are replaced as well, because a fault may hide where a section begins.
     """
-    if _SURROGATE_REFERENCE.search(data) is None:
+    if _SURROGATES.search(data) is None or _is_well_formed(data):
         return data
-    replaced = _SURROGATES_IN_CONTENT.sub(lambda match: _join_surrogates(match[1]) if match[1] else match[0], data)
-    return data if replaced == data else replaced
+    return _SURROGATES.sub(lambda match: _join_surrogates(match[0]), data)
 
 
 def _join_surrogates(references: bytes) -> bytes:

@@ -132,6 +132,12 @@ def test_references_to_surrogates_are_a_fault_and_stand_for_one_character(writte
     assert all(FORMATS[name].render(model) for name in FORMATS)
 
 
+def test_reference_to_a_surrogate_after_a_false_cdata_section_is_read() -> None:
+    body = a_feed("x &#55357;y").replace(b"<rss", b"<rss a='<![CDATA['")
+
+    assert channel_of(body).title == "x \ufffdy"
+
+
 @pytest.mark.parametrize(
     "written",
     ["<![CDATA[&#55357;&#56832;]]>", "<!-- &#xD800; -->", "<?x &#xDFFF;?>", "&#55295;&#xD7FF;&#57344;&#xE000;"],
