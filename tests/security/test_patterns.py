@@ -31,8 +31,9 @@ LENGTH = 4096
 REACHED = {"feedproxy.durations_and_sizes._PART": 128}
 """Characters of the longest text, for patterns that only meet short ones of the operator."""
 
-PASSED_ON = {"feedproxy.http.structured_fields": ("match",)}
-"""By module: the methods with which its patterns are searched, if the module passes them to a function."""
+PASSED_ON = {"feedproxy.http.structured_fields": ("match",), "feedproxy.feed.feed_dates": ("fullmatch",)}
+"""By module: the methods with which its patterns are searched, if the module passes them to a function or keeps them in
+a tuple."""
 
 NOISE = 0.005
 """Seconds: a cost above it is measured again, and compared with that of half the text."""
@@ -66,11 +67,15 @@ def _patterns() -> Iterator[tuple[str, Pattern, tuple[str, ...]]]:
             continue
         loaded = importlib.import_module(module.name)
         source = Path(str(loaded.__file__)).read_text(encoding="utf-8")
-        for name, pattern in vars(loaded).items():
-            if isinstance(pattern, re.Pattern) and re.search(rf"^{name}\b[^\n]*=", source, re.MULTILINE):
-                found = re.findall(rf"\b{name}\.(search|match|fullmatch|finditer|findall|sub|split)\b", source)
-                usual = PASSED_ON.get(module.name, ("finditer", "fullmatch"))
-                yield f"{module.name}.{name}", pattern, tuple(sorted(set(found))) or usual
+        for name, value in vars(loaded).items():
+            if not re.search(rf"^{name}\b[^\n]*=", source, re.MULTILINE):
+                continue
+            found = re.findall(rf"\b{name}\.(search|match|fullmatch|finditer|findall|sub|split)\b", source)
+            usual = PASSED_ON.get(module.name, ("finditer", "fullmatch"))
+            for number, pattern in enumerate(value if isinstance(value, tuple) else (value,)):
+                if isinstance(pattern, re.Pattern):
+                    label = f"{name}[{number}]" if isinstance(value, tuple) else name
+                    yield f"{module.name}.{label}", pattern, tuple(sorted(set(found))) or usual
 
 
 def _own(pattern: Pattern) -> list[str]:
