@@ -168,6 +168,16 @@ def test_requests_are_recorded_at_virtual_instants_with_their_faults(week: Path,
     assert asked[0].reader.startswith("reader-")
 
 
+def test_answer_to_head_is_recorded_without_content(week: Path, replay: Start, tmp_path: Path) -> None:
+    file = tmp_path / "asked.har"
+    origin = replay(str(week), "--step", "--record", str(file))
+    ask(f"{origin.base}/{FEED}", "HEAD")
+    origin.terminate()
+
+    (asked,) = har_format.read(file).exchanges
+    assert (asked.request.method, asked.status, asked.digest, asked.size) == ("HEAD", 200, "", 0)
+
+
 def test_recording_of_serve_is_replayed(week: Path, replay: Start, tmp_path: Path) -> None:
     file = tmp_path / "week.har"
     first = replay(str(week), "--step", "--proxy", "--record", str(file))

@@ -117,18 +117,22 @@ class ReplayListener:
             await connection.send_error(400, str(error), format_http_date(at))
             return False
         reply = self._replay.answer(incoming)
+        head_only = incoming.request.method == "HEAD"
         try:
-            return await connection.send(reply, head_only=incoming.request.method == "HEAD")
+            return await connection.send(reply, head_only=head_only)
         finally:
             if self._observe is not None:
                 # A manual clock does not advance during a fault's delays.
                 seconds = max(self._clock.now() - at, reply.pause + reply.spread)
-                self._observe(_exchange(incoming, reply, connection, seconds), reply.body)
+                body = b"" if head_only else reply.body
+                self._observe(_exchange(incoming, reply, connection, len(body), seconds), body)
             if self._answered is not None:
                 self._answered()
 
 
-def _exchange(incoming: ReplayRequest, reply: ReplayResponse, connection: "_Connection", seconds: float) -> Exchange:
+def _exchange(
+    incoming: ReplayRequest, reply: ReplayResponse, connection: "_Connection", size: int, seconds: float
+) -> Exchange:
     return Exchange(
         side=Side.READER,
         at=incoming.at,
@@ -136,7 +140,7 @@ def _exchange(incoming: ReplayRequest, reply: ReplayResponse, connection: "_Conn
         status=reply.status,
         fields=reply.fields,
         reason=reply.reason,
-        size=len(reply.body) + connection.blanks_sent,
+        size=size + connection.blanks_sent,
         seconds=seconds,
         reader=connection.peer,
         connection=connection.name,
