@@ -90,9 +90,13 @@ def parse_when(text: str, start: Instant) -> FaultSchedule:
     for part in filter(None, text.split(",")):
         if match := _SHARE.fullmatch(part):
             share = float(match[1]) / 100
+            if not 0 < share <= 1:
+                raise UsageError(f"{part!r}: expected a percentage above 0 and up to 100")
         elif match := _NUMBERS.fullmatch(part):
             last = match[2] if match[2] is not None else match[1]
             numbers = (int(match[1]), int(last) if last else None)  # type: ignore[assignment]  # None is for ever
+            if not numbers[0] or (last and int(last) < numbers[0]):
+                raise UsageError(f"{part!r}: expected numbers of requests such as #3, #3..5 or #2.., counted from 1")
         else:
             opening, dots, closing = part.partition("..")
             begin = _instant(opening, start) if opening else None
