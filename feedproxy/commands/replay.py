@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import contextlib
 import signal
 import sys
 import textwrap
@@ -161,15 +160,21 @@ async def _serve_proxy(args: argparse.Namespace, replay: Any, clock: Clock) -> i
 
 
 def read_recording(path: Path) -> Any:
-    """Return the recording in a HAR file, or in a flow file of mitmproxy."""
+    """Return the recording in a HAR file, or in a flow file of mitmproxy. The file may be a pipe.
+
+    Raises UsageError if the file cannot be read.
+    """
     from feedproxy.lab.record import har_format  # noqa: PLC0415
 
-    with contextlib.suppress(OSError), path.open("rb") as file:
-        if file.read(1).isdigit():  # a flow file begins with the length of its first flow
+    try:
+        with path.open("rb") as file:
+            if not file.peek(1)[:1].isdigit():  # a flow file begins with the length of its first flow
+                return har_format.parse(file.read(), str(path))
             from feedproxy.server.mitm.exchanges_from_flows import read_flow_file  # noqa: PLC0415
 
-            return read_flow_file(path)
-    return har_format.read(path)
+            return read_flow_file(file, str(path))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
 
 
 def make_recorder(file: str, seed: str, *, keep: tuple[str, ...] = ()) -> Any:

@@ -1,9 +1,11 @@
 """HAR files: round trips, other tools, incomplete files, rotation."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from mitmproxy.io import FlowReader, FlowWriter
 from mitmproxy.test import tflow
 
+from feedproxy.commands.replay import read_recording
 from feedproxy.errors import UsageError
 from feedproxy.http.message import Fields, Request
 from feedproxy.lab.record import har_format, har_writer
@@ -280,6 +283,23 @@ def test_flow_file_converted_from_har_has_no_reader(tmp_path: Path) -> None:
     assert (exchange.side, exchange.reader, exchange.connection) == (Side.ORIGIN, "", "")
 
 
+@pytest.mark.parametrize("form", ["har", "flows"])
+def test_recording_may_be_a_pipe(tmp_path: Path, form: str) -> None:
+    if form == "har":
+        content = dump_recording(Recording((an_exchange(),)))
+    else:
+        _imported(tmp_path, _a_flow())
+        content = (tmp_path / "week.mitm").read_bytes()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(content,), daemon=True)
+    writer.start()
+
+    assert read_recording(pipe).side(Side.READER)
+
+    writer.join(timeout=10)
+
+
 def _a_flow() -> Any:
     flow = tflow.tflow(resp=True)
     flow.request.url = "http://example.com/feed"
@@ -291,7 +311,8 @@ def _imported(folder: Path, *flows: Any) -> Recording:
     with (folder / "week.mitm").open("wb") as file:
         for flow in flows:
             FlowWriter(file).add(flow)
-    return read_flow_file(folder / "week.mitm")
+    with (folder / "week.mitm").open("rb") as file:
+        return read_flow_file(file, "week.mitm")
 
 
 def test_har_writer_rotates_full_file_with_complete_contents(tmp_path: Path) -> None:

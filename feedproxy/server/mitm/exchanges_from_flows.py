@@ -5,7 +5,7 @@ In all functions, `at` is the instant of the request, and `seconds` is the durat
 
 import itertools
 from dataclasses import replace
-from pathlib import Path
+from typing import BinaryIO
 
 from mitmproxy import http
 from mitmproxy import io as flows
@@ -141,22 +141,24 @@ def _body(response: http.Response | None) -> bytes | None:
 # -- files
 
 
-def read_flow_file(path: Path) -> Recording:
-    """Return the recording in a flow file of mitmproxy. Raises UsageError if the file cannot be read."""
+def read_flow_file(file: BinaryIO, name: str) -> Recording:
+    """Return the recording in a flow file of mitmproxy.
+
+    Raises UsageError, with a message that begins with `name`, if the content is invalid.
+    """
     exchanges: list[Exchange] = []
     contents: dict[str, bytes] = {}
     connections, readers = StableNames(""), StableNames("reader-")
     try:
-        with path.open("rb") as file:
-            for flow in flows.FlowReader(file).stream():
-                if isinstance(flow, http.HTTPFlow) and flow.request.method != "CONNECT":
-                    began = flow.request.timestamp_start
-                    ended = flow.response.timestamp_end if flow.response is not None else None
-                    for recorded in flow_exchanges(flow, began, max(0.0, (ended or began) - began), connections):
-                        exchange, content = with_digest(*recorded)
-                        exchanges.append(replace(exchange, reader=readers.name_of(client_network(exchange.reader))))
-                        contents[exchange.digest] = content
-    except (FlowReadException, ValueError, OSError) as error:
-        raise UsageError(f"{path}: not a flow file: {error}") from error
+        for flow in flows.FlowReader(file).stream():
+            if isinstance(flow, http.HTTPFlow) and flow.request.method != "CONNECT":
+                began = flow.request.timestamp_start
+                ended = flow.response.timestamp_end if flow.response is not None else None
+                for recorded in flow_exchanges(flow, began, max(0.0, (ended or began) - began), connections):
+                    exchange, content = with_digest(*recorded)
+                    exchanges.append(replace(exchange, reader=readers.name_of(client_network(exchange.reader))))
+                    contents[exchange.digest] = content
+    except (FlowReadException, ValueError) as error:
+        raise UsageError(f"{name}: not a flow file: {error}") from error
     contents.pop("", None)
     return Recording(tuple(sorted(exchanges, key=lambda exchange: exchange.at)), contents)
