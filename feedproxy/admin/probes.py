@@ -1,12 +1,20 @@
 """Probes for monitoring: /metrics, /healthz and /readyz."""
 
+import asyncio
+
 from aiohttp import web
 
-from feedproxy.admin.pages.feed_pages import FeedPages, subscribers_of
+from feedproxy.admin.pages.feed_pages import FeedPages
 from feedproxy.app import App
+from feedproxy.clock import Seconds
+from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.telemetry import metrics_aggregation
 from feedproxy.telemetry.metrics import CONTENT_TYPE
 from feedproxy.web.display_formats import plural
+
+FEEDS_WAIT: Seconds = 2
+"""`/metrics` waits at most this many seconds for the list of feeds. After a start with many stored feeds, it takes
+longer to read them. Prometheus gives up after 10 s."""
 
 
 class Probes:
@@ -16,20 +24,30 @@ class Probes:
         self._app = app
         self._pages = pages
         self._has_started = False
+        self._subscribers: asyncio.Task[list[int]] | None = None
 
     async def metrics(self, _: web.Request) -> web.Response:
         """Return the metrics in Prometheus's exposition format."""
         reports = await self._app.peer_reports()
         service = self._pages.service()
-        subscribers = subscribers_of(await self._pages.table())
+        if self._subscribers is None:
+            self._subscribers = asyncio.create_task(self._count_subscribers())
+        _done, pending = await asyncio.wait([self._subscribers], timeout=FEEDS_WAIT)
         metrics = self._app.metrics
+        if not pending:
+            counting, self._subscribers = self._subscribers, None
+            metrics.observe_subscribers(counting.result())
         metrics.stored.set(await self._pages.feed_table.count(service))
         metrics.unwritten.set(service.store.unwritten_count)
-        metrics.subscribers.set(sum(subscribers))
-        metrics.feeds_read.set(len(subscribers))
         metrics.draining.set(self._app.draining)
         families = metrics_aggregation.merge_families(metrics.families(), reports.families)
         return web.Response(body=metrics_aggregation.exposition(families), headers={"Content-Type": CONTENT_TYPE})
+
+    async def _count_subscribers(self) -> list[int]:
+        """Return the subscriber count of each stored feed with subscribers."""
+        service, now = self._pages.service(), self._app.clock.now()
+        targets = iterate_cooperatively(await self._pages.feed_table.feeds(service))
+        return [count async for target in targets if (count := service.counts.total(target, now))]
 
     async def healthz(self, _: web.Request) -> web.Response:
         """Return a line `ok`. Lines about the connection to Redis, a shortage of resources and a store that cannot be

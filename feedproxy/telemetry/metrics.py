@@ -5,7 +5,7 @@ Each App has its own registry. Gauges are set at each scrape (admin/probes.py).
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from http import HTTPStatus
 
@@ -55,6 +55,9 @@ COUNTERS_MAX = 1024
 
 FLEET_GAUGES = frozenset({"feedproxy_fleet_up", "feedproxy_fleet_waiting"})
 """Gauges that are left out without a fleet. The value 0 would set off the alert for a fleet without Redis."""
+
+SUBSCRIBER_GAUGES = frozenset({"feedproxy_subscribers", "feedproxy_feeds_read"})
+"""Gauges that are left out until the stored feeds have been read after a start."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -131,10 +134,17 @@ class Metrics:
         self.stored = gauge("feedproxy_stored_resources", "Targets in the store.")
         self.under_way = gauge("feedproxy_updates_under_way", "Refreshes in progress.")
         self.connections = gauge("feedproxy_connections", "Open connections of clients.")
-        self.subscribers = gauge(
-            "feedproxy_subscribers", "Subscribers of all feeds, including the numbers that feed services state."
+        self._subscribers = gauge(
+            "feedproxy_subscribers",
+            "Subscribers of all feeds, including the numbers that feed services state. No value after a start until "
+            "the stored feeds have been read.",
         )
-        self.feeds_read = gauge("feedproxy_feeds_read", "Feeds that were requested within subscriber_window.")
+        self._feeds_read = gauge(
+            "feedproxy_feeds_read",
+            "Feeds that were requested within subscriber_window. No value after a start until the stored feeds have "
+            "been read.",
+        )
+        self._has_subscribers = False
         self._fleet_up = gauge(
             "feedproxy_fleet_up", "1 while the fleet's Redis answers, else 0. No value without a fleet."
         )
@@ -206,6 +216,12 @@ class Metrics:
     def on_scheduled_refresh_started(self, target: str) -> None:
         self._scheduled.inc()
 
+    def observe_subscribers(self, counts: Sequence[int]) -> None:
+        """Set the metrics of subscribers. `counts` has the subscriber count of each feed with subscribers."""
+        self._subscribers.set(sum(counts))
+        self._feeds_read.set(len(counts))
+        self._has_subscribers = True
+
     def observe_fleet(self, *, up: bool, waiting: int, events: Mapping[str, int]) -> None:
         """Set the metrics of the fleet. `events` contains counts since the start."""
         self._fleet_up.set(up)
@@ -218,10 +234,12 @@ class Metrics:
         """Return the metric families of this process with their current values."""
         self._flush()
         families = list(self.registry.collect())
-        if not self._fleet_seen:
-            for family in families:
-                if family.name in FLEET_GAUGES:
-                    family.samples = []
+        unknown = set[str]() if self._fleet_seen else FLEET_GAUGES
+        if not self._has_subscribers:
+            unknown |= SUBSCRIBER_GAUGES
+        for family in families:
+            if family.name in unknown:
+                family.samples = []
         self.collected.emit(families)
         return families
 

@@ -1,8 +1,13 @@
 """The metrics and their labels."""
 
+import asyncio
+
 import pytest
 
+from feedproxy.admin import probes
+from feedproxy.admin.pages.feed_table import FeedTableCache
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
+from feedproxy.proxy.service import Service
 from feedproxy.refresh.refresh_events import RefreshEnded
 from feedproxy.refresh.refresh_result import RefreshRecord
 from feedproxy.request.problem_details import TITLES
@@ -93,6 +98,31 @@ async def test_metrics_and_status_page_count_subscribers_of_feeds_only(proxy: Pr
     assert "feedproxy_subscribers 2.0" in text
     assert "feedproxy_feeds_read 1.0" in text
     assert (view["subscribers"], view["feeds_read"]) == (2, 1)
+
+
+async def test_metrics_do_not_wait_until_a_large_store_has_been_read(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_read, read_feeds = asyncio.Event(), FeedTableCache.feeds
+
+    async def read_slowly(table: FeedTableCache, service: Service) -> list[str]:
+        await has_read.wait()
+        return await read_feeds(table, service)
+
+    monkeypatch.setattr(FeedTableCache, "feeds", read_slowly)
+    monkeypatch.setattr(probes, "FEEDS_WAIT", 0)
+    await proxy.keep(a_resource())
+    proxy.read(TARGET, "NetNewsWire (RSS Reader)", 2)
+
+    _, at_first = await proxy.get("/metrics")
+    has_read.set()
+    monkeypatch.undo()
+    _, later = await proxy.get("/metrics")
+
+    assert "feedproxy_stored_resources 1.0" in at_first
+    assert "feedproxy_subscribers 2.0" not in at_first
+    assert "feedproxy_subscribers 0.0" not in at_first
+    assert "feedproxy_subscribers 2.0" in later
 
 
 def test_error_page_of_the_proxy_does_not_count_as_data_from_store_or_origin() -> None:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
 
 from feedproxy.admin.pages.resource_views import is_feed, row_view, view_resource
-from feedproxy.clock import Instant
+from feedproxy.clock import Instant, Seconds
 from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.proxy.service import Service
 from feedproxy.request.feed_id import feed_id
@@ -53,6 +53,7 @@ class FeedTableCache:
         self._touched: set[str] = set()
         self._table: FeedTable | None = None
         self._good_until = 0.0
+        self._rows_good_until = 0.0
         self._count = 0
         self._count_until = 0.0
         self._lock = asyncio.Lock()
@@ -65,7 +66,7 @@ class FeedTableCache:
         """Discard the table. The next table reads these targets again."""
         for target in targets:
             self.touch(target)
-        self._good_until = 0.0
+        self._good_until = self._rows_good_until = 0.0
 
     def target_of(self, identifier: str) -> str | None:
         """Return the target with this id in the last table, or None."""
@@ -82,9 +83,20 @@ class FeedTableCache:
             others = sum(1 for row in self._rows_by_target.values() if row is None)
             complete = len(rows) < FEEDS_MAX and len(self._rows_by_target) < TARGETS_MAX
             self._table = FeedTable(now, tuple(rows), others, complete)
-            cost = time.process_time() - start
-            self._good_until = time.monotonic() + min(60.0, max(0.5, REUSE_FACTOR * cost))
+            self._good_until = _reuse_until(time.process_time() - start)
             return self._table
+
+    async def feeds(self, service: Service) -> list[str]:
+        """Return the targets of the stored feeds, as they were at most one minute ago. This takes less time than the
+        table, except at the first use."""
+        async with self._lock:
+            if time.monotonic() >= self._rows_good_until:
+                start = time.process_time()
+                await self._update_rows(service)
+                self._rows_good_until = _reuse_until(time.process_time() - start)
+            return [
+                target for target, row in self._rows_by_target.items() if row is not None and row.channel is not None
+            ]
 
     async def count(self, service: Service) -> int:
         """Return the number of stored targets. It is counted at most once a second, and less often if counting takes
@@ -114,6 +126,12 @@ class FeedTableCache:
             if resource is not None:
                 view = view_resource(resource, service, settings_for(resource.target), now)
                 yield row_view(view, service.counts.total(resource.target, now))
+
+
+def _reuse_until(cost: Seconds) -> Seconds:
+    """Return the instant, by the monotonic clock, until which a result is reused that took `cost` seconds of CPU
+    time."""
+    return time.monotonic() + min(60.0, max(0.5, REUSE_FACTOR * cost))
 
 
 def _row_resource(resource: Resource | None) -> Resource | None:
