@@ -182,6 +182,18 @@ def test_many_requests_of_one_connection_are_answered_in_order(proxy: Feedproxy,
             assert read_answer(wire).body == str(number).encode()
 
 
+def test_any_number_of_requests_to_a_named_host_is_streamed_over_one_connection(
+    proxy: Feedproxy, origin: Origin
+) -> None:
+    """mitmproxy opens at most five connections to an origin at once for a client."""
+    origin.publish("/named", b"posted", Content_Type="text/plain")
+    target = origin.url("/named").replace("127.0.0.1", "localhost")
+    with socket.create_connection(proxy.address, timeout=PATIENCE) as wire:
+        for _ in range(8):
+            wire.sendall(f"POST {target} HTTP/1.1\r\nHost: us\r\nContent-Length: 1\r\n\r\nx".encode())
+            assert read_answer(wire).body == b"posted"
+
+
 def test_pipelined_requests_are_answered_in_order(proxy: Feedproxy, origin: Origin) -> None:
     for number in range(3):
         origin.publish(f"/pipeline/{number}", f"<{number}>".encode(), Content_Type="text/plain")

@@ -53,6 +53,7 @@ from feedproxy.http.field_lines import Line
 from feedproxy.http.request_validation import read_request
 from feedproxy.request.endpoint_registry import CONTENT_MAX
 from feedproxy.request.problem_details import problem_response
+from feedproxy.server.mitm.parent_proxy_connections import ParentProxyHost
 from feedproxy.server.response_head import is_well_formed
 from feedproxy.upstream.chunked import ChunkedParser
 from feedproxy.upstream.response_head_parser import ResponseHead, could_be_http, find_end, parse_head
@@ -332,8 +333,11 @@ class InterimTolerantClient(_http1.Http1Client):
         # Credentials of some schemes, such as NTLM, authenticate the connection to the origin. No other user of the
         # client, which may be a proxy, must get this connection.
         self._reusable &= not any(map(authenticates_connection, self.request.headers.get_all("authorization")))
-        # mitmproxy sends no second request for an HTTP/2 client on a connection, and opens at most five at once.
-        self._reusable &= self.context.client.alpn != b"h2"
+        # mitmproxy sends no second request for an HTTP/2 client on a connection, nor through a parent proxy, and opens
+        # at most five connections at once.
+        address = self.context.server.address
+        is_for_parent = address is not None and isinstance(address[0], ParentProxyHost)
+        self._reusable &= self.context.client.alpn != b"h2" and not is_for_parent
         self.response = response_of(head, self.request.method)
         yield ReceiveHttp(ResponseHeaders(self.stream_id, self.response, size == 0))
         self.body_reader = _body_reader(size, of_request=False)

@@ -87,13 +87,36 @@ class ParentProxyHost(str):
             raise OSError(str(error)) from error
 
 
+class _PinnedName(str):
+    """The name of a server, with the checked address to connect to. mitmproxy compares connections by the name."""
+
+    __slots__ = ("address",)
+
+    address: str
+
+
+def pinned_name(name: str, address: str) -> str:
+    """Return a host for which mitmproxy connects to the address, and reuses the connection for requests to the name.
+
+    With the address itself as the host, each request would open a connection, and the sixth of a client would wait.
+    """
+    if not isinstance(getattr(server, "asyncio", None), _AsyncioWithParents):
+        return address  # mitmproxy would resolve the name again
+    pinned = _PinnedName(name)
+    pinned.address = address
+    return pinned
+
+
 class _AsyncioWithParents:
-    """Object in place of `asyncio` in `mitmproxy.proxy.server`. It can also connect to a `ParentProxyHost`."""
+    """Object in place of `asyncio` in `mitmproxy.proxy.server`. It connects to the address of a `_PinnedName`, and to a
+    `ParentProxyHost`."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(asyncio, name)
 
     async def open_connection(self, host: str, port: int, **options: Any) -> Any:
+        if isinstance(host, _PinnedName):
+            host = host.address
         if not isinstance(host, ParentProxyHost):
             return await asyncio.open_connection(host, port, **options)
         return await asyncio.open_connection(sock=await host.open())

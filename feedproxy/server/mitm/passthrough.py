@@ -27,7 +27,7 @@ from feedproxy.request.response_fields_by_entrance import (
 from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.request.upstream_request import streamed_fields, with_via
 from feedproxy.server.mitm.http_layer import WITHOUT_CONTENT
-from feedproxy.server.mitm.parent_proxy_connections import ParentProxyHost, route_through_parent
+from feedproxy.server.mitm.parent_proxy_connections import ParentProxyHost, pinned_name, route_through_parent
 from feedproxy.server.mitm.request_routing import ASTERISK, RoutedRequest, fields_of, headers_of, is_asterisk
 from feedproxy.settings import Settings
 from feedproxy.upstream.address_policy import AddressPolicy
@@ -130,7 +130,7 @@ def enforce(data: ServerConnectionHookData, approvals: ConnectApprovals) -> None
             data.server.address = (pinned, pinned.parent.port)
         elif pinned is not None and pinned != host:
             data.server.sni = data.server.sni or host
-            data.server.address = (pinned, port)
+            data.server.address = (pinned_name(host, pinned), port)
             approvals.approve(data.client.id, pinned, port, pinned)
     except Exception as error:  # the connection must not open without a decision
         data.server.error = str(error) or "refused"
