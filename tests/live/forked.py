@@ -156,8 +156,6 @@ def main(descriptor: int, authority: str, program: str) -> None:
     with socket.socket(fileno=descriptor) as control:
         order = _served(control)
     if order is not None:
-        # The object of this process belongs to another file, at whose position it would seek.
-        sys.stdout = os.fdopen(1, "w", closefd=False)
         sys.argv = [program, *order]
         sys.exit(run(order))
 
