@@ -131,14 +131,16 @@ def _observe_claim(agent: str) -> Observation | None:
 
 
 def evaluate_needless(poll: Poll, state: ReaderState) -> Verdict:
-    """Return a violation for a Cookie field, for a Referer field, for query parameters that defeat caches, and for a
-    HEAD before a GET."""
+    """Return a violation for a Cookie field, for a Referer field, for query parameters that defeat caches and differ
+    from those of the previous poll, and for a HEAD before a GET."""
     observations = []
     if "cookie" in poll.fields:
         observations.append(Observation(COOKIES_SENT, "Cookie was sent"))
     if referrer := poll.fields.get("referer"):
         observations.append(Observation(REFERRER_SENT, f"Referer: {short_target(referrer)}"))
-    if (plain := strip_cache_busters(poll.target, poll.at)) != poll.target:
+    # A value that stays the same from poll to poll, or that a redirect contains, is no invention of the reader.
+    is_changed = bool(state.chain) and poll.target not in state.chain and not state.follows(poll)
+    if is_changed and (plain := strip_cache_busters(poll.target, poll.at)) != poll.target:
         observations.append(
             Observation(CACHE_BUSTING_QUERY, f"{short_target(poll.target)} instead of {short_target(plain)}")
         )

@@ -431,4 +431,4 @@ def _retry_after(poll: Poll) -> Seconds | None:
     if value.isascii() and value.isdigit():
         return float(value)
     seconds = poll.seconds_until("retry-after")
-    return seconds if seconds is not None and seconds >= 0 else None
+    return max(0.0, seconds) if seconds is not None else None  # after a past date, the reader need not wait

@@ -10,7 +10,7 @@ import pytest
 
 from feedproxy.clock import Instant
 from feedproxy.http.message import Fields
-from feedproxy.lab.record.exchange import Exchange, Recording, content_digest
+from feedproxy.lab.record.exchange import Exchange, Recording, content_digest, merge_recordings
 from feedproxy.lab.recording_scores import grade_recording
 from feedproxy.lab.replay.faults import CATALOGUE
 from feedproxy.lab.replay.replay_source import ReplayOptions
@@ -24,7 +24,7 @@ from feedproxy.scoring import (
 from feedproxy.scoring.grade import ReaderScore
 from feedproxy.scoring.reader_names import secret_hash
 from feedproxy.scoring.score_report import as_text
-from tests.lab.behaviour import FEED, CorrectReader, document, own_date, play, world
+from tests.lab.behaviour import FEED, START, CorrectReader, document, own_date, play, world
 
 
 def score_of(recording: Recording) -> ReaderScore:
@@ -341,6 +341,16 @@ def test_evidence_of_an_early_poll_never_reads_like_the_limit(
 
     evidence = [request.reason for finding in reader.findings for request in finding.requests]
     assert any(re.fullmatch(words, text) for text in evidence), evidence
+
+
+@pytest.mark.parametrize("date", ["Mon, 05 Jan 2026 00:00:00 GMT", "Thu, 01 Jan 1970 00:00:00 GMT"])
+def test_retry_after_with_a_past_date_lets_the_reader_poll_at_once(date: str) -> None:
+    recording = _hourly(200, 429, 200, hour=1900, **{"Retry-After": date})
+
+    assert not findings(score_of(recording)) & {
+        polling_interval_rules.RETRIED_SOON_AFTER_REFUSAL,
+        polling_interval_rules.RETRY_AFTER_IGNORED,
+    }
 
 
 def test_immediate_retry_after_404_gets_finding() -> None:
@@ -840,6 +850,34 @@ def test_readers_are_distinguished_by_address_user_agent_and_secret() -> None:
         (secret_hash(f"{FEED}?key={key}"), "Perfect"),
     }
     assert key not in secret_hash(f"{FEED}?key={key}")
+
+
+@pytest.mark.parametrize("parameter", [f"id={int(START) - 3600}", f"_={int(START)}", "utm_source=planet"])
+def test_query_that_stays_the_same_prevents_no_caching(parameter: str) -> None:
+    """Two days of polls: a time in the address is near that of the first polls."""
+    recording = play(habit(address_of=lambda self, now: f"{self.feed}?{parameter}")(), days=2)
+
+    (reader,) = grade_recording(recording).scores
+    assert not findings(reader)
+
+
+def test_query_that_changes_between_polls_is_found() -> None:
+    recording = play(habit(address_of=lambda self, now: f"{self.feed}?id={int(now)}")(), days=1)
+
+    assert client_hygiene_rules.CACHE_BUSTING_QUERY in findings(score_of(recording))
+
+
+def test_exchange_in_several_recordings_counts_once() -> None:
+    whole = play(CorrectReader(), days=2)
+    first, second = (replace(whole, exchanges=part) for part in (whole.exchanges[:30], whole.exchanges[20:]))
+
+    assert merge_recordings([whole, whole]) == merge_recordings([first, second]) == whole
+
+
+def test_equal_exchanges_of_one_recording_are_several_requests() -> None:
+    exchange = play(CorrectReader(), days=1).exchanges[0]
+
+    assert merge_recordings([Recording((exchange, exchange)), Recording((exchange,))]).exchanges == (exchange, exchange)
 
 
 def test_request_for_page_is_not_graded() -> None:

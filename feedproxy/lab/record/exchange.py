@@ -4,6 +4,7 @@ Contents are stored separately, keyed by their SHA-256, because most responses o
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -82,14 +83,17 @@ class Recording:
 
 
 def merge_recordings(recordings: Iterable[Recording]) -> Recording:
-    exchanges: list[Exchange] = []
+    """Return one recording of all exchanges, in the order of their times. An exchange that several recordings contain
+    counts once."""
+    exchanges: Counter[Exchange] = Counter()
     contents: dict[str, bytes] = {}
     until = 0.0
     for recording in recordings:
-        exchanges += recording.exchanges
+        # Equal exchanges within one recording are different requests: a virtual clock may stand still.
+        exchanges |= Counter(recording.exchanges)
         contents.update(recording.contents)
         until = max(until, recording.until)
-    return Recording(tuple(sorted(exchanges, key=lambda exchange: exchange.at)), contents, until)
+    return Recording(tuple(sorted(exchanges.elements(), key=lambda exchange: exchange.at)), contents, until)
 
 
 def content_digest(content: bytes) -> str:
