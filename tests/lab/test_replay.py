@@ -295,6 +295,9 @@ def test_hint_edit_adds_directives_and_fields() -> None:
         {"faults": ["500@200%"]},
         {"faults": ["500@#0"]},
         {"faults": ["500@#5..2"]},
+        {"faults": ["500@2h,3h"]},
+        {"faults": ["500@10%,2h..3h,20%"]},
+        {"faults": ["500@#1,#3"]},
         {"faults": ["redirect-chain=200"]},
         {"faults": ["retry-after-negative=5"]},
         {"faults": ["challenge=9999"]},
@@ -408,6 +411,13 @@ async def test_replay_rejects_tunnel_with_reason() -> None:
     assert got.status == 405
     assert got.fields.get("allow") == "GET, HEAD"
     assert b"opens no tunnel" in got.body
+
+
+async def test_replay_answers_unreadable_request_line_in_plain_words() -> None:
+    async with on_stage() as stage:
+        got = await stage.get("/feed with spaces")
+
+    assert (got.status, got.body) == (400, b"illegal request line\n")
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,8 @@ class ReplayListener:
         except h11.LocalProtocolError:
             pass  # the recorded response is invalid in HTTP/1.1
         except h11.RemoteProtocolError as error:
-            await connection.send_error(error.error_status_hint, str(error), format_http_date(self._clock.now()))
+            message = str(error).partition(": bytearray(")[0]  # h11 appends the unreadable line in Python's notation
+            await connection.send_error(error.error_status_hint, message, format_http_date(self._clock.now()))
         except asyncio.CancelledError:
             pass  # the listener is being closed
         finally:

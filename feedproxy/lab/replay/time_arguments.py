@@ -87,7 +87,12 @@ def parse_when(text: str, start: Instant) -> FaultSchedule:
     begin: Instant | None = None
     end: Instant | None = None
     share, numbers = 1.0, (1, None)
+    kinds: set[str] = set()
     for part in filter(None, text.split(",")):
+        kind = "percentage" if "%" in part else "range of requests" if "#" in part else "period"
+        if kind in kinds:
+            raise UsageError(f"{text!r}: expected at most one {kind}")
+        kinds.add(kind)
         if match := _SHARE.fullmatch(part):
             share = float(match[1]) / 100
             if not 0 < share <= 1:
