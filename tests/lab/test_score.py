@@ -345,7 +345,8 @@ def test_evidence_of_an_early_poll_never_reads_like_the_limit(
 
 @pytest.mark.parametrize("date", ["Mon, 05 Jan 2026 00:00:00 GMT", "Thu, 01 Jan 1970 00:00:00 GMT"])
 def test_retry_after_with_a_past_date_lets_the_reader_poll_at_once(date: str) -> None:
-    recording = _hourly(200, 429, 200, hour=1900, **{"Retry-After": date})
+    fields: dict[str, Any] = {"Retry-After": date}
+    recording = _hourly(200, 429, 200, hour=1900, **fields)
 
     assert not findings(score_of(recording)) & {
         polling_interval_rules.RETRIED_SOON_AFTER_REFUSAL,
