@@ -24,30 +24,30 @@ class Probes:
         self._app = app
         self._pages = pages
         self._has_started = False
-        self._subscribers: asyncio.Task[list[int]] | None = None
+        self._counting: asyncio.Task[None] | None = None
 
     async def metrics(self, _: web.Request) -> web.Response:
         """Return the metrics in Prometheus's exposition format."""
         reports = await self._app.peer_reports()
         service = self._pages.service()
-        if self._subscribers is None:
-            self._subscribers = asyncio.create_task(self._count_subscribers())
-        _done, pending = await asyncio.wait([self._subscribers], timeout=FEEDS_WAIT)
+        if self._counting is None or self._counting.done():
+            self._counting = asyncio.create_task(self._count_subscribers())
+        done, _pending = await asyncio.wait([self._counting], timeout=FEEDS_WAIT)
+        for counting in done:
+            counting.result()  # raises the exception of a failed count
         metrics = self._app.metrics
-        if not pending:
-            counting, self._subscribers = self._subscribers, None
-            metrics.observe_subscribers(counting.result())
         metrics.stored.set(await self._pages.feed_table.count(service))
         metrics.unwritten.set(service.store.unwritten_count)
         metrics.draining.set(self._app.draining)
         families = metrics_aggregation.merge_families(metrics.families(), reports.families)
         return web.Response(body=metrics_aggregation.exposition(families), headers={"Content-Type": CONTENT_TYPE})
 
-    async def _count_subscribers(self) -> list[int]:
-        """Return the subscriber count of each stored feed with subscribers."""
+    async def _count_subscribers(self) -> None:
+        """Set the metrics of subscribers from the subscriber count of each stored feed."""
         service, now = self._pages.service(), self._app.clock.now()
         targets = iterate_cooperatively(await self._pages.feed_table.feeds(service))
-        return [count async for target in targets if (count := service.counts.total(target, now))]
+        counts = [count async for target in targets if (count := service.counts.total(target, now))]
+        self._app.metrics.observe_subscribers(counts)
 
     async def healthz(self, _: web.Request) -> web.Response:
         """Return a line `ok`. Lines about the connection to Redis, a shortage of resources and a store that cannot be

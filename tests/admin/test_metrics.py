@@ -125,6 +125,15 @@ async def test_metrics_do_not_wait_until_a_large_store_has_been_read(
     assert "feedproxy_subscribers 2.0" in later
 
 
+async def test_metrics_answer_concurrent_requests(proxy: Proxy) -> None:
+    await proxy.keep(a_resource())
+    proxy.read(TARGET, "NetNewsWire (RSS Reader)", 2)
+
+    answers = await asyncio.gather(*(proxy.get("/metrics") for _ in range(3)))
+
+    assert all("feedproxy_subscribers 2.0" in text for _, text in answers)
+
+
 def test_error_page_of_the_proxy_does_not_count_as_data_from_store_or_origin() -> None:
     metrics = Metrics()
 
