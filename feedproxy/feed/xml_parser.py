@@ -259,7 +259,7 @@ def safe_length(data: bytes) -> int:
     limit or refers to an entity. A huge tag would need much memory. A default would be added to every element.
     """
     tags_end, end = _safe_tags_length(data), _safe_namespaces_length(data)
-    if end < len(data) == tags_end and _has_only_safe_declarations(data):
+    if end < len(data) == tags_end and data.find(b"<!DOCTYPE") < 0 and _has_only_safe_declarations(data):
         end = len(data)
     if (doctype := data.find(b"<!DOCTYPE", 0, end)) >= 0 and (declared := data.find(b"<!ATTLIST", doctype, end)) >= 0:
         end = declared
@@ -267,7 +267,7 @@ def safe_length(data: bytes) -> int:
 
 
 def _has_only_safe_declarations(data: bytes) -> bool:
-    """Return True if a document without a document type is well-formed, and no namespace declaration exceeds a limit.
+    """Return True if a document is well-formed, and no namespace declaration in it exceeds a limit.
 
     `_safe_namespaces_length` also finds texts that look like a declaration, such as a program in a CDATA section.
     """
@@ -286,7 +286,7 @@ def _has_only_safe_declarations(data: bytes) -> bool:
         parser.Parse(data, True)
     except (ExpatError, ValueError):
         return False
-    return data.find(b"<!DOCTYPE") < 0
+    return True
 
 
 def _safe_namespaces_length(data: bytes) -> int:

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from feedproxy.feed import xml_parser
 from feedproxy.feed.entity_references import escape_bare_ampersands
 from feedproxy.feed.parse.channel_parser import read
 from tests.growth import TIMES, grows_no_faster
@@ -117,6 +118,14 @@ def test_namespace_declaration_beyond_a_limit_ends_the_document(tag: bytes) -> N
 
     assert channel is not None
     assert (channel.items, channel.well_formed) == (1, False)
+
+
+def test_text_that_looks_like_a_namespace_declaration_expands_no_entities(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xml_parser, "ParserCreate", None)  # expat expands entities to a hundred times the document
+    text = b'<title>&e;</title><!-- xmlns="' + b"x" * 300 + b'" -->'
+    doctype = b'<!DOCTYPE rss [<!ENTITY e "x">]>'
+
+    assert xml_parser.safe_length(doctype + HEAD + text + b"</channel></rss>") < len(doctype + HEAD + text)
 
 
 def test_channel_with_20000_items_is_read_completely() -> None:
