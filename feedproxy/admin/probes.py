@@ -66,12 +66,13 @@ class Probes:
     async def readyz(self, _: web.Request) -> web.Response:
         """Return 200 while the listeners accept clients, and 503 during the start and the shutdown.
 
-        The start ends when each worker has been ready once. Until then, some connections would wait.
+        The start ends when each worker has been ready once. Until then, some connections would wait. A worker that was
+        restarted does not wait for the others.
         """
         if self._app.draining or self._app.terminating:
             return web.Response(status=503, text="draining\n")
         worker = self._app.worker
-        self._has_started = self._has_started or worker is None or worker.all_are_ready
+        self._has_started = self._has_started or worker is None or not worker.logs_start or worker.all_are_ready
         if not (self._app.ready and self._has_started):
             return web.Response(status=503, text="not listening yet\n")
         return web.Response(text="ready\n")

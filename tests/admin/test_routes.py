@@ -320,7 +320,8 @@ async def test_readyz_is_503_until_each_worker_has_started(proxy: Proxy, monkeyp
     beats = mmap.mmap(-1, 2 * HEARTBEAT.size)
     lifeline = socket.socket()
     first, second = (
-        WorkerContext(index, 2, Path("/nowhere"), (), (), lifeline, b"", -1, (), beats) for index in range(2)
+        WorkerContext(index, 2, Path("/nowhere"), (), (), lifeline, b"", -1, (), beats, logs_start=not index)
+        for index in range(2)
     )
     monkeypatch.setattr(proxy.app, "worker", first)
 
@@ -333,6 +334,17 @@ async def test_readyz_is_503_until_each_worker_has_started(proxy: Proxy, monkeyp
     HEARTBEAT.pack_into(beats, HEARTBEAT.size, 0.0)  # the second worker starts again
     assert (await proxy.get("/readyz"))[0] == 200
     lifeline.close()
+
+
+async def test_readyz_of_a_restarted_worker_is_200_while_another_worker_restarts(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beats = mmap.mmap(-1, 2 * HEARTBEAT.size)
+    with socket.socket() as lifeline:
+        restarted = WorkerContext(0, 2, Path("/nowhere"), (), (), lifeline, b"", -1, (), beats)
+        monkeypatch.setattr(proxy.app, "worker", restarted)
+
+        assert await proxy.get("/readyz") == (200, "ready\n")
 
 
 async def test_shortage_of_descriptors_is_shown(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
