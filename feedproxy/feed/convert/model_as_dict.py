@@ -5,6 +5,7 @@ are in Unix seconds.
 """
 
 import dataclasses
+import sys
 import types
 from collections.abc import Iterable
 from enum import Enum
@@ -76,6 +77,8 @@ def _build(kind: Any, data: Any) -> Any:
         raise TypeError("the data fits none of the types")
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind(data)
+    if isinstance(data, int) and abs(data) > sys.float_info.max:
+        raise TypeError("the number is too large for a float")
     if kind is float and isinstance(data, int):
         return data
     if not isinstance(data, kind) or isinstance(data, bool) is not (kind is bool):

@@ -201,6 +201,17 @@ def test_element_with_an_invalid_name_is_rendered(document: str, name: str) -> N
     assert FORMATS[name].render(feed)
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_size_beyond_a_float_in_a_custom_object_is_ignored(name: str) -> None:
+    custom = {"enclosures": [{"url": "https://example.com/a.mp3", "length": 10**400}]}
+    items = [{"id": "1", "title": "t", "_feedproxy": custom}]
+    feed = read(json.dumps({"version": "https://jsonfeed.org/version/1.1", "items": items}).encode())
+
+    assert feed is not None
+    assert feed.items[0].enclosures == ()
+    assert FORMATS[name].render(feed)
+
+
 @pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "Infinity"])
 def test_number_beyond_a_float_is_written_as_valid_json(number: str) -> None:
     item = f'{{"id": {number}, "content_text": "x", "_own": [1, {number}]}}'
