@@ -40,10 +40,13 @@ def test_list_without_a_token_says_so(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == f"feedproxy: {file} has no token\n"
 
 
-def test_revoking_creates_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("action", [["revoke", "bob"], ["add", "bob", "https://example.com/feed.xml"]])
+def test_misspelt_path_creates_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], action: list[str]
+) -> None:
     file = tmp_path / "misspelt" / "tokens"
 
-    assert main(["token", "revoke", "bob", "--file", str(file)]) == 2
+    assert main(["token", *action, "--file", str(file)]) == 2
 
     assert capsys.readouterr().err == f"feedproxy: {file}: No such file or directory\n"
     assert not file.parent.exists()

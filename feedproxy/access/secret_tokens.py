@@ -93,10 +93,6 @@ def issue(path: Path, user: str, pattern: str) -> tuple[SecretToken, str]:
         raise UsageError(f"invalid pattern {pattern!r}: expected one without spaces")
     secret = PREFIX + secrets.token_hex(TOKEN_BYTES)
     token = SecretToken(secrets.token_hex(4), user, parsed, hash_of(secret))
-    try:
-        path.resolve().parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
     with _locked_folder(path):
         _write(path, [*list_tokens(path), token])
     return token, secret
