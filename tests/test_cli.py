@@ -13,6 +13,8 @@ import pytest
 from feedproxy import __version__
 from feedproxy.cli import main
 from feedproxy.commands import addons
+from feedproxy.lab.record.exchange import Recording
+from tests.lab.exchanges import an_exchange, dump_recording
 
 
 @pytest.mark.parametrize(
@@ -200,6 +202,40 @@ def test_json_and_html_are_utf_8_in_every_locale(tmp_path: Path, encoding: str) 
     assert json.loads(printed["json"])["readers"][0]["user_agent"] == _TITLE
     assert _TITLE in printed["html"]
     assert _TITLE in printed["junit"]
+
+
+@pytest.mark.parametrize("form", ["text", "json", "html", "junit"])
+def test_score_escapes_control_characters_of_a_user_agent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    agent = "python-requests/2 \x1b[31m\u009b31m\u202e"
+    recording = tmp_path / "week.har"
+    exchange = an_exchange(
+        asked=[("User-Agent", agent)], answered=[("Content-Type", "application/rss+xml")], digest="a feed"
+    )
+    recording.write_bytes(dump_recording(Recording((exchange,), {"a feed": b"<rss version='2.0'><channel/></rss>"})))
+
+    assert main(["score", str(recording), "--format", form]) == 0
+
+    printed = capsys.readouterr().out
+    assert not set("\x1b\u009b\u202e") & set(printed)
+    if form == "json":
+        assert json.loads(printed)["readers"][0]["user_agent"] == agent
+
+
+@pytest.mark.parametrize("form", ["text", "json", "html"])
+def test_check_escapes_control_characters_of_a_feed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    feed = tmp_path / "feed.xml"
+    feed.write_text(
+        "<rss version='2.0'><channel><title>A</title><item><guid>\u009b2J is no address</guid></item></channel></rss>",
+        "utf-8",
+    )
+
+    main(["check", str(feed), "--format", form])
+
+    assert "\u009b" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("form", ["text", "json", "html"])

@@ -24,6 +24,7 @@ from feedproxy.config.option_types import option_specs
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http import uri
 from feedproxy.settings import Settings, from_options, listen_address
+from feedproxy.telemetry.log_format import printable_lines
 from feedproxy.usm.address_or_file import parse_source
 
 DEFAULT = Settings().admin
@@ -148,7 +149,7 @@ def print_result(args: argparse.Namespace, result: object, lines: Iterable[str])
     """Print the result as JSON for `--format json`. For `--format text`, print the lines."""
     text = json.dumps(result, ensure_ascii=False, indent=1) if args.format == "json" else "\n".join(lines)
     if text:
-        print(text)
+        print(printable_lines(text))
 
 
 def _base(admin: str) -> str:

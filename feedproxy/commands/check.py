@@ -32,11 +32,12 @@ def run(args: argparse.Namespace) -> int:
     """Run the checks and print the Notes. Return 1 on warnings and faults. Raises FeedproxyError if the feed cannot be
     fetched."""
     from feedproxy.check import check_report  # noqa: PLC0415 -- only this command pays for the templates
+    from feedproxy.telemetry.log_format import printable_lines  # noqa: PLC0415
 
     done = asyncio.run(check(args.source, admin_client.request_settings(args.allow_private)))
     match args.format:
         case "json":
-            print(check_report.as_json(done))
+            print(printable_lines(check_report.as_json(done)))
         case "html":
             print(check_report.as_html(done), end="")
         case _:

@@ -54,6 +54,7 @@ def print_scores(graded: Any, form: str, output: str = "", failures: tuple[str, 
     """
     from feedproxy.lab import score_page  # noqa: PLC0415
     from feedproxy.scoring import score_report  # noqa: PLC0415
+    from feedproxy.telemetry.log_format import printable_lines  # noqa: PLC0415
 
     match form:
         case "json":
@@ -64,6 +65,7 @@ def print_scores(graded: Any, form: str, output: str = "", failures: tuple[str, 
             text = score_page.render_html(graded)
         case _:
             text = score_report.as_text(graded.scores)
+    text = printable_lines(text)
     if not output:
         print(text)
         return

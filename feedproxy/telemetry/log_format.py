@@ -33,6 +33,12 @@ def printable(line: str) -> str:
     return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
 
 
+def printable_lines(text: str) -> str:
+    r"""Return a text, JSON or HTML with control characters other than line feeds written as in JSON, such as
+    `\u001b`."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 class LineFormatter(logging.Formatter):
     """Formatter of a record as one line. The lines of a traceback are indented below the line.
 

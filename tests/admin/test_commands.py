@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from feedproxy.admin import admin_client
 from feedproxy.cli import main
 from feedproxy.commands.status import summary
 from feedproxy.request.feed_id import feed_id
@@ -82,6 +83,18 @@ async def test_status_as_json_can_be_parsed(proxy: Proxy, capsys: pytest.Capture
     assert await _run(proxy, "status", "--format", "json") == 0
 
     assert json.loads(capsys.readouterr().out)["list"][0]["target"] == TARGET
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+async def test_status_escapes_control_characters_of_an_answer(
+    proxy: Proxy, capsys: pytest.CaptureFixture[str], form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin_client, "ask", lambda *_: {**totals, "headline": "a\u009bb", "feeds": [], "total": 0})
+    totals = await proxy.json("/status")
+
+    assert await _run(proxy, "status", "--format", form) == 0
+
+    assert "\u009b" not in capsys.readouterr().out
 
 
 async def test_purge_accepts_an_address_or_a_pattern(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
