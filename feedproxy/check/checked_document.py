@@ -14,6 +14,7 @@ from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.convert.namespaces import CONTENT, DC, DCTERMS
 from feedproxy.feed.document_syntax import DocumentSyntax, detect_utf8_syntax
 from feedproxy.feed.encoding_detection import Utf8Text, to_utf8
+from feedproxy.feed.json_scanner import parse_integer
 from feedproxy.feed.parse import jsonfeed, link_elements
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http.field_values import charset_of
@@ -253,7 +254,7 @@ def _json(body: bytes, text: Utf8Text, channel: Channel) -> CheckedDocument:
     feed, _ = jsonfeed.decode(text.data)
     syntax_error = None
     try:
-        json.loads(text.data.decode("utf-8", "replace").lstrip("\ufeff"))
+        json.loads(text.data.decode("utf-8", "replace").lstrip("\ufeff"), parse_int=parse_integer)
     except json.JSONDecodeError as error:
         syntax_error = XmlError(error.lineno, error.colno, error.msg)
     items = [item for item in feed["items"] if isinstance(item, dict)]

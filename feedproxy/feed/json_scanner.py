@@ -8,7 +8,16 @@ import json
 import re
 from collections.abc import Callable
 
-DECODER = json.JSONDecoder()
+
+def parse_integer(text: str) -> int | None:
+    """Return an integer in decimal notation, or None if it has more digits than Python converts (4,300)."""
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+DECODER = json.JSONDecoder(parse_int=parse_integer)
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 

@@ -194,8 +194,9 @@ def test_variants_of_a_fault_get_its_note(body: bytes, expected: set[str]) -> No
         rss(channel=HUB),
         rss(channel=NEW_URL % "https://x.example/feed.xml"),
         json.dumps({**JSON, "hubs": [{"type": "rssCloud", "url": "https://x.example:5337/"}]}).encode(),
+        b'{"_x": %s, %s' % (b"9" * 4301, json.dumps(JSON).encode().lstrip(b"{")),
     ],
-    ids=["rss", "atom", "rdf", "json", "cloud", "hub", "new-feed-url", "json-rsscloud"],
+    ids=["rss", "atom", "rdf", "json", "cloud", "hub", "new-feed-url", "json-rsscloud", "json-long-integer"],
 )
 def test_document_without_fault_gets_praise_only(body: bytes) -> None:
     notes = check_document(body, NOW)

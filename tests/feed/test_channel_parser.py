@@ -293,6 +293,14 @@ def test_json_feed_with_a_constant_that_is_no_json_is_ill_formed(constant: str) 
     assert (channel.kind, channel.title, channel.well_formed) == (Kind.JSON, "t", False)
 
 
+@pytest.mark.parametrize("digits", [4300, 4301, 1_000_000])
+def test_json_feed_with_a_long_integer_is_a_feed(digits: int) -> None:
+    body = f'{{"title": "t", "items": [], "version": "https://jsonfeed.org/version/1.1", "_x": {"9" * digits}}}'
+    channel = channel_of(body.encode())
+
+    assert (channel.kind, channel.title, channel.well_formed) == (Kind.JSON, "t", True)
+
+
 def test_json_lone_surrogate_is_replaced() -> None:
     channel = channel_of(b'{"version": "https://jsonfeed.org/version/1", "title": "\\ud83d", "items": []}')
 

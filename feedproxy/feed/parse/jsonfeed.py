@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from feedproxy.feed.channel import Channel, Cloud, Kind, Schedule, SelfLink
 from feedproxy.feed.content_digest import digest_of_json
+from feedproxy.feed.json_scanner import parse_integer
 
 _VERSION = "jsonfeed.org/version/"
 _HOST = b"jsonfeed.org"
@@ -55,12 +56,13 @@ def decode(data: bytes) -> tuple[Any, bool]:
     """Return the JSON value at the beginning of `data`, and True if nothing follows. Raises ValueError for other data.
 
     Some files continue after the feed, with test records or a second object, or contain NaN or Infinity, which are no
-    JSON. Such a document is a feed, but not well-formed. These constants, and numbers beyond the range of a float, are
-    read as null: no document with them could be written as JSON.
+    JSON. Such a document is a feed, but not well-formed. These constants, numbers beyond the range of a float, and
+    integers of more than 4,300 digits are read as null: no document with them could be written as JSON.
     """
     text = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
     constants: list[str] = []
-    value, end = json.JSONDecoder(parse_constant=constants.append, parse_float=_finite_float).raw_decode(text)
+    decoder = json.JSONDecoder(parse_constant=constants.append, parse_float=_finite_float, parse_int=parse_integer)
+    value, end = decoder.raw_decode(text)
     return value, not constants and not text[end:].strip(" \t\r\n")
 
 

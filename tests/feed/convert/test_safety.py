@@ -212,7 +212,7 @@ def test_size_beyond_a_float_in_a_custom_object_is_ignored(name: str) -> None:
     assert FORMATS[name].render(feed)
 
 
-@pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "Infinity"])
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "Infinity", pytest.param("9" * 4301, id="4301 digits")])
 def test_number_beyond_a_float_is_written_as_valid_json(number: str) -> None:
     item = f'{{"id": {number}, "content_text": "x", "_own": [1, {number}]}}'
     feed = read(f'{{"version": "https://jsonfeed.org/version/1.1", "title": "t", "items": [{item}]}}'.encode())
