@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from feedproxy.clock import Clock, Seconds
 from feedproxy.errors import FeedproxyError
@@ -159,10 +160,17 @@ class Service:
         return self._equivalents.resolve(request)
 
     async def answer_original(self, request: Request, client: ClientContext) -> ProxyResponse | PassThrough:
-        """Return the response to a GET or HEAD in the format of the origin. Errors become responses."""
+        """Return the response to a GET or HEAD in the format of the origin, which will be converted. Errors become
+        responses.
+
+        A move or end of the feed is announced by its status: a redirect document would name the unconverted feed.
+        """
         await self._equivalents.load(request.target)
         request = self.resolve_target(request)
-        return await self._respond(request, client, self._settings_for(request.target), Representation.ORIGINAL)
+        settings = self._settings_for(request.target)
+        if settings.announce_as != "http":
+            settings = replace(settings, announce_as="http")
+        return await self._respond(request, client, settings, Representation.ORIGINAL)
 
     async def _respond(
         self, request: Request, client: ClientContext, settings: Settings, representation: Representation

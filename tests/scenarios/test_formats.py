@@ -193,13 +193,21 @@ async def test_conversion_forwards_an_error_of_the_origin(door):
     (await proxy.ask(as_format(origin, "atom", "/nowhere"))).expect(404)
 
 
-async def test_conversion_of_a_moved_feed_redirects_to_the_same_format(door):
-    proxy, origin, _ = await a_stage(door, moved_to="https://new.example/feed")
+@pytest.mark.parametrize("announce_as", ["http", "xml"])
+async def test_conversion_of_a_moved_feed_redirects_to_the_same_format(door, announce_as):
+    proxy, origin, _ = await a_stage(door, moved_to="https://new.example/feed", announce_as=announce_as)
 
     seen = await proxy.ask(as_format(origin, "json"))
 
     seen.expect(301)
     assert seen.location.endswith("/-/as/json/https://new.example/feed")
+
+
+@pytest.mark.parametrize("announce_as", ["http", "xml"])
+async def test_conversion_of_an_ended_feed_gets_410(door, announce_as):
+    proxy, origin, _ = await a_stage(door, gone=True, announce_as=announce_as)
+
+    (await proxy.ask(as_format(origin, "json"))).expect(410)
 
 
 # -- by Accept
