@@ -166,6 +166,17 @@ async def test_log_line_of_a_response_that_is_no_feed_and_not_stored_gives_the_r
     assert "not stored: no-store" in private
 
 
+async def test_unknown_format_of_a_conversion_is_not_named_in_the_reason(
+    opened: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    proxy, _ = await opened()
+
+    await proxy.get("/-/as/s3cr3tw0rd/http://127.0.0.1/feed")
+
+    (line,) = await lines(caplog)
+    assert "s3cr3tw0rd" not in line.partition(" 404 ")[2]
+
+
 async def test_forbidden_target_is_not_counted_as_an_origin_request(
     opened: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -90,7 +90,8 @@ class Conversions:
         name, _, rest = call.path.removeprefix(PATH).partition("/")
         output_format = FORMATS.get(name)
         if output_format is None:
-            raise NotFound(f"unknown format {name!r}: expected as/FORMAT/TARGET with one of {', '.join(FORMATS)}")
+            # The name is left out, because the message is logged, and a user may have put a secret in this place.
+            raise NotFound(f"unknown format: expected as/FORMAT/TARGET with one of {', '.join(FORMATS)}")
         return output_format, self._target(rest + (f"?{call.query}" if call.query else ""), call.client)
 
     async def respond(
