@@ -41,9 +41,7 @@ def test_list_without_a_token_says_so(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("action", [["revoke", "bob"], ["add", "bob", "https://example.com/feed.xml"]])
-def test_misspelt_path_creates_no_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], action: list[str]
-) -> None:
+def test_misspelt_path_creates_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str], action: list[str]) -> None:
     file = tmp_path / "misspelt" / "tokens"
 
     assert main(["token", *action, "--file", str(file)]) == 2

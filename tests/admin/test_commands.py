@@ -89,8 +89,8 @@ async def test_status_as_json_can_be_parsed(proxy: Proxy, capsys: pytest.Capture
 async def test_status_escapes_control_characters_of_an_answer(
     proxy: Proxy, capsys: pytest.CaptureFixture[str], form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admin_client, "ask", lambda *_: {**totals, "headline": "a\u009bb", "feeds": [], "total": 0})
-    totals = await proxy.json("/status")
+    answer = {**await proxy.json("/status"), "headline": "a\u009bb", "feeds": [], "total": 0}
+    monkeypatch.setattr(admin_client, "ask", lambda *_: answer)
 
     assert await _run(proxy, "status", "--format", form) == 0
 
