@@ -50,13 +50,21 @@ Each child element is serialised with all namespaces, so the product determines 
 """
 
 
+def _unescape(value: str) -> str:
+    """Return the text with characters in place of references, or unchanged if a reference has thousands of digits."""
+    try:
+        return unescape(value)
+    except ValueError:
+        return value
+
+
 def make_text(value: str, *, is_html: bool) -> Text | None:
     """Return the value as a text of the model, or None for an empty value. HTML without a tag becomes plain text."""
     value = valid_text(value).strip()
     if not value:
         return None
     if is_html and not _TAG.search(value):
-        value, is_html = unescape(value).strip(), False
+        value, is_html = _unescape(value).strip(), False
     return Text(valid_text(value), "html" if is_html else "text") if value else None
 
 
@@ -70,7 +78,7 @@ def escape_ambiguous(text: Text) -> str:
 
     Plain text that looks like HTML is escaped.
     """
-    if text.type == "html" or (not _TAG.search(text.value) and unescape(text.value) == text.value):
+    if text.type == "html" or (not _TAG.search(text.value) and _unescape(text.value) == text.value):
         return text.value
     return escape(text.value, quote=False)
 
@@ -82,7 +90,7 @@ def to_plain(text: Text | None) -> str:
     if text.type != "html":
         return text.value
     value = _SILENT.sub("", text.value[:_PLAIN_MAX])
-    value = unescape(_ANY_TAG.sub("", _BREAK.sub("\n", re.sub(r"[ \t\r\n]+", " ", value))))
+    value = _unescape(_ANY_TAG.sub("", _BREAK.sub("\n", re.sub(r"[ \t\r\n]+", " ", value))))
     lines = (" ".join(line.split()) for line in value.split("\n"))
     return valid_text("\n".join(line for line in lines if line))
 
@@ -116,7 +124,7 @@ def resolve_html(base: str, html: str) -> str:
         if quote and not (len(written) > 1 and written.endswith(quote)):
             return attribute[0]  # the tag has no end
         inside = written.strip(quote) if quote else written
-        value = unescape(inside).strip()
+        value = _unescape(inside).strip()
         absolute = _resolve_value(base, name, value)
         replacement = absolute.replace("&", "&amp;")
         # The match may lie in a comment or in the value of another attribute. With more or fewer of these characters,

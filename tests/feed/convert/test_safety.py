@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,20 @@ def test_element_with_an_invalid_name_is_rendered(document: str, name: str) -> N
     content = feed.items[0].content
     assert content is not None
     assert "tea" in content.value
+    assert FORMATS[name].render(feed)
+
+
+@pytest.mark.parametrize("text", ["a &#{};", "<p title='&#{};'>a</p>"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_reference_with_thousands_of_digits_is_rendered(text: str, name: str) -> None:
+    description = escape(text.format("0" * 5000 + "65"))
+    feed = read(
+        f'<rss version="2.0"><channel xml:base="https://a.example/"><title>{description}</title>'
+        f"<item><description>{description}</description></item></channel></rss>".encode()
+    )
+
+    assert feed is not None
+    assert len(feed.items) == 1
     assert FORMATS[name].render(feed)
 
 
