@@ -123,3 +123,12 @@ def test_preview_shows_the_address_a_subscribe_link_and_the_entries_as_text() ->
     assert "&lt;b&gt;News&lt;/b&gt;" in text
     assert "&lt;script&gt;x&lt;/script&gt;" in text
     assert "<script" not in text
+
+
+def test_reason_for_a_missing_preview_precedes_the_address() -> None:
+    preview = Preview("https://example.com/", reason="This document is not a feed, and names none.")
+
+    text = preview_page(preview, BASE).body.decode()
+
+    assert text.index(preview.reason) < text.index("Copy this address")
+    assert "no entries" not in text

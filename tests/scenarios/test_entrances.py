@@ -795,6 +795,11 @@ async def test_landing_page_hides_a_protected_feed_also_behind_a_redirect(door):
 async def test_landing_page_states_why_there_is_no_feed(door):
     proxy, origin, _ = await door()
     origin.publish("/page", b"<html></html>", content_type="text/html")
+    origin.publish("/members", b"", status=403)
 
-    assert b"the site answered 404." in (await proxy.ask(f"/?url={origin.url('/nothing')}", **HTML)).expect(200).body
-    assert b"This document is not a feed" in (await proxy.ask(f"/?url={origin.url('/page')}", **HTML)).expect(200).body
+    for path, reason in (
+        ("/nothing", b"There is no feed at this address: the site answered 404."),
+        ("/members", b"There is no feed to show: the site answered 403."),
+        ("/page", b"This document is not a feed"),
+    ):
+        assert reason in (await proxy.ask(f"/?url={origin.url(path)}", **HTML)).expect(200).body

@@ -64,7 +64,8 @@ async def _preview_of(app: App, target: str, answer: ProxyResponse) -> Preview:
     status = answer.response.status
     if status != 200:
         if answer.status.hit or answer.status.fwd_status == status:
-            return Preview(target, reason=f"There is no feed at this address: the site answered {status}.")
+            place = "at this address" if status in (404, 410) else "to show"
+            return Preview(target, reason=f"There is no feed {place}: the site answered {status}.")
         reason = plain_text(answer.reason).rstrip(".") or f"status {status}"
         return Preview(target, reason=f"There is no feed to show: {reason}.")
     if answer.stored is None or not answer.stored.content.feed:
