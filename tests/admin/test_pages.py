@@ -112,6 +112,16 @@ async def test_failing_feed_is_shown_with_advice(proxy: Proxy, detail: str, advi
     assert "1 feed needs attention" in text_of((await proxy.get("/"))[1])
 
 
+async def test_page_of_an_address_without_a_feed_states_what_is_missing(proxy: Proxy) -> None:
+    await proxy.keep(Resource(TARGET, failures=Failures(1, NOW - 60, NOW - 60, "rate-limited", NOW + 600)))
+
+    _, page = await proxy.get(f"/feeds/{feed_id(TARGET)}")
+
+    assert "No feed has been received from this address." in page
+    assert "No copy is stored." in page
+    assert "No reader has been counted in the last 24 h." in page
+
+
 async def test_versions_of_a_feed_are_shown_with_their_new_entries(proxy: Proxy) -> None:
     feed = lively.a_feed(lively.NEWS, "The Harbour Gazette", 12)
     await proxy.keep(feed)
@@ -141,6 +151,7 @@ async def test_moves_are_listed_with_remaining_readers_and_advice(proxy: Proxy) 
     assert "1 feed has moved or ended" in seen
     assert "3 subscribers still request the old addresses" in seen
     assert "1 further move or end is not confirmed yet" in seen
+    assert "it takes effect when the origin repeats it at least 1 h later" in seen
     assert "Undo the move" in seen
 
 

@@ -9,7 +9,7 @@ from feedproxy.feed.channel_addresses import announced_address
 from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.settings import Settings
 from feedproxy.store.resource import RelocationKind, Resource
-from feedproxy.web.display_formats import plain_text
+from feedproxy.web.display_formats import plain_text, short
 
 _TELL_PUBLISHER = "This usually passes. If it does not, consider telling the publisher."
 
@@ -49,7 +49,8 @@ def advice(resource: Resource, state: FeedState, settings: Settings) -> str:
     if sighting is not None and not sighting.confirmed and not (settings.moved_to or settings.gone):
         reported_change = "a new address" if sighting.kind is RelocationKind.MOVED else "an end"
         return (
-            f"The origin has reported {reported_change}. No action needed: it takes effect when the origin repeats it."
+            f"The origin has reported {reported_change}. No action needed: it takes effect when the origin repeats it "
+            f"at least {short(settings.relocation_spacing)} later."
         )
     match state:
         case FeedState.FAILING:
