@@ -467,8 +467,8 @@ class Settings:
         "",
         "Folder of the store (default: the platform's cache folder), `memory:` to store nothing on disk, or"
         " `redis://HOST/` for a store that several machines share.",
-        "With `memory:`, feedproxy asks every origin again after a restart. For `redis://` and `rediss://`, see"
-        " docs/how-to/run-a-fleet.md.",
+        "With `memory:`, which needs quotes in YAML, feedproxy asks every origin again after a restart. For `redis://`"
+        " and `rediss://`, see docs/how-to/run-a-fleet.md.",
         restart=True,
     )
     memory_max: int = option(

@@ -79,6 +79,11 @@ def test_empty_configuration_is_valid(tmp_path: Path, text: str) -> None:
             "feedproxy.yaml:1: not YAML: mapping values are not allowed here; a value that contains",
         ),
         (
+            "store: memory:\n",
+            "feedproxy.yaml:1: not YAML: mapping values are not allowed here; "
+            "a value that contains `: ` or ends with `:` needs quotes",
+        ),
+        (
             "store: a\n\tlisten: b\n",
             "feedproxy.yaml:2: not YAML: found character '\\t' that cannot start any token; indent with blanks",
         ),

@@ -38,7 +38,8 @@ PIPE_TIMEOUT: Seconds = 10
 """If the configuration file is a pipe, its writer must write and close it within this many seconds."""
 
 _YAML_HINTS = {
-    "mapping values": "a value that contains `: ` needs quotes, and options of one level the same indentation",
+    "mapping values": "a value that contains `: ` or ends with `:` needs quotes, and options of one level need the "
+    "same indentation",
     "<block mapping start>": "options of one level need the same indentation",
     "undefined alias": "a value that begins with `*` needs quotes",
     "undefined tag handle": "a value that begins with `!` needs quotes",
