@@ -122,6 +122,7 @@ def parse(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlTree | None:
     root, items = small
     for item in items:
         on_item(item)
+        del item[:]
     items.clear()
     etree.strip_elements(root, *_ITEM_TAGS, with_tail=True)
     return XmlTree(root, well_formed=True)
@@ -225,8 +226,10 @@ class _StreamParser:
                 self._drop(element)
 
     def _drop(self, item: Element | None) -> None:
-        # The parser may still need the current item, so the previous one is removed, and the last one at the end.
+        # The parser may still need the current item, so the previous one is removed, and the last one at the end. lxml
+        # searches all namespaces of the document for each element in a removed item, so the item is emptied first.
         if self._last is not None and (parent := self._last.getparent()) is not None:
+            del self._last[:]
             parent.remove(self._last)
         self._last = item
 

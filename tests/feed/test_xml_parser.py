@@ -55,6 +55,13 @@ ATTACKS: dict[str, Callable[[int], bytes]] = {
         + b"</item></channel></rss>"
     ),
     "declarations without end": lambda many: b"<!DOCTYPE r [" + b"<!ENTITY a '<!--" * (many // 16) + b"]>" + HEAD,
+    "an item with elements of many namespaces": lambda many: (
+        b"<!DOCTYPE rss><rss><channel "
+        + b" ".join(b'xmlns:n%d="u%d"' % (number, number) for number in range(many // 16))
+        + b"><item>"
+        + b"".join(b"<n%d:a/>" % (number % (many // 16)) for number in range(many // 4))
+        + b"</item></channel></rss>"
+    ),
     "JSON": lambda many: b'{"title":"t","items":' + b"[" * many,
 }
 
