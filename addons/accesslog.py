@@ -5,10 +5,12 @@ import time
 
 from mitmproxy import http
 
+from feedproxy.cache.cache_status import CacheStatus, Detail
 from feedproxy.http import uri
 from feedproxy.http.message import NO_FIELDS, Request
 from feedproxy.server.access_record import CLIENT_GONE, AccessRecord, record_access
 from feedproxy.server.addon import Addon
+from feedproxy.server.mitm.http1_limits_and_corrections import UNREADABLE_CONTENT, error_response
 from feedproxy.server.mitm.request_routing import fields_of
 from feedproxy.telemetry.log_format import ACCESS_LOGGER
 
@@ -24,7 +26,13 @@ class AccessLog(Addon):
     def response(self, flow: http.HTTPFlow) -> None:
         app = self.app()
         case = self.flow_handler().pop(flow)
-        if case is None or case.status is None:
+        if case is None:
+            return
+        if flow.error is not None and flow.error.msg == UNREADABLE_CONTENT:
+            # This response was sent in place of any response that was prepared.
+            flow.response, case.error_page = None, error_response(400, UNREADABLE_CONTENT)
+            case.status, case.reason = CacheStatus(detail=Detail.BAD_REQUEST), UNREADABLE_CONTENT
+        if case.status is None:
             return
         response = flow.response or case.error_page
         status = response.status_code if response is not None else 0

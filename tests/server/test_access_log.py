@@ -166,6 +166,30 @@ async def test_log_line_of_a_response_that_is_no_feed_and_not_stored_gives_the_r
     assert "not stored: no-store" in private
 
 
+@pytest.mark.parametrize("target", ["/-/RPC2", "/http://127.0.0.1:9/form"])
+@pytest.mark.parametrize(
+    "content", [b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", b"Content-Length: 5\r\n\r\nabc"], ids=["chunks", "length"]
+)
+async def test_unreadable_content_is_logged_and_counted_with_the_status_of_the_response(
+    opened: Opened, caplog: pytest.LogCaptureFixture, target: str, content: bytes
+) -> None:
+    _, stage = await opened()
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(stage.base.rpartition(":")[2]))
+
+    writer.write(b"POST %s HTTP/1.1\r\nHost: a\r\n" % target.encode() + content)
+    writer.write_eof()
+    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
+    writer.close()
+
+    (line,) = await lines(caplog)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert " 400 " in line
+    assert line.endswith("The content of this request breaks off, or its chunks cannot be read.")
+    told = {"entrance": "gateway", "outcome": "own", "detail": "bad-request", "status": "400"}
+    assert counted(stage, "feedproxy_requests_total", **told) == 1
+    assert stage.app.requests == 0
+
+
 async def test_unknown_format_of_a_conversion_is_not_named_in_the_reason(
     opened: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -68,6 +68,9 @@ LINGERING_TIME: Seconds = 30
 """Input is discarded for this many seconds after a response that precedes the end of its request, as in nginx
 (lingering_time)."""
 
+UNREADABLE_CONTENT = "The content of this request breaks off, or its chunks cannot be read."
+"""Reason of the response 400 to a request with such content, and message of the flow's error after this response."""
+
 EMPTY_LINES_MAX = 16
 """Maximum number of empty lines before a request. Old clients send an empty line after the content of a POST."""
 
@@ -266,9 +269,12 @@ class LimitedHttp1Server(_http1.Http1Server):
         for command in super().read_body(event):
             if isinstance(command, commands.CloseConnection) and self.state == self.read_body and not self.response:
                 # The request is malformed, and no part of a response has been sent.
-                yield from self.refuse(400, "The content of this request breaks off, or its chunks cannot be read.")
-            else:
-                yield command
+                yield from self.refuse(400, UNREADABLE_CONTENT)
+                continue
+            is_answered = self._lingering_timer is not None
+            if is_answered and isinstance(command, ReceiveHttp) and isinstance(command.event, RequestProtocolError):
+                command.event.message = UNREADABLE_CONTENT  # the access log then shows the response
+            yield command
 
     def wait(self, event: events.Event) -> layer.CommandGenerator[None]:
         if isinstance(event, events.ConnectionClosed) and self._client_may_still_read(event):
