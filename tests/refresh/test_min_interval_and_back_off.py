@@ -71,6 +71,19 @@ def test_latest_reason_determines_the_permission() -> None:
     assert (waits.until, waits.detail) == (NOW + 90, Detail.BACK_OFF)
 
 
+@pytest.mark.parametrize("until", [NOW + 300, NOW + 1200])
+def test_rule_that_keeps_back_requests_without_a_copy_precedes_a_later_one(until: float) -> None:
+    by_origin = Failures(1, next_try=until, by_origin=True)
+    settings = Settings(feed_min_interval=900)
+
+    own = check_fetch_allowed(a_feed(NOW, by_origin), NOW, settings, site_free_at=NOW + 2000)
+    of_site = check_fetch_allowed(a_feed(NOW), NOW, settings, site_free_at=NOW + 2000, site_paused_until=until)
+
+    for waits in (own, of_site):
+        assert isinstance(waits, Deferred)
+        assert (waits.until, waits.detail) == (until, Detail.RETRY_AFTER)
+
+
 @pytest.mark.parametrize(("fetched", "retry_from"), [(NOW - 60, NOW + 240), (NOW + 3600, NOW + 300)])
 def test_request_without_usable_copy_may_be_tried_after_the_minimum_interval(fetched: float, retry_from: float) -> None:
     failures = Failures(count=9, next_try=NOW + 3600)

@@ -128,6 +128,21 @@ async def test_site_rate_limit_of_an_unknown_address_does_not_postpone_feeds(sta
     (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale; fwd-status=304")
 
 
+@pytest.mark.parametrize(("retry_after", "detail"), [("300", "retry-after"), (None, "back-off")])
+async def test_feed_without_a_copy_is_not_requested_in_a_pause_within_the_minimum_interval(stage, retry_after, detail):
+    proxy, origin, clock = await stage(feed_min_interval=900, site_interval=0)
+    origin.publish("/feed.rss", a_feed(), cache_control="no-store")
+    (await proxy.get("/feed.rss")).expect(200)
+    clock.advance(minutes=20)
+    origin.speak(answers(503, b"", *([("Retry-After", retry_after)] if retry_after else [])))
+    (await proxy.get("/feed.rss")).expect(503)
+    asked = origin.requests
+
+    (await proxy.get("/feed.rss")).expect(503, cache=f"detail={detail}")
+
+    assert origin.requests == asked
+
+
 async def test_back_off_after_a_failure_serves_the_copy_without_contacting_the_origin(stage):
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")

@@ -1,7 +1,8 @@
 """Limits on fetches: minimum interval, site interval, Retry-After and back-off.
 
 Each of four rules may defer a fetch until an instant. The rule with the latest instant applies, and its name is the
-`detail` of the response:
+`detail` of the response. Rules that also keep back clients' requests without a usable copy
+(`Deferred.forbids_request`) precede the others:
 
     floor          a feed is fetched at most once in `feed_min_interval`, for clients, pings and the operator alike.
     site-interval  feeds of one site (registrable domain) are fetched one after the other, `site_interval` apart.
@@ -81,25 +82,26 @@ def check_fetch_allowed(
         return Deferred(fetched + PAUSE_INTERVAL, Detail.PAUSED, "the operator has paused this feed")
     if resource is None:
         return Allowed()
-    next_try = min(resource.failures.next_try, now + DEFER_MAX)
-    if resource.channel is None:
-        latest, rule = next_try, _FAILING
-    else:
-        next_by_interval = min(resource.fetched, now) + float(settings.feed_min_interval)
-        next_by_site = min(site_free_at, now + DEFER_MAX)
-        latest, rule = max((next_by_interval, -_MIN_INTERVAL), (next_by_site, -_SITE), (next_try, -_FAILING))
-        rule = -rule
+    failures, next_try = resource.failures, min(resource.failures.next_try, now + DEFER_MAX)
+    retry_from = min(resource.fetched, now) + float(settings.feed_min_interval)
+    latest, rule = next_try, _FAILING
+    if resource.channel is not None:
         is_long_pause = now + settings.answer_timeout < site_paused_until <= now + DEFER_MAX
-        if is_long_pause and site_paused_until >= latest:
-            latest, rule = site_paused_until, _SITE_PAUSE
+        # The first value is that of `forbids_request`.
+        _, latest, rule = max(
+            (False, retry_from, _MIN_INTERVAL),
+            (False, min(site_free_at, now + DEFER_MAX), _SITE),
+            (now < next_try and (failures.by_origin or now < retry_from), next_try, _FAILING),
+            (is_long_pause, site_paused_until if is_long_pause else 0.0, _SITE_PAUSE),
+        )
     if latest <= now:
         return Allowed()
-    detail, reason = _describe(rule, resource.failures, settings)
-    retry_from = min(resource.fetched, now) + float(settings.feed_min_interval)
+    detail, reason = _describe(rule, failures, settings)
     return Deferred(latest, detail, f"{reason}; next try in {math.ceil(latest - now)} s", retry_from)
 
 
-_MIN_INTERVAL, _SITE, _FAILING, _SITE_PAUSE = range(4)
+_SITE_PAUSE, _FAILING, _SITE, _MIN_INTERVAL = range(4)
+"""The rules. Of two rules with the same instant, that with the higher number applies."""
 
 
 def _describe(rule: int, failures: Failures, settings: Settings) -> tuple[Detail, str]:
