@@ -119,6 +119,14 @@ def test_failures_of_concurrent_requests_count_once() -> None:
     assert (second.count, second.last, second.next_try) == (1, NOW + 2, NOW + 62)
 
 
+@pytest.mark.parametrize("not_before", [None, NOW + 100])
+def test_failure_of_a_concurrent_request_does_not_shorten_the_pause(not_before: float | None) -> None:
+    first = record_failure(Failures(), Detail.RATE_LIMITED, NOW + 1, NOW, not_before=NOW + 300, jitter=0.0)
+    second = record_failure(first, Detail.ERROR_STATUS, NOW + 2, NOW, not_before=not_before, jitter=0.0)
+
+    assert (second.next_try, second.by_origin) == (NOW + 300, True)
+
+
 @given(count=st.integers(0, 10_000), jitter=st.floats(0, 1, exclude_max=True))
 def test_back_off_is_between_a_minute_and_six_hours(count: int, jitter: float) -> None:
     failures = record_failure(Failures(count=count), "timeout", NOW, NOW, not_before=None, jitter=jitter)

@@ -130,14 +130,17 @@ def record_failure(
     """Return `failures` with one more failure and the instant of the next try.
 
     `started` is the instant at which the failed request started. If the last failure was recorded after this instant,
-    both requests were under way at the same time, and count as one failure. `not_before` is the instant that the origin
-    stated (`retry_after`). `jitter` is a random number in [0, 1). Without `back_off`, only `not_before` defers the next
-    try.
+    both requests were under way at the same time. They count as one failure, and the later next try applies.
+    `not_before` is the instant that the origin stated (`retry_after`). `jitter` is a random number in [0, 1). Without
+    `back_off`, only `not_before` defers the next try.
     """
-    count = failures.count + (started >= failures.last)
+    is_concurrent = started < failures.last
+    count = failures.count + (not is_concurrent)
     pause = _longest_pause(count) / 2 * (1 + jitter) if back_off else 0.0
     by_origin = not_before is not None and not_before >= now + pause
     next_try = not_before if by_origin and not_before is not None else now + pause
+    if is_concurrent and failures.next_try > next_try:
+        next_try, by_origin = failures.next_try, failures.by_origin
     return Failures(
         count=count,
         since=failures.since if failures.count else now,
