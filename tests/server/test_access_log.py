@@ -195,7 +195,7 @@ async def test_unknown_format_of_a_conversion_is_not_named_in_the_reason(
 ) -> None:
     proxy, _ = await opened()
 
-    await proxy.get("/-/as/s3cr3tw0rd/http://127.0.0.1/feed")
+    await proxy.ask("/-/as/s3cr3tw0rd/http://127.0.0.1/feed")
 
     (line,) = await lines(caplog)
     assert "s3cr3tw0rd" not in line.partition(" 404 ")[2]
