@@ -38,7 +38,8 @@ PAGE = """<!DOCTYPE html>
 body{{font:1rem/1.5 system-ui,sans-serif;background:light-dark(#fbfaf8,#15171a);color:light-dark(#1f2328,#e6e7e9);\
 max-width:42rem;margin:4rem auto;padding:0 1rem}}h1{{font-size:1.6rem;line-height:1.25}}\
 p,code{{overflow-wrap:anywhere}}small{{color:light-dark(#5c6570,#9aa3ad)}}</style></head>
-<body><h1>{title}</h1><p>{sentence}</p>{target}<p><small>feedproxy: {status} {detail}</small></p></body></html>
+<body><main><h1>{title}</h1><p>{sentence}</p>{target}<p><small>feedproxy: {status} {detail}</small></p></main></body>
+</html>
 """
 
 

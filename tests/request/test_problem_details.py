@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from feedproxy.http.message import Fields, Request
 from feedproxy.request.problem_details import problem_response
 
 REFUSALS = (400, 401, 403, 404, 405, 406, 407, 410, 413, 421, 429, 502, 503, 504, 508)
@@ -15,3 +16,11 @@ def test_refusal_has_a_title_of_its_own(status: int) -> None:
     document = json.loads(problem_response(status, "detail", "reason").body)
 
     assert document["title"] != json.loads(problem_response(500, "detail", "reason").body)["title"]
+
+
+def test_page_for_a_browser_marks_its_main_content() -> None:
+    request = Request("GET", "https://example.com/", Fields([("Accept", "text/html")]))
+
+    page = problem_response(502, "unreachable", "the origin cannot be reached", request=request).body.decode()
+
+    assert "<main><h1>The origin" in page

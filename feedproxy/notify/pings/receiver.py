@@ -27,7 +27,7 @@ PAGE = """<!DOCTYPE html>
 <meta name="viewport" content="width=device-width"><style>:root{{color-scheme:light dark}}\
 body{{font:1rem/1.5 system-ui,sans-serif;max-width:42rem;margin:4rem auto;padding:0 1rem}}\
 p{{overflow-wrap:anywhere}}</style></head>
-<body><h1>{title}</h1><p>{text}</p></body></html>
+<body><main><h1>{title}</h1><p>{text}</p></main></body></html>
 """
 
 
