@@ -14,8 +14,8 @@ from feedproxy.server.addon import Addon
 from feedproxy.server.mitm import (
     http1_limits_and_corrections,
     international_names,
-    parent_proxy_connections,
     passthrough,
+    server_addresses,
 )
 from feedproxy.server.mitm.connect_and_interception import is_intercepted
 from feedproxy.server.mitm.handshake_deadlines import HANDSHAKE_RECORD
@@ -56,7 +56,7 @@ class Entrance(Addon):
         super().load(loader)
         http1_limits_and_corrections.install()
         international_names.install()
-        parent_proxy_connections.install()
+        server_addresses.install()
         # With `eager`, mitmproxy would connect to the upstream before the target is checked.
         settings.require(ctx.options, connection_strategy="lazy", rawtcp=False, websocket=False)
 

@@ -8,7 +8,7 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from feedproxy import settings
 from feedproxy.server.addon import Addon
-from feedproxy.server.mitm import parent_proxy_connections, passthrough
+from feedproxy.server.mitm import passthrough, server_addresses
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Origin(Addon):
 
     def load(self, loader: Loader) -> None:
         super().load(loader)
-        parent_proxy_connections.install()
+        server_addresses.install()
         settings.require(ctx.options, connection_strategy="lazy")
 
     async def server_connect(self, data: ServerConnectionHookData) -> None:

@@ -14,9 +14,9 @@ from feedproxy.errors import Forbidden
 from feedproxy.http import uri
 from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.server.access_record import CLIENT_GONE
-from feedproxy.server.mitm.parent_proxy_connections import ParentProxyHost, route_through_parent
 from feedproxy.server.mitm.passthrough import ConnectApprovals
 from feedproxy.server.mitm.request_routing import client_context, fields_of, incoming_request, is_client_gone
+from feedproxy.server.mitm.server_addresses import ParentProxyHost, route_through_parent
 from feedproxy.upstream.origin_connection_limits import Requester, requesting
 from feedproxy.upstream.upstream_errors import Unreachable
 

@@ -53,7 +53,7 @@ from feedproxy.http.field_lines import Line
 from feedproxy.http.request_validation import read_request
 from feedproxy.request.endpoint_registry import CONTENT_MAX
 from feedproxy.request.problem_details import problem_response
-from feedproxy.server.mitm.parent_proxy_connections import ParentProxyHost
+from feedproxy.server.mitm.server_addresses import ParentProxyHost
 from feedproxy.server.response_head import is_well_formed
 from feedproxy.upstream.chunked import ChunkedParser
 from feedproxy.upstream.response_head_parser import ResponseHead, could_be_http, find_end, parse_head

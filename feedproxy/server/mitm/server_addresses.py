@@ -1,11 +1,12 @@
-"""The parent proxy (`upstream_proxy`) for mitmproxy's own connections: tunnels and streamed requests.
+"""Hosts in the addresses of mitmproxy's own connections to servers: for tunnels and streamed requests.
 
-mitmproxy itself supports only one HTTP parent. In feedproxy, the parent depends on the target, and may be a SOCKS
-proxy. For a server behind a parent, mitmproxy therefore gets a `ParentProxyHost` as the host of the server.
+* A `_PinnedName` is the name of a server. mitmproxy connects to the address that was checked for it.
+* A `ParentProxyHost` leads through the parent proxy (`upstream_proxy`). mitmproxy itself supports only one HTTP parent.
+  In feedproxy, the parent depends on the target, and may be a SOCKS proxy.
 
 The module `mitmproxy.proxy.server` opens connections with functions of its global `asyncio`. `install` replaces the
-value of this global by an object that also connects to a `ParentProxyHost`. If the module of a new version of mitmproxy
-lacks the global, connections that need a parent are refused.
+value of this global by an object that also connects to such hosts. If the module of a new version of mitmproxy lacks
+the global, connections that need a parent are refused.
 """
 
 import asyncio
@@ -123,7 +124,10 @@ class _AsyncioWithParents:
 
 
 def install() -> None:
-    """Enable mitmproxy to connect through a parent proxy. Further calls in the same process have no effect."""
+    """Enable mitmproxy to connect to checked addresses, and through parent proxies.
+
+    Further calls in the same process have no effect.
+    """
     if getattr(server, "asyncio", None) is asyncio:
         setattr(server, "asyncio", _AsyncioWithParents())  # noqa: B010 -- mypy knows it for a module
 

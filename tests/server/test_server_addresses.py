@@ -16,8 +16,8 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from feedproxy.clock import ManualClock
 from feedproxy.feed_rules import Rule, Rules
 from feedproxy.http.target_uri.target_pattern import TargetPattern
-from feedproxy.server.mitm.parent_proxy_connections import ParentProxyHost, install
 from feedproxy.server.mitm.passthrough import enforce_address_policy
+from feedproxy.server.mitm.server_addresses import ParentProxyHost, install
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.parent_proxy import Parent
 from tests.server.conftest import NOON, Answer, Line
