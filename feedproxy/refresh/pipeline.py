@@ -61,7 +61,6 @@ class RefreshPipeline:
 
         `is_current` returns False after a purge or an invalidation of the target. Nothing is then stored.
         """
-        job = replace(job, started=self._clock.now())
         while True:
             received = await self._receive(job)
             await self._store.load(job.request.target)

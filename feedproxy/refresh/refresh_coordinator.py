@@ -164,7 +164,7 @@ class RefreshCoordinator:
 
     async def apply_push(self, target: str, push: PushedContent, stored: StoredResponse) -> RefreshResult:
         """Store pushed content in place of the variant `stored`, and return the result."""
-        job = push_job(target, push, stored, self._settings_for(target), via=self._via)
+        job = push_job(target, push, stored, self._settings_for(target), self._clock.now(), via=self._via)
         return await self._run_job(job, self._store.get(target))
 
     def refresh(self, target: str) -> asyncio.Task[RefreshResult]:
@@ -337,6 +337,7 @@ class RefreshCoordinator:
             RefreshJob(
                 context.upstream.request,
                 settings,
+                self._clock.now(),
                 self_href=to_public(target, settings),
                 validate=variant,
                 own_agent=context.upstream.own_agent,
@@ -373,7 +374,7 @@ class RefreshCoordinator:
                 await self.permissions.wait_for_site(target, settings)
             await self._store.load(target)
             stored = self._store.get(target)
-            job = background_job(target, stored, settings, via=self._via, agent=self._agent(target))
+            job = background_job(target, stored, settings, self._clock.now(), via=self._via, agent=self._agent(target))
             return await self._run_job(job, stored)
 
     async def _run_job(self, job: RefreshJob, stored: Resource | None) -> RefreshResult:

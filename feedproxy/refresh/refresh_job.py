@@ -31,6 +31,8 @@ class RefreshJob:
 
     request: Request
     settings: Settings
+    started: Instant
+    """The instant at which the job was made, just before the pipeline runs it."""
     self_href: str
     validate: StoredResponse | None = None
     own_agent: bool = True
@@ -53,11 +55,11 @@ class RefreshJob:
     """Fields of the request that only some clients send (UpstreamRequest)."""
     has_client_language: bool = False
     """True if the key leaves out the client's Accept-Language, because the response becomes the shared copy."""
-    started: Instant = 0.0
-    """The instant at which the pipeline started the job."""
 
 
-def background_job(target: str, resource: Resource | None, settings: Settings, *, via: str, agent: str) -> RefreshJob:
+def background_job(
+    target: str, resource: Resource | None, settings: Settings, started: Instant, *, via: str, agent: str
+) -> RefreshJob:
     """Return the job of a background refresh. It validates the variant that feedproxy's own request selects.
 
     `agent` is the User-Agent with the number of subscribers.
@@ -73,6 +75,7 @@ def background_job(target: str, resource: Resource | None, settings: Settings, *
     return RefreshJob(
         request,
         settings,
+        started,
         self_href=to_public(target, settings),
         validate=variant,
         own_agent=variant is None or variant.own_agent,
@@ -81,12 +84,15 @@ def background_job(target: str, resource: Resource | None, settings: Settings, *
     )
 
 
-def push_job(target: str, push: PushedContent, stored: StoredResponse, settings: Settings, *, via: str) -> RefreshJob:
+def push_job(
+    target: str, push: PushedContent, stored: StoredResponse, settings: Settings, started: Instant, *, via: str
+) -> RefreshJob:
     """Return the job that stores pushed content in place of the variant `stored`."""
     request = background_request(target, via=via, agent="")
     return RefreshJob(
         replace(request, fields=_with_varying_fields(request.fields, _varying_fields(stored))),
         settings,
+        started,
         self_href=to_public(target, settings),
         validate=stored,
         own_agent=stored.own_agent,
