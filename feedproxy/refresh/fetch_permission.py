@@ -40,7 +40,8 @@ class FetchPermissions:
         if not is_upstream_target(target, settings):
             site = site_of(target)
             free = self._sites.next_free(site, settings.site_interval, now)
-            paused = self._sites.paused_until(site, now)
+            # A pause also ends the site's free slots, so without a delay there is no pause.
+            paused = self._sites.paused_until(site, now) if free > now else 0.0
         return check_fetch_allowed(resource, now, settings, site_free_at=free, site_paused_until=paused)
 
     def check_for_request(self, context: RequestContext, resource: Resource | None) -> Permission:
