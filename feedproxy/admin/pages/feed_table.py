@@ -79,6 +79,7 @@ class FeedTableCache:
                 return self._table
             start = time.process_time()
             await self._update_rows(service)
+            self._rows_good_until = _reuse_until(time.process_time() - start)
             rows = [row async for row in self._rows(service, settings_for, now)]
             others = sum(1 for row in self._rows_by_target.values() if row is None)
             complete = len(rows) < FEEDS_MAX and len(self._rows_by_target) < TARGETS_MAX
