@@ -17,6 +17,13 @@ from feedproxy.lab.record.exchange import Recording
 from tests.lab.exchanges import an_exchange, dump_recording
 
 
+def _exit_code(argv: list[str]) -> int:
+    try:
+        return main(argv)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
+
+
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
@@ -38,10 +45,7 @@ from tests.lab.exchanges import an_exchange, dump_recording
 def test_usage_error_is_one_line_and_exit_code_2(
     capsys: pytest.CaptureFixture[str], argv: list[str], words: str
 ) -> None:
-    try:
-        code = main(argv)
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 1
+    code = _exit_code(argv)
 
     told = capsys.readouterr().err
     assert code == 2
@@ -132,10 +136,7 @@ def test_interrupted_command_says_so_and_exits_with_130(
     ],
 )
 def test_error_escapes_control_characters_of_arguments(capsys: pytest.CaptureFixture[str], argv: list[str]) -> None:
-    try:
-        code = main(argv)
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 1
+    code = _exit_code(argv)
 
     told = capsys.readouterr().err
     assert code == 2

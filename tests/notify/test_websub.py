@@ -608,7 +608,8 @@ async def test_subscription_and_delivery_survive_restart(stand_at: Callable[...,
     assert (url, b"four" in body, "x-hub-signature" in fields) == (ME, True, True)
 
 
-async def test_delivery_of_a_purged_feed_fetches_the_feed(stand_at: Callable[..., Any]) -> None:
+async def with_purged_delivery(stand_at: Callable[..., Any]) -> WebSubStand:
+    """Return a hub with a delivery that failed once and whose feed was then purged."""
     made = await websub_at(stand_at)
     made.stand.origin.publish("/feed.xml", a_feed("one"))
     await made.stand.read()
@@ -616,8 +617,13 @@ async def test_delivery_of_a_purged_feed_fetches_the_feed(stand_at: Callable[...
     made.callback = lambda _: Response(503)
     await made.change("two", "one")
     made.callback = lambda _: Response(200)
-
     await made.stand.app.service.admin.purge(TARGET)
+    return made
+
+
+async def test_delivery_of_a_purged_feed_fetches_the_feed(stand_at: Callable[..., Any]) -> None:
+    made = await with_purged_delivery(stand_at)
+
     await made.stand.pass_time(60)
 
     assert [b"<title>two</title>" in body for _, body, _ in made.deliveries] == [True, True]
@@ -626,14 +632,7 @@ async def test_delivery_of_a_purged_feed_fetches_the_feed(stand_at: Callable[...
 
 
 async def test_delivery_of_a_purged_feed_waits_for_the_origin(stand_at: Callable[..., Any]) -> None:
-    made = await websub_at(stand_at)
-    made.stand.origin.publish("/feed.xml", a_feed("one"))
-    await made.stand.read()
-    await made.subscribe()
-    made.callback = lambda _: Response(503)
-    await made.change("two", "one")
-    made.callback = lambda _: Response(200)
-    await made.stand.app.service.admin.purge(TARGET)
+    made = await with_purged_delivery(stand_at)
     made.stand.origin.break_down()
     await made.stand.pass_time(HOUR)
     made.stand.origin.recover()
