@@ -58,7 +58,7 @@ def grade_recording(recording: Recording, side: Side | None = None, *, one_reade
     for number, exchange in enumerate(recording.exchanges, 1):
         if exchange.side is not side or exchange.request.method not in ("GET", "HEAD"):
             continue
-        if exchange.failure.startswith("address"):
+        if exchange.is_cached or exchange.failure.startswith("address"):
             continue
         name = name_of(exchange)
         reader = readers.setdefault(name, Reader(name.reader))
@@ -123,8 +123,10 @@ def _memoize_contents(recording: Recording) -> Callable[[Exchange], PollContent 
     def read(exchange: Exchange) -> PollContent | None:
         body = recording.contents.get(exchange.digest) if exchange.digest else None
         if body is None or exchange.raw:
-            # Contents of private feeds are not recorded. Their requests are graded by status and fields alone.
-            return PollContent(is_feed=True) if exchange.digest and _has_feed_type(exchange) else None
+            # A recording has no contents of private feeds, and a file of another tool may have none at all. Such
+            # requests are graded by status and fields alone.
+            has_content = bool(exchange.digest) or (exchange.status == 200 and exchange.size > 0)
+            return PollContent(is_feed=True) if has_content and _has_feed_type(exchange) else None
         media_type = exchange.fields.get("content-type") or ""
         if (exchange.digest, media_type) not in parsed:
             parsed[exchange.digest, media_type] = read_content(body, media_type)

@@ -242,6 +242,81 @@ def test_har_of_browser_without_size_on_the_wire_has_the_size_of_the_content(
     assert exchange.size == size
 
 
+def _entry(**members: Any) -> dict[str, Any]:
+    """Return an entry of another tool."""
+    return {
+        "startedDateTime": "2026-11-21T13:00:00Z",
+        "request": {"method": "GET", "url": "https://example.com/feed", "headers": []},
+        "response": {"status": 200, "headers": [], "content": {"text": "<a/>"}},
+        **members,
+    }
+
+
+def _har(*entries: dict[str, Any]) -> bytes:
+    return json.dumps({"log": {"entries": entries}}).encode()
+
+
+def _request(url: str) -> dict[str, Any]:
+    return {"method": "GET", "url": url, "headers": []}
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+def test_har_that_another_tool_saved_is_the_same_recording(separators: tuple[str, str]) -> None:
+    recording = Recording((an_exchange(), an_exchange(at=AT + 1)), {}, AT + 86_400)
+    saved = json.dumps(json.loads(dump_recording(recording)), separators=separators).encode()
+
+    assert har_format.parse(saved) == recording
+
+
+@pytest.mark.parametrize(
+    ("members", "is_cached"),
+    [
+        ({"_fromCache": "disk"}, True),
+        ({"_fetchType": "Memory Cache"}, True),
+        ({"cache": {"afterRequest": None}}, True),
+        ({}, False),
+        ({"cache": {}}, False),
+        ({"_fetchType": "Network Load"}, False),
+        ({"cache": {"afterRequest": {"eTag": "a", "hitCount": 1}}}, False),
+    ],
+)
+def test_har_of_browser_states_answers_of_its_own_cache(members: dict[str, Any], is_cached: bool) -> None:
+    (exchange,) = har_format.parse(_har(_entry(**members))).exchanges
+
+    assert exchange.is_cached == is_cached
+
+
+@pytest.mark.parametrize("response", [None, {}, {"status": None, "headers": None, "content": None}])
+def test_har_entry_without_response_is_a_request_without_answer(response: object) -> None:
+    (exchange,) = har_format.parse(_har(_entry(response=response))).exchanges
+
+    assert (exchange.status, exchange.size, exchange.digest) == (0, 0, "")
+
+
+@pytest.mark.parametrize("url", ["http://example.com:99999/", "http://example.com/a b", "http:///feed", "data:,x"])
+def test_har_of_browser_may_have_entries_with_invalid_targets(url: str) -> None:
+    recording = har_format.parse(_har(_entry(), _entry(request=_request(url))))
+
+    assert [exchange.request.target for exchange in recording.exchanges] == ["https://example.com/feed"]
+    with pytest.raises(UsageError, match=r"^week\.har: entry 1 is invalid: "):
+        har_format.parse(_har(_entry(request=_request(url))), "week.har")
+
+
+@pytest.mark.parametrize("url", ["https://me:secret@example.com/a@b?c=@d", "HTTPS://me@EXAMPLE.com/a@b?c=@d"])
+def test_har_of_browser_has_no_user_names(url: str) -> None:
+    (exchange,) = har_format.parse(_har(_entry(request=_request(url)))).exchanges
+
+    assert exchange.request.target == "https://example.com/a@b?c=@d"
+
+
+def test_har_of_browser_states_connections_unless_it_states_the_port() -> None:
+    entries = [_entry(connection=connection) for connection in ("443", "50123", 50124, None)]
+
+    exchanges = har_format.parse(_har(*entries)).exchanges
+
+    assert [exchange.connection for exchange in exchanges] == ["", "50123", "50124", ""]
+
+
 def test_flow_file_is_read_as_recording(tmp_path: Path) -> None:
     flow = _a_flow()
     flow.response.headers["content-encoding"] = "gzip"

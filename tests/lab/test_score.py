@@ -354,6 +354,29 @@ def test_retry_after_with_a_past_date_lets_the_reader_poll_at_once(date: str) ->
     }
 
 
+def test_answers_of_the_readers_own_cache_are_not_graded() -> None:
+    recording = play(CorrectReader())
+    first = recording.exchanges[0]
+    cached = [replace(exchange, is_cached=True) for exchange in _hourly(200, 200, 200, hour=1200).exchanges]
+
+    score = score_of(replace(recording, exchanges=(first, *cached, *recording.exchanges[1:])))
+
+    assert (score.tallies, score.cost) == (score_of(recording).tallies, score_of(recording).cost)
+    assert findings(score) == set()
+
+
+@pytest.mark.parametrize(
+    ("media_type", "size", "is_feed"),
+    [("application/rss+xml", 900, True), ("application/rss+xml", 0, False), ("text/html", 900, False)],
+)
+def test_feed_whose_content_is_missing_is_known_by_its_media_type(media_type: str, size: int, is_feed: bool) -> None:
+    """Another tool may write a recording without contents."""
+    fields: dict[str, Any] = {"Content-Type": media_type}
+    exchanges = [replace(exchange, digest="", size=size) for exchange in _hourly(200, 200, 200, **fields).exchanges]
+
+    assert bool(grade_recording(Recording(tuple(exchanges))).scores) == is_feed
+
+
 def test_immediate_retry_after_404_gets_finding() -> None:
     recording = _hourly(200, 404, 404, 404, hour=60)
 

@@ -58,6 +58,8 @@ class Exchange:
     faults: tuple[str, ...] = ()
     failure: str = ""
     """The reason why there was no response, or ""."""
+    is_cached: bool = False
+    """True if the client answered from its own cache, and sent no request."""
 
     @property
     def user_agent(self) -> str:

@@ -44,6 +44,7 @@ SEPARATOR = b",\n"
 """Separator of entries. Each entry is one line, so that an unfinished file can be read by lines."""
 
 _END_PATTERN = re.compile(rb'\A\],"_feedproxy":\{"until":"([0-9T:.Z-]{1,40})"\}\}\}')
+_USER_INFORMATION = re.compile(r"\A([a-z]+://)[^/?]*@", re.IGNORECASE)
 _OWN_PREFIX = b'{"log":{"version":"1.2","creator":{"name":"feedproxy",'
 
 
@@ -147,15 +148,18 @@ def read(path: Path) -> Recording:
 
 def parse(data: bytes, name: str = "the recording") -> Recording:
     """Return the recording in `data`. Raises UsageError with a message that begins with `name`."""
-    if data.startswith(_OWN_PREFIX):
+    # Another tool may have saved the file with other line breaks.
+    if data.startswith(_OWN_PREFIX) and data.partition(b"\n")[0].endswith(b'"entries":['):
         return replace(_build_recording(_entries_by_line(data), name), until=_parse_end(data))
     try:
-        entries = _member(json.loads(data), "log.entries", list)
+        document = json.loads(data)
+        entries = _member(document, "log.entries", list)
+        until = _parse_instant(_member(document, f"log.{OWN_KEY}.until", str, ""))
     except RecursionError as error:
         raise UsageError(f"{name}: not a HAR file: its JSON is nested too deeply") from error
     except ValueError as error:
         raise UsageError(f"{name}: not a HAR file: {error}") from error
-    return _build_recording(entries, name)
+    return replace(_build_recording(entries, name), until=until)
 
 
 def _entries_by_line(data: bytes) -> Iterable[Mapping[str, Any]]:
@@ -171,25 +175,35 @@ def _entries_by_line(data: bytes) -> Iterable[Mapping[str, Any]]:
 def _parse_end(data: bytes) -> Instant:
     """Return the time when the recording ended, or 0 for an unfinished file."""
     match = _END_PATTERN.match(data[data.rfind(b"\n]") + 1 :])
+    return _parse_instant(match[1].decode()) if match else 0.0
+
+
+def _parse_instant(text: str) -> Instant:
+    """Return the Unix time of an ISO 8601 time, or 0 if it is invalid."""
     try:
-        return datetime.fromisoformat(match[1].decode()).timestamp() if match else 0.0
-    except ValueError:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
         return 0.0
 
 
 def _build_recording(entries: Iterable[Mapping[str, Any]], name: str) -> Recording:
     exchanges: list[Exchange] = []
     contents: dict[str, bytes] = {}
+    invalid_target = ""
     for number, har_entry in enumerate(entries, start=1):
         try:
             exchange, content = _parse_exchange(har_entry)
         except (ValueError, OverflowError, BadTarget) as error:
-            if _has_other_scheme(har_entry):
+            problem = f"{name}: entry {number} is invalid: {error}"
+            if isinstance(error, BadTarget) or _has_other_scheme(har_entry):
+                invalid_target = invalid_target or problem
                 continue
-            raise UsageError(f"{name}: entry {number} is invalid: {error}") from error
+            raise UsageError(problem) from error
         exchanges.append(exchange)
         if content:
             contents[exchange.digest] = content
+    if invalid_target and not exchanges:
+        raise UsageError(invalid_target)
     return Recording(tuple(sorted(exchanges, key=lambda exchange: exchange.at)), contents)
 
 
@@ -214,32 +228,57 @@ def _parse_exchange(entry: Any) -> tuple[Exchange, bytes]:
     urlsplit(url)  # an invalid URL raises ValueError
     if not url.isprintable():
         raise ValueError("request.url: expected no control characters")  # a terminal would obey them
+    target = url if extension else _foreign_target(url)
     exchange = Exchange(
         side=Side(_member(extension, "side", str, str(Side.ORIGIN))),
         at=started.timestamp(),
         request=Request(
             _member(entry, "request.method", str),
-            url if extension else uri.normalise(urldefrag(url)[0]),
+            target,
             _parse_fields(entry, "request.headers"),
         ),
-        status=max(0, int(_member(entry, "response.status", float))),
+        status=max(0, int(_member(entry, "response.status", float, 0.0))),
         fields=fields,
         reason=_member(entry, "response.statusText", str, ""),
         digest=_member(extension, "digest", str, "") if extension else content_digest(content),
-        size=_body_size(_member(entry, "response", dict), content),
+        size=_body_size(_member(entry, "response", dict, {}), content),
         seconds=max(0.0, _member(entry, "time", float, 0.0)) / 1000,
         reader=_member(extension, "reader", str, ""),
-        connection=str(entry.get("connection") or ""),
+        connection=str(entry.get("connection") or "") if extension else _connection(entry, target),
         version=_member(entry, "request.httpVersion", str, "") or "HTTP/1.1",
         entrance=_member(extension, "entrance", str, ""),
         public=_member(extension, "public", str, ""),
         raw=_member(extension, "raw", bool, False),
         faults=tuple(map(str, _member(extension, "faults", list, []))),
         failure=_member(entry, "response._error", str, ""),
+        is_cached=not extension and _is_cached(entry),
     )
     if exchange.status > 999:
         raise ValueError(f"response.status: {exchange.status:.4g}: expected a number of three digits")
     return exchange, content
+
+
+def _foreign_target(url: str) -> str:
+    """Return the target URI of a URL in another tool's file, without user name and password. Raises BadTarget."""
+    return uri.normalise(_USER_INFORMATION.sub(r"\1", urldefrag(url)[0]))
+
+
+def _connection(entry: Any, target: str) -> str:
+    """Return the identifier of the connection in another tool's entry, or "" if unknown. Firefox states the server's
+    port, which does not tell connections apart."""
+    connection = str(entry.get("connection") or "")
+    return "" if connection == str(uri.split_host_port(target)[1]) else connection
+
+
+def _is_cached(entry: Any) -> bool:
+    """Return True if a browser answered from its own cache and sent no request. Chrome and Safari state this in
+    `_fromCache` and `_fetchType`, Firefox by the member `afterRequest` of `cache`, which it leaves null."""
+    cache = _member(entry, "cache", dict, {})
+    return (
+        bool(entry.get("_fromCache"))
+        or str(entry.get("_fetchType")).endswith("Cache")
+        or cache.get("afterRequest", ...) is None
+    )
 
 
 def _body_size(response: Any, content: bytes) -> int:
@@ -277,7 +316,7 @@ def _member(document: Any, path: str, kind: type, default: Any = _REQUIRED) -> A
 
 
 def _parse_fields(entry: Any, path: str) -> Fields:
-    lines = _member(entry, path, list)
+    lines = _member(entry, path, list, [])
     pairs = ((_member(line, "name", str), _member(line, "value", str)) for line in lines)
     # Browsers write the pseudo-fields of HTTP/2, such as `:authority`, among the other fields.
     return Fields((name, value) for name, value in pairs if not name.startswith(":") and name.lower() not in HOP_BY_HOP)
