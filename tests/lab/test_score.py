@@ -365,6 +365,22 @@ def test_answers_of_the_readers_own_cache_are_not_graded() -> None:
     assert findings(score) == set()
 
 
+@pytest.mark.parametrize(("tag", "kept"), [('"empty"', False), ("", False), ('"empty"', True)])
+def test_empty_answer_is_a_failure_and_replaces_no_validators(tag: str, kept: bool) -> None:
+    recording = play(CorrectReader())
+    broken = recording.exchanges[5]
+    answer = Fields([("Content-Type", "application/rss+xml"), *([("ETag", tag)] if tag else [])])
+    empty = replace(broken, status=200, fields=answer, digest="", size=0)
+    following = recording.exchanges[6]
+    if kept:
+        fields = following.request.fields.with_field("If-None-Match", tag)
+        following = replace(following, request=replace(following.request, fields=fields))
+    exchanges = (*recording.exchanges[:5], empty, following, *recording.exchanges[7:])
+
+    expected = {conditional_request_rules.VALIDATOR_OF_FAILURE} if kept else set()
+    assert findings(score_of(replace(recording, exchanges=exchanges))) == expected
+
+
 @pytest.mark.parametrize(
     ("media_type", "size", "is_feed"),
     [("application/rss+xml", 900, True), ("application/rss+xml", 0, False), ("text/html", 900, False)],
