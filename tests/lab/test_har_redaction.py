@@ -182,6 +182,19 @@ def test_recording_omits_content_of_a_redirect_to_a_secret_address(name: str, tm
     assert TOKEN.encode() not in _recorded(tmp_path, exchange, f'<a href="{address}">moved</a>'.encode())
 
 
+@pytest.mark.parametrize("address", [f"https://example.com/feed?token={TOKEN}", f"/feed?token={TOKEN}"])
+def test_recording_omits_redirect_document_with_a_secret_address(address: str, tmp_path: Path) -> None:
+    document = f"<redirect><newLocation>{address}</newLocation></redirect>".encode()
+
+    assert TOKEN.encode() not in _recorded(tmp_path, an_exchange(), document)
+
+
+def test_recording_has_redirect_document_with_a_public_address(tmp_path: Path) -> None:
+    document = b"<redirect><newLocation>https://example.com/feed</newLocation></redirect>"
+
+    assert document in _recorded(tmp_path, an_exchange(), document)
+
+
 def test_recording_omits_content_that_rule_calls_private(tmp_path: Path) -> None:
     recorder = Recorder(HarWriter(tmp_path / "week.har"), Redactor(KEY), lambda target: target.endswith("/private"))
     for name in ("private", "public"):

@@ -18,6 +18,7 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from feedproxy.client_network import client_network
+from feedproxy.feed import xml_redirect
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.message import Fields
@@ -96,6 +97,11 @@ class Redactor:
         `marked_private` is True if the caller knows that the exchange is private.
         """
         return self._secrets and (marked_private or _is_private(exchange) or has_secret(exchange.request.target))
+
+    def names_secret_address(self, content: bytes) -> bool:
+        """Return True for a redirect document with a secret address, which must not be recorded."""
+        relocation = xml_redirect.read(content) if self._secrets else None
+        return isinstance(relocation, xml_redirect.Moved) and has_secret(relocation.location)
 
     def address(self, address: str) -> str:
         """Return the pseudonym of a reader's address, or "" for ""."""

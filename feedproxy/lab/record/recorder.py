@@ -58,7 +58,7 @@ class Recorder:
         if body:
             digest, raw, content = self._content(body, exchange.fields.get("content-encoding") or "")
             exchange = replace(exchange, digest=digest, raw=raw)
-        if private:
+        if private or (content and self._redactor.names_secret_address(content)):
             content = None
         try:
             self._writer.append(self._redactor.exchange(exchange, marked_private=marked_private), content)
