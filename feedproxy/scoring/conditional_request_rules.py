@@ -70,7 +70,7 @@ def evaluate_delta(poll: Poll, state: ReaderState) -> Verdict | None:
     ):
         return None
     sent = _sent_tags(poll)
-    if state.stored.tag in sent or (state.confirmed.tag and state.confirmed.tag in sent):
+    if any(tag in sent for tag in _current_tags(poll, state)):
         return NO_VIOLATIONS
     if state.partial and not any(tag in state.issued.tags for tag in sent):
         return None  # another worker may have issued the tag after the 226
@@ -116,7 +116,7 @@ def _evaluate_tag(poll: Poll, state: ReaderState) -> Verdict:
     sent = _sent_tags(poll)
     if not sent:
         return ()
-    current = [tag for tag in (state.stored.tag, state.confirmed.tag) if tag]
+    current = _current_tags(poll, state)
     if any(tag in sent for tag in current):
         return ()
     if state.stored_is_delta:
@@ -152,7 +152,7 @@ def _evaluate_date(poll: Poll, state: ReaderState) -> Verdict:
     sent = (poll.fields.get("if-modified-since") or "").strip()
     if (
         not sent
-        or sent in (state.stored.modified, state.confirmed.modified)
+        or any(sent == validators.modified for validators in state.current_validators(poll.target))
         or (state.stored_is_delta and not state.stored.modified)
     ):
         return ()
@@ -169,7 +169,7 @@ def _evaluate_date(poll: Poll, state: ReaderState) -> Verdict:
             f"If-Modified-Since: {sent} is of an older version; "
             f"Last-Modified is now {state.stored.modified or 'absent'}"
         )
-        if {state.stored.tag, state.confirmed.tag} & {*_sent_tags(poll)}:
+        if {*_current_tags(poll, state)} & {*_sent_tags(poll)}:
             return (Observation(MIXED_VALIDATORS, f"{reason}; If-None-Match {_condition_text(poll)} is current"),)
         back = state.last_sent.modified == state.stored.modified and state.stored.modified
         return (Observation(VALIDATOR_REVERTED if back else OLD_LAST_MODIFIED, reason),)
@@ -199,6 +199,10 @@ def _sent_tags(poll: Poll) -> tuple[str, ...]:
     if tags == "*" or len(tags) < 2:
         return (value,)
     return (value, *(tag.text for tag in tags))
+
+
+def _current_tags(poll: Poll, state: ReaderState) -> list[str]:
+    return [validators.tag for validators in state.current_validators(poll.target) if validators.tag]
 
 
 def _is_altered(sent: tuple[str, ...], issued: str) -> bool:

@@ -164,8 +164,9 @@ class ReaderState:
     temporary: tuple[str, ...] = ()
     """Targets of temporary redirects."""
     gone: RelocationSightings | None = None
-    issuing_addresses: tuple[str, ...] = ()
-    """Addresses that have answered with validators."""
+    address_validators: dict[str, Validators] = field(default_factory=dict)
+    """Latest validators that each address sent. At most ADDRESSES_MAX. Validators belong to an address (RFC 9110,
+    section 8.8), so a reader may keep a copy for each."""
     direct_addresses: tuple[str, ...] = ()
     """Addresses that the reader requested without following a redirect to them."""
 
@@ -226,7 +227,11 @@ class ReaderState:
         is_redirect_target = target in self.temporary or any(
             move.location == target for move in self.permanent.values()
         )
-        return is_redirect_target and target not in self.issuing_addresses
+        return is_redirect_target and not self.address_validators.get(target)
+
+    def current_validators(self, target: str) -> tuple[Validators, ...]:
+        """Return the validators that the reader may send to `target`."""
+        return self.stored, self.confirmed, self.address_validators.get(target, Validators("", ""))
 
     def learn(self, poll: Poll) -> None:
         """Update the state from a request and its answer."""
@@ -269,11 +274,18 @@ class ReaderState:
             return
         elif poll.method == "HEAD" and poll.is_success:
             self.confirmed = validators  # a reader that polls by HEAD compares its copy with the last HEAD
-        if validators:
-            self.issued.add(validators)
-            self.issuing_addresses = _with_address(self.issuing_addresses, poll.target)
+        self.issued.add(validators)
+        self._learn_address_validators(poll, validators)
         if not validators.modified and (date := poll.answer.get("date")):
             self.date_fields.add(date)
+
+    def _learn_address_validators(self, poll: Poll, validators: Validators) -> None:
+        by_address = self.address_validators
+        if poll.status not in (200, 226) and (known := by_address.get(poll.target)) is not None:
+            # A 304 need not repeat both fields of the copy that it confirms.
+            validators = Validators(validators.tag or known.tag, validators.modified or known.modified)
+        if poll.target in by_address or len(by_address) < ADDRESSES_MAX:
+            by_address[poll.target] = validators
 
     def _learn_schedule(self, poll: Poll) -> None:
         if _relocates(poll):

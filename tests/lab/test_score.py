@@ -393,6 +393,34 @@ def test_feed_whose_content_is_missing_is_known_by_its_media_type(media_type: st
     assert bool(grade_recording(Recording(tuple(exchanges))).scores) == is_feed
 
 
+class _ReaderWithCopyOfEachAddress(CorrectReader):
+    """A reader with an HTTP cache below: each address has a copy and validators of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.validators: dict[str, tuple[str, str]] = {}
+
+    def address_of(self, now: Instant) -> str:
+        self.tag, self.modified = self.validators.get(self.feed, ("", ""))
+        return self.feed
+
+    def take(self, exchange: Exchange, body: bytes, is_permanent: bool) -> str:
+        location = super().take(exchange, body, is_permanent)
+        if exchange.status == 200:
+            self.validators[exchange.request.target] = (self.tag, self.modified)
+        if location:
+            self.tag, self.modified = self.validators.get(location, ("", ""))
+        return location
+
+
+@pytest.mark.parametrize("fault", ["redirect-302@8h..1d", "redirect-307@8h..1d"])
+def test_reader_may_have_a_copy_for_each_address(fault: str) -> None:
+    """After the redirect, the first address is asked with the validators that it sent before."""
+    score = score_of(play(_ReaderWithCopyOfEachAddress(), options=ReplayOptions(faults=[fault])))
+
+    assert findings(score) == set()
+
+
 def test_immediate_retry_after_404_gets_finding() -> None:
     recording = _hourly(200, 404, 404, 404, hour=60)
 
