@@ -19,24 +19,31 @@ _NAMES = """
 """
 _CODECS = frozenset(_NAMES.split())
 # Labels of the web that Python does not have (WHATWG Encoding Standard, section 4.2).
-_LABELS = {
-    "unicode_1_1_utf_8": "utf_8",
-    "unicode": "utf_16",
-    "ucs_2": "utf_16",
-    "iso_10646_ucs_2": "utf_16",
-    "x_sjis": "shift_jis",
-    "x_euc_jp": "euc_jp",
-    "x_gbk": "gbk",
-    "x_x_big5": "big5",
-    "cn_big5": "big5",
-    "windows_949": "cp949",
-    "windows_874": "cp874",
-    "dos_874": "cp874",
-    "x_mac_cyrillic": "mac_cyrillic",
-    "x_cp1250": "cp1250",
-    "x_cp1251": "cp1251",
-    "x_cp1252": "cp1252",
+_MORE_LABELS = {
+    "utf_8": "unicode_1_1_utf_8 unicode11utf8 unicode20utf8 x_unicode20utf8",
+    "utf_16": "unicode unicodefeff csunicode ucs_2 iso_10646_ucs_2",
+    "utf_16_be": "unicodefffe",
+    "latin_1": "iso88591",
+    "iso8859_6": "iso88596 iso_8859_6_e iso_8859_6_i csiso88596e csiso88596i",
+    "iso8859_7": "iso88597 sun_eu_greek",
+    "iso8859_8": "iso88598 iso_8859_8_e iso_8859_8_i csiso88598e csiso88598i logical visual",
+    "iso8859_15": "iso885915 csisolatin9",
+    "koi8_r": "koi koi8",
+    "koi8_u": "koi8_ru",
+    "mac_roman": "mac csmacintosh x_mac_roman",
+    "mac_cyrillic": "x_mac_cyrillic x_mac_ukrainian",
+    "shift_jis": "x_sjis",
+    "euc_jp": "x_euc_jp cseucpkdfmtjapanese",
+    "gb2312": "gb_2312 gb_2312_80 csgb2312",
+    "gbk": "x_gbk",
+    "big5": "x_x_big5 cn_big5",
+    "euc_kr": "cseuckr csksc56011987 iso_ir_149 ks_c_5601_1989 ksc_5601",
+    "cp949": "windows_949",
+    "cp874": "windows_874 dos_874",
+    **{f"iso8859_{part}": f"iso8859{part}" for part in (*range(2, 6), 9, 10, 11, 13, 14)},
+    **{f"cp125{page}": f"x_cp125{page}" for page in range(9)},
 }
+_LABELS = {label: codec for codec, labels in _MORE_LABELS.items() for label in labels.split()}
 _LABEL_MAX = 45
 _SUPERSETS = {
     # By these names, publishers usually mean the larger character set (WHATWG Encoding Standard, section 4.2).

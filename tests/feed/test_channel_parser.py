@@ -355,6 +355,25 @@ def test_hints_and_titles_are_read_in_legacy_encodings(encoding: str, title: str
 
 
 @pytest.mark.parametrize(
+    ("label", "encoding", "title"),
+    [
+        ("iso88591", "iso-8859-1", "Thé"),
+        ("iso-8859-8-i", "iso-8859-8", "תה"),
+        ("iso885915", "iso-8859-15", "Thé 1 €"),
+        ("x-mac-roman", "mac-roman", "Thé"),
+        ("x-cp1256", "windows-1256", "شاي"),
+        ("gb_2312-80", "gb2312", "茶"),
+        ("KSC_5601", "euc-kr", "차"),
+        ("koi8-ru", "koi8-u", "Чай"),
+    ],
+)
+def test_labels_of_the_web_name_the_encodings_that_browsers_read(label: str, encoding: str, title: str) -> None:
+    channel = channel_of(declared(label, LATIN.replace("Thé", title)).encode(encoding))
+
+    assert (channel.title, channel.well_formed) == (title, True)
+
+
+@pytest.mark.parametrize(
     "encoding", ["utf-8", "us-ascii", "EUC-KR", "x-unknown-8", "utf-16", "punycode", "rot13", "hex"]
 )
 def test_hints_are_read_under_a_wrong_declaration(encoding: str) -> None:
