@@ -296,3 +296,14 @@ def test_image_of_an_item_in_rss_is_its_picture(image: str) -> None:
     item = json.loads(FORMATS["json"].render(feed))["items"][0]
 
     assert item.get("image") == (None if image == "none" else "https://tea.example/p.png")
+
+
+def test_self_link_of_rss_in_the_namespace_of_atom_is_not_the_page() -> None:
+    feed = read(
+        b"""<rss version="2.0" xmlns="http://www.w3.org/2005/Atom" xmlns:atom="http://www.w3.org/2005/Atom"><channel>
+        <atom:link rel="self" href="https://tea.example/feed"/><title>Tea</title><link>https://tea.example/</link>
+        </channel></rss>"""
+    )
+
+    assert feed is not None
+    assert (feed.link, feed.address) == ("https://tea.example/", "https://tea.example/feed")

@@ -83,7 +83,9 @@ def extract(container: Element, *, core: str, is_atom: bool, base: str, is_item:
     for child in container.iterchildren("*"):
         namespace, local = qualified_name(child)
         namespace = canonical_namespace(namespace)
-        if namespace in (namespaces.RSS1, namespaces.RSS2) or (namespace == core and not is_atom):
+        # An RSS feed may be in Atom's namespace by mistake. Its links with an `href` are then Atom's.
+        is_link = local == "link" and namespace in (namespaces.ATOM, namespaces.ATOM03) and "href" in child.attrib
+        if namespace in (namespaces.RSS1, namespaces.RSS2) or (namespace == core and not is_atom and not is_link):
             is_known = _rss(statements, local, child)
         elif namespace in (namespaces.ATOM, namespaces.ATOM03) or (namespace == core and is_atom):
             is_known = _atom(statements, local, child)
