@@ -19,7 +19,8 @@ _ITEM = re.compile(rb"<(item|entry)[\s>]")
 _ITEM_NAMES = {kind: b"entry" if kind is Kind.ATOM else b"item" for kind in Kind}
 _END_TAGS = {name: re.compile(rb"</%b>(?:\s*+(<%b)[> \n\r\t])?" % (name, name)) for name in (b"item", b"entry")}
 """Patterns of the end tag of an item, by element name. The group is not empty if another item follows directly."""
-
+_NOT_MARKUP = ((b"<!--", b"-->"), (b"<![CDATA[", b"]]>"), (b"<?", b"?>"))
+"""Beginnings and ends of comments, CDATA sections and instructions. What looks like an item in them is none."""
 
 SCANNED_MAX = 16 * 1024
 """A document with more than this many bytes around its items is not scanned, because the scan runs in the event loop.
@@ -45,6 +46,8 @@ def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> 
     if _ITEM.search(body, first.end(), body.find(end_tag)) or _ITEM.search(body, end):
         return None
     if first.start() + len(body) - end > SCANNED_MAX:
+        return None
+    if any(body.rfind(begin, 0, first.start()) > body.rfind(end, 0, first.start()) for begin, end in _NOT_MARKUP):
         return None
     text = to_utf8(body, charset_of(content_type))
     if text.data is not body:
