@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -21,7 +22,9 @@ from feedproxy.errors import UsageError
 from feedproxy.http.message import Fields, Request
 from feedproxy.lab.record import har_format, har_writer
 from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_digest
+from feedproxy.lab.record.har_redaction import Redactor
 from feedproxy.lab.record.har_writer import HarWriter
+from feedproxy.lab.record.recorder import Recorder
 from feedproxy.server.mitm.exchanges_from_flows import read_flow_file
 from tests.lab.exchanges import AT, an_exchange, dump_recording
 from tests.waiting import PATIENCE
@@ -402,6 +405,41 @@ def test_har_writer_rotates_full_file_with_complete_contents(tmp_path: Path) -> 
     found = [har_format.read(file) for file in files]
     assert sum(len(recording.exchanges) for recording in found) == 9
     assert all(recording.content(exchange) == content for recording in found for exchange in recording.exchanges)
+
+
+def test_har_writer_continues_after_its_file_was_deleted(tmp_path: Path) -> None:
+    """The full file is not renamed, because the name may belong to a file of another process."""
+    path = tmp_path / "week.har"
+    writer = HarWriter(path, limit=1)
+    path.unlink()
+    other = HarWriter(path)
+
+    writer.append(an_exchange(), None)
+    writer.append(an_exchange(at=AT + 1), None)
+    other.append(an_exchange(at=AT + 2), None)
+
+    assert har_format.read(path).exchanges == (an_exchange(at=AT + 2),)
+    assert len(list(tmp_path.iterdir())) == 3, "the two files that are written, and the second full file"
+
+
+def test_recorder_stops_once_when_a_full_file_has_no_successor(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "recordings"
+    folder.mkdir()
+    recorder = Recorder(HarWriter(folder / "week.har", limit=1), Redactor(b"key"))
+    shutil.rmtree(folder)
+
+    recorder.record(an_exchange())
+    with (tmp_path / "other").open("wb") as other:  # it gets the descriptor that the recorder closed
+        recorder.record(an_exchange())
+        recorder.close()
+        other.write(b"other")
+
+    assert (tmp_path / "other").read_bytes() == b"other"
+    assert caplog.messages == [
+        f"recorder: write failed, recording stopped: {folder / 'week.har'}: No such file or directory"
+    ]
 
 
 def test_har_writer_keeps_existing_and_open_files(tmp_path: Path) -> None:

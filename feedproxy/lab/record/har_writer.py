@@ -107,14 +107,16 @@ class HarWriter:
             self._write(har_format.TAIL, self._end)
 
     def _rotate(self) -> None:
-        full = self._file
+        full, self._file = self._file, -1  # after a failure, the number may belong to another file
         try:
-            _move_aside(self.path, self._last_instant)
-            self._file = _open(self.path)
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_same_file(self.path, os.fstat(full)):  # otherwise, the operator has moved or deleted the file
+                _move_aside(self.path, self._last_instant)
+            self.path, self._file = _open_exclusively(self.path)
             self._end = self._write_preamble()
         except OSError as error:
             raise RecordingFailed(f"{self.path}: {error.strerror or error}") from error
+        except UsageError as error:
+            raise RecordingFailed(str(error)) from error
         finally:
             os.close(full)
 
