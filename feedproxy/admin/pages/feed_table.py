@@ -53,7 +53,6 @@ class FeedTableCache:
         self._touched: set[str] = set()
         self._table: FeedTable | None = None
         self._good_until = 0.0
-        self._rows_good_until = 0.0
         self._count = 0
         self._count_until = 0.0
         self._lock = asyncio.Lock()
@@ -66,7 +65,7 @@ class FeedTableCache:
         """Discard the table. The next table reads these targets again."""
         for target in targets:
             self.touch(target)
-        self._good_until = self._rows_good_until = 0.0
+        self._good_until = 0.0
 
     def target_of(self, identifier: str) -> str | None:
         """Return the target with this id in the last table, or None."""
@@ -75,26 +74,21 @@ class FeedTableCache:
     async def table(self, service: Service, settings_for: SettingsFor, now: Instant) -> FeedTable:
         """Return the table, which is at most one minute old."""
         async with self._lock:
-            if self._table is not None and time.monotonic() < self._good_until:
-                return self._table
-            start = time.process_time()
             await self._update_rows(service)
-            self._rows_good_until = _reuse_until(time.process_time() - start)
-            rows = [row async for row in self._rows(service, settings_for, now)]
-            others = sum(1 for row in self._rows_by_target.values() if row is None)
-            complete = len(rows) < FEEDS_MAX and len(self._rows_by_target) < TARGETS_MAX
-            self._table = FeedTable(now, tuple(rows), others, complete)
-            self._good_until = _reuse_until(time.process_time() - start)
+            if self._table is None:
+                start = time.process_time()
+                rows = [row async for row in self._rows(service, settings_for, now)]
+                others = sum(1 for row in self._rows_by_target.values() if row is None)
+                complete = len(rows) < FEEDS_MAX and len(self._rows_by_target) < TARGETS_MAX
+                self._table = FeedTable(now, tuple(rows), others, complete)
+                self._reuse_rows_and_table(time.process_time() - start)
             return self._table
 
     async def feeds(self, service: Service) -> list[str]:
         """Return the targets of the stored feeds, as they were at most one minute ago. This takes less time than the
         table, except at the first use."""
         async with self._lock:
-            if time.monotonic() >= self._rows_good_until:
-                start = time.process_time()
-                await self._update_rows(service)
-                self._rows_good_until = _reuse_until(time.process_time() - start)
+            await self._update_rows(service)
             return [
                 target for target, row in self._rows_by_target.items() if row is not None and row.channel is not None
             ]
@@ -109,6 +103,9 @@ class FeedTableCache:
         return self._count
 
     async def _update_rows(self, service: Service) -> None:
+        if time.monotonic() < self._good_until:
+            return
+        start, self._table = time.process_time(), None
         touched, self._touched = self._touched, set()
         before, resources, ids = self._rows_by_target, dict[str, Resource | None](), dict[str, str]()
         async for target in iterate_cooperatively(service.store.targets()):
@@ -121,18 +118,17 @@ class FeedTableCache:
             if resource is not None:
                 ids[feed_id(target)] = target
         self._rows_by_target, self._ids = resources, ids
+        self._reuse_rows_and_table(time.process_time() - start)
+
+    def _reuse_rows_and_table(self, cost: Seconds) -> None:
+        """Reuse the rows and the table that took `cost` seconds of CPU time to make."""
+        self._good_until = time.monotonic() + min(60.0, max(0.5, REUSE_FACTOR * cost))
 
     async def _rows(self, service: Service, settings_for: SettingsFor, now: Instant) -> AsyncIterator[View]:
         async for resource in iterate_cooperatively(list(self._rows_by_target.values())):
             if resource is not None:
                 view = view_resource(resource, service, settings_for(resource.target), now)
                 yield row_view(view, service.counts.total(resource.target, now))
-
-
-def _reuse_until(cost: Seconds) -> Seconds:
-    """Return the instant, by the monotonic clock, until which a result is reused that took `cost` seconds of CPU
-    time."""
-    return time.monotonic() + min(60.0, max(0.5, REUSE_FACTOR * cost))
 
 
 def _row_resource(resource: Resource | None) -> Resource | None:
