@@ -133,11 +133,9 @@ def _discard_output() -> None:
 
 
 def _print_error(message: object) -> None:
-    """Print an error in one line, with its control characters escaped. Names of files and arguments may contain
-    them."""
-    from feedproxy.telemetry.log_format import printable  # noqa: PLC0415 -- for errors only
+    from feedproxy.telemetry.log_format import print_error  # noqa: PLC0415 -- for errors only
 
-    print(printable(f"feedproxy: {message}"), file=sys.stderr)
+    print_error(message)
 
 
 def open_standard_streams() -> None:

@@ -15,6 +15,7 @@ from feedproxy.feed.convert.read.from_document import read, with_source_address
 from feedproxy.http.date import parse_http_date
 from feedproxy.refresh.standalone_fetch import Document, fetch_document, follow_saved_redirect
 from feedproxy.settings import Settings
+from feedproxy.telemetry.log_format import print_error
 from feedproxy.usm.address_or_file import from_file, parse_source, private_address_hint
 
 
@@ -54,10 +55,7 @@ def convert(args: argparse.Namespace) -> int:
     else:
         feed = _read_local(args.source, args.base, settings)
     if args.to == "opml" and not feed.address:
-        print(
-            "feedproxy: warning: the feed does not state its address, which OPML requires: state it with --base URL",
-            file=sys.stderr,
-        )
+        print_error("warning: the feed does not state its address, which OPML requires: state it with --base URL")
     written = FORMATS[args.to].render(feed)
     sys.stdout.buffer.write(written)
     if sys.stdout.isatty() and not written.endswith(b"\n"):

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import json
-import sys
 from typing import Any
 
 from feedproxy.errors import UsageError
@@ -44,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
     # Only this command and serve import mitmproxy, which takes time.
     from feedproxy.demo import savings_table  # noqa: PLC0415
     from feedproxy.demo.simulation import play  # noqa: PLC0415
+    from feedproxy.telemetry.log_format import print_error  # noqa: PLC0415
 
     with ProgressLine() as line:
 
@@ -52,6 +52,6 @@ def run(args: argparse.Namespace) -> int:
 
         demo = asyncio.run(play(seed=args.seed, readers=args.readers, days=args.days, progress=report))
     for message in demo.errors:
-        print(f"feedproxy: {message}", file=sys.stderr)
+        print_error(message)
     print(json.dumps(savings_table.as_json(demo), indent=2) if args.json else savings_table.as_text(demo))
     return 0

@@ -2,12 +2,11 @@
 
 import argparse
 import asyncio
-import sys
 from typing import Any
 
 from feedproxy.admin import admin_client
 from feedproxy.settings import Settings
-from feedproxy.telemetry.log_format import printable
+from feedproxy.telemetry.log_format import print_error, printable
 from feedproxy.usm.address_discovery import discover as find
 from feedproxy.usm.address_or_file import private_address_hint
 from feedproxy.usm.feed_verification import verification_failure
@@ -43,7 +42,7 @@ async def _discover(source: str, settings: Settings, *, verify: bool) -> int:
     for feed in result.feeds:
         # The pages are requested one after another, because they usually belong to one site.
         if verify and (doubt := await verification_failure(feed.address, settings)):
-            print(printable(f"feedproxy: {feed.address} is not verified: {doubt}"), file=sys.stderr)
+            print_error(f"{feed.address} is not verified: {doubt}")
             code = 1
         else:
             print(printable(feed.address))

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import signal
-import sys
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     from feedproxy.lab import plan, run  # noqa: PLC0415
     from feedproxy.lab.record.har_redaction import ADDRESSES  # noqa: PLC0415
     from feedproxy.lab.recording_scores import grade_recording  # noqa: PLC0415 -- only this command pays for the lab
-    from feedproxy.telemetry.log_format import printable  # noqa: PLC0415
+    from feedproxy.telemetry.log_format import print_error  # noqa: PLC0415
 
     # argparse removes the `--` before the command only if no option precedes it.
     command = args.command[1:] if args.command[0] == "--" else args.command
@@ -65,16 +64,16 @@ def run(args: argparse.Namespace) -> int:
         done, received = asyncio.run(_until_signal(lab_run))
     if done.is_interrupted and received is not None:
         recorded = f"; {args.record} has the requests until then" if args.record else ""
-        print(f"feedproxy: lab run: interrupted by {received.name} at poll {done.starts}{recorded}", file=sys.stderr)
+        print_error(f"lab run: interrupted by {received.name} at poll {done.starts}{recorded}")
         return 128 + received
     graded = grade_recording(done.recording, one_reader=True)
     unmet = run.unmet_demands(test_plan, done, graded.scores)
     print_scores(graded, args.format, args.output, tuple(unmet))
     if done.failed:
         hint = "" if args.verbose else "; --verbose shows the output of the command"
-        print(f"feedproxy: {done.failed} of {done.starts} starts failed: {done.first_failure}{hint}", file=sys.stderr)
+        print_error(f"{done.failed} of {done.starts} starts failed: {done.first_failure}{hint}")
     for demand in unmet:
-        print(printable(f"feedproxy: missed: {demand}"), file=sys.stderr)
+        print_error(f"missed: {demand}")
     return 1 if unmet else 0
 
 

@@ -1,7 +1,6 @@
 """feedproxy score: grade the behaviour of readers in a recording."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from feedproxy.commands.replay import read_recording  # noqa: PLC0415 -- only this command pays for the lab
     from feedproxy.lab.record.exchange import Side, merge_recordings  # noqa: PLC0415
     from feedproxy.lab.recording_scores import grade_recording  # noqa: PLC0415
+    from feedproxy.telemetry.log_format import print_error  # noqa: PLC0415
 
     if not 0 <= args.min <= 100:
         raise UsageError(f"--min {args.min}: expected a grade from 0 to 100")
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     print_scores(graded, args.format, args.output)
     failing_scores = [score for score in graded.scores if score.grade < args.min]
     if not graded.scores:
-        print("feedproxy: no reader requested a feed in this recording", file=sys.stderr)
+        print_error("no reader requested a feed in this recording")
     # Without a reader, a minimum grade is not reached: a test that expects one must not pass by mistake.
     return 1 if failing_scores or (args.min and not graded.scores) else 0
 

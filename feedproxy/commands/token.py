@@ -1,7 +1,6 @@
 """feedproxy token: issue, list and revoke secret addresses."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from feedproxy.http import uri
 from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.request.upstream_and_public_urls import listener_url
 from feedproxy.settings import Settings, from_options, listen_address
+from feedproxy.telemetry.log_format import print_error
 
 
 def register(subparsers: Any) -> None:
@@ -61,7 +61,7 @@ def add(args: argparse.Namespace) -> int:
     base = (args.at or settings.public_url or _local_address(settings)).rstrip("/")
     print(f"{token.id}  {base}{settings.endpoint_prefix}with/{secret}{_path_after_token(args.pattern, settings)}")
     if permitted and not permitted & {ANY_USER, args.user}:
-        print(f"feedproxy: warning: no option readers names the user {args.user}", file=sys.stderr)
+        print_error(f"warning: no option readers names the user {args.user}")
     return 0
 
 
@@ -72,7 +72,7 @@ def show(args: argparse.Namespace) -> int:
     for token in tokens:
         print(f"{token.id}  {token.user}  {token.pattern.text}")
     if not tokens:
-        print(f"feedproxy: {path} has no token", file=sys.stderr)
+        print_error(f"{path} has no token")
     return 0
 
 
@@ -83,7 +83,7 @@ def revoke(args: argparse.Namespace) -> int:
     for token in revoked:
         print(f"{token.id}  {token.user}  {token.pattern.text}  revoked")
     if not revoked:
-        print(f"feedproxy: {path} has no token of {', '.join(args.names)}", file=sys.stderr)
+        print_error(f"{path} has no token of {', '.join(args.names)}")
     return 0 if revoked else 1
 
 

@@ -44,7 +44,7 @@ from feedproxy.request.upstream_and_public_urls import listener_url
 from feedproxy.server.fastpath.sockets import bind_socket, bind_sockets, reject_new_connections
 from feedproxy.settings import Settings
 from feedproxy.store.coordination import folder_lock
-from feedproxy.telemetry.log_format import printable
+from feedproxy.telemetry.log_format import print_error
 from feedproxy.telemetry.log_setup import hold_lines, set_log
 from feedproxy.workers.worker_context import HEARTBEAT, WorkerContext
 
@@ -419,10 +419,10 @@ def _run_worker(plan: ServePlan, worker: WorkerContext) -> None:
         done = asyncio.run(proxy_process.serve(plan, lambda _: None, worker=worker))
         code = done if isinstance(done, int) else 1
     except UsageError as error:
-        print(printable(f"feedproxy: {error}"), file=sys.stderr)
+        print_error(error)
         code = USAGE_ERROR
     except FeedproxyError as error:
-        print(printable(f"feedproxy: {error}"), file=sys.stderr)
+        print_error(error)
     except BaseException:
         logger.exception("worker %d failed", worker.index)
     finally:

@@ -1,4 +1,6 @@
-"""Formats of the log lines of all loggers. access_log_format.py formats the requests of the access log.
+"""Formats of the log lines of all loggers, and of the errors of commands.
+
+access_log_format.py formats the requests of the access log.
 
 In every line, control characters are escaped, and secrets in addresses are removed. User information is left out, and
 tokens in a query become `…`.
@@ -7,6 +9,7 @@ tokens in a query become `…`.
 import json
 import logging
 import re
+import sys
 from typing import Any
 
 from feedproxy.http.date import format_rfc3339
@@ -37,6 +40,12 @@ def printable_lines(text: str) -> str:
     r"""Return a text, JSON or HTML with control characters other than line feeds written as in JSON, such as
     `\u001b`."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+def print_error(message: object) -> None:
+    """Print an error of a command as one line, with its control characters escaped. Names of files and arguments may
+    contain them."""
+    print(printable(f"feedproxy: {message}"), file=sys.stderr)
 
 
 class LineFormatter(logging.Formatter):
