@@ -5,7 +5,7 @@ policy/min_interval_and_back_off.py contains the rules. This module looks up the
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Clock, Instant
-from feedproxy.http.message import Request
+from feedproxy.http.message import Fields, Request
 from feedproxy.http.target_uri.registrable_domain import site_of
 from feedproxy.refresh.policy.client_keyed_failures import (
     FAILURES_OF_ONE_KEY,
@@ -70,11 +70,13 @@ class FetchPermissions:
         return check_fetch_allowed(resource, self._clock.now(), settings, site_free_at=0.0)
 
     def keyed_record(self, context: RequestContext) -> KeyedRecord:
-        """Return the outcome of the last request for this target with the client-specific fields of this request."""
-        if not len(context.upstream.key):
+        """Return the outcome of the last request for this target with the client-specific fields of this request, and
+        with its fields that Vary nominates."""
+        upstream = context.upstream
+        if not len(key := Fields((*upstream.key, *upstream.varying_fields))):
             return NO_RECORD
-        agent = _client_agent(context.upstream.request, own=context.upstream.own_agent)
-        return self._keyed_failures.get(context.request.target, context.upstream.key, agent)
+        agent = _client_agent(upstream.request, own=upstream.own_agent)
+        return self._keyed_failures.get(context.request.target, key, agent)
 
     def record(self, job: RefreshJob, result: RefreshResult) -> None:
         """Record the outcome of a job, so that failures delay later requests with the same client-specific fields.
@@ -82,10 +84,11 @@ class FetchPermissions:
         Outcomes of range requests and of browsers' requests are not recorded.
         """
         fields = job.request.fields
-        is_recorded = len(job.key) > 0 and "range" not in fields and not prefers_html(fields.combined("accept"))
+        is_recorded = "range" not in fields and not prefers_html(fields.combined("accept"))
         if result.keyed_record is not None and is_recorded:
             agent = _client_agent(job.request, own=job.own_agent)
-            self._keyed_failures.put(job.request.target, job.key, agent, result.keyed_record)
+            key = Fields((*job.key, *job.varying_fields))
+            self._keyed_failures.put(job.request.target, key, agent, result.keyed_record)
 
     async def wait_for_site(self, target: str, settings: Settings) -> None:
         """Wait until `site_interval` permits a fetch from the target's site, at most `answer_timeout` seconds."""

@@ -114,7 +114,9 @@ class RefreshPipeline:
             is_feed = job.keyed_record.is_feed or (result.response is not None and result.response.content.feed)
             record = KeyedRecord(is_feed, result.resource.failures)
             result = replace(result, stored=is_stored, changed=False, keyed_record=record)
-        elif resource.fetched != job.started:
+        elif len(job.varying_fields):
+            result = replace(result, keyed_record=KeyedRecord(failures=resource.failures))
+        if not len(job.key) and resource.fetched != job.started:
             resource = replace(resource, fetched=job.started)
         if job.pushed is not None and stored is not None:
             resource = pushed_content.with_pushed_content(resource, stored)

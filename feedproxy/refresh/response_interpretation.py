@@ -122,7 +122,10 @@ class ResponseInterpreter:
             if stored is not None
             else Resource(job.request.target, fetched=job.started)
         )
-        before = client_keyed_responses.keyed_view(before, job) if len(job.key) else before
+        if len(job.key):
+            before = client_keyed_responses.keyed_view(before, job)
+        elif len(job.varying_fields):
+            before = replace(before, failures=job.keyed_record.failures)
         if isinstance(received, FeedproxyError):
             return self._apply_verdict(job, before, FetchOutcome(error=received))
         chain, fetched = received.chain, received.chain.last

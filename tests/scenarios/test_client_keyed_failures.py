@@ -22,6 +22,11 @@ def personal_requests(origin: Origin) -> int:
     return sum("cookie" in request.fields for request in origin.log)
 
 
+def requests_in_german(origin: Origin) -> int:
+    """Return the number of clients' requests in this language. Background refreshes of a shared copy have none."""
+    return sum(request.fields.get("accept-language") == "de" for request in origin.log)
+
+
 @pytest.mark.parametrize("failure", [503, 429, Unreachable("no route")])
 async def test_personal_feed_is_served_during_back_off_without_contacting_the_origin(stage, failure):
     proxy, origin, clock = await stage(site_interval=0)
@@ -67,6 +72,25 @@ async def test_retry_after_for_one_client_delays_its_requests_only(stage, name, 
     origin.recover()
     origin.publish("/feed.rss", a_feed("mine"), cache_control="private")
     (await proxy.get("/feed.rss", entrance=Entrance.PROXY, **{name: "ann=1"})).expect(200)
+
+
+@pytest.mark.parametrize("cache_control", ["no-store", "max-age=60"])
+async def test_retry_after_for_a_request_with_a_field_in_vary_delays_requests_with_its_value(stage, cache_control):
+    proxy, origin, clock = await stage(site_interval=0)
+    origin.publish("/feed.rss", a_feed("mine"), cache_control=cache_control, vary="Accept-Language")
+    for _ in range(2):
+        (await proxy.get("/feed.rss", accept_language="de")).expect(200)
+    clock.advance(days=20)
+    fail_with(origin, 503, Retry_After="600")
+    (await proxy.get("/feed.rss", accept_language="de")).expect(503, cache="fwd-status=503")
+    asked = requests_in_german(origin)
+
+    for _ in range(2):
+        clock.advance(seconds=20)
+        (await proxy.get("/feed.rss", accept_language="de")).expect(503, cache="detail=retry-after")
+
+    assert requests_in_german(origin) == asked
+    (await proxy.get("/feed.rss", accept_language="fr")).expect(503, cache="fwd-status=503")
 
 
 async def test_private_feed_that_is_not_stored_is_requested_once_per_interval_during_back_off(stage):

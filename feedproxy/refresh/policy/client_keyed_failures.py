@@ -1,4 +1,4 @@
-"""Failures of requests with client-specific fields, such as credentials and cookies.
+"""Failures of requests with fields of the client, such as credentials, cookies, and fields that Vary nominates.
 
 The failures prevent further requests of the client to an origin that failed or asked for a pause. They are recorded in
 memory only, with a keyed hash of the fields, and do not count as failures of the shared copy.
