@@ -12,6 +12,8 @@ from feedproxy.settings import PRICES, Settings, price_of
 
 _NOUNS = {bool: "true or false", int: "a whole number", str: "text", list: "a list of texts, such as [a, b]"}
 
+_PRICE = f"{', '.join(PRICES)}, or a duration such as 45m"
+
 
 @dataclass(frozen=True, slots=True)
 class OptionSpec:
@@ -87,13 +89,13 @@ def _plain_value(name: str, value: Any, spec: OptionSpec) -> Any:
             choices = ", ".join(choice or "(empty)" for choice in spec.choices)
             raise UsageError(f"{name} cannot be {str(value)!r}: expected {choices}{suggest(value, spec.choices)}")
         if name == "polling" and price_of(value) is None:
-            names = ", ".join(PRICES)
-            raise UsageError(f"polling cannot be {str(value)!r}: expected {names}, or a duration such as 45m")
+            raise UsageError(f"polling cannot be {str(value)!r}: expected {_PRICE}")
         if spec.own:
             check_text(name, value)
         return str(value)
-    hint = " (in quotes, if need be)" if spec.kind is str and value is not None else ""
-    expected = EXAMPLES.get(spec.unit) or _NOUNS.get(spec.kind, spec.kind.__name__)
+    is_price = name == "polling"
+    hint = " (in quotes, if need be)" if spec.kind is str and value is not None and not is_price else ""
+    expected = _PRICE if is_price else EXAMPLES.get(spec.unit) or _NOUNS.get(spec.kind, spec.kind.__name__)
     # A number or a switch is no secret, a text may be one.
     is_open = bool(spec.unit) or spec.kind in (bool, int, float)
     found = repr(value) if is_open and isinstance(value, str) else describe_type(value)
