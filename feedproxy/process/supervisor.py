@@ -42,7 +42,7 @@ from feedproxy.process.proxy_process import WorkerOptions
 from feedproxy.process.reload import read_again
 from feedproxy.request.upstream_and_public_urls import listener_url
 from feedproxy.server.fastpath.sockets import bind_socket, bind_sockets, reject_new_connections
-from feedproxy.settings import Settings
+from feedproxy.settings import from_options
 from feedproxy.store.coordination import folder_lock
 from feedproxy.telemetry.log_format import print_error
 from feedproxy.telemetry.log_setup import hold_lines, set_log
@@ -214,10 +214,13 @@ class Supervisor:
         with hold_lines() as held:
             with contextlib.suppress(UsageError):
                 loaded = read_again(self.plan, self.options.specs, Rules(self.options.loaded.config.rules))
-                self.options, self._previous = dataclasses.replace(self.options, loaded=loaded), self.options
                 values = {**loaded.config.options, **loaded.overrides}
-                log_options = {name: values[name] for name in ("log_format", "log_level") if name in values}
-                set_log(dataclasses.replace(Settings(), **log_options))
+                own_options = ("drain_timeout", "log_format", "log_level")
+                new = from_options({name: values[name] for name in own_options if name in values})
+                set_log(new)
+                settings = dataclasses.replace(self.options.settings, drain_timeout=new.drain_timeout)
+                self._previous = self.options
+                self.options = dataclasses.replace(self.options, loaded=loaded, settings=settings)
             held.clear()  # the workers log the same
         for worker in self._workers:
             worker.missed_reload = True

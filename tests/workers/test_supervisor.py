@@ -10,11 +10,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from feedproxy.config.config_file import Config
+from feedproxy.config.option_types import option_specs
 from feedproxy.errors import UsageError
 from feedproxy.process import proxy_process, supervisor
 from feedproxy.process.option_sources import LoadedOptions, ServePlan
@@ -68,6 +70,17 @@ def test_worker_whose_port_another_program_has_taken_is_started_later(
     with socket.create_server(("127.0.0.1", 0)) as other:
         supervising._check_workers([(socket.AF_INET, other.getsockname())])
     assert caplog.text.count("cannot start (Address already in use), restarting at once") == WORKERS
+
+
+def test_reload_changes_the_time_in_which_workers_must_end(supervising: Supervisor, tmp_path: Path) -> None:
+    (file := tmp_path / "feedproxy.yaml").write_text("drain_timeout: 30\nworkers: 9\n")
+    supervising.plan = ServePlan(config=str(file))
+    supervising.options = replace(supervising.options, specs=option_specs())
+
+    supervising._reload()
+
+    assert supervising.options.settings.drain_timeout == 30
+    assert supervising.options.settings.workers == WORKERS
 
 
 class FullDisk(io.StringIO):
