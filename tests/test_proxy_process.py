@@ -426,6 +426,7 @@ async def test_error_found_later_names_the_line_of_the_file(tmp_path: Path, line
         ("store: /dev/null/store", "store: /dev/null is not a folder"),
         ("confdir: /dev/null/conf", "confdir (for the CA): /dev/null/conf cannot be used: Not a directory"),
         ("record: /dev/null/a.har", "record: /dev/null is not a folder"),
+        ("record: /dev", "record: /dev is not a file that can be written"),
         ("admin: 0.0.0.0:8081", "admin: "),
         ("admin: 127.0.0.1:8080", "admin: 127.0.0.1:8080 is the address of `listen`, too"),
         ("tls_key: /nowhere.pem", "tls_key: tls_certificate is not set"),

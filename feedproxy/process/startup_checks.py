@@ -165,7 +165,10 @@ def open_access_warnings(settings: Settings, addresses: Iterable[tuple[Any, ...]
 def check_folders(settings: Settings) -> None:
     """Raise UsageError unless the folders of the store and of the recording are writable."""
     folders = {"store": None if settings.is_fleet or settings.store == MEMORY else store_folder(settings.store)}
-    folders["record"] = option_files.expand(settings.record).absolute().parent if settings.record else None
+    recording = option_files.expand(settings.record).absolute() if settings.record else None
+    if recording is not None and recording.exists() and not (recording.is_file() and os.access(recording, os.W_OK)):
+        raise UsageError(f"record: {recording} is not a file that can be written")
+    folders["record"] = recording.parent if recording is not None else None
     for name, folder in folders.items():
         if folder is None:
             continue
