@@ -131,7 +131,7 @@ class _Lifecycle:
             systemd.notify("READY=1\nSTATUS=ready")
             if (interval := systemd.watchdog()) is not None:
                 _repeat(interval, partial(systemd.notify, "WATCHDOG=1"))
-        if is_logged and not self._app.settings.public_url:
+        if is_logged and not self._app.settings.public_url and not self._app.settings.upstream:
             logger.info("public_url is not set: push updates (WebSub, rssCloud, CNWS) are disabled")
 
     async def drain(self) -> None:
