@@ -12,9 +12,10 @@ values are measured:
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from benchmarks import feed
 from benchmarks.aim import Aim

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from benchmarks.lines import COMMON
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind, Schedule, SelfLink
 from feedproxy.http.message import Fields
 from feedproxy.store.resource import DeltaBase, Resource
@@ -41,7 +41,7 @@ def a_feed(number: int) -> Resource:
         ("X-Served-By", f"cache-fra-{number:06}-FRA"),
     )
     tag = f"{number:022x}"
-    bodies = {coding: os.urandom(8) + bytes(size - 8) for coding, size in SIZES.items()}
+    bodies = Bodies({coding: os.urandom(8) + bytes(size - 8) for coding, size in SIZES.items()})
     content = Content(bodies, tag=tag, media_type="application/rss+xml", last_modified=NOW - number, feed=True)
     stored = StoredResponse(
         target,

@@ -25,9 +25,11 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import filterfalse
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from benchmarks.aim import Aim
 from benchmarks.client import connected, get

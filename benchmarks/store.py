@@ -15,7 +15,7 @@ import tracemalloc
 from collections.abc import Callable
 
 from benchmarks.lines import COMMON
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind, Schedule, SelfLink
 from feedproxy.http.message import Fields
 from feedproxy.store.packing.memory_entry import memory_size
@@ -42,7 +42,7 @@ def a_feed(number: int, share: float = 1.0) -> Resource:
         ("X-Request-Id", f"{number * 104729:032x}"),
         ("Report-To", f'{{"endpoints":[{{"url":"https://a.nel.example/report?s={number}"}}]}}'),
     ]
-    bodies = {coding: os.urandom(int(size * share) + 1) for coding, size in SIZES.items()}
+    bodies = Bodies({coding: os.urandom(int(size * share) + 1) for coding, size in SIZES.items()})
     content = Content(bodies, tag=f"{number:032x}", media_type="application/rss+xml", feed=True)
     stored = StoredResponse(target, 200, Fields([*COMMON, *own]), content, 1.7e9 + number, 1.7e9 + number + 0.25)
     link = SelfLink("self", target, "application/rss+xml", "http://www.w3.org/2005/Atom")

@@ -21,7 +21,6 @@ LAYERS: tuple[frozenset[str], ...] = (
             "cooperative_iteration",
             "client_network",
             "clock",
-            "fast_init",
             "errors",
             "notes",
             "option_files",

@@ -10,10 +10,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from benchmarks import deltas, feed, footprint, latency, lateness, load, million_world, polling, soak, table
 from benchmarks.hits import chosen, fault

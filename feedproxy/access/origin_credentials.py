@@ -18,11 +18,12 @@ that copies made with the old password are not used again.
 import hashlib
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from msgspec.structs import replace
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 

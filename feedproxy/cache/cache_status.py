@@ -3,9 +3,10 @@
 The log, the metrics and the status page use the same tokens. docs/reference/cache-status.md explains the details.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
+
+from msgspec import Struct
 
 from feedproxy.http.message import Fields
 
@@ -143,8 +144,7 @@ class Detail(StrEnum):
     BAD_STEP = "bad-step", "Invalid step for the clock of a replay."
 
 
-@dataclass(frozen=True, slots=True)
-class CacheStatus:
+class CacheStatus(Struct, frozen=True):
     """This proxy's member of Cache-Status.
 
     The attributes are the parameters of RFC 9211. `ttl` is the remaining lifetime in whole seconds, negative if the

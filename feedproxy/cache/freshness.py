@@ -11,17 +11,18 @@ is *held* if its lifetime is over, and the schedule still permits its use (secti
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.cache.storing import HEURISTICALLY_CACHEABLE
 from feedproxy.cache.targeted_directives import governing_directives
 from feedproxy.clock import Instant, Seconds
 from feedproxy.durations_and_sizes import span
-from feedproxy.fast_init import fast_init
 from feedproxy.http.cache_control import ABSENT, CacheControl, delta_seconds
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Fields
@@ -45,8 +46,7 @@ class Source(StrEnum):
     DEFAULT = "default"
 
 
-@dataclass(frozen=True, slots=True)
-class Allowance:
+class Allowance(Struct, frozen=True):
     """The permission to use a response until an instant, even if it is stale, given by a feed or an option.
 
     `detail` is a token of Cache-Status. `reason` is a text for the operator.
@@ -65,9 +65,7 @@ Its arguments are `base` and `expires`. `base` is the instant at which the respo
 """
 
 
-@fast_init
-@dataclass(frozen=True, slots=True)
-class Freshness:
+class Freshness(Struct, frozen=True):
     """The freshness of one stored response at one instant.
 
     * `age` and `lifetime` are in seconds, never negative.

@@ -6,10 +6,12 @@ only if they have the same strong validator.
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from feedproxy.cache import freshness, storing
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.http import conditional, ranges
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.etag import parse_tag
@@ -144,7 +146,7 @@ def respond_with_part(part: StoredResponse, request: Fields) -> StoredResponse |
         return part
     body = _body(part)[requested.first - extent.first : requested.end - extent.first]
     fields = part.fields.without(*_OF_ONE_MESSAGE).with_added("Content-Range", requested.content_range)
-    return replace(part, fields=fields, content=Content({"identity": body}))
+    return replace(part, fields=fields, content=Content(Bodies({"identity": body})))
 
 
 def _requested_extent(part: StoredResponse, extent: Extent, request: Fields) -> Extent | None:

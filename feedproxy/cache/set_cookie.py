@@ -4,7 +4,7 @@ A stored cookie is sent to all clients that get the stored response. feedproxy t
 response that sets it explicitly allows shared caching, and if the request carried neither credentials nor cookies.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from feedproxy.cache import freshness
 from feedproxy.cache.stored_response import StoredResponse

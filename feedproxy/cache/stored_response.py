@@ -1,10 +1,10 @@
 """A stored response: the metadata that RFC 9111 requires (section 3), and its content."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.clock import Instant
-from feedproxy.fast_init import fast_init
 from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.coding.deflate import zlib
 from feedproxy.http.message import NO_FIELDS, Fields
@@ -96,8 +96,7 @@ def _length(body: bytes | int) -> int:
     return body if isinstance(body, int) else len(body)
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(Struct, frozen=True, omit_defaults=True):
     """The bytes that clients get, keyed by content coding.
 
     * `bodies` has the keys `identity`, `gzip`, `br`, `zstd`, or an origin's Content-Encoding.
@@ -107,8 +106,7 @@ class Content:
     * `edited_by` is the digest of the settings with which a feed was edited, empty for the defaults.
     """
 
-    bodies: Mapping[str, bytes]
-    """A `Bodies` object. Any other mapping is converted to `Bodies`."""
+    bodies: Bodies
     tag: str | None = None
     media_type: str | None = None
     last_modified: Instant | None = None
@@ -116,10 +114,6 @@ class Content:
     edited_by: str = ""
     is_dictionary: bool = False
     """True if the identity body is exactly the content that an origin sent with Use-As-Dictionary (RFC 9842)."""
-
-    def __post_init__(self) -> None:
-        if type(self.bodies) is not Bodies:  # faster than isinstance
-            object.__setattr__(self, "bodies", Bodies(self.bodies))
 
     @property
     def main_body(self) -> tuple[str, bytes]:
@@ -129,13 +123,10 @@ class Content:
 
     def size(self) -> int:
         """Return the size of the bodies in all codings together, in bytes."""
-        assert isinstance(self.bodies, Bodies)
         return self.bodies.size
 
 
-@fast_init
-@dataclass(frozen=True, slots=True)
-class StoredResponse:
+class StoredResponse(Struct, frozen=True, omit_defaults=True):
     """A response as received, with the times from which its age is computed.
 
     `fields` contains the origin's end-to-end fields. Set-Cookie is left out unless all clients may get the cookie.

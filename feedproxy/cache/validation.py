@@ -4,7 +4,7 @@ feedproxy sends the origin's validators exactly as received, even malformed ones
 by byte.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.cache.storing import without_withheld_fields

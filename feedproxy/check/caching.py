@@ -9,7 +9,7 @@ from feedproxy.check.observations import FeedObservations
 from feedproxy.check.publishing_schedule import publishing_interval
 from feedproxy.clock import Instant, Seconds
 from feedproxy.durations_and_sizes import exact_span, span
-from feedproxy.feed.channel import Schedule
+from feedproxy.feed.channel import NO_HINTS, Schedule
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.field_values import split_list
@@ -23,7 +23,7 @@ _CLOCK_TOLERANCE = 300.0
 def check(observations: FeedObservations, document: CheckedDocument) -> Iterator[Note]:
     """Yield the Notes on caching."""
     fields, now = observations.last.fields, observations.last.at
-    schedule = document.channel.schedule if document.channel is not None else Schedule()
+    schedule = document.channel.schedule if document.channel is not None else NO_HINTS
     yield from _check_lifetime(fields, schedule, publishing_interval(document), now)
     yield from _check_vary(observations, fields)
     if "set-cookie" in fields:

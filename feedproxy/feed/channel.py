@@ -1,7 +1,9 @@
 """The channel: the metadata of a feed of any format."""
 
-from dataclasses import astuple, dataclass
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from feedproxy.clock import Instant, Seconds
 
@@ -58,8 +60,7 @@ class Period(StrEnum):
         return {"hour": 1, "day": 24, "week": 7 * 24, "month": 30 * 24, "year": 365 * 24}[self.noun] * 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(Struct, frozen=True, omit_defaults=True):
     """The publisher's hints for the times of fetches. Invalid hints are ignored, and named in `notes`."""
 
     ttl: int | None = None
@@ -82,8 +83,11 @@ class Schedule:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class SelfLink:
+NO_HINTS = Schedule()
+"""The schedule of a feed without hints."""
+
+
+class SelfLink(Struct, frozen=True, omit_defaults=True):
     """A link to the feed's own address (USM; RFC 4287, section 4.2.7)."""
 
     rel: str
@@ -96,8 +100,7 @@ CLOUD_ATTRIBUTES = ("domain", "port", "path", "registerProcedure", "protocol")
 """Attributes of the element `cloud` of RSS, in the order of the fields of Cloud."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cloud:
+class Cloud(Struct, frozen=True, omit_defaults=True):
     domain: str
     port: str
     path: str
@@ -110,8 +113,7 @@ class Cloud:
         return dict(zip(CLOUD_ATTRIBUTES, astuple(self), strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class Channel:
+class Channel(Struct, frozen=True, omit_defaults=True):
     """The metadata of a feed."""
 
     kind: Kind
@@ -122,7 +124,7 @@ class Channel:
     items."""
     title: str = ""
     link: str = ""
-    schedule: Schedule = Schedule()
+    schedule: Schedule = NO_HINTS
     self_links: tuple[SelfLink, ...] = ()
     hubs: tuple[str, ...] = ()
     cloud: Cloud | None = None

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from feedproxy.clock import Clock
 from feedproxy.errors import StoreError

@@ -9,7 +9,8 @@ request.
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.clock import Seconds
 from feedproxy.http.field_values import PARSED_MAX, field_parser, is_token, unquote
@@ -33,8 +34,7 @@ _DURATIONS = frozenset({"max-age", "s-maxage", "stale-while-revalidate", "stale-
 _QUALIFIED = frozenset({"no-cache", "private"})
 
 
-@dataclass(frozen=True, slots=True)
-class CacheControl:
+class CacheControl(Struct, frozen=True):
     """The directives of a message's Cache-Control.
 
     Durations are in seconds, at most 2**31, and None if absent. A max-stale without an argument is math.inf. `no_cache`

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
+
+from msgspec import Struct
 
 from feedproxy.http.hop_by_hop import HOP_BY_HOP, hop_by_hop_names
 
@@ -158,8 +159,7 @@ NO_FIELDS = Fields()
 """The fields of a message without field lines."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """A request. `target` is the normalised target URI (http/uri.py)."""
 
     method: str
@@ -167,8 +167,7 @@ class Request:
     fields: Fields = NO_FIELDS
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """A response. `body` is the content as transferred, including its content coding."""
 
     status: int

@@ -1,6 +1,6 @@
 """Cross-origin reads by scripts in browsers: the option `cors` (Fetch Standard, "CORS protocol")."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.field_values import split_list

@@ -4,7 +4,8 @@ Equivalent targets share one stored response, unless the operator's rules give t
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from feedproxy.cache import reuse_decision
 from feedproxy.cache.reuse_decision import Reuse

@@ -1,7 +1,9 @@
 """Error documents: the responses to errors, and 503 for targets that may not be fetched."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from feedproxy.cache.cache_status import CacheStatus, Detail, append
 from feedproxy.clock import Clock, Instant, Seconds

@@ -1,6 +1,6 @@
 """Responses for feeds that are recorded as moved or ended: 301, 410, or an XML redirect document."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from feedproxy.cache.cache_status import CacheStatus, Detail
 from feedproxy.clock import Instant

@@ -3,8 +3,9 @@
 The redirect leads to the first feed to which the page links. Its Link fields list all feeds to which the page links.
 """
 
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.feed.autodiscovery import DiscoveredFeed, discover_feeds, is_page, prefers_feeds

@@ -1,7 +1,10 @@
 """Selection of the response to a request: lookup, decision (cache/reuse_decision.py), and a refresh if necessary."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from feedproxy.cache import reuse_decision, serving_stale
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
@@ -34,8 +37,7 @@ from feedproxy.store.resource import Resource
 from feedproxy.upstream.upstream_errors import FetchError, FetchTimeout
 
 
-@dataclass(frozen=True, slots=True)
-class SelectedResponse:
+class SelectedResponse(Struct, frozen=True):
     """A stored or fetched response that answers a request, with its freshness and Cache-Status.
 
     `resource` is the stored resource of the target. `unshared_fields` and `interim` are only for the client that caused

@@ -6,7 +6,8 @@ or end the feed.
 """
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from feedproxy.cache import storing, vary
 from feedproxy.cache.stored_response import StoredResponse

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Protocol
 from urllib.parse import parse_qsl, unquote, unquote_plus
+
+from msgspec.structs import replace
 
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request, Response

@@ -8,8 +8,9 @@ docs/explanation/dictionaries.md.
 import asyncio
 import base64
 import logging
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from feedproxy.cache.freshness import prohibits_stale_use
 from feedproxy.clock import Clock

@@ -3,13 +3,13 @@
 cache/partial_content.py decides which parts may be used and combined.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from feedproxy.cache import partial_content, reuse_decision, vary
 from feedproxy.cache.freshness import Freshness
 from feedproxy.cache.partial_content import Missing
 from feedproxy.cache.reuse_decision import Reuse
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.message import NO_FIELDS, Response
 from feedproxy.refresh import client_keyed_responses, redirect_following
@@ -83,7 +83,7 @@ async def fetch_missing(
 
 def _covers_range(response: Response, part: StoredResponse, job: RefreshJob) -> bool:
     """Return whether the combined response covers the requested range. An origin may send less than requested."""
-    combined = replace(part, fields=response.fields, content=Content({"identity": response.body}))
+    combined = replace(part, fields=response.fields, content=Content(Bodies({"identity": response.body})))
     return response.status == 200 or partial_content.respond_with_part(combined, job.request.fields) is not None
 
 

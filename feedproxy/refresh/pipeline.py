@@ -6,7 +6,8 @@ Only this module stores responses.
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from feedproxy.cache import validation
 from feedproxy.clock import Clock

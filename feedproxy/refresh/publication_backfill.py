@@ -6,8 +6,9 @@ has itself seen a change.
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError

@@ -3,15 +3,17 @@
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.freshness import age_value, date_of, explicit_lifetime
 from feedproxy.cache.targeted_directives import TARGETED_FIELD, governing_directives
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import BadTarget, FeedproxyError, Overload
-from feedproxy.fast_init import fast_init
 from feedproxy.http import content_negotiation, uri
 from feedproxy.http.cache_control import without_directives
 from feedproxy.http.credential_fields import is_credential
@@ -69,9 +71,7 @@ class OriginClient(Protocol):
         ...
 
 
-@fast_init
-@dataclass(frozen=True, slots=True)
-class RedirectChain:
+class RedirectChain(Struct, frozen=True):
     """The first and the last response of a chain of redirects.
 
     `redirect_error` is the reason why the last redirect was not followed, or None if all were followed.

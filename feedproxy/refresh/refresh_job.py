@@ -1,12 +1,12 @@
 """The job of one refresh: the request to the origin, and the values that the pipeline needs."""
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from feedproxy.cache import vary
 from feedproxy.cache.partial_content import Missing
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant
-from feedproxy.fast_init import fast_init
 from feedproxy.http.message import NO_FIELDS, Fields, Request
 from feedproxy.refresh.policy.client_keyed_failures import NO_RECORD, KeyedRecord
 from feedproxy.refresh.policy.pushed_content import PushedContent
@@ -16,9 +16,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 
-@fast_init
-@dataclass(frozen=True, slots=True)
-class RefreshJob:
+class RefreshJob(Struct, frozen=True):
     """A request to the origin, and the values that the pipeline needs.
 
     * `validate` is the stored variant that the request validates.

@@ -1,12 +1,11 @@
 """The result of a refresh, and its record for metrics and log."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import FeedproxyError
-from feedproxy.fast_init import fast_init
 from feedproxy.http.message import NO_FIELDS, Fields, Response
 from feedproxy.refresh.policy.client_keyed_failures import KeyedRecord
 from feedproxy.refresh.policy.content_guard import KeepStored
@@ -16,9 +15,7 @@ REASON_LENGTH_MAX = 300
 """The reason in a record is cut to this many characters."""
 
 
-@fast_init
-@dataclass(frozen=True, slots=True)
-class RefreshRecord:
+class RefreshRecord(Struct, frozen=True):
     """The record of a refresh for metrics, log and the operator's pages.
 
     `at` is the instant at which the refresh ended. `occasion` is `reader`, `background` or `push`. `received_size` is
@@ -39,9 +36,7 @@ class RefreshRecord:
     is_missing_feed: bool = False
 
 
-@fast_init
-@dataclass(frozen=True, slots=True)
-class RefreshResult:
+class RefreshResult(Struct, frozen=True):
     """The result of a refresh.
 
     `response` is the origin's response, or None after a failed fetch (`error`) or content above `buffer_max`

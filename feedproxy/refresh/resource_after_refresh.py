@@ -1,7 +1,8 @@
 """The resource after a refresh: pure functions that return the new value to store."""
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from feedproxy.cache import set_cookie, storing, vary
 from feedproxy.cache.stored_response import Bodies, Content, StoredResponse

@@ -1,8 +1,10 @@
 """Interpretation of an origin's response: its effect on the stored resource."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from feedproxy.cache import freshness, set_cookie, storing, validation, vary
 from feedproxy.cache.cache_status import Detail

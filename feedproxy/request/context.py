@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from msgspec import Struct
+
 from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http.cache_control import CacheControl
@@ -19,8 +21,7 @@ class Entrance(StrEnum):
     REVERSE = "reverse"
 
 
-@dataclass(frozen=True, slots=True)
-class ClientContext:
+class ClientContext(Struct, frozen=True):
     """The client of a request: its entrance, its identity, and the proxy's address as the client wrote it.
 
     `base` is the proxy's address without a trailing slash, such as `http://proxy.example:8080`. `address` is the
@@ -35,8 +36,7 @@ class ClientContext:
     is_counted: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyResponse:
+class ProxyResponse(Struct, frozen=True):
     """A complete response for one client, with its Cache-Status."""
 
     response: Response
@@ -61,8 +61,7 @@ class PassThrough:
     status: CacheStatus
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamRequest:
+class UpstreamRequest(Struct, frozen=True):
     """A request for an origin.
 
     * `key` contains the client-specific fields. Only requests with equal client-specific fields get the stored
@@ -83,8 +82,7 @@ class UpstreamRequest:
     sends_range: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RequestContext:
+class RequestContext(Struct, frozen=True):
     """A client's request with the values that are looked up once.
 
     `upstream` is the request for the origin. `resource` is the stored resource of the target, or None if nothing is

@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from feedproxy.errors import UsageError
 from feedproxy.http.message import Request, Response
 from feedproxy.request.context import ClientContext
@@ -15,8 +17,7 @@ response, it may send at most this many bytes in addition to the head of its nex
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A request for an endpoint.
 
     `path` is the part between the prefix and the query, such as `RPC2` or `as/atom/https://example.com/feed.xml`.

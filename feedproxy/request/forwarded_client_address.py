@@ -10,8 +10,9 @@ forged scheme affects only the addresses in this client's response.
 import ipaddress
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from feedproxy.client_network import parse_address
 from feedproxy.http.message import Fields
@@ -36,8 +37,7 @@ _NODE = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::[0-9A-Za-z._-]+)?|([0-9.]+):[0-9A-Z
 _SCHEMES = ("http", "https")
 
 
-@dataclass(frozen=True, slots=True)
-class Hop:
+class Hop(Struct, frozen=True):
     """One entry of Forwarded or X-Forwarded-For.
 
     `address` is the address from which a proxy got the request, or empty if it is hidden or unknown. `scheme` and

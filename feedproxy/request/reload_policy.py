@@ -5,7 +5,7 @@ after the last fetch, and in hours that the feed skips. The proxy obeys the dire
 the requested content is not a feed (docs/decisions/no-cache-from-feed-readers.md).
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from feedproxy.clock import Instant
 from feedproxy.feed.schedule_hints import is_skipped

@@ -1,7 +1,8 @@
 """A proxy with a replay in place of all origins."""
 
 import random
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from feedproxy.app import App
 from feedproxy.clock import Clock

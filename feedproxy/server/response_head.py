@@ -2,9 +2,9 @@
 
 import logging
 import re
-from dataclasses import replace
 
 from mitmproxy.net.http import status_codes
+from msgspec.structs import replace
 
 from feedproxy.cache.cache_status import CacheStatus, append
 from feedproxy.clock import Instant

@@ -1,11 +1,12 @@
 """The resource: everything that is stored about one target URI, written completely or not at all."""
 
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, is_set_back
-from feedproxy.fast_init import fast_init
 from feedproxy.feed.channel import Channel
 from feedproxy.http.content_negotiation import vary_names
 from feedproxy.store.versions_for_dictionaries import NO_CONTENTS, PreviousContents
@@ -18,8 +19,7 @@ class RelocationKind(StrEnum):
     GONE = "gone"
 
 
-@dataclass(frozen=True, slots=True)
-class Relocation:
+class Relocation(Struct, frozen=True, omit_defaults=True, rename={"kind": "ending"}):
     """A permanent move or end of a feed that its origin has reported (refresh/policy/moved_and_gone.py)."""
 
     kind: RelocationKind
@@ -33,8 +33,7 @@ class Relocation:
     confirmed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Failures:
+class Failures(Struct, frozen=True, omit_defaults=True, rename={"by_origin": "asked"}):
     """Consecutive fetches without a usable result."""
 
     count: int = 0
@@ -52,8 +51,7 @@ NO_FAILURES = Failures()
 """The state after a usable result."""
 
 
-@dataclass(frozen=True, slots=True)
-class PendingFormatChange:
+class PendingFormatChange(Struct, frozen=True, omit_defaults=True):
     """A change of a feed that further fetches must confirm: the new document was ill-formed, in another format, or much
     shorter."""
 
@@ -62,8 +60,7 @@ class PendingFormatChange:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeltaBase:
+class DeltaBase(Struct, frozen=True, omit_defaults=True):
     """An earlier version of a feed from which a delta can be made: its validators and its entries."""
 
     tag: str
@@ -74,8 +71,7 @@ class DeltaBase:
     """Identity and digest of each entry, 16 bytes per entry (feed/delta/entry_identities.py)."""
 
 
-@dataclass(frozen=True, slots=True)
-class VersionRecord:
+class VersionRecord(Struct, frozen=True, omit_defaults=True):
     """One line of the list of versions on the operator's page.
 
     `tag` is the part of the entity tags that is the same in all codings, and empty without an entity tag.
@@ -88,9 +84,21 @@ class VersionRecord:
     tag: str = ""
 
 
-@fast_init
-@dataclass(frozen=True, slots=True, weakref_slot=True)
-class Resource:
+_STORED_NAMES = {
+    "relocation": "sighting",
+    "pending_format_change": "new_shape",
+    "last_push": "heard",
+    "push_lease_expires": "promised",
+    "first_seen": "known",
+    "backfill_pending": "undated",
+    "fencing_token": "fence",
+    "version_records": "editions",
+    "delta_bases": "versions",
+}
+"""Names in the stored form that differ from attribute names. Never change them: existing stores contain them."""
+
+
+class Resource(Struct, frozen=True, omit_defaults=True, weakref=True, rename=_STORED_NAMES):
     """One target URI: its stored responses, the data of its feed, and the behaviour of its origin.
 
     - `variants`: shared responses, distinguished by Vary.

@@ -7,7 +7,6 @@ the current content in gzip.
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from feedproxy.errors import TooLarge, Undecodable
@@ -37,14 +36,14 @@ class PreviousContent(NamedTuple):
     stream: bytes
 
 
-@dataclass(frozen=True, slots=True)
 class PreviousContents:
     """Previous contents in one bytes object, the newest last. Raises ValueError if the bytes are invalid."""
 
-    data: bytes = b""
+    __slots__ = ("data",)
 
-    def __post_init__(self) -> None:
-        if self.data and sum(1 for _ in self) > CONTENTS_MAX:
+    def __init__(self, data: bytes = b"") -> None:
+        self.data = data
+        if data and sum(1 for _ in self) > CONTENTS_MAX:
             raise ValueError(f"too many previous contents: expected {CONTENTS_MAX} at most")
 
     def __iter__(self) -> Iterator[PreviousContent]:
@@ -61,6 +60,12 @@ class PreviousContents:
 
     def __bool__(self) -> bool:
         return bool(self.data)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PreviousContents) and self.data == other.data
+
+    def __hash__(self) -> int:
+        return hash(self.data)
 
     def __contains__(self, digest: object) -> bool:
         return bool(self.data) and any(entry.hash == digest for entry in self)

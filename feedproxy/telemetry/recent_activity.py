@@ -6,8 +6,11 @@ Targets are stored with their secrets. The operator's pages show them without se
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from feedproxy.clock import Instant
 from feedproxy.http import uri
@@ -34,8 +37,7 @@ FAILED_MAX = 100
 """At most this many addresses that never returned a feed are stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestActivity:
+class RequestActivity(Struct, frozen=True):
     """A request of a client. `agent` is its User-Agent."""
 
     at: Instant

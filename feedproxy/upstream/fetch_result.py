@@ -1,15 +1,12 @@
 """The results of an exchange with an origin, in a module that does not import the HTTP client."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from feedproxy.clock import Instant
-from feedproxy.fast_init import fast_init
 from feedproxy.http.message import Fields, Response
 
 
-@fast_init
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(Struct, frozen=True):
     """A complete response with its end-to-end fields. Content-Length is included only for HEAD."""
 
     response: Response
@@ -27,8 +24,7 @@ class Fetched:
     """Number of transferred bytes of content, or None if it is the size of the response's `body`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Oversized:
+class Oversized(Struct, frozen=True):
     """A response with more content than `buffer_max`. Its connection was closed."""
 
     status: int

@@ -4,9 +4,9 @@ A parsed head is unambiguous: it has no folded line and only one framing.
 """
 
 import re
-from dataclasses import dataclass
 
-from feedproxy.fast_init import fast_init
+from msgspec import Struct
+
 from feedproxy.http.field_lines import Line, parse_field_lines, replace_controls
 from feedproxy.http.message import SHARED_LENGTH_MAX
 from feedproxy.upstream.message_framing import find_framing_error, frame_message, is_persistent, members
@@ -28,9 +28,7 @@ _DECODED: dict[Line, tuple[str, str]] = {}
 _NO_CONTENT = frozenset({204, 304})
 
 
-@fast_init
-@dataclass(frozen=True, slots=True)
-class ResponseHead:
+class ResponseHead(Struct, frozen=True):
     """The checked head of a response. Lines have their original order and case."""
 
     minor: int

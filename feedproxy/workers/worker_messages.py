@@ -18,12 +18,12 @@ import json
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import astuple
 from typing import Any
 from urllib.parse import urlencode
 
 import aiohttp
 from aiohttp import web
+from msgspec.structs import astuple
 from prometheus_client.core import Metric
 
 from feedproxy.clock import Clock, Seconds

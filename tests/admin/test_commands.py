@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-from dataclasses import replace
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from msgspec.structs import replace
 
 from feedproxy.admin import admin_client
 from feedproxy.cli import main

@@ -1,8 +1,7 @@
 """The condition of a feed: its state, its reason, and its next fetch."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from feedproxy.admin.pages.feed_advice import advice, feed_warnings
 from feedproxy.admin.pages.feed_state import Condition, FeedState, feed_condition

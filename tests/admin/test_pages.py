@@ -4,10 +4,10 @@ import asyncio
 import re
 import socket
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from feedproxy.clock import ManualClock
 from feedproxy.request.feed_id import feed_id

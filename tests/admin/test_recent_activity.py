@@ -3,11 +3,11 @@
 import asyncio
 import json
 import logging
-from dataclasses import replace
 from typing import Any
 
 import aiohttp
 import pytest
+from msgspec.structs import replace
 
 from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.lru_map import ENTRY_OVERHEAD

@@ -7,12 +7,12 @@ import re
 import resource
 import socket
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
 from feedproxy.cache.cache_status import CacheStatus, Fwd
 from feedproxy.clock import ManualClock

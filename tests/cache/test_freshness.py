@@ -4,7 +4,7 @@ import pytest
 
 from feedproxy.cache.freshness import Allowance, Freshness, Source, assess
 from feedproxy.cache.reuse_decision import Forward, Reuse, Validate, decide
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date
@@ -16,7 +16,7 @@ DATE = ("Date", format_http_date(NOW))
 
 def a_feed(*lines: tuple[str, str], feed: bool = True, status: int = 200, authorized: bool = False) -> StoredResponse:
     """Return the response with a feed that was received at NOW."""
-    content = Content({"identity": b"<rss/>"}, feed=feed)
+    content = Content(Bodies({"identity": b"<rss/>"}), feed=feed)
     return StoredResponse(
         "https://example.com/feed", status, Fields((DATE, *lines)), content, NOW, NOW, authorized=authorized
     )

@@ -16,7 +16,7 @@ from feedproxy.cache.partial_content import (
     strong_validator,
     with_part,
 )
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
 
@@ -36,7 +36,7 @@ def said(first: int, last: int, length: int | str = len(WHOLE), **lines: Any) ->
 
 def part(first: int, last: int, length: int | str = len(WHOLE), **lines: Any) -> StoredResponse:
     """Return a 206 response with the bytes `first` to `last` of WHOLE."""
-    body = Content({"identity": WHOLE[first : last + 1]})
+    body = Content(Bodies({"identity": WHOLE[first : last + 1]}))
     return StoredResponse(TARGET, 206, said(first, last, length, **lines), body, NOW, NOW)
 
 
@@ -77,7 +77,7 @@ def test_part_extent_requires_agreement_of_content_range_and_length(
 
 def kept(*, asked: Fields | None = None, body: bytes = b"01234", coding: str = "identity", **lines: Any) -> Any:
     given = {"content_range": "bytes 0-4/10", "cache_control": "max-age=60", **lines}
-    stored = StoredResponse(TARGET, 206, fields(**given), Content({coding: body}), NOW, NOW)
+    stored = StoredResponse(TARGET, 206, fields(**given), Content(Bodies({coding: body})), NOW, NOW)
     return reason_not_to_store_part(Request("GET", TARGET, asked or fields(range="bytes=0-4")), stored)
 
 
@@ -288,7 +288,7 @@ def test_combine_rejects_parts_that_differ_in_their_overlap() -> None:
 
 
 def test_combine_rejects_part_with_corrected_length() -> None:
-    body = Content({"identity": WHOLE[5:]})
+    body = Content(Bodies({"identity": WHOLE[5:]}))
     (stored_part,) = with_part((), StoredResponse(TARGET, 206, said(4, 9, etag='"a"'), body, NOW, NOW))
 
     assert stored_part.fields.get("content-range") == "bytes 4-8/9"

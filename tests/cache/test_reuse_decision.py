@@ -5,7 +5,7 @@ import pytest
 from feedproxy.cache.cache_status import Fwd
 from feedproxy.cache.freshness import Allowance, assess, limit_freshness
 from feedproxy.cache.reuse_decision import Decision, Forward, Reuse, ReuseAndRevalidate, decide
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields
 
@@ -14,7 +14,7 @@ NOW = 1_750_000_000.0
 
 def words(control: str, after: float, *, invalid: bool = False, **request: object) -> str:
     fields = Fields([("Cache-Control", control), ("ETag", '"x"')])
-    content = Content({"identity": b""})
+    content = Content(Bodies({"identity": b""}))
     stored = StoredResponse("https://example.com/", 200, fields, content, NOW, NOW, invalid=invalid)
     asked = CacheControl(**request)  # type: ignore[arg-type]
     decision = decide(stored, asked, assess(stored, NOW + after), NOW + after)
@@ -49,7 +49,7 @@ def test_decision_on_stored_response_has_a_reason(said: str, because: str) -> No
 
 
 def test_held_response_is_used_until_a_limit_and_names_the_limit() -> None:
-    content = Content({"identity": b""}, feed=True)
+    content = Content(Bodies({"identity": b""}), feed=True)
     stored = StoredResponse("https://example.com/", 200, Fields([("Cache-Control", "max-age=60")]), content, NOW, NOW)
 
     def decide_after(seconds: float) -> Decision:

@@ -1,6 +1,6 @@
 """Variants that a new response adds or replaces."""
 
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.cache.vary import choose, request_fields_for, with_variant
 from feedproxy.http.content_negotiation import vary_names
 from feedproxy.http.message import Fields
@@ -13,7 +13,7 @@ def answer(language: str | None, *, vary: str = "Accept-Language", time: float =
         "https://example.com/",
         200,
         fields,
-        Content({"identity": b""}),
+        Content(Bodies({"identity": b""})),
         time,
         time,
         vary_request=request_fields_for(fields, asking(language)),

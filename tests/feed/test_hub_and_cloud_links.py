@@ -1,10 +1,10 @@
 """Hub and cloud links: each format gets them in the elements that it defines for them."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from feedproxy.feed.channel import Channel, Cloud
 from feedproxy.feed.edit.hub_and_cloud_links import Announcement, add_link_fields, announce

@@ -1,11 +1,11 @@
 """Media type and self link: which documents are edited, and that nothing else in them changes."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from lxml import etree
+from msgspec.structs import replace
 
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.edit.media_type_and_charset import media_type_of

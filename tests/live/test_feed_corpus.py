@@ -4,18 +4,18 @@ edits. One proxy for each entrance serves all feeds. Several tests then examine 
 
 import asyncio
 import calendar
-import dataclasses
 import json
 import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from msgspec import structs
 
 from feedproxy.clock import ManualClock
 from feedproxy.feed.channel import Channel, Schedule
@@ -138,7 +138,7 @@ async def observe(feeds: list[Feed], entrance: Entrance) -> list[Observed]:
             for coding in CODINGS:
                 answer = await line.get(asked_for, accept_encoding=coding)
                 same = decoded(answer.body, answer.coding) == seen.body
-                coded[coding] = dataclasses.replace(answer, body=b""), same
+                coded[coding] = replace(answer, body=b""), same
             tags = [each.tag for each in (seen, *(answer for answer, _ in coded.values())) if each.tag]
             again = [await line.get(asked_for, if_none_match=tag) for tag in tags[:: len(tags) - 1 or 1]]
             kept = whole.app.service.store.get(target)
@@ -259,7 +259,7 @@ def test_hints_are_those_of_the_index(observed: list[Observed]) -> None:
         if each.channel is None:
             continue
         expected = meant(each.feed.record)
-        said = dataclasses.replace(each.channel.schedule, notes=(), finished=False)  # the index lacks the end of a feed
+        said = structs.replace(each.channel.schedule, notes=(), finished=False)  # the index lacks the end of a feed
         assert said == expected, each.feed.name
         if expected == Schedule(ttl=expected.ttl):
             lifetime = 1800 if expected.ttl is None else min(60 * expected.ttl, 86_400)

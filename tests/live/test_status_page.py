@@ -1,12 +1,13 @@
 """The operator's pages in a real browser: search, clicks, live updates, small screens, dark mode, no JavaScript."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from msgspec.structs import replace
 
 from feedproxy.admin.admin_listener import AdminListener
 from feedproxy.admin.routes import start_admin_listener

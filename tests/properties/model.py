@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from enum import Enum
 
+from msgspec import structs
+
 from feedproxy.http.message import Fields, Request
 
 HEURISTICALLY_CACHEABLE = frozenset({200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501})
@@ -317,7 +319,7 @@ def freshened(old: Exchange, update: Exchange) -> Exchange:
     return replace(
         old,
         number=update.number,
-        request=replace(old.request, fields=asked),
+        request=structs.replace(old.request, fields=asked),
         fields=Fields([*kept, *lines]),
         asked=update.asked,
         received=update.received,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind, Period, Schedule
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date
@@ -50,7 +50,7 @@ def repeats(draw: st.DrawFn) -> ReusableHit:
     if draw(st.booleans()):
         lines.append(("Last-Modified", format_http_date(NOON - draw(st.integers(1, 1_000_000)))))
     feed = draw(st.booleans())
-    content = Content({"identity": b"<rss/>"}, feed=feed)
+    content = Content(Bodies({"identity": b"<rss/>"}), feed=feed)
     stored = StoredResponse(TARGET, 200, Fields(lines), content, received - draw(st.floats(0, 2)), received)
     channel = Channel(Kind.RSS, "2.0", well_formed=True, schedule=draw(schedules)) if feed else None
     pushed = draw(st.booleans())
@@ -106,7 +106,12 @@ def test_hit_does_not_change_before_its_stated_end(given_: ReusableHit, offset: 
 
 def test_hit_of_a_fresh_feed_is_advanced_until_its_lifetime_ends() -> None:
     stored = StoredResponse(
-        TARGET, 200, Fields([("Cache-Control", "max-age=600")]), Content({"identity": b"x"}, feed=True), NOON, NOON
+        TARGET,
+        200,
+        Fields([("Cache-Control", "max-age=600")]),
+        Content(Bodies({"identity": b"x"}), feed=True),
+        NOON,
+        NOON,
     )
     resource = Resource(TARGET, (stored,), Channel(Kind.RSS, "2.0", well_formed=True))
     repeat = ReusableHit(

@@ -1,9 +1,8 @@
 """Properties of cache decisions for any input."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from feedproxy.cache import serving_stale, vary
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd

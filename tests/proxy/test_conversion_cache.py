@@ -2,11 +2,11 @@
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.errors import NotAFeed, Overload
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.model import Feed
@@ -27,12 +27,14 @@ FEED = (
 
 
 def _stored(body: bytes, number: int = 0) -> StoredResponse:
-    return StoredResponse(f"https://a.example/{number}", 200, Fields(), Content({"identity": body}), 1.0, 2.0)
+    return StoredResponse(f"https://a.example/{number}", 200, Fields(), Content(Bodies({"identity": body})), 1.0, 2.0)
 
 
 def test_version_is_computed_from_the_tag_without_hashing_the_content(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(hashlib, "blake2b")
-    stored = StoredResponse("https://a.example/", 200, Fields([("ETag", '"1"')]), Content({"identity": b"x"}), 1.0, 2.0)
+    stored = StoredResponse(
+        "https://a.example/", 200, Fields([("ETag", '"1"')]), Content(Bodies({"identity": b"x"})), 1.0, 2.0
+    )
     name = conversion_cache._version(stored)
 
     assert conversion_cache._version(replace(stored)) == name

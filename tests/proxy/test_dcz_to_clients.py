@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from feedproxy.cache.cache_status import CacheStatus
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.coding.compression_dictionary import decode
 from feedproxy.http.message import Fields, Request, Response
@@ -47,7 +47,7 @@ class Feed:
         for old, new in itertools.pairwise(CONTENTS):
             previous = previous.with_content(old, new, size_max=100_000)
         stem = hashlib.sha256(CONTENTS[-1]).hexdigest()[:20]
-        content = Content({"identity": CONTENTS[-1]}, tag=stem, feed=True)
+        content = Content(Bodies({"identity": CONTENTS[-1]}), tag=stem, feed=True)
         self.stored = StoredResponse(TARGET, 200, TYPE, content, 1.0, 1.0)
         self.resource = Resource(TARGET, (self.stored,), previous=previous)
 

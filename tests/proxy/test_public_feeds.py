@@ -1,8 +1,7 @@
 """The feeds that may appear in public lists."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from feedproxy.http.message import Fields
 from feedproxy.proxy.public_feeds import may_be_listed

@@ -1,11 +1,11 @@
 """The stored feeds that every client may have, and that may therefore serve as compression dictionaries."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.cache.stored_response import Bodies, StoredResponse
 from feedproxy.http.message import Fields
 from feedproxy.refresh.policy.dictionary_privacy import is_for_all, is_shared
 from feedproxy.settings import Settings
@@ -43,7 +43,7 @@ def test_feed_with_forbidding_directive_is_not_shared(directive: str) -> None:
         {"target": f"{TARGET}#part"},
         {"content": replace(STORED.content, feed=False)},
         {"content": replace(STORED.content, tag=None)},
-        {"content": replace(STORED.content, bodies={"gzip": b"y"})},
+        {"content": replace(STORED.content, bodies=Bodies({"gzip": b"y"}))},
     ],
     ids=["credential", "key", "Vary", "secret", "fragment", "no feed", "no own tag", "coded only"],
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from feedproxy.app import App
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.clock import ManualClock
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.message import Fields
@@ -26,7 +26,7 @@ def open_app(folder: Path, clock: ManualClock) -> App:
 async def test_due_feed_enters_memory_only_if_it_is_refreshed(tmp_path: Path, age: float, planned: type) -> None:
     clock = ManualClock(NOW)
     fields = Fields([("Cache-Control", "max-age=3600")])
-    copy = StoredResponse(FEED, 200, fields, Content({"identity": b"<rss/>"}, tag="a", feed=True), NOW, NOW)
+    copy = StoredResponse(FEED, 200, fields, Content(Bodies({"identity": b"<rss/>"}), tag="a", feed=True), NOW, NOW)
     app = open_app(tmp_path, clock)
     await app.service.store.put(Resource(FEED, (copy,), Channel(Kind.RSS, "2.0", True), fetched=NOW, first_seen=NOW))
     await app.close()

@@ -1,13 +1,13 @@
 """Lifetimes derived from a feed's history, its readers and the price of a request."""
 
 import math
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.feed.change_rate import expected_staleness
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.message import Fields
@@ -27,7 +27,7 @@ def a_resource(gap: float, *, control: str = "", has_expected_readers: bool = Fa
         "https://example.com/feed",
         200,
         Fields([("Cache-Control", control)] if control else []),
-        Content({"identity": b"<rss/>"}, tag="a", feed=True),
+        Content(Bodies({"identity": b"<rss/>"}), tag="a", feed=True),
         NOW,
         NOW,
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.cache.stored_response import Content
+from feedproxy.cache.stored_response import Bodies, Content
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Response
 from feedproxy.refresh.ingest import helper_pool
@@ -82,13 +82,13 @@ def test_long_content_is_not_copied_into_a_job_or_its_result() -> None:
     body = bytes(OUT_OF_BAND_MIN)
     response = Response(200, Fields(), body)
     job = dump_message(
-        functools.partial(ingest, response, Settings(), self_href="", now=0.0, stored=Content({"gzip": body}))
+        functools.partial(ingest, response, Settings(), self_href="", now=0.0, stored=Content(Bodies({"gzip": body})))
     )
 
     assert [part for part in job if part is body] == [body], "once, and as it is"
     assert sum(map(len, job)) < len(body) + 20_000
     assert all(part is body for part in frame(job) if len(part) >= OUT_OF_BAND_MIN)
-    result, _ = load_result(dump_message((IngestedContent(Content({"identity": body})), None)))
+    result, _ = load_result(dump_message((IngestedContent(Content(Bodies({"identity": body}))), None)))
     assert result.content.bodies["identity"] is body
 
 

@@ -1,10 +1,9 @@
 """The result of a refresh by another process: whether the feed has changed."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.message import Fields
 from feedproxy.refresh import peer_result
@@ -17,7 +16,7 @@ GERMAN = Fields([("Accept-Language", "de")])
 
 def variant(tag: str, at: float, asked: Fields, *, vary: bool = True) -> StoredResponse:
     fields = Fields([("Vary", "Accept-Language")] if vary else [])
-    content = Content({"identity": tag.encode()}, tag=tag, feed=True)
+    content = Content(Bodies({"identity": tag.encode()}), tag=tag, feed=True)
     return StoredResponse(TARGET, 200, fields, content, at, at, vary_request=asked if vary else Fields())
 
 

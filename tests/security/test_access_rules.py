@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from feedproxy.access.secret_tokens import issue
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.http import uri
 from feedproxy.http.message import Fields
 from feedproxy.http.target_uri.gateway_path import gateway_path
@@ -173,7 +173,7 @@ async def test_copy_of_unknown_origin_is_not_served_if_rules_protect_feeds(door,
     proxy.rule("/secret/*", readers=("bob",))
     target = uri.normalise(origin.url("/alias"))
     fields = Fields([("Content-Type", "application/rss+xml"), ("Cache-Control", "max-age=9999")])
-    old = StoredResponse(target, 200, fields, Content({"identity": a_feed("HIDDEN")}), clock.now(), clock.now())
+    old = StoredResponse(target, 200, fields, Content(Bodies({"identity": a_feed("HIDDEN")})), clock.now(), clock.now())
     await proxy.service.store.put(Resource(target, (old,)))
 
     assert_nothing_revealed(await proxy.get("/alias"))

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from feedproxy.cache.cache_status import Detail
-from feedproxy.cache.stored_response import Content
+from feedproxy.cache.stored_response import Bodies, Content
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.refresh.ingest import helper_pool
 from feedproxy.refresh.ingest.helper_pool import HelperPool, JobLimitExceeded
@@ -211,7 +211,7 @@ async def test_result_of_a_worker_process_calls_nothing() -> None:
     for value in (Hostile(), subprocess.Popen, Path("/"), functools.partial(os.getpid)):
         with pytest.raises(Exception, match="not a permitted class"):
             load_result([pickle.dumps((value, None))])
-    content = IngestedContent(Content({"identity": b"x"}))
+    content = IngestedContent(Content(Bodies({"identity": b"x"})))
     assert load_result([pickle.dumps((content, None))])[0] == content
 
 

@@ -16,7 +16,7 @@ import pytest
 from diskcache.core import MODE_PICKLE
 
 from feedproxy.cache.cache_status import Detail
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields
 from feedproxy.refresh.ingest.helper_process import load_result
@@ -108,7 +108,9 @@ class Trap:
 
 def a_resource(target: str) -> Resource:
     body = b"x" * (FILE_MIN + 1 if "large" in target else 100)
-    response = StoredResponse(target, 200, Fields([("ETag", '"1"')]), Content({"identity": body}, tag="1"), 1.0, 2.0)
+    response = StoredResponse(
+        target, 200, Fields([("ETag", '"1"')]), Content(Bodies({"identity": body}), tag="1"), 1.0, 2.0
+    )
     return Resource(target, (response,), fetched=2.0)
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.http.message import Fields
 from feedproxy.store import envelope, resource_codec
 from feedproxy.store.envelope import Damaged
@@ -15,7 +15,9 @@ TARGET = "https://a.example/feed"
 
 def stored(name: str, value: str) -> bytes:
     """Return a stored value with this field line and a correct checksum, as an attacker writes it."""
-    response = StoredResponse(TARGET, 200, Fields([("X-Name", "x-value")]), Content({"identity": b"x"}), 1.0, 2.0)
+    response = StoredResponse(
+        TARGET, 200, Fields([("X-Name", "x-value")]), Content(Bodies({"identity": b"x"})), 1.0, 2.0
+    )
     header, area = envelope.open_parts(
         envelope.EnvelopeKind.RESOURCE, resource_codec.dump(Resource(TARGET, (response,), fetched=2.0))
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Response
@@ -26,7 +26,7 @@ NOON = 1_790_000_000.0
 def a_hit(number: int = 1) -> ReusableHit:
     target = f"http://origin.example/feed/{number}.rss"
     fields = Fields([("Cache-Control", "max-age=600"), ("ETag", f'"{number}"')])
-    stored = StoredResponse(target, 200, fields, Content({"identity": b"x"}, feed=True), NOON, NOON)
+    stored = StoredResponse(target, 200, fields, Content(Bodies({"identity": b"x"}), feed=True), NOON, NOON)
     resource = Resource(target, (stored,), Channel(Kind.RSS, "2.0", well_formed=True))
     return ReusableHit(
         resource, stored, Settings(), CacheControl(), None, frozenset(), counted=True, states_freshness=False

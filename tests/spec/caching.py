@@ -1,13 +1,14 @@
 """Helpers of the tests of RFC 9111: build responses and requests, and return the decisions on them."""
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from feedproxy.cache import reuse_decision, validation
 from feedproxy.cache import vary as variation
 from feedproxy.cache.freshness import Freshness, assess
 from feedproxy.cache.reuse_decision import Decision
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.cache.storing import reason_not_to_store
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date
@@ -36,7 +37,9 @@ def storing(status: int = 200, *, method: str = "GET", asked: Fields = NO_FIELDS
 def stored(status: int = 200, *, delay: float = 0, coding: str = "identity", **lines: Any) -> StoredResponse:
     """Return a stored response that was received at NOW."""
     known = {name: lines.pop(name) for name in ("vary_request", "authorized", "invalid", "own_agent") if name in lines}
-    return StoredResponse(TARGET, status, fields(**lines), Content({coding: b"0123456789"}), NOW - delay, NOW, **known)
+    return StoredResponse(
+        TARGET, status, fields(**lines), Content(Bodies({coding: b"0123456789"})), NOW - delay, NOW, **known
+    )
 
 
 def state(response: StoredResponse, after: float = 0) -> Freshness:

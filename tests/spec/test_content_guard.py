@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from feedproxy.cache.cache_status import Detail
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.errors import FeedproxyError, Forbidden, TooLarge, Undecodable
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.message import Fields
@@ -48,8 +49,10 @@ BAD = {
 
 def a_copy(channel: Channel | None = RSS, age: float = HOUR, **more: object) -> Resource:
     """Return a resource whose last valid response was received `age` seconds ago."""
-    stored = StoredResponse(TARGET, 200, Fields(), Content({"identity": b"<rss/>"}, feed=True), NOW - age, NOW - age)
-    return replace(Resource(TARGET, (stored,), channel, fetched=NOW - age), **more)  # type: ignore[arg-type]
+    stored = StoredResponse(
+        TARGET, 200, Fields(), Content(Bodies({"identity": b"<rss/>"}), feed=True), NOW - age, NOW - age
+    )
+    return structs.replace(Resource(TARGET, (stored,), channel, fetched=NOW - age), **more)
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -144,7 +147,7 @@ def test_well_formed_feed_of_the_same_kind_replaces_the_copy(status: int) -> Non
 
 
 def test_well_formed_feed_of_another_version_replaces_the_copy() -> None:
-    older = replace(RSS, version="0.91")
+    older = structs.replace(RSS, version="0.91")
 
     assert isinstance(decide_replacement(a_copy(), FetchOutcome(200, channel=older), NOW, SETTINGS), Replace)
 
@@ -165,7 +168,7 @@ def test_format_change_is_accepted_when_seen_three_times_over_six_hours(shape: C
     for hours in (0, 3):
         kept = decide_replacement(resource, update, NOW + hours * HOUR, SETTINGS)
         assert isinstance(kept, KeepStored)
-        resource = replace(resource, pending_format_change=kept.pending_change)
+        resource = structs.replace(resource, pending_format_change=kept.pending_change)
 
     early = decide_replacement(resource, update, NOW + 5.9 * HOUR, SETTINGS)
     ripe = decide_replacement(resource, update, NOW + 6 * HOUR, SETTINGS)
@@ -289,7 +292,7 @@ def test_feed_that_quotes_challenge_markup_is_accepted() -> None:
 
 
 def with_items(channel: Channel, items: int) -> Channel:
-    return replace(channel, items=items)
+    return structs.replace(channel, items=items)
 
 
 @pytest.mark.parametrize(
@@ -323,7 +326,7 @@ def test_item_loss_is_accepted_when_seen_three_times_over_six_hours() -> None:
         verdict = decide_replacement(copy, FetchOutcome(200, channel=with_items(RSS, items)), NOW + at * HOUR, SETTINGS)
         assert isinstance(verdict, Replace if takes else KeepStored)
         if isinstance(verdict, KeepStored):
-            copy = replace(copy, pending_format_change=verdict.pending_change)
+            copy = structs.replace(copy, pending_format_change=verdict.pending_change)
 
 
 def test_item_loss_to_a_count_seen_before_is_accepted_at_once() -> None:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.refresh.policy.moved_and_gone import (
@@ -82,7 +83,7 @@ def test_relocation_confirmed_is_kept_when_the_old_address_returns_no_feed() -> 
 
     kept = clear_relocation(believed, NOW + WEEK, feed=False)
 
-    assert kept == replace(believed, last=NOW + WEEK)
+    assert kept == structs.replace(believed, last=NOW + WEEK)
     assert active_relocation(kept, NOW + WEEK, SETTINGS) == RespondMoved(NEW)
 
 

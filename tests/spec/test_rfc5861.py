@@ -6,7 +6,7 @@ from feedproxy.cache import reuse_decision, serving_stale
 from feedproxy.cache.freshness import assess
 from feedproxy.cache.reuse_decision import Decision, Forward, Reuse, ReuseAndRevalidate, Validate
 from feedproxy.cache.serving_stale import Occasion
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields
 
@@ -16,7 +16,7 @@ NOW = 1_750_000_000.0
 def stored(control: str) -> StoredResponse:
     """Return a stored response with this Cache-Control that was received at NOW."""
     fields = Fields([("Cache-Control", control), ("ETag", '"x"')])
-    return StoredResponse("https://example.com/", 200, fields, Content({"identity": b"x"}), NOW, NOW)
+    return StoredResponse("https://example.com/", 200, fields, Content(Bodies({"identity": b"x"})), NOW, NOW)
 
 
 def deciding(control: str, after: float, request: CacheControl | None = None) -> Decision:

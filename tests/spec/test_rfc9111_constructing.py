@@ -1,9 +1,9 @@
 """RFC 9111, HTTP caching, for a shared cache: what a stored response may answer, and for how long (4, 4.1 and 4.2)."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from feedproxy.cache import freshness, reuse_decision, serving_stale
 from feedproxy.cache import vary as variation

@@ -1,9 +1,9 @@
 """RFC 9111, HTTP caching, for a shared cache: the fields Age, Cache-Control and Expires (section 5)."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from feedproxy.cache import freshness, reuse_decision
 from feedproxy.cache.cache_status import Fwd

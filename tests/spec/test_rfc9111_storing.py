@@ -1,13 +1,13 @@
 """RFC 9111, HTTP caching, for a shared cache: what is stored, and what of it (section 3). A test per promise."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from feedproxy.cache import partial_content
 from feedproxy.cache.set_cookie import with_cookies
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.cache.storing import reason_not_to_store, storable_fields
 from feedproxy.http.message import Fields, Request, Response
 from tests.spec.caching import (
@@ -132,7 +132,9 @@ def cookie_of(*, feed: bool = False, asked: Fields = NO_FIELDS, held: str | None
     """
     news = fields(set_cookie="a=b", **lines)
     kept = fields(set_cookie=held) if held else NO_FIELDS
-    response = StoredResponse(TARGET, 200, Fields((*storable_fields(news), *kept)), Content({}, feed=feed), NOW, NOW)
+    response = StoredResponse(
+        TARGET, 200, Fields((*storable_fields(news), *kept)), Content(Bodies({}), feed=feed), NOW, NOW
+    )
     return with_cookies(response, news, Request("GET", TARGET, asked)).fields.get("set-cookie")
 
 
@@ -232,7 +234,7 @@ def test_authorized_response_is_not_stored_without_permission_to_share(control: 
 def part(first: int, last: int, **lines: Any) -> StoredResponse:
     """Return a stored part: the bytes `first` to `last` of 0123456789."""
     said = fields(content_range=f"bytes {first}-{last}/10", **lines)
-    return replace(stored(206), fields=said, content=Content({"identity": b"0123456789"[first : last + 1]}))
+    return replace(stored(206), fields=said, content=Content(Bodies({"identity": b"0123456789"[first : last + 1]})))
 
 
 def test_incomplete_response_answers_only_ranges_within_it() -> None:

@@ -1,16 +1,16 @@
 """RFC 9111, HTTP caching, for a shared cache: validation and invalidation (4.3 and 4.4). A test per promise."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from feedproxy.cache import serving_stale, validation
 from feedproxy.cache.freshness import current_age
 from feedproxy.cache.invalidation import invalidated_by
 from feedproxy.cache.reuse_decision import Forward, Reuse, Validate
 from feedproxy.cache.serving_stale import Occasion
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request, Response
 from tests.spec.caching import (
@@ -135,7 +135,9 @@ def test_head_with_200_ends_reuse_of_a_stored_404() -> None:
 @pytest.mark.parametrize(("feed", "kept"), [(False, "text/html"), (True, "text/plain")])
 def test_status_304_updates_the_media_type_except_of_feeds(feed: bool, kept: str) -> None:
     """Section 3.2: "fields that affect that processing" may be left alone, as few as can be."""
-    response = replace(stored(etag='"x"', content_type="text/plain"), content=Content({"identity": b"x"}, feed=feed))
+    response = replace(
+        stored(etag='"x"', content_type="text/plain"), content=Content(Bodies({"identity": b"x"}), feed=feed)
+    )
 
     updated = freshen(response, etag='"x"', content_type="text/html")
 

@@ -7,7 +7,7 @@ import aiohttp
 
 from feedproxy.admin.admin_listener import AdminListener
 from feedproxy.app import App
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
@@ -31,7 +31,7 @@ def a_resource(target: str = TARGET, *, minutes_ago: float = 10, max_age: int = 
     } | channel
     fields = Fields([("Date", format_http_date(got)), ("ETag", '"theirs"'), ("Cache-Control", f"max-age={max_age}")])
     content = Content(
-        {"identity": b"x" * 900, "gzip": b"y" * 100}, "ours", "application/rss+xml", got - 3600, feed=True
+        Bodies({"identity": b"x" * 900, "gzip": b"y" * 100}), "ours", "application/rss+xml", got - 3600, feed=True
     )
     stored = StoredResponse(target, 200, fields, content, got, got, own_agent=True)
     return Resource(target, (stored,), Channel(**said), fetched=got)

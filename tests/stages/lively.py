@@ -3,11 +3,12 @@
 import math
 import random
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import partial
 
+from msgspec.structs import replace
+
 from feedproxy.app import App
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.clock import ManualClock
 from feedproxy.feed.channel import Schedule
 from feedproxy.feed.parse.channel_parser import read
@@ -61,7 +62,9 @@ def document(title: str, entries: Iterable[int], ttl: int = 60) -> bytes:
 def a_copy(target: str, body: bytes, got: float, tag: str = "a1", **said: str) -> StoredResponse:
     """Return a feed as it is stored."""
     lines = {"Date": format_http_date(got), "Content-Type": "application/rss+xml", "ETag": '"v7"', **said}
-    content = Content({"identity": body, "gzip": body[: len(body) // 4]}, tag, "application/rss+xml", got, feed=True)
+    content = Content(
+        Bodies({"identity": body, "gzip": body[: len(body) // 4]}), tag, "application/rss+xml", got, feed=True
+    )
     return StoredResponse(target, 200, Fields(lines.items()), content, got, got, own_agent=True)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.errors import StoreError
 from feedproxy.http.message import Fields
 from feedproxy.store.resource import Resource
@@ -18,7 +18,7 @@ def a_feed() -> MakeFeed:
 
     def make(target: str = "https://example.com/feed", *, size: int = 1000, says: str = "hello") -> Resource:
         body = (says.encode() * (size // 2 // len(says) + 1))[: size // 2]
-        content = Content({"identity": body, "gzip": body[::-1]}, tag=says, feed=True)
+        content = Content(Bodies({"identity": body, "gzip": body[::-1]}), tag=says, feed=True)
         fields = Fields([("Content-Type", "application/rss+xml"), ("ETag", f'"{says}"')])
         return Resource(target, (StoredResponse(target, 200, fields, content, 1.0, 2.0),), fetched=2.0)
 

@@ -16,7 +16,7 @@ the command."""
 FILL_AND_FREE = r"""
 import asyncio, logging, os, random, sys
 from pathlib import Path
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.http.message import Fields
 from feedproxy.store.resource import Resource
 from feedproxy.store.store_location import open_store
@@ -31,7 +31,8 @@ def open_():
 
 def feed(target, version):
     body = random.Random(target).randbytes(20_000)
-    stored = StoredResponse(target, 200, Fields(), Content({"identity": body}, tag=version, feed=True), 1.0, 2.0)
+    content = Content(Bodies({"identity": body}), tag=version, feed=True)
+    stored = StoredResponse(target, 200, Fields(), content, 1.0, 2.0)
     return Resource(target, (stored,), fetched=2.0)
 
 async def main():

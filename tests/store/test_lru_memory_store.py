@@ -3,12 +3,12 @@
 import gc
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from benchmarks.lines import COMMON
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind, Schedule, SelfLink
 from feedproxy.http import message
 from feedproxy.http.message import Fields
@@ -134,7 +134,9 @@ def a_usual_feed(number: int) -> Resource:
     head = "".join(["HTTP/1.1 200 OK\r\n", *(f"{name}: {value}\r\n" for name, value in lines), "\r\n"])
     fields = Fields(parse_head(head.encode()).fields())
     content = Content(
-        {coding: bytes(size) for coding, size in (("identity", 900), ("gzip", 300), ("br", 300), ("zstd", 300))},
+        Bodies(
+            {coding: bytes(size) for coding, size in (("identity", 900), ("gzip", 300), ("br", 300), ("zstd", 300))}
+        ),
         tag=f"{number:032x}",
         media_type="application/rss+xml",
         feed=True,
@@ -209,7 +211,7 @@ def test_size_of_feed_with_unusual_field_lines_is_not_below_nine_tenths_of_its_m
         )
         assert f"x-{number}" not in fields  # computes the names in lower case, as each request does
         target = f"https://example.com/{number}"
-        return Resource(target, (StoredResponse(target, 200, fields, Content({}), 1.7e9, 1.7e9),))
+        return Resource(target, (StoredResponse(target, 200, fields, Content(Bodies({})), 1.7e9, 1.7e9),))
 
     store = MemoryStore(10**9)
     empty_caches(monkeypatch)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WRITER = '''
 """Writes feeds with process and round in every part, and prints those that are on the disk."""
 import asyncio, os, random, sys
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.http.message import Fields
 from feedproxy.store.resource import Resource
 from feedproxy.store.store_location import open_store
@@ -29,7 +29,7 @@ def feed(target, number):
     mark = f"{target} {who} {number:09} "
     # Some are in the SQLite file, some have a file of their own.
     length = choose.choice([10, 1000, 300_000]) // len(mark) + 1
-    bodies = {"identity": (mark * length).encode(), "gzip": (mark * (length // 2 + 1)).encode()}
+    bodies = Bodies({"identity": (mark * length).encode(), "gzip": (mark * (length // 2 + 1)).encode()})
     fields = Fields([("ETag", mark), ("Server", mark)])
     stored = StoredResponse(target, 200, fields, Content(bodies, tag=mark), float(number), float(number))
     return Resource(target, (stored,), fetched=float(number))

@@ -5,12 +5,12 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.errors import StoreError, UsageError
 from feedproxy.http.message import Fields
 from feedproxy.store import disk_reads, sqlite_rows, tiered
@@ -484,7 +484,9 @@ def size_of(folder: Path, *suffixes: str) -> int:
 
 
 def an_incompressible_feed(target: str, size: int) -> Resource:
-    return Resource(target, (StoredResponse(target, 200, Fields(), Content({"identity": os.urandom(size)}), 1.0, 2.0),))
+    return Resource(
+        target, (StoredResponse(target, 200, Fields(), Content(Bodies({"identity": os.urandom(size)})), 1.0, 2.0),)
+    )
 
 
 async def test_tiered_lowered_bound_holds_after_opening(

@@ -29,7 +29,7 @@ FEED = "https://example.com/feed"
 
 OTHER = r"""
 import asyncio, os, sys
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.errors import StoreError
 from feedproxy.http.message import Fields
 from feedproxy.store.resource import Resource
@@ -46,7 +46,7 @@ async def main():
         target, _, says = rest.partition(" ")
         answer = "done"
         if verb == "put":
-            content = Content({"identity": says.encode()}, tag=says, feed=True)
+            content = Content(Bodies({"identity": says.encode()}), tag=says, feed=True)
             stored = StoredResponse(target, 200, Fields(), content, 1.0, 2.0)
             await store.put(Resource(target, (stored,), fetched=2.0))
         elif verb == "get":

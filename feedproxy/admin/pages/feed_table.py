@@ -8,9 +8,12 @@ page does not slow down clients.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from feedproxy.admin.pages.resource_views import is_feed, row_view, view_resource
+from feedproxy.cache.stored_response import Bodies
 from feedproxy.clock import Instant, Seconds
 from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.proxy.service import Service
@@ -134,5 +137,7 @@ class FeedTableCache:
 def _row_resource(resource: Resource | None) -> Resource | None:
     if resource is None or not is_feed(resource):
         return None
-    newest = (replace(variant, content=replace(variant.content, bodies={})) for variant in resource.variants[-1:])
+    newest = (
+        replace(variant, content=replace(variant.content, bodies=Bodies({}))) for variant in resource.variants[-1:]
+    )
     return replace(resource, variants=tuple(newest), parts=())

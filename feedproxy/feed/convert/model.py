@@ -7,7 +7,7 @@ links are absolute, dates are instants, and nothing is stated twice. Reading a c
 
 from dataclasses import dataclass, field
 
-from feedproxy.feed.channel import Cloud, Kind, Schedule
+from feedproxy.feed.channel import NO_HINTS, Cloud, Kind, Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class Feed(_Statements):
     generator: Generator | None = None
     image: Image | None = None
     icon: str = ""
-    schedule: Schedule = field(default_factory=Schedule)
+    schedule: Schedule = NO_HINTS
     cloud: Cloud | None = None
     rating: str = ""
     text_input: TextInput | None = None

@@ -12,6 +12,8 @@ from enum import Enum
 from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+import msgspec
+
 from feedproxy.feed.convert import model
 from feedproxy.feed.xml_characters import valid_text
 
@@ -31,20 +33,26 @@ def to_data(value: Any) -> Data:
             return sorted(value)
         case tuple() | list():
             return [to_data(element) for element in value]
-    return nonempty_fields(value, [field.name for field in dataclasses.fields(value)])
+    return nonempty_fields(value, _defaults(value.__class__))
 
 
 def nonempty_fields(value: Any, names: Iterable[str]) -> dict[str, Data]:
     """Return those of the fields `names` that differ from their defaults, in the form of `to_data`."""
-    fields = {field.name: field for field in dataclasses.fields(value)}
-    changed = (name for name in names if getattr(value, name) != _default(fields[name]))
+    defaults = _defaults(value.__class__)
+    changed = (name for name in names if getattr(value, name) != defaults[name])
     return {name: to_data(getattr(value, name)) for name in changed}
 
 
-def _default(field: dataclasses.Field[Any]) -> Any:
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return field.default
+@cache
+def _defaults(kind: Any) -> dict[str, Any]:
+    """Return the fields of a class of the model, with their defaults."""
+    if issubclass(kind, msgspec.Struct):
+        return {field.name: field.default for field in msgspec.structs.fields(kind)}
+    return {field.name: field.default for field in dataclasses.fields(kind)}
+
+
+def _is_model_class(kind: Any) -> bool:
+    return isinstance(kind, type) and (dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct))
 
 
 def from_data[T](kind: type[T], data: Any) -> T:
@@ -57,7 +65,7 @@ def from_data[T](kind: type[T], data: Any) -> T:
 
 def _build(kind: Any, data: Any) -> Any:
     kind = getattr(kind, "__value__", kind)  # for a type alias
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+    if _is_model_class(kind):
         hints = _hints(kind)
         return kind(**{key: _build(hints[key], value) for key, value in dict(data).items()})
     origin, arguments = get_origin(kind), get_args(kind)
@@ -71,7 +79,7 @@ def _build(kind: Any, data: Any) -> Any:
         if data is None and type(None) in arguments:
             return None
         for option in arguments:
-            is_match = isinstance(data, dict) == dataclasses.is_dataclass(option)
+            is_match = isinstance(data, dict) == _is_model_class(option)
             if option is not type(None) and is_match:
                 return _build(option, data)
         raise TypeError("the data fits none of the types")

@@ -5,7 +5,7 @@ Names are case-insensitive: the specification has capitals, and Microsoft's exam
 
 import re
 
-from feedproxy.feed.channel import Channel, Kind, Schedule
+from feedproxy.feed.channel import NO_HINTS, Channel, Kind, Schedule
 from feedproxy.feed.parse.feed_structure import Items
 from feedproxy.feed.xml_parser import Element, XmlTree, attributes, children, named_children, qualified_name, text_of
 
@@ -52,7 +52,7 @@ def _schedule(root: Element) -> Schedule:
             is_valid = all(_NUMBER.fullmatch(value) for value in values.values() if value)
             seconds = sum(_UNITS[unit] * int(value) for unit, value in values.items() if value) if is_valid else 0.0
             return Schedule(interval=seconds) if seconds else Schedule(notes=(_INVALID_INTERVAL,))
-    return Schedule()
+    return NO_HINTS
 
 
 def _has_child(parent: Element, names: frozenset[str]) -> bool:

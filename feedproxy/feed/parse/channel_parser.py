@@ -4,8 +4,9 @@ Some documents are not feeds: HTML under any media type, OPML, single Atom entri
 (feed/xml_redirect.py), and XML or JSON of other vocabularies (feed/parse/feed_structure.py).
 """
 
-import dataclasses
 import re
+
+import msgspec.structs
 
 from feedproxy.feed import xml_parser
 from feedproxy.feed.channel import Channel
@@ -91,7 +92,7 @@ def _read_xml(text: Utf8Text, with_digest: bool) -> Channel | None:
         content_digest = digest.finish(document.root) if with_digest else ""
     else:
         content_digest = digest_of_text(text.data)
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         channel,
         items=removed_items.entries if channel.kind == "atom" else removed_items.items,
         content_digest=content_digest,
@@ -106,7 +107,7 @@ def channel_of(document: xml_parser.XmlTree, items: Items) -> Channel | None:
     channel = _channel_of(document, items)
     if channel is None or max(len(channel.title), len(channel.link)) <= _TEXT_MAX:
         return channel
-    return dataclasses.replace(channel, title=channel.title[:_TEXT_MAX], link=channel.link[:_TEXT_MAX])
+    return msgspec.structs.replace(channel, title=channel.title[:_TEXT_MAX], link=channel.link[:_TEXT_MAX])
 
 
 def _channel_of(document: xml_parser.XmlTree, items: Items) -> Channel | None:

@@ -5,7 +5,8 @@ the items. A document with other content between its items is not scanned: chann
 """
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from feedproxy.feed import xml_parser
 from feedproxy.feed.channel import Channel, Kind

@@ -17,6 +17,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from urllib.parse import urlsplit
 
+from msgspec import structs
+
 from feedproxy.client_network import client_network
 from feedproxy.feed import xml_redirect
 from feedproxy.http.cache_control import CacheControl
@@ -116,7 +118,9 @@ class Redactor:
         is_private = marked_private or _has_credentials(exchange) or (exchange.status < 400 and _is_private(exchange))
         name = self._redact_path if is_private else self._redact_url
         target = name(exchange.request.target, secrets)
-        request = replace(exchange.request, target=target, fields=self._redact_fields(exchange.request.fields, secrets))
+        request = structs.replace(
+            exchange.request, target=target, fields=self._redact_fields(exchange.request.fields, secrets)
+        )
         return replace(
             exchange,
             request=request,

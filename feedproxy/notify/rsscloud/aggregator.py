@@ -5,9 +5,10 @@ IP addresses if the workstation software re-registers at startup."
 """
 
 import xmlrpc.client
-from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode, urlsplit
+
+from msgspec.structs import replace
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError

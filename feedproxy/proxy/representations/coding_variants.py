@@ -8,9 +8,10 @@ first prefers it. The client waits for the coding, about a millisecond, only if 
 import asyncio
 import functools
 from collections.abc import Callable
-from dataclasses import replace
 
-from feedproxy.cache.stored_response import Content, StoredResponse
+from msgspec.structs import replace
+
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Request
@@ -119,4 +120,4 @@ def _key(stored: StoredResponse, name: str) -> _Key:
 def _with_coding(stored: StoredResponse, name: str, body: bytes) -> StoredResponse:
     if name in stored.content.bodies:
         return stored
-    return replace(stored, content=replace(stored.content, bodies={**stored.content.bodies, name: body}))
+    return replace(stored, content=replace(stored.content, bodies=Bodies({**stored.content.bodies, name: body})))

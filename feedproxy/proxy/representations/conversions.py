@@ -6,7 +6,9 @@ request's conditions apply to it.
 
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from feedproxy.cache.cache_status import Detail, append
 from feedproxy.cache.stored_response import StoredResponse

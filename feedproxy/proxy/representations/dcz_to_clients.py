@@ -6,7 +6,8 @@ body once, for all clients with the same version. See docs/explanation/dictionar
 
 import functools
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http import content_negotiation

@@ -6,8 +6,10 @@ conversion. Applied afterwards, they would replace the Content-Security-Policy o
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
+
+from msgspec.structs import replace
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Clock

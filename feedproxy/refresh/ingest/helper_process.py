@@ -26,6 +26,8 @@ from enum import EnumType
 from functools import lru_cache
 from typing import Any
 
+from msgspec import Struct
+
 from feedproxy import oom_score
 from feedproxy.clock import Seconds
 from feedproxy.settings import Settings
@@ -302,6 +304,7 @@ def _refuse_state(*_arguments: object) -> None:
 def _is_value(cls: type) -> bool:
     return (
         hasattr(cls, "__dataclass_fields__")
+        or issubclass(cls, Struct)
         or hasattr(cls, "__members__")
         or cls.__module__.startswith(_VALUE_PACKAGES)
     )

@@ -1,7 +1,8 @@
 """Links to this proxy's hub and cloud in a publisher's feeds, in reverse mode (option `announce`)."""
 
-from dataclasses import replace
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.feed.channel import Cloud

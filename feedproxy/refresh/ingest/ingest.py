@@ -5,7 +5,9 @@ Content that is not a feed, or that has `no-transform`, is stored as received.
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.clock import Instant
@@ -44,8 +46,7 @@ PAGE_BYTES = 8192
 """This many bytes at the beginning of a page are kept, to recognise a bot challenge (policy/bot_challenge.py)."""
 
 
-@dataclass(frozen=True, slots=True)
-class IngestedContent:
+class IngestedContent(Struct, frozen=True):
     """Content in the form in which it will be stored, with the facts found in it.
 
     `error` is the reason why the content could not be parsed. Unparsed content is stored as received.
@@ -95,13 +96,13 @@ feeds."""
 FAST_PATH_DECODED_MAX = 128 * 1024
 """The event loop itself ingests a feed of at most this many bytes after decoding. 60 KB take about 0.25 ms."""
 
-NOT_INGESTED = IngestedContent(Content({}))
+NOT_INGESTED = IngestedContent(Content(Bodies({})))
 """The ingested content of a response without content, such as a 304, or with content above `buffer_max`."""
 
 
 def unmodified_content(response: Response) -> Content:
     """Return the content of the response as received."""
-    return Content({(response.fields.combined("content-encoding") or "").strip() or "identity": response.body})
+    return Content(Bodies({(response.fields.combined("content-encoding") or "").strip() or "identity": response.body}))
 
 
 def ingest(
@@ -144,7 +145,7 @@ def ingest(
     except (Undecodable, TooLarge) as error:
         return IngestedContent(raw, error=error, empty=not response.body)
     if identity is response.body and label:
-        raw = Content({"identity": identity})  # the label is wrong: the bytes are not coded
+        raw = Content(Bodies({"identity": identity}))  # the label is wrong: the bytes are not coded
         is_offered = is_offered and not layers
     declared = response.fields.get("content-type")
     # A computed digest is compared with that of the new document. Otherwise the digest may not be needed.
@@ -211,7 +212,7 @@ def ingest(
     # The received coding is stored if the content is unchanged.
     received_coding = (layers[0], response.body) if len(layers) == 1 and edited is identity else None
     content = Content(
-        _encode_bodies(edited, received_coding, settings, codings, accept_encoding),
+        Bodies(_encode_bodies(edited, received_coding, settings, codings, accept_encoding)),
         tag=content_hash,
         media_type=media_type,
         last_modified=last_modified,

@@ -5,8 +5,9 @@ The event loop ingests a small new feed that needs no edit, because its transfer
 """
 
 import asyncio
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from feedproxy.clock import Instant
 from feedproxy.feed import publication_history

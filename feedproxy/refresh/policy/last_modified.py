@@ -1,7 +1,8 @@
 """Last-Modified of stored feeds: the origin's, or the time at which the content arrived."""
 
 import math
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from feedproxy.cache import vary
 from feedproxy.cache.freshness import date_of

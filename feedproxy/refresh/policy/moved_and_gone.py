@@ -11,7 +11,9 @@ A confirmed move or end is checked every `gone_recheck` seconds. A move is check
 with 301, 308, 404 or 410.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Instant, Seconds

@@ -6,7 +6,9 @@ of the same kind as the copy and appears complete. Any other push only causes a 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant

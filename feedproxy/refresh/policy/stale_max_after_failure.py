@@ -14,10 +14,11 @@ The time counts from the instant at which the origin last sent or validated the 
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from msgspec import Struct
+
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import FeedproxyError
-from feedproxy.fast_init import fast_init
 from feedproxy.feed.channel import Channel
 from feedproxy.http.message import NO_FIELDS, Fields
 from feedproxy.refresh.policy import bot_challenge
@@ -36,9 +37,7 @@ class StaleAllowance(Enum):
     NONE = auto()
 
 
-@fast_init
-@dataclass(frozen=True, slots=True)
-class FetchOutcome:
+class FetchOutcome(Struct, frozen=True):
     """The outcome of a fetch: a response (`status`), or no response (`error`).
 
     With a `status`, `error` means that the content is undecodable or too large. `channel` is the parsed feed. For other

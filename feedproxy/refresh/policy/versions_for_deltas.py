@@ -1,7 +1,8 @@
 """Earlier versions of a feed that are stored as bases of deltas (RFC 3229)."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http.cache_control import CacheControl

@@ -7,12 +7,13 @@ raising FeedproxyError, for which `handle` sends the response.
 
 import logging
 from collections.abc import Awaitable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
 from mitmproxy import http
 from mitmproxy.connection import Client
+from msgspec.structs import replace
 
 from feedproxy.app import App
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd, append

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from feedproxy.app import App
 from feedproxy.endpoints.landing_page import Preview

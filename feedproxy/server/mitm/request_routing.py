@@ -6,11 +6,13 @@ part that these proxies wrote is used (request/forwarded_client_address.py).
 
 import contextlib
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlsplit
 
 from mitmproxy import http
+from msgspec import Struct
+from msgspec.structs import replace
 
 from feedproxy.errors import BadTarget, NotFound, WrongHost
 from feedproxy.feed import pasted_address
@@ -58,16 +60,14 @@ class MisspelledTarget:
     target: str
 
 
-@dataclass(frozen=True, slots=True)
-class RoutedRequest:
+class RoutedRequest(Struct, frozen=True):
     """A request for a target. `shown` is the target as the client addressed it."""
 
     request: Request
     shown: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class IncomingRequest:
+class IncomingRequest(Struct, frozen=True):
     """The head of a received request.
 
     * `path` is the origin-form with its query, or ASTERISK.

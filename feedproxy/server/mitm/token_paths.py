@@ -3,7 +3,7 @@
 The part after the token is a target, or `/-/as/FORMAT/TARGET`.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from feedproxy.app import App
 from feedproxy.errors import NotFound, TooLarge

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
+from msgspec import structs
+
 from feedproxy.feed import feed_dates
-from feedproxy.feed.channel import Kind, Schedule
+from feedproxy.feed.channel import NO_HINTS, Kind, Schedule
 from feedproxy.feed.convert import markup, persons
 from feedproxy.feed.convert.model import Category, Enclosure, Feed, Image, Item, Link, Node, Person, Text
 from feedproxy.feed.convert.namespaces import ATOM, DC, ITUNES, MEDIA
@@ -99,7 +101,7 @@ def channel(statements: Extract, kind: Kind, version: str, schedule: Schedule) -
         generator=generator if generator and (generator.name or generator.uri) else None,
         image=reduce_image(image, title, link),
         icon=statements.strings.get("icon", ""),
-        schedule=replace(schedule, notes=()),
+        schedule=structs.replace(schedule, notes=()),
         cloud=statements.cloud,
         rating=statements.strings.get("rating", ""),
         text_input=statements.text_input,
@@ -350,7 +352,7 @@ def _source(statements: Extract) -> Feed | None:
     if statements.atom_source is not None:
         element, base = statements.atom_source
         inner = extract(element, core=ATOM, is_atom=True, base=base, is_item=False)
-        source = channel(inner, Kind.ATOM, "", Schedule())
+        source = channel(inner, Kind.ATOM, "", NO_HINTS)
         return source if source != Feed() else None
     address, title = statements.rss_source
     if not address and not title:

@@ -1,7 +1,7 @@
 """Conversion of a document in the Channel Definition Format (1997) to the model. Names are case-insensitive."""
 
 from feedproxy.feed import feed_dates
-from feedproxy.feed.channel import Channel, Kind, Schedule
+from feedproxy.feed.channel import NO_HINTS, Channel, Kind, Schedule
 from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.model import Feed, Image, Item, Link
 from feedproxy.feed.convert.read.element_precedence import merge_links
@@ -28,7 +28,7 @@ def channel(root: Element, parsed: Channel, base: str) -> Feed:
         updated=feed_dates.parse(_attribute(root, "lastmod")),
         language=_attribute(root, "language"),
         image=Image(markup.resolve(base, href)) if href else None,
-        schedule=Schedule(ttl=int(interval // _MINUTE) or None) if interval else Schedule(),
+        schedule=Schedule(ttl=int(interval // _MINUTE) or None) if interval else NO_HINTS,
     )
 
 
