@@ -359,7 +359,7 @@ def _client(url: str, timeout: Seconds) -> tuple[Any, "Redis"]:
         client = library.asyncio.Redis.from_url(
             url,
             socket_timeout=None,  # each request has a timeout of its own
-            socket_connect_timeout=timeout,
+            socket_connect_timeout=max(timeout, START_TIMEOUT),  # limits connections that no request waits for
             retry=None,
             health_check_interval=0,
             client_name="feedproxy",

@@ -373,6 +373,13 @@ async def test_redis_emptied_is_logged_as_such(
     assert "missed" not in caplog.text
 
 
+async def test_redis_probe_waits_longer_for_a_connection_than_requests_do(own_redis: RedisServer) -> None:
+    link = RedisConnection(own_redis.url, timeout=1e-9)
+
+    assert await link.probe(timeout=10), link.reason
+    await link.close()
+
+
 async def test_redis_wrong_password_is_logged_as_such(own_redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
     own_redis.ask("CONFIG", "SET", "requirepass", "right")
     link = RedisConnection(f"unix://:wrong@{own_redis.socket}", timeout=5)
