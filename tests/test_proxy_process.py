@@ -640,6 +640,10 @@ async def test_reload_ignores_options_that_are_read_only_at_the_start(
             "feedproxy.yaml:2: unknown option 'feed_hint'; did you",
         ),
         ("site_interval: 5\nping_sinks: [x]\n", "ping_sinks: "),
+        (
+            "site_interval: 5\nupstream: a.example\n",
+            "feedproxy.yaml:2: upstream: a.example: invalid URL: expected",
+        ),
         ("site_interval: 5\ntrusted_proxies: [x]\n", "trusted_proxies: 'x': expected an address"),
         ("upstream_proxy: http://127.0.0.1:8080\n", "feedproxy.yaml:1: upstream_proxy: "),
         ("site_interval: 5\nfeeds:\n- private: true\n", "feedproxy.yaml:3: this rule has no `match: PATTERN`"),

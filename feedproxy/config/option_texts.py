@@ -13,6 +13,7 @@ from feedproxy.errors import BadTarget, UsageError
 from feedproxy.http import uri
 from feedproxy.http.coding.content_coding import CODINGS
 from feedproxy.http.field_values import is_token
+from feedproxy.http.target_uri.url_redaction import redact_setting
 from feedproxy.settings import listen_address, secret_names
 from feedproxy.upstream import parent_proxy
 from feedproxy.upstream.address_policy import AddressPolicy
@@ -76,6 +77,15 @@ def _base_url(name: str, text: str) -> None:
     _url(name, text)
     if "?" in text or "#" in text:
         raise _unexpected(name, text, "a URL without query and fragment")
+
+
+def _origin(name: str, text: str) -> None:
+    try:
+        uri.normalise(text)
+    except BadTarget as error:
+        raise UsageError(f"{name}: {redact_setting(text)}: {error}") from error
+    if "?" in text or "#" in text:
+        raise UsageError(f"{name}: {redact_setting(text)}: an origin has no query and no fragment")
 
 
 def _contact(name: str, text: str) -> None:
@@ -166,6 +176,7 @@ def _local_folder(name: str, text: str) -> None:
 CHECKS: Mapping[str, Check] = {
     "listen": _address,
     "admin": _address,
+    "upstream": _origin,
     "public_url": _base_url,
     "contact_url": _contact,
     "moved_to": _url,

@@ -16,10 +16,9 @@ from feedproxy.addons.order import default_addons
 from feedproxy.app import App, bind_app
 from feedproxy.config.environment_and_set import unknown_variables
 from feedproxy.config.option_types import OptionSpec, option_specs, spec_of
-from feedproxy.errors import FeedproxyError, UsageError
+from feedproxy.errors import UsageError
 from feedproxy.feed_rules import Rules
 from feedproxy.http import uri
-from feedproxy.http.target_uri.url_redaction import redact_setting
 from feedproxy.process.option_sources import LoadedOptions, ServePlan, fitting_defaults, read
 from feedproxy.process.startup_checks import check_app, check_confdir, check_mode, check_paths, is_own_address
 from feedproxy.server.fastpath.mitmproxy_compatibility import select_modes
@@ -149,17 +148,12 @@ def _split_listen(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reverse_mode(settings: Settings) -> str:
-    """Return mitmproxy's reverse mode for `upstream`. Raises UsageError if `upstream` is no origin.
+    """Return mitmproxy's reverse mode for `upstream`. Raises UsageError if `upstream` is this proxy itself.
 
     The scheme is always http, because feedproxy itself makes the connections to the origin.
     """
     upstream = settings.upstream
-    try:
-        host, port = uri.split_host_port(uri.normalise(upstream))
-    except FeedproxyError as error:
-        raise UsageError(f"upstream: {redact_setting(upstream)}: {error}") from error
-    if "?" in upstream or "#" in upstream:
-        raise UsageError(f"upstream: {redact_setting(upstream)}: an origin has no query and no fragment")
+    host, port = uri.split_host_port(uri.normalise(upstream))
     if is_own_address(settings, host, port):
         raise UsageError(f"upstream: {upstream} is this proxy itself")
     return f"reverse:http://{uri.join_host_port(host, port)}"
