@@ -1,5 +1,6 @@
 """Feedproxy behind Squid: fetches, streams and tunnels go through Squid, and its refusals are reported."""
 
+import json
 import os
 import pwd
 import socket
@@ -158,5 +159,8 @@ def test_wrong_password_is_reported_with_the_options_name(squid: Squid, tmp_path
             seen = made.get(target)
             assert seen.status == 503
             assert b"(upstream_proxy) refuses its user name and password (407)" in seen.body
+        streamed = ask(url(origin, "/form"), "POST", body=b"x", through=made.address)
+        assert (streamed.status, streamed.cache) == (502, "feedproxy; fwd=method; detail=parent-proxy")
+        assert json.loads(streamed.body)["detail"].startswith("The parent proxy (upstream_proxy) refuses")
     finally:
         assert made.terminate() == 0

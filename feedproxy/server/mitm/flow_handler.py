@@ -236,18 +236,16 @@ class FlowHandler:
             or flow.response is None
         ):
             return
+        client, request = state.client, state.routed_request.request
         if state.parent is not None and flow.response.status_code == 407:
-            state.status, state.reason = (
-                CacheStatus(detail=Detail.PARENT_PROXY),
-                f"{parent_name(state.parent)} answered 407",
-            )
-            state.streamed = passthrough.refuse_parents_challenge(flow)
+            state.status = replace(state.status, detail=Detail.PARENT_PROXY)
+            state.reason = f"{parent_name(state.parent)} answered 407"
+            state.streamed = passthrough.refuse_parents_challenge(flow, request, client, state.status)
             return
         response = Response(flow.response.status_code, fields_of(flow.response))
         service = self.app.service
-        await service.admin.invalidate_after_write(state.routed_request.request, response)
+        await service.admin.invalidate_after_write(request, response)
         await self._recheck_size_after_refusal(state, response)
-        client, request = state.client, state.routed_request.request
         if has_only_unusable_challenges(response.status, response.fields, client, request.target):
             state.status = replace(state.status, detail=Detail.AUTHENTICATION)
             state.reason = Detail.AUTHENTICATION.sentence

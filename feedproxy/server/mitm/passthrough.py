@@ -233,13 +233,14 @@ def _framing(fields: Fields) -> list[tuple[str, str]]:
     return [(name, value.lower()) for name, value in fields if name.lower() in FRAMING]
 
 
-def refuse_parents_challenge(flow: http.HTTPFlow) -> BodyCounter:
+def refuse_parents_challenge(
+    flow: http.HTTPFlow, request: Request, client: ClientContext, status: CacheStatus
+) -> BodyCounter:
     """Replace a streamed 407 from a parent proxy, because such a 407 is not for the client. Return the counter of the
     content."""
-    fields = Fields([("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")])
-    content = b"The parent proxy (upstream_proxy) refuses its user name and password.\n"
-    status = CacheStatus(detail=Detail.PARENT_PROXY)
-    return _replace_streamed(flow, Response(ParentRefused.status_hint, append(fields, status), content))
+    sentence = "The parent proxy (upstream_proxy) refuses its user name and password."
+    response = problem_response(ParentRefused.status_hint, ParentRefused.detail, sentence, request=request)
+    return _replace_streamed(flow, response.with_fields(append(response.fields, status)), client)
 
 
 def refuse_unusable_challenges(
@@ -249,17 +250,16 @@ def refuse_unusable_challenges(
 
     Return the counter of the content.
     """
-    response = unusable_challenge_response(request, status)
-    fields = apply_entrance_rules(response.fields, client, target="", upstream="")
-    return _replace_streamed(flow, response.with_fields(fields.without("content-length")))
+    return _replace_streamed(flow, unusable_challenge_response(request, status), client)
 
 
-def _replace_streamed(flow: http.HTTPFlow, response: Response) -> BodyCounter:
+def _replace_streamed(flow: http.HTTPFlow, response: Response, client: ClientContext) -> BodyCounter:
     """Send a response in place of the streamed response, and end the connection after it."""
     assert flow.response is not None
+    fields = apply_entrance_rules(response.fields, client, target="", upstream="").without("content-length")
     flow.response.status_code, flow.response.reason = response.status, ""
     flow.response.http_version = "HTTP/1.1"
-    flow.response.headers = headers_of(response.fields.with_field("Connection", "close"))
+    flow.response.headers = headers_of(fields.with_field("Connection", "close"))
     counter = BodyCounter(response.body if flow.request.method != "HEAD" else b"")
     flow.response.stream = counter
     return counter
