@@ -312,6 +312,16 @@ def test_har_of_browser_has_no_user_names(url: str) -> None:
     assert exchange.request.target == "https://example.com/a@b?c=@d"
 
 
+def test_har_of_browser_has_line_breaks_in_fields_and_status_text() -> None:
+    """A replay would send them as they are."""
+    response = {"status": 200, "statusText": "OK\r\nX: y", "headers": [{"name": "Vary", "value": "Accept\nOrigin"}]}
+
+    (exchange,) = har_format.parse(_har(_entry(response=response))).exchanges
+
+    assert exchange.reason == "OK X: y"
+    assert exchange.fields == Fields([("Vary", "Accept"), ("Vary", "Origin")])
+
+
 def test_har_of_browser_states_connections_unless_it_states_the_port() -> None:
     entries = [_entry(connection=connection) for connection in ("443", "50123", 50124, None)]
 

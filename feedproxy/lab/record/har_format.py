@@ -239,7 +239,7 @@ def _parse_exchange(entry: Any) -> tuple[Exchange, bytes]:
         ),
         status=max(0, int(_member(entry, "response.status", float, 0.0))),
         fields=fields,
-        reason=_member(entry, "response.statusText", str, ""),
+        reason=re.sub(r"[\r\n]+", " ", _member(entry, "response.statusText", str, "")),
         digest=_member(extension, "digest", str, "") if extension else content_digest(content),
         size=_body_size(_member(entry, "response", dict, {}), content),
         seconds=max(0.0, _member(entry, "time", float, 0.0)) / 1000,
@@ -317,7 +317,8 @@ def _member(document: Any, path: str, kind: type, default: Any = _REQUIRED) -> A
 
 def _parse_fields(entry: Any, path: str) -> Fields:
     lines = _member(entry, path, list, [])
-    pairs = ((_member(line, "name", str), _member(line, "value", str)) for line in lines)
+    # Tools that use the protocol of Chrome's developer tools join equal fields by line feeds.
+    pairs = ((_member(line, "name", str), value) for line in lines for value in _member(line, "value", str).split("\n"))
     # Browsers write the pseudo-fields of HTTP/2, such as `:authority`, among the other fields.
     return Fields((name, value) for name, value in pairs if not name.startswith(":") and name.lower() not in HOP_BY_HOP)
 
