@@ -222,13 +222,14 @@ class _Probe:
     def _to_exchange(self, request: Request, answer: Fetched) -> ProbeExchange:
         response = answer.response
         content: bytes | None = response.body
+        detail = ""
         try:
             limit = bounded_decompression.decoding_limit(len(response.body), self.settings.decoded_max)
             if request.method != "HEAD":
                 encoding = response.fields.combined("content-encoding")
                 content = bounded_decompression.decode(response.body, encoding, limit=limit)
-        except FeedproxyError:
-            content = None
+        except FeedproxyError as error:
+            content, detail = None, error.detail
         return ProbeExchange(
             request.target,
             response.status,
@@ -237,6 +238,7 @@ class _Probe:
             answer.framing_anomaly,
             response.body,
             content,
+            detail=detail,
             minor=answer.minor,
             at=answer.response_time,
             seconds=max(0.0, answer.response_time - answer.request_time),

@@ -149,7 +149,8 @@ def check_not_a_feed(document: CheckedDocument) -> Iterator[Note]:
         case _, DocumentSyntax.HTML:
             yield HTML_INSTEAD_OF_FEED()
         case _:
-            yield NOT_A_FEED(kind=document.syntax)
+            other = document.syntax is DocumentSyntax.OTHER
+            yield NOT_A_FEED(kind="neither XML nor JSON" if other else document.syntax)
 
 
 class XML_REDIRECT(Note, level=Level.INFO, category=Category.MOVES):

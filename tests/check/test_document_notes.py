@@ -1,5 +1,6 @@
 """Each Note on documents is given for a document with that fault, and no other Note."""
 
+import gzip
 import json
 from email.utils import formatdate
 
@@ -263,3 +264,9 @@ def test_document_entities_are_not_expanded() -> None:
     bomb = f'<!DOCTYPE rss [<!ENTITY a "aaaaaaaaaa">{ladder}]>'
     body = rss(entries=f"<item><title>&j;</title>{LINK}{DATE}</item>").replace(b"<rss", bomb.encode() + b"<rss")
     assert "document-type" in findings(check_document(body, NOW))
+
+
+def test_check_of_document_without_syntax_says_what_it_is_not() -> None:
+    (note,) = check_document(gzip.compress(rss()), NOW)
+
+    assert "it looks like neither XML nor JSON" in note.message

@@ -262,6 +262,14 @@ DOCUMENTS: dict[str, str] = {
 }
 
 
+async def test_content_above_the_limit_when_decoded_is_too_large() -> None:
+    body = gzip.compress(bytes(OPEN.decoded_max + 1))
+    async with publishing() as publisher:
+        publisher.fault = content(body, **{"Content-Encoding": "gzip"})
+
+        assert find(await observe(publisher)) == {"feed-too-large"}
+
+
 @pytest.mark.parametrize("name", DOCUMENTS)
 async def test_published_feed_with_fault_gets_its_note(name: str) -> None:
     async with publishing() as publisher:
