@@ -98,7 +98,11 @@ def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:
     text = to_utf8(body, charset)
     syntax, channel = detect_utf8_syntax(text.data), read(body, content_type)
     if channel is None:
-        syntax_error = find_xml_error(text.data)[0] if syntax is DocumentSyntax.XML else None
+        syntax_error = None
+        if syntax is DocumentSyntax.XML:
+            syntax_error, _ = find_xml_error(text.data)
+        elif syntax is DocumentSyntax.JSON:
+            syntax_error = _find_json_error(text.data)
         return CheckedDocument(body, text, syntax, None, redirect=xml_redirect.read(body), syntax_error=syntax_error)
     if channel.kind is Kind.JSON:
         return _json(body, text, channel)
@@ -252,15 +256,22 @@ def _to_date(name: str, text: str) -> WrittenDate:
 
 def _json(body: bytes, text: Utf8Text, channel: Channel) -> CheckedDocument:
     feed, _ = jsonfeed.decode(text.data)
-    syntax_error = None
-    try:
-        json.loads(text.data.decode("utf-8", "replace").lstrip("\ufeff"), parse_int=parse_integer)
-    except json.JSONDecodeError as error:
-        syntax_error = XmlError(error.lineno, error.colno, error.msg)
     items = [item for item in feed["items"] if isinstance(item, dict)]
     texts = {name: [value] for name, value in feed.items() if isinstance(value, str)}
     entries = tuple(_json_entry(item) for item in items[:ENTRIES_MAX])
-    return CheckedDocument(body, text, DocumentSyntax.JSON, channel, entries, texts, syntax_error=syntax_error)
+    return CheckedDocument(
+        body, text, DocumentSyntax.JSON, channel, entries, texts, syntax_error=_find_json_error(text.data)
+    )
+
+
+def _find_json_error(utf8: bytes) -> XmlError | None:
+    try:
+        json.loads(utf8.decode("utf-8", "replace").lstrip("\ufeff"), parse_int=parse_integer)
+    except json.JSONDecodeError as error:
+        return XmlError(error.lineno, error.colno, error.msg)
+    except RecursionError:
+        return XmlError(1, 1, "nested too deeply")
+    return None
 
 
 def _json_entry(item: dict[str, Any]) -> CheckedEntry:

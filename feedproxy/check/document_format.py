@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from feedproxy.check.checked_document import CheckedDocument
+from feedproxy.check.checked_document import CheckedDocument, XmlError
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.document_syntax import find_document_start
 from feedproxy.feed.encoding_detection import declared_encoding
@@ -54,12 +54,16 @@ def _check_syntax(document: CheckedDocument, channel: Channel) -> Iterator[Note]
     if start and (data.startswith(b"<?xml", start) or data[:start].strip()):
         yield CONTENT_BEFORE_FEED(size=start, detail="white space" if not data[:start].strip() else "something else")
     elif document.syntax_error is not None:
-        error = document.syntax_error
-        yield ILL_FORMED(line=error.line, column=error.column, message=error.message)
+        yield ill_formed(document.syntax_error)
     elif not channel.well_formed and document.text.sound:
         yield RECOVERABLE_ERRORS()
     elif channel.well_formed:
         yield WELL_FORMED(format=name_of(channel), items=count_entries(channel.items))
+
+
+def ill_formed(error: XmlError) -> Note:
+    """Return the Note on the first syntax error of a document."""
+    return ILL_FORMED(line=error.line, column=error.column, message=error.message)
 
 
 class WELL_FORMED(Note, level=Level.GOOD, category=Category.FORMAT):

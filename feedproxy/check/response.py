@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from feedproxy.check.checked_document import CheckedDocument
+from feedproxy.check.document_format import ill_formed
 from feedproxy.check.observations import FeedObservations, ProbeExchange
 from feedproxy.errors import TooLarge
 from feedproxy.feed import xml_redirect
@@ -150,7 +151,9 @@ def check_not_a_feed(document: CheckedDocument) -> Iterator[Note]:
             yield HTML_INSTEAD_OF_FEED()
         case _:
             other = document.syntax is DocumentSyntax.OTHER
-            yield NOT_A_FEED(kind="neither XML nor JSON" if other else document.syntax)
+            yield NOT_A_FEED(kind="neither XML nor JSON" if other else document.syntax.upper())
+            if document.syntax_error is not None:
+                yield ill_formed(document.syntax_error)
 
 
 class XML_REDIRECT(Note, level=Level.INFO, category=Category.MOVES):

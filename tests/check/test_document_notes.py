@@ -270,3 +270,17 @@ def test_check_of_document_without_syntax_says_what_it_is_not() -> None:
     (note,) = check_document(gzip.compress(rss()), NOW)
 
     assert "it looks like neither XML nor JSON" in note.message
+
+
+@pytest.mark.parametrize(
+    ("document", "line"),
+    [
+        (b'{"version": "https://jsonfeed.org/version/1.1",\n"title": "T", "items": [{"id": 1,}]}', 2),
+        (b'<?xml version="1.0"?>\n<opml version="2.0"><body>', 2),
+    ],
+)
+def test_check_of_ill_formed_document_that_is_no_feed_names_the_line(document: bytes, line: int) -> None:
+    notes = {note.id(): note for note in check_document(document, NOW)}
+
+    assert set(notes) == {"not-a-feed", "ill-formed"}
+    assert f"line {line}, " in notes["ill-formed"].message
