@@ -5,8 +5,9 @@
 
 RSS Feed State wants the document "treated the same as HTTP 301". An empty newLocation means 410. Moves and ends take
 effect at once, so parsing is strict: the document must be well-formed, and have exactly one newLocation, no namespace
-and no document type. Other elements beside the newLocation are ignored. The specification's own sample is ill-formed,
-and therefore ignored.
+and no document type. A newLocation with a comment or an instruction is not empty: the instruction may be a program that
+the server did not execute. Such a document is ignored. Other elements beside the newLocation are ignored. The
+specification's own sample is ill-formed, and therefore ignored.
 """
 
 import re
@@ -48,7 +49,7 @@ def read(body: bytes) -> Moved | Gone | None:
     text = to_utf8(body)
     if not text.sound or b"<!DOCTYPE" in text.data:
         return None
-    parser = etree.XMLParser(**PARSER_OPTIONS | {"recover": False}, remove_pis=True)
+    parser = etree.XMLParser(**PARSER_OPTIONS | {"recover": False, "remove_comments": False})
     try:
         root = etree.fromstring(text.data, parser)
     except (etree.LxmlError, ValueError):

@@ -41,6 +41,13 @@ def test_redirect_without_new_location_is_ignored(inner: str) -> None:
     assert read(redirect(inner)) is None
 
 
+@pytest.mark.parametrize(
+    "content", ["<?php echo $new; ?>", "<!-- https://new.example/ -->", "https://new.example/<?p?>"]
+)
+def test_location_with_a_program_or_a_comment_is_ignored(content: str) -> None:
+    assert read(redirect(f"<newLocation>{content}</newLocation>")) is None
+
+
 def test_redirect_with_two_new_locations_is_ignored() -> None:
     inner = "<newLocation>https://a.example/</newLocation><newLocation>https://b.example/</newLocation>"
 
