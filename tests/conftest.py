@@ -1,6 +1,8 @@
 """Shared configuration of all tests: settings of property tests, and the corpus of real and hostile feeds."""
 
+import contextlib
 import gc
+import importlib
 import logging
 import os
 import signal
@@ -99,6 +101,27 @@ def pytest_xdist_auto_num_workers() -> int:
     """Return twice the number of processors, because the tests wait for programs half of their time."""
     count = getattr(os, "process_cpu_count", os.cpu_count)  # the former is new in Python 3.13
     return 2 * (count() or 1)
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Let each process import its own part of the test modules before it collects all.
+
+    In a fresh clone, each module is compiled by one process then, and read by the others. If all processes began with
+    the same module, each would compile all modules.
+    """
+    config = session.config
+    count = getattr(config, "workerinput", {}).get("workercount", 1)
+    if count == 1:
+        return
+    number = int(getattr(config, "workerinput")["workerid"].removeprefix("gw"))  # noqa: B009 -- xdist adds it
+    chosen = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
+    root = Path(__file__).parent
+    paths = sorted(path for path in root.rglob("test_*.py") if any(path.is_relative_to(each) for each in chosen))
+    for path in paths[number::count]:
+        name = ".".join(path.relative_to(root.parent).with_suffix("").parts)
+        # The collection imports the module again, and reports the error or the skip.
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(name)
 
 
 # Millions of objects describe the tests and live as long as the process. The collector ignores frozen objects.
