@@ -29,7 +29,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 from feedproxy.subscribers.poll_rhythms import ExpectedPoll
 
-LEAD = 0.05
+LEAD_FRACTION = 0.05
 """Time from the start of a refresh to the end of a copy's lifetime, as a fraction of the lifetime.
 
 Jitter shortens the time by up to a half.
@@ -154,7 +154,7 @@ def _bounds(resource: Resource, freshness: Freshness, now: Instant, settings: Se
     stated_end = freshness.allowance.until if freshness.allowance is not None else freshness.expires
     end = max(stated_end, rests_until(resource, resource.variants[-1], freshness, settings))
     lifetime = max(0.0, end - (freshness.expires - freshness.lifetime))
-    lead = min(LEAD * lifetime, LEAD_MAX) * (1 + jitter) / 2
+    lead = min(LEAD_FRACTION * lifetime, LEAD_MAX) * (1 + jitter) / 2
     is_stated = freshness.allowance is not None or freshness.limit is not None or freshness.source in STATED
     earliest = max(
         resource.fetched + max(GAP_MIN, float(settings.feed_min_interval)), stated_end - lead if is_stated else 0
