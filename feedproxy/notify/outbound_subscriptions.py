@@ -18,7 +18,7 @@ from feedproxy.http import uri
 from feedproxy.notify.notification_protocol import DAY, Delivered, DeliveryRequest, Refused, Verdict
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import Role, State, Subscription, SubscriptionsFull
-from feedproxy.refresh.ingest.hub_and_cloud_link_policy import endpoint_address
+from feedproxy.request.upstream_and_public_urls import endpoint_address
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 

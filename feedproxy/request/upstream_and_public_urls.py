@@ -146,6 +146,13 @@ def _public_url(target: str, client: ClientContext, upstream: str) -> str | None
     return rebase(target, upstream, client.base)
 
 
+def endpoint_address(settings: Settings, path: str) -> str:
+    """Return the public address of an endpoint, or an empty string without `public_url`."""
+    if not settings.public_url:
+        return ""
+    return settings.public_url.rstrip("/") + settings.endpoint_prefix + path
+
+
 def listener_url(settings: Settings, host: str, port: int) -> str:
     """Return the URL of a listener for clients."""
     return f"{'https' if settings.tls_certificate else 'http'}://{uri.join_host_port(host, port)}"

@@ -36,10 +36,10 @@ from feedproxy.notify.topics import find_feeds, is_no_longer_public, may_notify,
 from feedproxy.notify.websub import signatures_and_tokens, websub_messages
 from feedproxy.notify.websub.websub_messages import NAME, InvalidRequest, Mode, PublishRequest, SubscriptionRequest
 from feedproxy.proxy.public_feeds import is_restricted, may_be_listed
-from feedproxy.refresh.ingest.hub_and_cloud_link_policy import HUB, endpoint_address
+from feedproxy.refresh.ingest.hub_and_cloud_link_policy import HUB
 from feedproxy.refresh.resource_after_refresh import default_copy
 from feedproxy.request.endpoint_registry import Call
-from feedproxy.request.upstream_and_public_urls import is_upstream_target, to_public
+from feedproxy.request.upstream_and_public_urls import endpoint_address, is_upstream_target, to_public
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 from feedproxy.upstream.upstream_errors import FetchTimeout, Unreachable

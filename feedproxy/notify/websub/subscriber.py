@@ -38,8 +38,7 @@ from feedproxy.notify.websub import signatures_and_tokens, websub_messages
 from feedproxy.notify.websub.hub_discovery import DiscoveredHubs, discover
 from feedproxy.notify.websub.websub_messages import NAME, Mode
 from feedproxy.proxy.public_feeds import may_be_listed
-from feedproxy.refresh.ingest.hub_and_cloud_link_policy import endpoint_address
-from feedproxy.request.upstream_and_public_urls import is_upstream_target
+from feedproxy.request.upstream_and_public_urls import endpoint_address, is_upstream_target
 from feedproxy.store.resource import Resource
 
 LEASE: Seconds = 10 * DAY

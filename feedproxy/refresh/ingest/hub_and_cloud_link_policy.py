@@ -10,19 +10,13 @@ from feedproxy.feed.channel_addresses import cloud_scheme
 from feedproxy.feed.edit.hub_and_cloud_links import Announcement, add_link_fields
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.target_uri.url_redaction import has_secret
+from feedproxy.request.upstream_and_public_urls import endpoint_address
 from feedproxy.settings import Settings
 
 HUB = "hub"
 """Path of the WebSub hub, relative to the prefix of endpoints."""
 CLOUD = "pleaseNotify"
 """Path for rssCloud registrations by the protocol http-post, relative to the prefix of endpoints."""
-
-
-def endpoint_address(settings: Settings, path: str) -> str:
-    """Return the public address of an endpoint, or an empty string without `public_url`."""
-    if not settings.public_url:
-        return ""
-    return settings.public_url.rstrip("/") + settings.endpoint_prefix + path
 
 
 def announcement(settings: Settings) -> Announcement:
