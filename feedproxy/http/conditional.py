@@ -53,11 +53,16 @@ FIELDS_IN_304 = frozenset(
         "cdn-cache-control",
         "surrogate-key",
         "set-cookie",
+        # A browser gives a script of another web origin the 304 to its If-None-Match only with these fields.
+        "access-control-allow-credentials",
+        "access-control-allow-origin",
+        "access-control-expose-headers",
     }
 )
 """Names of the fields that a 304 takes from the response that it replaces.
 
-These are the fields of RFC 9110, section 15.4.5, and the fields that describe how the response was obtained.
+These are the fields of RFC 9110, section 15.4.5, the fields that describe how the response was obtained, and those that
+the Fetch Standard requires in each response ("CORS check").
 """
 
 
