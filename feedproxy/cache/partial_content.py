@@ -22,7 +22,9 @@ PARTS_MAX = 2
 the beginning and the end of a file."""
 
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)", re.IGNORECASE)
-_OF_ONE_MESSAGE = ("content-length", "content-range", "content-digest", "content-md5")
+OF_ONE_MESSAGE = ("content-length", "content-range", "content-digest", "content-md5")
+"""Fields about the bytes of one message. Another part of the same content has other values."""
+
 _ENDLESS = 10**18
 
 
@@ -145,7 +147,7 @@ def respond_with_part(part: StoredResponse, request: Fields) -> StoredResponse |
     if requested == extent:
         return part
     body = _body(part)[requested.first - extent.first : requested.end - extent.first]
-    fields = part.fields.without(*_OF_ONE_MESSAGE).with_added("Content-Range", requested.content_range)
+    fields = part.fields.without(*OF_ONE_MESSAGE).with_added("Content-Range", requested.content_range)
     return replace(part, fields=fields, content=Content(Bodies({"identity": body})))
 
 
@@ -225,8 +227,8 @@ def combine(part: StoredResponse, response: Response) -> Response | None:
         return None  # the parts differ where they overlap
     # "the cache MUST use other header fields provided in the new response, aside from Content-Range, to replace all
     # instances of the corresponding header fields in the stored response"
-    unchanged = part.fields.without("age", *_OF_ONE_MESSAGE, *{name for name, _ in response.fields})
-    fields = Fields((*unchanged, *response.fields.without(*_OF_ONE_MESSAGE)))
+    unchanged = part.fields.without("age", *OF_ONE_MESSAGE, *{name for name, _ in response.fields})
+    fields = Fields((*unchanged, *response.fields.without(*OF_ONE_MESSAGE)))
     extent = Extent(
         min(stored_extent.first, new_extent.first), max(stored_extent.end, new_extent.end), stored_extent.length
     )

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from feedproxy.cache.cache_status import append
 from feedproxy.cache.freshness import Allowance, Freshness, Source, explicit_lifetime
+from feedproxy.cache.partial_content import OF_ONE_MESSAGE
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http import conditional, content_negotiation, ranges
-from feedproxy.http.cache_control import CacheControl, without_directives
+from feedproxy.http.cache_control import CacheControl, without_directives, without_targeted
 from feedproxy.http.coding import content_coding
 from feedproxy.http.conditional import Outcome
 from feedproxy.http.date import format_http_date, parse_http_date
@@ -66,9 +67,7 @@ def _build(selected: SelectedResponse, via: str, now: Instant) -> Response:
                 fields = _with_tag_of_client(fields.only(conditional.FIELDS_IN_304), stored, request, representation)
                 return Response(304, fields)
             case Outcome.PRECONDITION_FAILED:
-                return Response(
-                    412, fields.without("content-type", "content-encoding").with_field("Content-Length", "0")
-                )
+                return precondition_failed(fields)
             case _:
                 pass
         if stored.status == 200 and (ranged := _range_response(request, representation, fields)):
@@ -76,6 +75,20 @@ def _build(selected: SelectedResponse, via: str, now: Instant) -> Response:
     if not stored.content.bodies:
         return Response(stored.status, fields)  # a response to HEAD: its Content-Length, if any, is the origin's
     return _full_response(stored.status, fields, representation.body)
+
+
+def precondition_failed(fields: Fields) -> Response:
+    """Return the 412 in place of a representation with these fields."""
+    return Response(412, _fields_of_refusal(fields))
+
+
+def _fields_of_refusal(fields: Fields) -> Fields:
+    """Return the fields of a 412 or 416 in place of a representation with these fields.
+
+    A lifetime would permit a cache in front to send the 412 or 416 to clients without conditions (RFC 9111, section 3).
+    """
+    fields = without_targeted(fields).without("content-type", "content-encoding", "expires", *DIGESTS)
+    return fields.with_field("Cache-Control", "no-store").with_field("Content-Length", "0")
 
 
 def _full_response(status: int, fields: Fields, body: bytes) -> Response:
@@ -303,11 +316,10 @@ def _range_response(request: Request, representation: SelectedRepresentation, fi
     match ranges.select(value, length):
         case (int(first), int(last)):
             part = representation.body[first : last + 1]
-            fields = fields.with_field("Content-Range", f"bytes {first}-{last}/{length}")
+            fields = fields.without(*OF_ONE_MESSAGE).with_field("Content-Range", f"bytes {first}-{last}/{length}")
             return Response(206, fields.with_field("Content-Length", str(len(part))), part)
         case ranges.Unsatisfiable() as unsatisfiable:
-            fields = fields.without("content-type", "content-encoding", "etag", "last-modified")
-            fields = fields.with_field("Content-Range", unsatisfiable.content_range)
-            return Response(416, fields.with_field("Content-Length", "0"))
+            fields = _fields_of_refusal(fields.without("etag", "last-modified"))
+            return Response(416, fields.with_field("Content-Range", unsatisfiable.content_range))
         case _:
             return None

@@ -357,6 +357,35 @@ async def test_precondition_that_is_false_gets_412(stage):
     (await proxy.get("/feed.rss", if_unmodified_since=JAN_1)).expect(412)
 
 
+async def test_refusal_of_a_condition_or_range_has_no_lifetime(stage):
+    proxy, origin, _ = await stage()
+    lifetimes = {"cache_control": "max-age=60", "expires": JAN_1, "cdn_cache_control": "max-age=60"}
+    origin.publish("/feed.rss", a_feed(), **lifetimes)
+    fresh = await proxy.get("/feed.rss")
+
+    refusals = [
+        (await proxy.get("/feed.rss", if_match='"another"')).expect(412),
+        (await proxy.get("/feed.rss", range="bytes=99999999-")).expect(416),
+    ]
+
+    assert fresh.fields.get("cache-control") == "max-age=60"
+    for refusal in refusals:
+        assert refusal.fields.get_all("cache-control") == ["no-store"]
+        assert not refusal.fields.has_any(frozenset({"expires", "cdn-cache-control"}))
+
+
+async def test_304_permits_scripts_of_other_web_origins_as_the_200_does(stage):
+    proxy, origin, _ = await stage()
+    permission = {"access_control_allow_origin": "*", "access_control_expose_headers": "ETag"}
+    origin.publish("/feed.rss", a_feed(), **permission)
+    first = await proxy.get("/feed.rss")
+
+    seen = (await proxy.get("/feed.rss", if_none_match=first.tag)).expect(304)
+
+    assert seen.fields.get("access-control-allow-origin") == "*"
+    assert seen.fields.get("access-control-expose-headers") == "ETag"
+
+
 async def test_precondition_that_is_true_gets_the_content(stage):
     proxy, _, _, first = await a_copy(stage, last_modified=FEB_1)
 
@@ -447,6 +476,20 @@ async def test_range_of_a_feed_counts_bytes_of_the_coding(stage):
 
     seen.expect(206, body=packed.body[:10])
     assert seen.fields.get("content-encoding") == "gzip"
+
+
+async def test_range_has_the_digests_of_the_whole_only(stage):
+    proxy, origin, _ = await stage()
+    digests = {"content_digest": "sha-256=:YQ==:", "content_md5": "YQ==", "repr_digest": "sha-256=:YQ==:"}
+    origin.publish("/page", b"0123456789", content_type="text/plain", cache_control="max-age=60", **digests)
+    await proxy.get("/page")
+
+    part = (await proxy.get("/page", range="bytes=2-4")).expect(206, body=b"234")
+    none = (await proxy.get("/page", range="bytes=10-")).expect(416)
+
+    assert part.fields.get("repr-digest") == digests["repr_digest"]
+    assert not part.fields.has_any(frozenset({"content-digest", "content-md5"}))
+    assert not none.fields.has_any(frozenset({"content-digest", "content-md5", "repr-digest"}))
 
 
 async def test_range_beyond_the_end_gets_416(stage):

@@ -26,7 +26,7 @@ from feedproxy.http.field_values import parse_parameters
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.gateway_path import gateway_target
 from feedproxy.proxy.representations.conversion_cache import Conversion, ConversionCache
-from feedproxy.proxy.response_builder import DIGESTS, evaluate_conditions, tag_for_304
+from feedproxy.proxy.response_builder import DIGESTS, evaluate_conditions, precondition_failed, tag_for_304
 from feedproxy.refresh.ingest.coding_policy import compression_level
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.request.endpoint_registry import Call
@@ -146,9 +146,7 @@ class Conversions:
                 fields = fields.with_field("ETag", tag_for_304(request, offered, offered[name]).text)
                 return Response(304, fields.only(conditional.FIELDS_IN_304))
             case Outcome.PRECONDITION_FAILED:
-                return Response(
-                    412, fields.without("content-type", "content-encoding").with_field("Content-Length", "0")
-                )
+                return precondition_failed(fields)
         return Response(200, fields.with_field("Content-Length", str(len(conversion.body))), conversion.body)
 
     def negotiated_format(self, stored: StoredResponse, request: Request) -> Format | None:
