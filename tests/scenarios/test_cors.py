@@ -26,6 +26,21 @@ async def test_preflight_for_a_feed_is_answered_without_contacting_the_origin(do
     assert origin.requests == 1
 
 
+async def test_preflight_for_the_conversion_of_a_feed_is_answered(door):
+    proxy, origin, _ = await door(cors=True)
+    origin.publish(PATH, a_feed("one"))
+    origin.publish("/api", b"{}", content_type="application/json")
+    await proxy.get(PATH)
+    await proxy.get("/api")
+
+    seen = (await proxy.ask("/-/as/json/" + origin.url(PATH), method="OPTIONS", **PREFLIGHT)).expect(204)
+    refused = await proxy.ask("/-/as/json/" + origin.url("/api"), method="OPTIONS", **PREFLIGHT)
+
+    assert seen.fields.get("access-control-allow-origin") == "*"
+    assert refused.status == 405
+    assert "access-control-allow-origin" not in refused.fields
+
+
 @pytest.mark.parametrize(
     "changed",
     [

@@ -31,6 +31,7 @@ from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.message import Request, Response
 from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.proxy.cors import preflight_response
+from feedproxy.proxy.representations import conversions
 from feedproxy.request.cacheable_and_allowed_methods import (
     CACHED_METHODS,
     check_method,
@@ -423,14 +424,17 @@ class FlowHandler:
         endpoint = self.app.endpoints.find(path)
         if endpoint is None:
             raise NotFound("There is no such endpoint.")
+        call = Call(replace(request, target=own_path), state.client, path, query)
         if request.method not in endpoint.methods:
+            if (response := self._conversion_preflight_response(call)) is not None:
+                self._set_local_response(flow, state, response)
+                return
             allowed = endpoint.methods
             raise MethodNotAllowed(f"This path accepts only {' and '.join(allowed)}.", allowed)
         flow.request.stream = False
         state.content_max = endpoint.content_limit(path)
         self.reserve_content(flow, _content_length(flow) or 0)  # content of unknown length is reserved as it arrives
-        state.endpoint = endpoint
-        state.call = Call(replace(request, target=own_path), state.client, path, query)
+        state.endpoint, state.call = endpoint, call
         state.usual_path = usual_endpoint_path(own_path.removeprefix(prefix), state.client, prefix)
 
     def _set_local_response(self, flow: http.HTTPFlow, state: FlowState, response: Response) -> None:
@@ -456,6 +460,13 @@ class FlowHandler:
         response = preflight_response(request, self.app.settings_for(request.target))
         target = self.app.service.resolve_target(request).target if response is not None else ""
         return response if response is not None and self.app.service.admin.is_feed(target) else None
+
+    def _conversion_preflight_response(self, call: Call) -> Response | None:
+        """Return the response to a CORS preflight for the conversion of a stored feed, or None for other calls."""
+        if call.request.method != "OPTIONS" or not call.path.startswith(conversions.PATH):
+            return None
+        _, target = self.app.service.conversions.parse_call(call)
+        return self._preflight_response(replace(call.request, target=target))
 
     async def _stream_upstream(self, flow: http.HTTPFlow, state: FlowState, status: CacheStatus) -> None:
         assert state.routed_request is not None
