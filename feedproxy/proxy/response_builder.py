@@ -87,7 +87,8 @@ def _fields_of_refusal(fields: Fields) -> Fields:
 
     A lifetime would permit a cache in front to send the 412 or 416 to clients without conditions (RFC 9111, section 3).
     """
-    fields = without_targeted(fields).without("content-type", "content-encoding", "expires", *DIGESTS)
+    about_content = ("content-type", "content-encoding", *DIGESTS, *OF_ONE_MESSAGE)
+    fields = without_targeted(fields).without("expires", *about_content)
     return fields.with_field("Cache-Control", "no-store").with_field("Content-Length", "0")
 
 

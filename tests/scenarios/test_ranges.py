@@ -131,6 +131,15 @@ async def test_part_varies_by_a_field_that_the_first_request_to_the_origin_lacke
         seen.expect(206, body=edition.encode())
 
 
+async def test_part_that_a_condition_refuses_has_no_content_range(stage):
+    proxy, _, _, _ = await a_server(stage)
+    await proxy.get("/a.mp3", range="bytes=-6")
+
+    seen = (await proxy.get("/a.mp3", range="bytes=-6", if_match='"another"')).expect(412, cache="hit")
+
+    assert "content-range" not in seen.fields
+
+
 async def test_part_with_a_current_etag_gets_304_or_206(stage):
     proxy, _, _, _ = await a_server(stage)
     await proxy.get("/a.mp3", range="bytes=0-9")
