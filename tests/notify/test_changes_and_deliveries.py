@@ -87,6 +87,23 @@ async def test_change_of_a_peer_above_the_limit_takes_no_memory(stand: Stand, mo
     assert (pending._snapshots, pending._of_peers) == ([], set())
 
 
+async def test_change_recorded_by_another_process_is_delivered_by_the_process_that_claimed_it(stand: Stand) -> None:
+    changes, delivered = stand.notifications.changes, list[Change]()
+
+    def extra_deliveries(change: Change) -> list[DeliveryRequest]:
+        delivered.append(change)
+        return []
+
+    new = FeedSnapshot(TARGET, "digest", NOON, "A feed", "", is_new=True, listed=True)
+    changed = replace(new, digest="another", at=NOON + 60, is_new=False)
+    await changes.record([new], NOON, extra_deliveries)
+    (recorded,) = await changes.record([changed], NOON + 60, lambda _: ())
+
+    assert await changes.record([changed], NOON + 60, extra_deliveries) == []
+
+    assert delivered == [recorded]
+
+
 async def test_subscription_add_data_keeps_concurrent_put(stand: Stand) -> None:
     held = stand.notifications.subscriptions
     known = await held.put(replace(await stand.subscribe(ME), state=State.PENDING, data={"key": ""}))

@@ -85,10 +85,16 @@ class ChangeLog:
             comparable = (
                 [snapshot for snapshot in snapshots if snapshot not in incomparable] if incomparable else snapshots
             )
-            changes = [change for snapshot in comparable if (change := _insert_change(db, snapshot)) is not None]
-            for change in changes:
-                if change.listed:
-                    enqueue_for_subscribers(db, change, now)
+            changes = list[Change]()
+            for snapshot in comparable:
+                change = _insert_change(db, snapshot)
+                if change is not None:
+                    changes.append(change)
+                    if change.listed:
+                        enqueue_for_subscribers(db, change, now)
+                elif (change := _recorded_change(db, snapshot)) is None:
+                    continue
+                # Another process of this machine, which does not make these deliveries, may have recorded the change.
                 enqueue_in(db, extra_deliveries(change), now)
             return changes, incomparable
 
@@ -192,6 +198,13 @@ def _insert_change(db: sqlite3.Connection, snapshot: FeedSnapshot) -> Change | N
         (snapshot.at, snapshot.target, snapshot.name, url, snapshot.listed),
     )
     return Change(cursor.lastrowid or 0, snapshot.target, snapshot.name, url, snapshot.at, snapshot.listed)
+
+
+def _recorded_change(db: sqlite3.Connection, snapshot: FeedSnapshot) -> Change | None:
+    """Return the change that another process has recorded from an equal snapshot, or None."""
+    query = "SELECT * FROM changes WHERE at = ? AND target = ?"
+    row = db.execute(query, (snapshot.at, snapshot.target)).fetchone() if not snapshot.is_new else None
+    return _read(row) if row is not None else None
 
 
 def site_url(target: str) -> str:
