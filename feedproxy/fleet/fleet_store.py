@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from feedproxy.clock import Clock
 from feedproxy.errors import StoreError
+from feedproxy.event_signal import Signal
 from feedproxy.fleet.copy_compression import decompress
 from feedproxy.fleet.machine_coordination import MachineCoordination
 from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
@@ -51,6 +52,8 @@ class FleetStore(PermittedStore):
         self._pull_slots = asyncio.Semaphore(8)
         self.received_count = 0
         self._events = events
+        self.content_received: Signal[Resource] = Signal()
+        """Signal with each copy of another machine that is a feed with other content than this machine's copy."""
 
     # -- the Store protocol
 
@@ -152,6 +155,8 @@ class FleetStore(PermittedStore):
         await self.local.put(resource, lambda: self.coordination.invalidation_epoch(target) == epoch)
         self.received_count += 1
         self._events.updated_by_peer.emit(target)
+        if _content_digest(resource) != _content_digest(stored):
+            self.content_received.emit(resource)
         return True
 
     async def drop(self, target: str) -> None:
@@ -159,3 +164,8 @@ class FleetStore(PermittedStore):
         self.coordination.local.invalidate(target)
         await self.local.delete(target)
         self._events.updated_by_peer.emit(target)
+
+
+def _content_digest(resource: Resource | None) -> str:
+    """Return the digest of a feed's content, or "" without a feed."""
+    return resource.channel.content_digest if resource is not None and resource.channel is not None else ""

@@ -95,6 +95,7 @@ class FleetSynchronization:
         service.counts.reader_seen.subscribe(self.sums.record)
         service.counts.reader_seen.subscribe(self._polls.note)
         notifications.events.change_found.subscribe(self._publish_change)
+        self.store.content_received.subscribe(notifications.on_peer_copy)
         metrics.add_flush_hook(lambda: self._observe(metrics))
         self.store.redis_queue.start()
         self.event_listener.start()

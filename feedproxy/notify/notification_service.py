@@ -171,6 +171,16 @@ class NotificationService:
         subscribers."""
         self._wake_in(self.pending_changes.add(snapshot, is_of_peer=True))
 
+    def on_peer_copy(self, resource: Resource) -> None:
+        """Record the change of a feed that got new content from another machine.
+
+        This machine has missed the other machine's message about the change if it was not running. A feed without a
+        recorded content has no subscribers, so its content is not recorded as a change.
+        """
+        snapshot = self._snapshot(resource, first=False)
+        if snapshot is not None:
+            self.on_peer_change(replace(snapshot, is_new=True))
+
     def _wake_in(self, delay: Seconds) -> None:
         if not delay:
             self.wake()

@@ -70,3 +70,27 @@ async def test_fleet_change_found_twice_is_delivered_by_one_machine(start: Start
         False,
         True,
     ]
+
+
+async def test_fleet_change_during_a_machines_restart_reaches_its_subscribers(
+    start: Start, origin: Origin, tmp_path: Path
+) -> None:
+    origin.publish("/feed", a_feed("one"), cache_control=NOW)
+    one, two = await start(folder=tmp_path / "one"), await start(folder=tmp_path / "two")
+    for machine in (one, two):
+        await listening(machine)
+        await machine.get("/feed")
+        await machine.flush()
+    await two.app.notifications.wait_idle()
+    await two.close()
+
+    origin.publish("/feed", a_feed("one", "two"), cache_control=NOW)
+    await one.get("/feed")
+    await one.flush()
+    two = await start(folder=tmp_path / "two")
+    await listening(two)
+
+    while await listed(two) != [origin.url("/feed")]:
+        await two.flush()
+    await two.app.notifications.wait_idle()
+    assert await listed(two) == [origin.url("/feed")]
