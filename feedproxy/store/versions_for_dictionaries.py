@@ -67,6 +67,9 @@ class PreviousContents:
     def __hash__(self) -> int:
         return hash(self.data)
 
+    def __reduce__(self) -> tuple[type["PreviousContents"], tuple[bytes]]:
+        return PreviousContents, (self.data,)
+
     def __contains__(self, digest: object) -> bool:
         return bool(self.data) and any(entry.hash == digest for entry in self)
 

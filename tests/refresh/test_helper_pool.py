@@ -27,6 +27,7 @@ from feedproxy.refresh.ingest.helper_process import (
 )
 from feedproxy.refresh.ingest.ingest import IngestedContent, ingest
 from feedproxy.settings import Settings
+from feedproxy.store.versions_for_dictionaries import PreviousContents
 from tests.waiting import PATIENCE
 
 
@@ -90,6 +91,15 @@ def test_long_content_is_not_copied_into_a_job_or_its_result() -> None:
     assert all(part is body for part in frame(job) if len(part) >= OUT_OF_BAND_MIN)
     result, _ = load_result(dump_message((IngestedContent(Content(Bodies({"identity": body}))), None)))
     assert result.content.bodies["identity"] is body
+
+
+def test_result_with_previous_contents_arrives_unchanged() -> None:
+    old, new = b"<old/>" * 100, b"<new/>" * 100
+    previous_contents = PreviousContents().with_content(old, new, size_max=10_000)
+    ingested = IngestedContent(Content(Bodies({"identity": new})), previous_contents=previous_contents)
+    assert previous_contents
+
+    assert load_result(dump_message((ingested, None))) == (ingested, None)
 
 
 async def test_several_long_contents_arrive_unchanged(pool: HelperPool) -> None:

@@ -174,6 +174,7 @@ class HelperPool:
         try:
             result, error = load_result(message)
         except Exception as decoding_error:
+            logger.error("helper pool: invalid result: %s", decoding_error)
             raise FeedproxyError("feedproxy could not process the response; see its log") from decoding_error
         if isinstance(error, MemoryError):
             raise JobLimitExceeded("processing the response takes more memory than the limit")

@@ -310,8 +310,13 @@ def _is_value(cls: type) -> bool:
     )
 
 
-_VALUE_PACKAGES = ("feedproxy.http.", "feedproxy.cache.", "feedproxy.feed.")
-"""Packages of value classes, which open no files and start no processes."""
+_VALUE_PACKAGES = (
+    "feedproxy.http.",
+    "feedproxy.cache.",
+    "feedproxy.feed.",
+    "feedproxy.store.versions_for_dictionaries",
+)
+"""Packages and modules of value classes, which open no files and start no processes."""
 
 
 def load_result(message: Parts) -> tuple[Any, Exception | None]:
