@@ -130,6 +130,17 @@ async def test_simple_ping_url_is_the_home_page_or_the_feed(door: Door, url: str
     assert fetches(door) == 1
 
 
+@pytest.mark.parametrize("declared", ["", '<?xml version="1.0"?>', '<?xml version="1.0" encoding="iso-8859-1"?>'])
+async def test_xml_rpc_ping_may_state_its_encoding_in_content_type(door: Door, declared: str) -> None:
+    call = declared + xmlrpc.client.dumps(("Café", SITE), "weblogUpdates.ping").partition("?>")[2]
+
+    told = await door.rpc(call.encode("iso-8859-1"), content_type="text/xml; charset=ISO-8859-1")
+    await door.stand.settled()
+
+    assert told["flerror"] is False
+    assert fetches(door) == 1
+
+
 async def test_xml_rpc_value_without_a_type_is_a_string(door: Door) -> None:
     """As the sample has it: `<value>The RSS Blog</value>`, with white space between the elements."""
     told = await door.rpc(

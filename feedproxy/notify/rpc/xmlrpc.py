@@ -11,7 +11,9 @@ from typing import Any
 from defusedxml.xmlrpc import DefusedExpatParser
 
 from feedproxy.errors import FeedproxyError
+from feedproxy.feed.encoding_detection import declared_encoding, to_utf8
 from feedproxy.feed.xml_characters import valid_text
+from feedproxy.http.field_values import charset_of
 from feedproxy.http.message import Response
 from feedproxy.notify.endpoint_responses import XML, generated_response
 from feedproxy.notify.pings.ping_messages import InvalidCall
@@ -49,7 +51,7 @@ class XmlRpcDispatcher:
     async def answer(self, call: Call) -> Response:
         """Return the response to a call. A fault has status 200, as the specification requires."""
         try:
-            name, parameters = read_call(call.content)
+            name, parameters = read_call(utf8_content(call))
         except InvalidCall as error:
             return write_response(xmlrpc.client.Fault(NOT_WELL_FORMED, str(error)))
         method = self._methods.get(name)
@@ -69,6 +71,18 @@ class XmlRpcDispatcher:
 def is_excessive(content: bytes) -> bool:
     """Return whether a document has so many tags, attributes or lines that parsing may take too long."""
     return any(content.count(character) > limit for character, limit in CHARACTER_COUNTS_MAX.items())
+
+
+def utf8_content(call: Call) -> bytes:
+    """Return the XML content of a call.
+
+    It is converted to UTF-8 if only the charset of Content-Type states another encoding.
+    """
+    charset = charset_of(call.request.fields.get("content-type"))
+    if charset is None or declared_encoding(call.content) is not None:
+        return call.content
+    text = to_utf8(call.content, charset)
+    return text.data if text.sound else call.content
 
 
 def read_call(content: bytes) -> tuple[str, tuple[Any, ...]]:

@@ -22,6 +22,7 @@ from feedproxy.notify.pings.ping_messages import InvalidCall
 from feedproxy.notify.pings.receiver import THANKS, PingReceiver
 from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.rpc import soap
+from feedproxy.notify.rpc.xmlrpc import utf8_content
 from feedproxy.notify.rsscloud import rsscloud_messages
 from feedproxy.notify.rsscloud.rsscloud_messages import (
     NAME,
@@ -78,7 +79,7 @@ class RssCloudServer:
     async def by_soap(self, call: Call) -> Response:
         """Answer a registration or a ping at `/-/soap`."""
         try:
-            soap_call = soap.read_call(call.content)
+            soap_call = soap.read_call(utf8_content(call))
             if soap_call.method in METHODS:
                 return soap.write_response(
                     soap_call, await self._try_register(rsscloud_messages.from_soap, soap_call, call)
