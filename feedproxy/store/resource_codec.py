@@ -182,6 +182,7 @@ def _read_json(header: bytes | memoryview, context: "_Context") -> Resource:
     except ValueError:
         # msgspec reads neither "Infinity" nor lone surrogates.
         plain = json.loads(str(header, "utf-8", "surrogatepass"))
+    context.start()  # msgspec may have decoded members before the one that it does not read
     return msgspec.convert(plain, Resource, dec_hook=context.decode_value)
 
 
@@ -199,6 +200,9 @@ class _Context:
             return self.bodies(value)
         assert kind is PreviousContents
         return PreviousContents(self.previous(value))
+
+    def start(self) -> None:
+        """Prepare for another decoding of the header from its beginning."""
 
     @abstractmethod
     def bodies(self, value: Any) -> Bodies:
@@ -249,8 +253,12 @@ class _BodiesInMemory(_Context):
 
     def __init__(self, bodies: Iterable[Bodies], previous: bytes, target: str) -> None:
         super().__init__(target)
-        self._remaining = list(bodies)[::-1]
+        self._bodies = tuple(bodies)[::-1]
         self._previous = previous
+        self.start()
+
+    def start(self) -> None:
+        self._remaining = list(self._bodies)
 
     def bodies(self, value: Any) -> Bodies:
         return self._remaining.pop()

@@ -28,7 +28,7 @@ from feedproxy.store.resource import (
     Resource,
     VersionRecord,
 )
-from feedproxy.store.resource_codec import dump, load
+from feedproxy.store.resource_codec import dump, header_of, load, restore
 from feedproxy.store.versions_for_dictionaries import PreviousContents
 
 TARGET = "https://example.com/feed"
@@ -279,6 +279,16 @@ def test_stored_form_contains_every_text(title: str) -> None:
 
     assert loaded.channel is not None
     assert (loaded.channel.title, loaded.fetched) == (title, float("inf"))
+
+
+@pytest.mark.parametrize("title", ["lone \ud800 surrogate", "null"])
+@pytest.mark.parametrize("end", [5.0, float("inf")])
+def test_resource_in_memory_is_restored_from_every_header(title: str, end: float) -> None:
+    channel = Channel(Kind.JSON, "1.1", well_formed=True, title=title)
+    resource = msgspec.structs.replace(RESOURCE, channel=channel, push_lease_expires=end)
+    bodies = [stored.content.bodies for stored in resource.responses]
+
+    assert restore(header_of(resource), bodies, resource.previous.data, TARGET) == resource
 
 
 def test_stored_form_with_text_among_instants_is_rejected() -> None:
