@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from feedproxy.http.message import Fields
+from feedproxy.http.message import Fields, Request
 
 
 def new_pseudonym(random_bytes: Callable[[int], bytes]) -> bytes:
@@ -21,7 +21,18 @@ def is_loop(fields: Fields, pseudonym: str) -> bool:
     )
 
 
-def max_forwards(fields: Fields) -> int | None:
-    """Return the value of Max-Forwards (RFC 9110, section 7.6.2), or None if it is missing or invalid."""
+def may_forward(request: Request) -> bool:
+    """Return False for OPTIONS with `Max-Forwards: 0`, which this proxy answers itself (RFC 9110, section 7.6.2)."""
+    return request.method != "OPTIONS" or _max_forwards(request.fields) != 0
+
+
+def with_lower_max_forwards(fields: Fields, method: str) -> Fields:
+    """Return the fields with which a request is forwarded: in OPTIONS, Max-Forwards is one less (RFC 9110, section
+    7.6.2). An invalid value stays unchanged."""
+    hops = _max_forwards(fields) if method == "OPTIONS" else None
+    return fields if hops is None else fields.with_field("Max-Forwards", str(hops - 1))
+
+
+def _max_forwards(fields: Fields) -> int | None:
     hops = fields.combined("max-forwards") or ""
     return int(hops) if re.fullmatch(r"[0-9]{1,9}", hops) else None

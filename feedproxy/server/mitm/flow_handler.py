@@ -41,7 +41,7 @@ from feedproxy.request.cacheable_and_allowed_methods import (
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.request.endpoint_registry import CONTENT_MAX, Call, Endpoint
 from feedproxy.request.gateway_challenges import has_only_unusable_challenges
-from feedproxy.request.loops_and_max_forwards import is_loop, max_forwards
+from feedproxy.request.loops_and_max_forwards import is_loop, may_forward
 from feedproxy.server.access_record import CLIENT_GONE, record_unreadable
 from feedproxy.server.client_connection_limit import ConnectionLimiter
 from feedproxy.server.mitm import landing_preview, passthrough
@@ -445,14 +445,14 @@ class FlowHandler:
         self._set_response(flow, state, response, status)
 
     def _local_response(self, routed: RoutedRequest) -> Response | None:
-        """Return the response to a CORS preflight for a stored feed, and to OPTIONS with `Max-Forwards: 0`. Return None
-        for other requests.
+        """Return the response to a CORS preflight for a stored feed, and to a request that must not be forwarded.
+        Return None for other requests.
 
         Raises MethodNotAllowed for a method that is refused.
         """
         request = routed.request
         check_method(request.method)
-        if request.method == "OPTIONS" and max_forwards(request.fields) == 0:
+        if not may_forward(request):
             return options_response()
         return self._preflight_response(request)
 

@@ -18,7 +18,7 @@ from feedproxy.http.field_values import split_list
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.request.gateway_challenges import unusable_challenge_response
-from feedproxy.request.loops_and_max_forwards import max_forwards
+from feedproxy.request.loops_and_max_forwards import with_lower_max_forwards
 from feedproxy.request.problem_details import problem_response
 from feedproxy.request.response_fields_by_entrance import (
     apply_entrance_rules,
@@ -142,9 +142,7 @@ def prepare_request(
     """Prepare a request for streaming to its origin or to a parent proxy."""
     fields, method = routed.request.fields, flow.request.method
     framing = _framing(fields)
-    fields = streamed_fields(fields.without(*FRAMING), client)
-    if routed.request.method == "OPTIONS" and (hops := max_forwards(fields)) is not None:
-        fields = fields.with_field("Max-Forwards", str(hops - 1))
+    fields = with_lower_max_forwards(streamed_fields(fields.without(*FRAMING), client), routed.request.method)
     if client.entrance is Entrance.REVERSE:
         scheme, _, name = client.base.partition("://")
         fields = fields.with_field("X-Forwarded-For", client.address)
