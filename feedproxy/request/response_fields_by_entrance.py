@@ -112,9 +112,7 @@ def apply_entrance_rules(
     """Return the fields of a response after applying the rules of the client's entrance.
 
     `upstream` is the value of this option. `content_target` is the target that sent the content, if feedproxy followed
-    redirects from `target`. The gateway adds `sandbox` of Content-Security-Policy. For a browser, all
-    sites behind the gateway are one web origin, and without `sandbox`, a page of one site could read the responses of
-    another.
+    redirects from `target`.
     """
     if client.entrance is not Entrance.PROXY and fields.has_any(_REFERENCE_FIELDS):
         fields = _rewrite_references(fields, client, target, upstream, content_target)
@@ -123,9 +121,17 @@ def apply_entrance_rules(
         if target:  # otherwise the response is a local one
             fields = Fields(line for line in fields if passes_gateway(line[0]))
             fields = with_gateway_challenges(fields, uri.origin_of(target))
-        fields = fields.with_field("Content-Security-Policy", "sandbox")
-        fields = fields.with_field("X-Content-Type-Options", "nosniff")
+        fields = sandboxed(fields)
     return fields
+
+
+def sandboxed(fields: Fields) -> Fields:
+    """Return the fields with which a browser runs no script of the gateway's response.
+
+    For a browser, all sites behind the gateway are one web origin. Without `sandbox`, a page of one site could read the
+    responses of another.
+    """
+    return fields.with_field("Content-Security-Policy", "sandbox").with_field("X-Content-Type-Options", "nosniff")
 
 
 def make_private(fields: Fields) -> Fields:

@@ -23,6 +23,7 @@ from feedproxy.request.problem_details import problem_response
 from feedproxy.request.response_fields_by_entrance import (
     apply_entrance_rules,
     make_private,
+    sandboxed,
 )
 from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.request.upstream_request import streamed_fields, with_via
@@ -287,9 +288,7 @@ def error_page(flow: http.HTTPFlow, message: str, status: CacheStatus | None = N
     request = Request("GET", shown, fields_of(flow.request))
     response = problem_response(error.status_hint, error.detail, FAILURE_SENTENCES[error.detail], request=request)
     fields = append(response.fields, status or CacheStatus(detail=error.detail)).with_field("Connection", "close")
-    # apply_entrance_rules does the same for the gateway.
-    fields = fields.with_field("Content-Security-Policy", "sandbox").with_field("X-Content-Type-Options", "nosniff")
-    return to_mitmproxy(Response(response.status, fields, response.body))
+    return to_mitmproxy(Response(response.status, sandboxed(fields), response.body))
 
 
 def to_mitmproxy(response: Response) -> http.Response:
