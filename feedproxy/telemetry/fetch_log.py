@@ -10,6 +10,12 @@ from feedproxy.telemetry.page_redaction import View, redact_text
 logger = logging.getLogger("feedproxy.fetch")
 
 
+def is_logged(fetch: RefreshRecord, form: str) -> bool:
+    """Return True if a fetch is logged. The access log already has a line for a client that waited. `form` is the
+    value of `log_format`."""
+    return fetch.occasion != "reader" and form != "off"
+
+
 def log_fetch(name: str, fetch: RefreshRecord, form: str, batch: LineBatch) -> None:
     """Log a fetch: at WARNING if it failed, otherwise at INFO.
 

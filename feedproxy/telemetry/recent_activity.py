@@ -82,9 +82,9 @@ class RecentActivity:
             self._failed.drop(event.target)
         elif record.is_missing_feed:
             self._keep_failed(event.target, record)
-        form = settings.log_format
-        if record.occasion != "reader" and form != "off":
-            fetch_log.log_fetch(self._name_in_log(uri.without_fragment(event.target)), record, form, self.log_lines)
+        if fetch_log.is_logged(record, settings.log_format):
+            name = self._name_in_log(uri.without_fragment(event.target))
+            fetch_log.log_fetch(name, record, settings.log_format, self.log_lines)
 
     def on_page_redirected_to_feed(self, target: str) -> None:
         """Remove `target`, a page that led to a feed, from the list of addresses that never returned a feed."""
