@@ -217,15 +217,15 @@ def test_publishers_publish_nothing_at_night() -> None:
 def test_poll_plan_is_ordered_and_limited() -> None:
     week = publishers.create_feeds(1, days=7)
     planned = simulated_readers.plan_polls(week, readers=200, seed=1, days=7)
-    polls = simulated_readers.thin_out(planned)
-    assert len(polls) == simulated_readers.POLLS_MAX < len(planned)
+    polls = simulation.thin_out(planned)
+    assert len(polls) == simulation.POLLS_MAX < len(planned)
     assert [poll.at for poll in polls] == sorted(poll.at for poll in polls)
     assert polls[-1].at < publishers.START + 7 * 86_400
 
 
 def test_poll_plan_of_short_demo_is_complete() -> None:
     polls = simulated_readers.plan_polls(publishers.create_feeds(1, days=1), readers=8, seed=1, days=1)
-    assert simulated_readers.thin_out(polls) == polls
+    assert simulation.thin_out(polls) == polls
     cron = [poll.at for poll in polls if poll.subscription.profile.on_the_hour]
     assert len(cron) == 2 * 24
     assert all(at % 3600 == 0 for at in cron)

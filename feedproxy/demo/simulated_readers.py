@@ -10,9 +10,6 @@ from feedproxy.demo.counted_http import CountedResponse
 from feedproxy.demo.publishers import START, DemoFeed
 from feedproxy.http.message import Fields
 
-POLLS_MAX = 15_000
-"""A run has at most this many polls. If more are planned, polls are left out at regular intervals."""
-
 
 @dataclass(frozen=True, slots=True)
 class ReaderProfile:
@@ -109,10 +106,3 @@ def plan_polls(feeds: Sequence[DemoFeed], *, readers: int, seed: int, days: int)
             polls += [SimulatedPoll(at, subscription) for at in subscription.times(end)]
     polls.sort(key=lambda poll: poll.at)
     return polls
-
-
-def thin_out(polls: Sequence[SimulatedPoll]) -> Sequence[SimulatedPoll]:
-    """Return at most POLLS_MAX of the polls, evenly distributed."""
-    if len(polls) <= POLLS_MAX:
-        return polls
-    return [polls[index * len(polls) // POLLS_MAX] for index in range(POLLS_MAX)]

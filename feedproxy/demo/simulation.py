@@ -22,10 +22,13 @@ from feedproxy.clock import Instant, ManualClock, Seconds
 from feedproxy.demo.counted_http import CONNECTIONS, CountedResponse, CountingConnection, make_connections
 from feedproxy.demo.demo_origin import Origin, Tally
 from feedproxy.demo.publishers import START, DemoFeed, create_feeds
-from feedproxy.demo.simulated_readers import SimulatedPoll, plan_polls, thin_out
+from feedproxy.demo.simulated_readers import SimulatedPoll, plan_polls
 from feedproxy.errors import FeedproxyError
 from feedproxy.process.mitmproxy_master import build_master
 from feedproxy.process.option_sources import ServePlan
+
+POLLS_MAX = 15_000
+"""A run has at most this many polls. If more are planned, polls are left out at regular intervals."""
 
 ITERATIONS = 8
 """After each change of the clock, the event loop runs this many iterations, in which the tasks that the clock has woken
@@ -95,6 +98,13 @@ async def play(*, seed: int, readers: int, days: int, progress: Progress) -> Dem
     messages = tuple(f"{record.name}: {record.getMessage()}" for record in errors)
     duration = time.perf_counter() - began
     return Demo(seed, readers, days, len(polls), len(planned), direct, with_feedproxy, duration, messages)
+
+
+def thin_out(polls: Sequence[SimulatedPoll]) -> Sequence[SimulatedPoll]:
+    """Return at most POLLS_MAX of the polls, evenly distributed."""
+    if len(polls) <= POLLS_MAX:
+        return polls
+    return [polls[index * len(polls) // POLLS_MAX] for index in range(POLLS_MAX)]
 
 
 async def _play_run(
