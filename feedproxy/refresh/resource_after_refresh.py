@@ -81,18 +81,10 @@ def update_relocation(
     elif chain.moved_to and outcome.channel is not None:
         ending, location = RelocationKind.MOVED, chain.moved_to
     if ending is None:
-        # Only a good response of the address itself clears a relocation.
-        is_own_response = outcome.status in (200, 304) and chain.hops == 0
-        sighting = before.relocation
-        has_not_ended = _is_redirect(chain) or outcome.status in (401, 451)
-        if sighting and sighting.kind is RelocationKind.GONE and not sighting.confirmed and has_not_ended:
-            return None  # the target redirects, or asks for credentials, or is forbidden by law
+        # The status of the address itself: outcome.status is that of the last response.
+        status = chain.first.response.status if chain.hops and isinstance(chain.first, Fetched) else outcome.status
         is_as_before = outcome.channel is not None or before.channel is None
-        return (
-            moved_and_gone.clear_relocation(before.relocation, now, feed=is_as_before)
-            if is_own_response
-            else before.relocation
-        )
+        return moved_and_gone.clear_relocation(before.relocation, now, status=status, feed=is_as_before)
     return moved_and_gone.record_sighting(
         before.relocation,
         ending,
@@ -112,10 +104,6 @@ def _may_be_feed(before: Resource, outcome: FetchOutcome, job: RefreshJob) -> bo
     if before.variants:
         return False
     return job.request.fields.get("accept") == ACCEPT and not states_lifetime(outcome.fields)
-
-
-def _is_redirect(chain: redirect_following.RedirectChain) -> bool:
-    return isinstance(chain.first, Fetched) and chain.first.response.status in redirect_following.REDIRECTS
 
 
 def is_further_variant(before: Resource, replaced: StoredResponse | None, response: StoredResponse) -> bool:

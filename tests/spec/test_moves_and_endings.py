@@ -70,18 +70,25 @@ def test_permanent_redirect_to_another_location_restarts_the_count() -> None:
 
 
 def test_relocation_unconfirmed_is_cleared_by_an_ordinary_response() -> None:
-    assert clear_relocation(sight(None, NOW), NOW + HOUR, feed=True) is None
-    assert clear_relocation(sight(None, NOW, ending=RelocationKind.GONE), NOW + HOUR, feed=False) is None
+    assert clear_relocation(sight(None, NOW), NOW + HOUR, status=200, feed=True) is None
+    assert clear_relocation(sight(None, NOW, ending=RelocationKind.GONE), NOW + HOUR, status=200, feed=False) is None
+
+
+@pytest.mark.parametrize(("status", "is_kept"), [(None, True), (301, False), (401, False), (404, True), (451, False)])
+def test_end_unconfirmed_is_cleared_by_a_response_that_contradicts_it(status: int | None, is_kept: bool) -> None:
+    sighting = sight(None, NOW, ending=RelocationKind.GONE)
+    assert (clear_relocation(sighting, NOW + HOUR, status=status, feed=False) == sighting) is is_kept
+    assert clear_relocation(confirmed := sight(None, NOW, at_once=True), NOW, status=status, feed=False) == confirmed
 
 
 def test_relocation_confirmed_is_cleared_by_a_feed_at_the_old_address() -> None:
-    assert clear_relocation(sight(None, NOW, at_once=True), NOW + WEEK, feed=True) is None
+    assert clear_relocation(sight(None, NOW, at_once=True), NOW + WEEK, status=200, feed=True) is None
 
 
 def test_relocation_confirmed_is_kept_when_the_old_address_returns_no_feed() -> None:
     believed = sight(None, NOW, at_once=True)
 
-    kept = clear_relocation(believed, NOW + WEEK, feed=False)
+    kept = clear_relocation(believed, NOW + WEEK, status=200, feed=False)
 
     assert kept == structs.replace(believed, last=NOW + WEEK)
     assert active_relocation(kept, NOW + WEEK, SETTINGS) == RespondMoved(NEW)

@@ -17,9 +17,14 @@ from msgspec.structs import replace
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Instant, Seconds
+from feedproxy.refresh.redirect_following import REDIRECTS
 from feedproxy.request.upstream_and_public_urls import to_upstream
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Relocation, RelocationKind, Resource
+
+_NO_END = REDIRECTS | {401, 451}
+"""After one of these status codes, a 410 that is not confirmed is forgotten: the target redirects, asks for
+credentials, or is forbidden by law."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +65,20 @@ def record_sighting(
     return replace(sighting, confirmed=sighting.confirmed or at_once or sighting.count >= confirmations)
 
 
-def clear_relocation(sighting: Relocation | None, now: Instant, *, feed: bool) -> Relocation | None:
-    """Return the relocation to keep after the old address answered 200 or 304, or None to drop the relocation.
+def clear_relocation(sighting: Relocation | None, now: Instant, *, status: int | None, feed: bool) -> Relocation | None:
+    """Return the relocation to keep after a fetch that reports neither a move nor an end, or None to drop it.
 
-    `feed` is True if the answer was a feed, or if the address never had a feed. No other answer ends a confirmed
-    relocation, because abandoned addresses often respond with 200 and advertisements.
+    `status` is the status of the old address, or None without a response. `feed` is True if the response was a feed, or
+    if the address never had a feed. No other 200 or 304 ends a confirmed relocation, because abandoned addresses often
+    respond with 200 and advertisements.
     """
-    if sighting is None or feed or not sighting.confirmed:
+    if sighting is None:
+        return None
+    if status in _NO_END and sighting.kind is RelocationKind.GONE and not sighting.confirmed:
+        return None
+    if status not in (200, 304):
+        return sighting
+    if feed or not sighting.confirmed:
         return None
     return replace(sighting, last=now)
 
