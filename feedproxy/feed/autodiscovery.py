@@ -17,6 +17,7 @@ from feedproxy.feed.feed_scheme import resolve_address
 from feedproxy.http import content_negotiation
 from feedproxy.http.field_values import charset_of, parse_parameters
 from feedproxy.http.link_field import Link, parse_links
+from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import NO_FIELDS, Fields
 
 FEED_TYPES = (*READER_MEDIA_TYPES, *Kind.CDF.media_types)
@@ -76,6 +77,17 @@ def prefers_feeds(accept: str | None) -> bool:
     if accept is None:
         return False
     return content_negotiation.choose_media_type(accept, _OFFERS) in FEED_TYPES
+
+
+def prefers_pages(accept: str | None) -> bool:
+    """Return True if a client with this Accept field prefers an HTML page to a feed. A client without a preference gets
+    the feed."""
+    return _prefers_pages(accept) if accept else False
+
+
+@memoize_short()
+def _prefers_pages(accept: str) -> bool:
+    return content_negotiation.choose_media_type(accept, (*FEED_TYPES, *GENERIC_TYPES, "text/html")) == "text/html"
 
 
 _OFFERS = ("text/html", "application/xhtml+xml", *FEED_TYPES)

@@ -5,6 +5,7 @@ policy/min_interval_and_back_off.py contains the rules. This module looks up the
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Clock, Instant
+from feedproxy.feed.autodiscovery import prefers_pages
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.target_uri.registrable_domain import site_of
 from feedproxy.refresh.policy.client_keyed_failures import (
@@ -15,7 +16,6 @@ from feedproxy.refresh.policy.client_keyed_failures import (
     KeyedRecord,
 )
 from feedproxy.refresh.policy.min_interval_and_back_off import Deferred, Permission, check_fetch_allowed
-from feedproxy.refresh.redirect_following import prefers_html
 from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.refresh.refresh_result import RefreshResult
 from feedproxy.request.context import RequestContext
@@ -84,7 +84,7 @@ class FetchPermissions:
         Outcomes of range requests and of browsers' requests are not recorded.
         """
         fields = job.request.fields
-        is_recorded = "range" not in fields and not prefers_html(fields.combined("accept"))
+        is_recorded = "range" not in fields and not prefers_pages(fields.combined("accept"))
         if result.keyed_record is not None and is_recorded:
             agent = _client_agent(job.request, own=job.own_agent)
             key = Fields((*job.key, *job.varying_fields))

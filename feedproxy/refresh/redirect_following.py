@@ -14,10 +14,10 @@ from feedproxy.cache.freshness import age_value, date_of, explicit_lifetime
 from feedproxy.cache.targeted_directives import TARGETED_FIELD, governing_directives
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import BadTarget, FeedproxyError, Overload
+from feedproxy.feed.autodiscovery import prefers_pages
 from feedproxy.http import content_negotiation, uri
 from feedproxy.http.cache_control import without_directives
 from feedproxy.http.credential_fields import is_credential
-from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields, Request
 from feedproxy.request.context import RequestContext
 from feedproxy.store.coordination.coordination_interface import Coordination
@@ -37,14 +37,6 @@ NON_FEED_REDIRECTS_MAX = 10_000
 
 Clients get such a redirect as the response.
 """
-
-_FEED_TYPES = (
-    "application/rss+xml",
-    "application/atom+xml",
-    "application/xml",
-    "text/xml",
-    "application/json",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,14 +274,4 @@ class NonFeedRedirects:
         """
         target, accept = context.request.target, context.request.fields.combined("accept")
         leads_to_no_feed = self._epochs.get(target) == self._coordination.invalidation_epoch(target)
-        return not prefers_html(accept) and not leads_to_no_feed and "range" not in context.upstream.request.fields
-
-
-def prefers_html(accept: str | None) -> bool:
-    """Return whether a client with this Accept prefers an HTML page to a feed."""
-    return _prefers_html(accept) if accept else False
-
-
-@memoize_short()
-def _prefers_html(accept: str) -> bool:
-    return content_negotiation.choose_media_type(accept, (*_FEED_TYPES, "text/html")) == "text/html"
+        return not prefers_pages(accept) and not leads_to_no_feed and "range" not in context.upstream.request.fields

@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.feed.autodiscovery import BYTES_MAX, FEEDS_MAX, DiscoveredFeed, discover_feeds, is_page, prefers_feeds
+from feedproxy.feed.autodiscovery import (
+    BYTES_MAX,
+    FEEDS_MAX,
+    DiscoveredFeed,
+    discover_feeds,
+    is_page,
+    prefers_feeds,
+    prefers_pages,
+)
 from feedproxy.feed.channel_addresses import page_address, self_address
 from feedproxy.feed.feed_scheme import strip_feed_scheme
 from feedproxy.feed.parse.channel_parser import read
@@ -209,6 +217,22 @@ def test_feed_scheme_within_a_url_is_kept() -> None:
 )
 def test_prefers_feeds_compares_the_accept_weights_of_feeds_and_pages(accept: str | None, wants: bool) -> None:
     assert prefers_feeds(accept) is wants
+
+
+@pytest.mark.parametrize(
+    ("accept", "wants"),
+    [
+        (None, False),
+        ("", False),
+        ("*/*", False),
+        ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", True),
+        ("application/xml, text/html", False),
+        ("application/feed+json, text/html;q=0.3", False),
+        ("application/rdf+xml, text/html", False),
+    ],
+)
+def test_prefers_pages_compares_the_accept_weights_of_pages_and_feeds(accept: str | None, wants: bool) -> None:
+    assert prefers_pages(accept) is wants
 
 
 def test_discovery_never_raises_for_corpus_documents(corpus: Path) -> None:
