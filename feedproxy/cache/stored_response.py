@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from feedproxy.clock import Instant
+from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.coding.deflate import zlib
 from feedproxy.http.message import NO_FIELDS, Fields
@@ -156,3 +157,10 @@ class StoredResponse(Struct, frozen=True, omit_defaults=True):
     """
     has_client_language: bool = False
     """True if the request had a client's Accept-Language that is neither in `key` nor in `vary_request`."""
+
+    @property
+    def no_transform(self) -> bool:
+        """Return True if the content must be sent in the form in which the origin sent it."""
+        # "A proxy MUST NOT transform the content (Section 6.4) of a response message that contains a no-transform
+        # cache directive" -- RFC 9110, section 7.7
+        return CacheControl.from_fields(self.fields).no_transform

@@ -128,7 +128,7 @@ def _select_representation(stored: StoredResponse, request: Request, decoded_max
     tag = parse_tag(fields.get("etag") or "") if len(fields.get_all("etag")) == 1 else None
     if label == "identity" or content_negotiation.choose_coding(accept_encoding, [label.lower()]) is not None:
         return SelectedRepresentation(body, fields, tag)
-    if CacheControl.from_fields(fields).no_transform:
+    if stored.no_transform:
         return SelectedRepresentation(body, fields, tag)
     plain = DECODED_BODIES.get(body, label, limit=decoded_max)
     if plain is None:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
-from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Request
 from feedproxy.lru_map import LRU
@@ -105,12 +104,7 @@ class CodingVariants:
 def _is_codable(stored: StoredResponse) -> bool:
     """Return True if the content is a feed that may be compressed."""
     content = stored.content
-    return (
-        content.feed
-        and content.tag is not None
-        and "identity" in content.bodies
-        and not CacheControl.from_fields(stored.fields).no_transform
-    )
+    return content.feed and content.tag is not None and "identity" in content.bodies and not stored.no_transform
 
 
 def _key(stored: StoredResponse, name: str) -> _Key:

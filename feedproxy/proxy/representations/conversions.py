@@ -18,7 +18,6 @@ from feedproxy.feed import pasted_address
 from feedproxy.feed.convert.formats import FORMATS, Format
 from feedproxy.feed.convert.headlines import Headlines
 from feedproxy.http import conditional, content_negotiation, uri
-from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.coding import content_coding
 from feedproxy.http.conditional import Outcome
 from feedproxy.http.etag import own_tag
@@ -154,9 +153,7 @@ class Conversions:
 
         Only a feed without no-transform is converted.
         """
-        # "A proxy MUST NOT transform the content (Section 6.4) of a response message that contains a no-transform
-        # cache directive" -- RFC 9110, section 7.7
-        if stored.status != 200 or not stored.content.feed or CacheControl.from_fields(stored.fields).no_transform:
+        if stored.status != 200 or not stored.content.feed or stored.no_transform:
             return None
         media_type = stored.content.media_type or stored.fields.get("content-type") or ""
         return self.preferred_format(request.fields.combined("accept"), media_type)

@@ -119,7 +119,7 @@ def _is_excluded(request: Request, settings: Settings) -> bool:
 def _allows_deltas(stored: StoredResponse, resource: Resource) -> bool:
     """Return True if deltas of the response may be made: it is a shared feed with an entity tag of this proxy, and
     without no-transform."""
-    if not stored.content.feed or CacheControl.from_fields(stored.fields).no_transform:
+    if not stored.content.feed or stored.no_transform:
         return False
     return stored.content.tag is not None and any(
         variant.content.tag == stored.content.tag for variant in resource.variants

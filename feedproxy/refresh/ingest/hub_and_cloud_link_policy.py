@@ -8,7 +8,6 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.feed.channel import Cloud
 from feedproxy.feed.channel_addresses import cloud_scheme
 from feedproxy.feed.edit.hub_and_cloud_links import Announcement, add_link_fields
-from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.request.upstream_and_public_urls import endpoint_address
 from feedproxy.settings import Settings
@@ -48,8 +47,6 @@ def with_links(stored: StoredResponse, settings: Settings, self_href: str) -> St
     The feed stays unchanged if no hub is announced, if it has `no-transform`, or if its address contains a secret.
     """
     links = announcement(settings)
-    if not links.hub or not stored.content.feed or has_secret(stored.target):
-        return stored
-    if CacheControl.from_fields(stored.fields).no_transform:
+    if not links.hub or not stored.content.feed or stored.no_transform or has_secret(stored.target):
         return stored
     return replace(stored, fields=add_link_fields(stored.fields, hub=links.hub, self_href=self_href))

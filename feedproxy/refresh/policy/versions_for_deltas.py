@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from feedproxy.cache.stored_response import StoredResponse
-from feedproxy.http.cache_control import CacheControl
 from feedproxy.store.resource import DeltaBase, Resource
 
 VERSIONS_MAX = 16
@@ -28,7 +27,7 @@ def superseded_feeds(resource: Resource) -> tuple[StoredResponse, ...]:
         if variant.content.feed
         and variant.content.tag is not None
         and (variant.content.tag, variant.content.last_modified) not in recorded
-        and not CacheControl.from_fields(variant.fields).no_transform
+        and not variant.no_transform
     )
 
 
