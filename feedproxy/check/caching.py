@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from feedproxy.cache.freshness import explicit_lifetime
 from feedproxy.check.checked_document import CheckedDocument
 from feedproxy.check.observations import FeedObservations
-from feedproxy.check.publishing_schedule import publishing_interval
+from feedproxy.check.publishing_schedule import delays_entries, publishing_interval
 from feedproxy.clock import Instant, Seconds
 from feedproxy.durations_and_sizes import exact_span, span
 from feedproxy.feed.channel import NO_HINTS, Schedule
@@ -51,7 +51,7 @@ def _check_lifetime(fields: Fields, schedule: Schedule, interval: Seconds | None
         yield TTL_SHORTER_THAN_MAX_AGE(ttl=ttl, lifetime=exact_span(lifetime))
     elif lifetime == 0:
         yield VALIDATION_REQUIRED()
-    elif interval is not None and lifetime > max(2 * interval, 3600):
+    elif interval is not None and delays_entries(lifetime, interval):
         yield LIFETIME_ABOVE_CHANGE_INTERVAL(lifetime=span(lifetime), interval=span(interval))
     else:
         yield LIFETIME_STATED(lifetime=span(lifetime))

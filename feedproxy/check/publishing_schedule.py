@@ -45,6 +45,12 @@ def publishing_interval(document: CheckedDocument) -> Seconds | None:
     return float(median(later - earlier for earlier, later in pairwise(times)))
 
 
+def delays_entries(lifetime: Seconds, interval: Seconds) -> bool:
+    """Return True if readers that use a copy for `lifetime` seconds get new entries late: the lifetime is longer than
+    an hour and two publishing intervals."""
+    return lifetime > max(2 * interval, 3600)
+
+
 def _update_minutes(schedule: Schedule) -> float:
     """Return the minutes between two updates by the RSS 1.0 syndication module, or 0 if the feed does not use it."""
     return schedule.period.seconds / 60 / schedule.frequency if schedule.period is not None else 0.0
@@ -83,7 +89,7 @@ def _check_ttl(document: CheckedDocument, schedule: Schedule) -> Iterator[Note]:
         yield TTL_VERY_SHORT(ttl=ttl)
     elif ttl > DAY:
         yield TTL_VERY_LONG(ttl=ttl)
-    elif interval is not None and 60 * ttl > max(2 * interval, 3600):
+    elif interval is not None and delays_entries(60 * ttl, interval):
         yield TTL_ABOVE_CHANGE_INTERVAL(ttl=ttl, interval=span(interval))
 
 
