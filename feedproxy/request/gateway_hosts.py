@@ -16,12 +16,13 @@ from feedproxy.settings import Settings, listen_address
 
 EXAMPLE_DOMAINS = ("example.com", "example.net", "example.org")
 """Domains that IANA keeps for documentation (RFC 6761, section 6.5). Names below them cannot be registered."""
-_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._~-]+)(?::[0-9]{1,5})?")
+AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._~-]+)(?::[0-9]{1,5})?")
+"""Pattern of a Host that may be part of a URL of this proxy. The first group is the host without the port."""
 
 
 def is_gateway_host(authority: str, settings: Settings) -> bool:
     """Return True if the gateway answers at this value of Host. The port is not compared."""
-    match = _AUTHORITY.fullmatch(authority)
+    match = AUTHORITY.fullmatch(authority)
     if match is None:
         return False
     name = _plain(match[1])

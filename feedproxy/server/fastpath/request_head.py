@@ -19,7 +19,7 @@ from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.message import NAME_LONGEST, Fields
 from feedproxy.http.request_validation import FIELDS_MAX, TARGET_MAX
 from feedproxy.proxy.repeated_hit import UNREPEATABLE_FIELDS
-from feedproxy.server.mitm.request_routing import AUTHORITY
+from feedproxy.request.gateway_hosts import AUTHORITY
 
 
 class LineKind(IntEnum):
@@ -192,7 +192,7 @@ def _is_valid_host(value: str) -> bool:
         url.parse_authority(value, check=True)
     except ValueError:
         return False
-    return AUTHORITY.match(value) is not None
+    return AUTHORITY.fullmatch(value) is not None
 
 
 _IGNORED_NAMES: dict[bytes, int] = {}

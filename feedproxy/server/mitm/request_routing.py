@@ -22,7 +22,7 @@ from feedproxy.http.target_uri.gateway_path import gateway_target, lacks_path
 from feedproxy.http.target_uri.registrable_domain import has_known_suffix
 from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.request.forwarded_client_address import Hop, client_hop, is_trusted_proxy
-from feedproxy.request.gateway_hosts import is_gateway_host
+from feedproxy.request.gateway_hosts import AUTHORITY, is_gateway_host
 from feedproxy.server.mitm.http_layer import ABSOLUTE_FORM
 from feedproxy.settings import Settings
 
@@ -42,8 +42,6 @@ ASTERISK = "*"
 """The request target of OPTIONS for a server as a whole (RFC 9112, section 3.2.4)."""
 
 _HAS_PORT = re.compile(r":[0-9]+\Z")
-
-AUTHORITY = re.compile(r"^(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +195,7 @@ def _check_gateway_host(head: IncomingRequest, settings: Settings) -> None:
     """
     for authority in (head.fields.get("host") or "", _stated_hop(head, settings).host):
         if authority and not is_gateway_host(authority, settings):
-            name = f"the host name {authority}" if AUTHORITY.match(authority) else "this host name"
+            name = f"the host name {authority}" if AUTHORITY.fullmatch(authority) else "this host name"
             raise WrongHost(
                 f"the gateway does not answer at {name}: "
                 "if readers use the name, list it in the option gateway_hosts, or set public_url"
@@ -313,7 +311,7 @@ def client_context(head: IncomingRequest, settings: Settings, entrance: Entrance
     host = hop.host or head.fields.get("host") or ""
     if settings.public_url:
         base = settings.public_url.rstrip("/")
-    elif AUTHORITY.match(host):
+    elif AUTHORITY.fullmatch(host):
         base = f"{scheme}://{host}"
     else:
         address, port = head.local_address
@@ -330,7 +328,7 @@ def _stated_hop(head: IncomingRequest, settings: Settings) -> Hop:
     if not is_trusted_proxy(settings, head.peer):
         return Hop(head.peer, "", "")
     hop = client_hop(head.fields, settings.forwarded_by, head.peer, partial(is_trusted_proxy, settings))
-    return hop if AUTHORITY.match(hop.host) else replace(hop, host="")
+    return hop if AUTHORITY.fullmatch(hop.host) else replace(hop, host="")
 
 
 def is_client_gone(flow: http.HTTPFlow) -> bool:
