@@ -275,14 +275,18 @@ class ReaderState:
         elif poll.method == "HEAD" and poll.is_success:
             self.confirmed = validators  # a reader that polls by HEAD compares its copy with the last HEAD
         self.issued.add(validators)
-        self._learn_address_validators(poll, validators)
+        if poll.is_success or poll.status == 206:
+            self._learn_address_validators(poll, validators)
         if not validators.modified and (date := poll.answer.get("date")):
             self.date_fields.add(date)
 
     def _learn_address_validators(self, poll: Poll, validators: Validators) -> None:
         by_address = self.address_validators
-        if poll.status not in (200, 226) and (known := by_address.get(poll.target)) is not None:
+        if poll.status not in (200, 226):
+            if validators in self.rejected:
+                return  # as for `confirmed`
             # A 304 need not repeat both fields of the copy that it confirms.
+            known = by_address.get(poll.target, Validators("", ""))
             validators = Validators(validators.tag or known.tag, validators.modified or known.modified)
         if poll.target in by_address or len(by_address) < ADDRESSES_MAX:
             by_address[poll.target] = validators

@@ -24,6 +24,7 @@ from feedproxy.scoring import (
 )
 from feedproxy.scoring.grade import ReaderScore
 from feedproxy.scoring.reader_names import secret_hash
+from feedproxy.scoring.rule_weights import ReaderRule
 from feedproxy.scoring.score_report import as_text
 from tests.lab.behaviour import FEED, START, CorrectReader, document, own_date, play, world
 
@@ -375,11 +376,34 @@ def test_empty_answer_is_a_failure_and_replaces_no_validators(tag: str, kept: bo
     following = recording.exchanges[6]
     if kept:
         fields = following.request.fields.with_field("If-None-Match", tag)
-        following = replace(following, request=replace(following.request, fields=fields))
+        following = replace(following, request=structs.replace(following.request, fields=fields))
     exchanges = (*recording.exchanges[:5], empty, following, *recording.exchanges[7:])
 
     expected = {conditional_request_rules.VALIDATOR_OF_FAILURE} if kept else set()
     assert findings(score_of(replace(recording, exchanges=exchanges))) == expected
+
+
+def test_validators_of_a_truncated_answer_stay_wrong_after_a_304() -> None:
+    """A server answers 304 to them, too, and the reader misses entries until it drops them."""
+    recording = play(CorrectReader())
+    truncated = replace(
+        recording.exchanges[1], status=200, fields=Fields([("ETag", '"truncated"')]), size=500, raw=True
+    )
+    condition = Fields([("If-None-Match", '"truncated"')])
+    later = [
+        replace(
+            exchange,
+            request=structs.replace(exchange.request, fields=exchange.request.fields.updated(condition)),
+            fields=truncated.fields,
+        )
+        for exchange in recording.exchanges[2:6]
+    ]
+    exchanges = (recording.exchanges[0], truncated, *later)
+
+    score = score_of(replace(recording, exchanges=exchanges))
+
+    assert {exchange.status for exchange in later} == {304}
+    assert score.tallies[ReaderRule.CONDITIONS].broken == len(later)
 
 
 @pytest.mark.parametrize(
