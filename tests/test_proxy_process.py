@@ -446,6 +446,24 @@ async def test_error_found_by_the_check_names_the_line_of_the_file(tmp_path: Pat
     assert str(caught.value).startswith(f"{file}:1: {words}")
 
 
+def test_recording_below_a_folder_that_cannot_be_read_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording, stat = tmp_path / "private" / "week.har", os.stat
+
+    def deny(path: Any, **options: Any) -> os.stat_result:
+        if os.fspath(path) == str(recording):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return stat(path, **options)
+
+    recording.parent.mkdir()
+    monkeypatch.setattr(os, "stat", deny)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+
+    with pytest.raises(UsageError, match=f"^record: cannot write to {recording.parent}$"):
+        startup_checks.check_folders(Settings(store="memory:", record=str(recording)))
+
+
 async def test_check_names_the_option_that_keeps_workers_from_sharing_a_store(tmp_path: Path) -> None:
     file = tmp_path / "feedproxy.yaml"
     file.write_text("workers: 2\nstore: redis://127.0.0.1/\nfleet_local: 'memory:'\n")

@@ -165,10 +165,11 @@ def open_access_warnings(settings: Settings, addresses: Iterable[tuple[Any, ...]
 def check_folders(settings: Settings) -> None:
     """Raise UsageError unless the folders of the store and of the recording are writable."""
     folders = {"store": None if settings.is_fleet or settings.store == MEMORY else store_folder(settings.store)}
-    recording = option_files.expand(settings.record).absolute() if settings.record else None
-    if recording is not None and recording.exists() and not (recording.is_file() and os.access(recording, os.W_OK)):
-        raise UsageError(f"record: {recording} is not a file that can be written")
-    folders["record"] = recording.parent if recording is not None else None
+    if settings.record:
+        recording = option_files.expand(settings.record).absolute()
+        if os.path.exists(recording) and not (recording.is_file() and os.access(recording, os.W_OK)):
+            raise UsageError(f"record: {recording} is not a file that can be written")
+        folders["record"] = recording.parent
     for name, folder in folders.items():
         if folder is None:
             continue
