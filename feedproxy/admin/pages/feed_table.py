@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
+from math import inf
 
 from msgspec.structs import replace
 
@@ -55,7 +56,8 @@ class FeedTableCache:
         self._ids: dict[str, str] = {}
         self._touched: set[str] = set()
         self._table: FeedTable | None = None
-        self._good_until = 0.0
+        self._read_at = -inf
+        self._cost: Seconds = 0.0  # CPU time of the rows and the table
         self._count = 0
         self._count_until = 0.0
         self._lock = asyncio.Lock()
@@ -68,7 +70,7 @@ class FeedTableCache:
         """Discard the table. The next table reads these targets again."""
         for target in targets:
             self.touch(target)
-        self._good_until = 0.0
+        self._read_at = -inf
 
     def target_of(self, identifier: str) -> str | None:
         """Return the target with this id in the last table, or None."""
@@ -84,7 +86,7 @@ class FeedTableCache:
                 others = sum(1 for row in self._rows_by_target.values() if row is None)
                 complete = len(rows) < FEEDS_MAX and len(self._rows_by_target) < TARGETS_MAX
                 self._table = FeedTable(now, tuple(rows), others, complete)
-                self._reuse_rows_and_table(time.process_time() - start)
+                self._cost += time.process_time() - start
             return self._table
 
     async def feeds(self, service: Service) -> list[str]:
@@ -106,7 +108,7 @@ class FeedTableCache:
         return self._count
 
     async def _update_rows(self, service: Service) -> None:
-        if time.monotonic() < self._good_until:
+        if time.monotonic() < self._read_at + min(60.0, max(0.5, REUSE_FACTOR * self._cost)):
             return
         start, self._table = time.process_time(), None
         touched, self._touched = self._touched, set()
@@ -121,11 +123,7 @@ class FeedTableCache:
             if resource is not None:
                 ids[feed_id(target)] = target
         self._rows_by_target, self._ids = resources, ids
-        self._reuse_rows_and_table(time.process_time() - start)
-
-    def _reuse_rows_and_table(self, cost: Seconds) -> None:
-        """Reuse the rows and the table that took `cost` seconds of CPU time to make."""
-        self._good_until = time.monotonic() + min(60.0, max(0.5, REUSE_FACTOR * cost))
+        self._read_at, self._cost = time.monotonic(), time.process_time() - start
 
     async def _rows(self, service: Service, settings_for: SettingsFor, now: Instant) -> AsyncIterator[View]:
         async for resource in iterate_cooperatively(list(self._rows_by_target.values())):
