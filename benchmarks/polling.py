@@ -3,9 +3,9 @@
     python -m benchmarks.polling [--profile modern] [--seed 1] [--readers 40] [--price 60 300 1800 7200]
 
 A feed is a list of instants at which its content changed. A reader is a list of instants at which it polls. The
-product's own policy decides (polling_price.py, poll_rhythms.py, change_rate.py), and the loop in this module carries
-the decisions out. Its figures can therefore be compared with those of the whole product (benchmarks/week), and of other
-policies on the same feeds.
+product's own policy decides (expected_polls_and_price.py, poll_rhythms.py, change_rate.py), and the loop in this module
+carries the decisions out. Its figures can therefore be compared with those of the whole product (benchmarks/week), and
+of other policies on the same feeds.
 
 The staleness of a poll is the time since the publication of the first change that its response lacks, or 0. Feeds that
 HTTP forbids to store, and feeds that move or end, are left out. Publishers' hints and HTTP's lifetimes are ignored. For
@@ -35,7 +35,7 @@ from benchmarks.week.frontier import LIFETIMES, staleness_at
 from benchmarks.week.history import History
 from benchmarks.week.model import DAY, HOUR, PROFILES, Feed, make_feeds, make_readers, polls_of
 from feedproxy.feed.change_rate import changes_per_second, expected_staleness
-from feedproxy.refresh.policy import polling_price
+from feedproxy.refresh.policy import expected_polls_and_price
 from feedproxy.refresh.policy.stale_while_refreshing import WAIT_WORTH
 from feedproxy.refresh.resource_after_refresh import CHANGES_MAX
 from feedproxy.subscribers.poll_rhythms import PollRhythms
@@ -163,14 +163,14 @@ class Play:
         self._review(now)
 
     def _lifetime(self) -> float:
-        return polling_price.lifetime_for(self._rate, self._price, minimum=60, maximum=self._lifetime_max)
+        return expected_polls_and_price.lifetime_for(self._rate, self._price, minimum=60, maximum=self._lifetime_max)
 
     def _review(self, now: float) -> None:
         lifetime = self._lifetime()
-        planned = polling_price.plan(
-            self._rhythms.expected_polls("", now, now + polling_price.HORIZON),
+        planned = expected_polls_and_price.plan(
+            self._rhythms.expected_polls("", now, now + expected_polls_and_price.HORIZON),
             now,
-            polling_price.Copy(self._fetched, self._fetched + lifetime, lambda at: at + lifetime),
+            expected_polls_and_price.Copy(self._fetched, self._fetched + lifetime, lambda at: at + lifetime),
             per_second=self._rate,
             price=self._price,
             permitted=lambda at: max(at, self._fetched + 60),

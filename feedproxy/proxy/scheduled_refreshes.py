@@ -12,7 +12,7 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.http.target_uri.registrable_domain import site_of
 from feedproxy.proxy.peer_copies import PeerCopies
 from feedproxy.proxy.resource_lookup import ResourceLookup
-from feedproxy.refresh.policy import polling_price, refresh_ahead
+from feedproxy.refresh.policy import expected_polls_and_price, refresh_ahead
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
 from feedproxy.refresh.refresh_events import Events, RefreshEnded
@@ -122,13 +122,13 @@ class ScheduledRefreshes:
     def _earliest_refresh(self, target: str) -> Instant | None:
         """Return the earliest instant at which a refresh of a feed may be useful, or None if the instant is unknown.
 
-        A refresh is useful shortly before the expected poll of a reader (refresh/policy/polling_price.py).
+        A refresh is useful shortly before the expected poll of a reader (refresh/policy/expected_polls_and_price.py).
         """
         now = self._clock.now()
         if not self.owns(target) or self._count_demand(target, 0.0):
             return None
         next_poll = self._counts.rhythms.next_poll(target, now)
-        return None if next_poll is None else max(now, next_poll - polling_price.LEAD)
+        return None if next_poll is None else max(now, next_poll - expected_polls_and_price.LEAD)
 
     def plan(self, resource: Resource) -> refresh_ahead.Plan:
         """Return the next scheduled refresh of a resource, with its reason."""

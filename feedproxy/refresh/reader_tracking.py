@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from feedproxy.clock import Clock
 from feedproxy.http import user_agent
-from feedproxy.refresh.policy.polling_price import HORIZON
+from feedproxy.refresh.policy.expected_polls_and_price import HORIZON
 from feedproxy.request.context import ClientContext
 from feedproxy.request.feed_id import feed_id
 from feedproxy.settings import Settings

@@ -60,7 +60,7 @@ After a missed poll, the probability that the session continues is multiplied by
 PUNCTUAL: Seconds = 90
 """A poll may be early or late by this many seconds without causing a new plan of the feed's refreshes.
 
-A plan treats several polls within this time as one (CLUSTER_LENGTH in refresh/policy/polling_price.py).
+A plan treats several polls within this time as one (CLUSTER_LENGTH in refresh/policy/expected_polls_and_price.py).
 """
 
 GAPS_MAX = 5

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from feedproxy.feed.change_rate import expected_staleness
 from feedproxy.feed.channel import Schedule
 from feedproxy.feed.schedule_hints import is_skipped, next_unskipped
-from feedproxy.refresh.policy.polling_price import (
+from feedproxy.refresh.policy.expected_polls_and_price import (
     CLUSTERS_MAX,
     LEAD,
     RENEWED,

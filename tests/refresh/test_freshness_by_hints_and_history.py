@@ -11,7 +11,7 @@ from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.feed.change_rate import expected_staleness
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.message import Fields
-from feedproxy.refresh.policy import polling_price
+from feedproxy.refresh.policy import expected_polls_and_price
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess, learned_lifetime, rate_of
 from feedproxy.refresh.policy.stale_while_refreshing import WAIT_WORTH, stale_while_refreshing
 from feedproxy.settings import Settings
@@ -79,7 +79,7 @@ def test_stale_copy_is_served_during_its_refresh_until_its_expected_staleness_re
 
     age = fresh.expires + limit - stored.response_time
     expected = expected_staleness(rate_of(resource, NOW), age)
-    worth = max(WAIT_WORTH, (1 + polling_price.WAIT_PRICE) * settings.price)
+    worth = max(WAIT_WORTH, (1 + expected_polls_and_price.WAIT_PRICE) * settings.price)
     assert limit == settings.stale_while_refreshing or expected == pytest.approx(worth, rel=1e-3)
     assert expected <= worth * 1.001
 

@@ -14,9 +14,9 @@ from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind, Period, Schedule
 from feedproxy.feed.schedule_hints import is_skipped, next_unskipped
 from feedproxy.http.message import Fields
+from feedproxy.refresh.policy.expected_polls_and_price import LEAD
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.policy.min_interval_and_back_off import check_fetch_allowed
-from feedproxy.refresh.policy.polling_price import LEAD
 from feedproxy.refresh.policy.refresh_ahead import GAP_MIN, REVIEW, SPREAD, Later, Plan, Refresh, Rest, own_jitter, plan
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource

@@ -9,7 +9,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.feed import schedule_hints
 from feedproxy.feed.change_rate import changes_per_second
 from feedproxy.http.memoize import memoize_by_identity
-from feedproxy.refresh.policy import polling_price, polling_with_push
+from feedproxy.refresh.policy import expected_polls_and_price, polling_with_push
 from feedproxy.refresh.policy.early_refetch_of_ill_formed_copies import early_refetch
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
@@ -89,7 +89,7 @@ def learned_lifetime(resource: Resource, stored: StoredResponse, settings: Setti
     # The time without a change counts until the last fetch only: otherwise the lifetime would grow while it elapses,
     # and never end.
     observed = stored.response_time - min(resource.changes[0], resource.first_seen or math.inf)
-    return polling_price.lifetime_for(
+    return expected_polls_and_price.lifetime_for(
         rate_of(resource, stored.response_time),
         settings.price,
         minimum=settings.lifetime_min,

@@ -1,8 +1,8 @@
 """The next refresh of a feed ahead of its readers, within the limits of HTTP, the feed's hints and the origin.
 
-For readers with regular polls, a refresh must save more staleness than a request costs (polling_price.py). For other
-readers, the feed is refreshed shortly before its copy expires, but not more often than these readers poll. The
-following limits apply:
+For readers with regular polls, a refresh must save more staleness than a request costs (expected_polls_and_price.py).
+For other readers, the feed is refreshed shortly before its copy expires, but not more often than these readers poll.
+The following limits apply:
 
 * No refresh while the publisher's hints are valid: max-age, Expires, ttl, sy:*, or a push lease.
 * No refresh in an hour or on a day that the publisher wants to be skipped.
@@ -21,7 +21,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.durations_and_sizes import span
 from feedproxy.feed.schedule_hints import next_unskipped
 from feedproxy.http import uri
-from feedproxy.refresh.policy import moved_and_gone, polling_price
+from feedproxy.refresh.policy import expected_polls_and_price, moved_and_gone
 from feedproxy.refresh.policy.freshness_by_hints_and_history import rate_of
 from feedproxy.refresh.policy.min_interval_and_back_off import Deferred, Permission
 from feedproxy.refresh.policy.stale_while_refreshing import rests_until
@@ -119,7 +119,7 @@ def plan(
     if reason := _unusable_reason(resource, freshness, now, settings):
         return Rest(reason)
     bounds = _bounds(resource, freshness, now, settings, jitter)
-    expected = audience.expected_polls(now + polling_price.HORIZON)
+    expected = audience.expected_polls(now + expected_polls_and_price.HORIZON)
     next_refresh = _worthwhile_refresh(resource, bounds, expected, now, settings, price_factor, jitter)
     if next_refresh is None or bounds.early_refresh < next_refresh.at:
         unread_reason = _unread_reason(audience, bounds)
@@ -197,10 +197,10 @@ def _worthwhile_refresh(
         return None
     refreshed = resource.variants[-1].response_time
     rate = rate_of(resource, refreshed)
-    planned = polling_price.plan(
+    planned = expected_polls_and_price.plan(
         expected,
         now,
-        polling_price.Copy(refreshed, bounds.end, bounds.until),
+        expected_polls_and_price.Copy(refreshed, bounds.end, bounds.until),
         per_second=rate,
         price=settings.price * price_factor,
         permitted=bounds.permitted,

@@ -4,7 +4,7 @@ from feedproxy.cache.freshness import Freshness, may_extend_lifetime
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.change_rate import age_for
-from feedproxy.refresh.policy import polling_price
+from feedproxy.refresh.policy import expected_polls_and_price
 from feedproxy.refresh.policy.freshness_by_hints_and_history import learned_lifetime, rate_of
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
@@ -33,7 +33,7 @@ def stale_while_refreshing(
     if not resource.changes:
         return limit  # without a history, the change rate of the feed is unknown
     rate = rate_of(resource, stored.response_time)
-    worth = max(WAIT_WORTH, (1 + polling_price.WAIT_PRICE) * settings.price)
+    worth = max(WAIT_WORTH, (1 + expected_polls_and_price.WAIT_PRICE) * settings.price)
     return min(limit, max(0.0, stored.response_time + age_for(rate, worth) - fresh.expires))
 
 

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from feedproxy.feed.change_rate import expected_staleness
-from feedproxy.refresh.policy.polling_price import LEAD, WAIT_PRICE, Copy, Planned, lifetime_for, plan
+from feedproxy.refresh.policy.expected_polls_and_price import LEAD, WAIT_PRICE, Copy, Planned, lifetime_for, plan
 from feedproxy.subscribers.poll_rhythms import ExpectedPoll, PollRhythms
 from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 

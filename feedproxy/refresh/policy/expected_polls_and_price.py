@@ -1,4 +1,4 @@
-"""The next refresh of a feed, made if it saves more staleness than a request costs.
+"""The next refresh of a feed for its expected polls, made if it saves more staleness than a request costs.
 
 A request costs `price` seconds of staleness. A refresh saves staleness at all polls that it serves, up to the next
 refresh. Expected polls (subscribers/poll_rhythms.py) that are close together form a *cluster*. The plan with the least
