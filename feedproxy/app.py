@@ -53,7 +53,7 @@ from feedproxy.telemetry.metrics import Metrics
 from feedproxy.telemetry.metrics_aggregation import PeerReports
 from feedproxy.telemetry.recent_activity import RecentActivity
 from feedproxy.telemetry.traffic_history import HistoryRecorder
-from feedproxy.upstream import local_failure
+from feedproxy.upstream import local_resource_exhaustion
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.callback_client import CallbackClient
 from feedproxy.upstream.origin_certificate_verification import upstream_context
@@ -295,7 +295,7 @@ class App:
     @staticmethod
     def shortage() -> str:
         """Return a sentence about a resource of which too little is left for requests to origins, or ""."""
-        reason = local_failure.shortage()
+        reason = local_resource_exhaustion.shortage()
         return f"No origin can be asked: {reason}." if reason else ""
 
     @property

@@ -24,7 +24,7 @@ from feedproxy.process.startup_checks import check_app, check_confdir, check_mod
 from feedproxy.server.fastpath.mitmproxy_compatibility import select_modes
 from feedproxy.server.mitm.interception_certificates_and_alpn import TlsConfig, extend_new_authority
 from feedproxy.settings import Settings, declare, defaults, listen_address
-from feedproxy.upstream import local_failure
+from feedproxy.upstream import local_resource_exhaustion
 
 logger = logging.getLogger("feedproxy")
 
@@ -66,8 +66,8 @@ class Master(master.Master):
 
     def _asyncio_exception_handler(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if local_failure.is_exhaustion(error):
-            local_failure.complaints.warn(f"{context.get('message') or 'a task failed'}: {error}")
+        if local_resource_exhaustion.is_exhaustion(error):
+            local_resource_exhaustion.complaints.warn(f"{context.get('message') or 'a task failed'}: {error}")
         else:
             super()._asyncio_exception_handler(loop, context)
 

@@ -11,7 +11,7 @@ processes and body files."""
 
 FILES_MIN = 256
 """The process needs at least this many file descriptors: about 70 for itself, 32 that stay free for the store
-(upstream/local_failure.py), and those of clients and origins."""
+(upstream/local_resource_exhaustion.py), and those of clients and origins."""
 
 
 def raise_open_file_limit(settings: Settings) -> None:

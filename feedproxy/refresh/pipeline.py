@@ -29,7 +29,7 @@ from feedproxy.request.upstream_and_public_urls import to_upstream
 from feedproxy.request.upstream_request import is_only_language
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource
-from feedproxy.upstream import local_failure
+from feedproxy.upstream import local_resource_exhaustion
 from feedproxy.upstream.fetch_result import Oversized
 
 logger = logging.getLogger(__name__)
@@ -171,7 +171,7 @@ class RefreshPipeline:
         except FeedproxyError as error:
             return error.as_value()
         except MemoryError:
-            local_failure.complaints.warn("no memory is left to ingest a response")
+            local_resource_exhaustion.complaints.warn("no memory is left to ingest a response")
             return Overload("no memory is left to ingest the response")
         except Exception:
             # A defect of feedproxy that this response reveals: the stored copy is served, and the next fetch is

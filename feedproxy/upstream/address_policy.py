@@ -15,7 +15,7 @@ from functools import partial
 
 from feedproxy.errors import BadTarget, Forbidden, LoopDetected, UsageError
 from feedproxy.http.target_uri.registrable_domain import is_below_public_suffix
-from feedproxy.upstream import local_failure
+from feedproxy.upstream import local_resource_exhaustion
 from feedproxy.upstream.own_listeners import OwnListeners
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.resolver import LOOKUP_TIMEOUT, Lookup, system_lookup
@@ -241,7 +241,7 @@ class AddressPolicy:
         except TimeoutError as error:
             raise Unreachable(f"{host} cannot be resolved: no response in time") from error
         except (OSError, UnicodeError, MemoryError) as error:
-            if (overload := local_failure.overload_of(error, f"{host} cannot be resolved")) is not None:
+            if (overload := local_resource_exhaustion.overload_of(error, f"{host} cannot be resolved")) is not None:
                 raise overload from error
             logger.info("%s: %s", host, getattr(error, "strerror", None) or error)
             raise _unresolved_error(host) from error

@@ -24,7 +24,7 @@ from feedproxy.http.credential_fields import authenticates_connection
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.registrable_domain import site_or_self
 from feedproxy.settings import Settings
-from feedproxy.upstream import local_failure
+from feedproxy.upstream import local_resource_exhaustion
 from feedproxy.upstream.address_policy import AddressPolicy, AddressTrust
 from feedproxy.upstream.connection_pool import (
     CheckedResolver,
@@ -187,8 +187,8 @@ class Fetcher:
         `fetch`.
         """
         host, path = self._host(request.target)
-        if shortage := local_failure.shortage():
-            local_failure.complaints.warn(shortage)
+        if shortage := local_resource_exhaustion.shortage():
+            local_resource_exhaustion.complaints.warn(shortage)
             raise Overload("file descriptors or memory are nearly exhausted")
         if trust is AddressTrust.UNTRUSTED:
             self._policy.check_port(host.port)
@@ -229,7 +229,7 @@ class Fetcher:
         except TimeoutError as error:
             raise FetchTimeout(f"{host.authority} took longer than {self._limits.total:g} s") from error
         except MemoryError as error:
-            local_failure.complaints.warn("no memory is available for an exchange")
+            local_resource_exhaustion.complaints.warn("no memory is available for an exchange")
             raise Overload("no memory is available for an exchange") from error
         except (aiohttp.ClientConnectorError, aiohttp.ClientConnectorCertificateError) as error:
             _raise_if_local(getattr(error, "os_error", None), host.authority)
@@ -293,7 +293,7 @@ class Fetcher:
         connection = await self._connect(host, parent, trust, is_repeated=is_repeated)
         protocol = connection.protocol
         assert isinstance(protocol, OriginProtocol)
-        local_failure.network.record_success()
+        local_resource_exhaustion.network.record_success()
         slot.silent_since = lambda: protocol.last_received
         head_max, content_max = self._limits.header_max, self._limits.buffer_max
         parser = ResponseParser(head_max, content_max, has_content=method != "HEAD", now=self._clock.now)
@@ -427,7 +427,7 @@ def _host_of(root: str) -> _Host:
 
 def _raise_if_local(error: BaseException | None, authority: str) -> None:
     """Raise Overload if an exchange failed because of this machine."""
-    if (overload := local_failure.overload_of(error, f"{authority} cannot be reached")) is not None:
+    if (overload := local_resource_exhaustion.overload_of(error, f"{authority} cannot be reached")) is not None:
         raise overload from error
 
 

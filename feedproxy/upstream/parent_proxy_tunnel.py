@@ -12,7 +12,7 @@ from typing import Any
 from feedproxy.clock import Seconds
 from feedproxy.errors import Overload
 from feedproxy.http import uri
-from feedproxy.upstream import local_failure
+from feedproxy.upstream import local_resource_exhaustion
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.resolver import Lookup
 from feedproxy.upstream.response_head_parser import find_end, parse_head
@@ -192,6 +192,6 @@ async def _open_socks(ip: str, parent: Parent, host: str, port: int, authority: 
 
 
 def _raise_if_local(error: OSError, parent: Parent) -> None:
-    if local_failure.is_exhaustion(error):
-        local_failure.complaints.warn(f"no connection to {parent_name(parent)}: {error}")
+    if local_resource_exhaustion.is_exhaustion(error):
+        local_resource_exhaustion.complaints.warn(f"no connection to {parent_name(parent)}: {error}")
         raise Overload(f"{parent_name(parent)} cannot be reached now: {error.strerror or error}") from error

@@ -17,7 +17,7 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import Overload
 from feedproxy.http.target_uri.registrable_domain import site_of_host
 from feedproxy.single_flight import SingleFlight
-from feedproxy.upstream import local_failure
+from feedproxy.upstream import local_resource_exhaustion
 from feedproxy.upstream.origin_connection_limits import FairLimits, Limit, Slot, current_requester
 
 type Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -42,7 +42,7 @@ def _system_addresses(host: str) -> list[str]:
     try:
         address_infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
     except OSError:
-        if local_failure.has_no_descriptor():
+        if local_resource_exhaustion.has_no_descriptor():
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from None
         raise
     return list(dict.fromkeys(str(sockaddr[0]) for _, _, _, _, sockaddr in address_infos))
@@ -86,8 +86,8 @@ class Resolver:
             threading.Thread(target=self._run, args=(host, slot, loop, result), name="lookup", daemon=True).start()
         except BaseException as error:
             self._shares.release(slot)
-            if local_failure.is_exhaustion(error):
-                local_failure.complaints.warn(f"no thread for a look-up: {error}")
+            if local_resource_exhaustion.is_exhaustion(error):
+                local_resource_exhaustion.complaints.warn(f"no thread for a look-up: {error}")
                 raise Overload("no thread is available to resolve a name") from error
             raise
         task = asyncio.current_task()
@@ -117,7 +117,7 @@ class Resolver:
         if isinstance(outcome, BaseException):
             result.set_exception(outcome)
         else:
-            local_failure.network.record_success()
+            local_resource_exhaustion.network.record_success()
             result.set_result(outcome)
 
 

@@ -11,7 +11,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.server.client_connection_limit import ConnectionLimiter
 from feedproxy.server.fastpath.listener import RESERVED
 from feedproxy.settings import Settings
-from feedproxy.upstream.local_failure import DESCRIPTORS_RESERVED
+from feedproxy.upstream.local_resource_exhaustion import DESCRIPTORS_RESERVED
 from feedproxy.upstream.origin_client import FetchLimits
 from tests.server.conftest import Opened
 from tests.stages.play import OnProxy

@@ -51,7 +51,7 @@ NOT_HERE = {
     Detail.BAD_STEP: "the operator's listener",
     Detail.BAD_REQUEST: "requests that are no HTTP are refused before the service",
     Detail.OVERLOAD: "a machine that has no connection or descriptor left",
-    Detail.NO_NETWORK: "a machine without a network (tests/refresh/test_local_failure.py)",
+    Detail.NO_NETWORK: "a machine without a network (tests/refresh/test_local_resource_exhaustion.py)",
     Detail.STORE_ERROR: "a store that fails",
     Detail.INTERNAL_ERROR: "a fault of ours",
     Detail.FETCH_ERROR: "a fetcher without a better word",

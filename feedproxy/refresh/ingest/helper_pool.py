@@ -43,7 +43,7 @@ from feedproxy.refresh.ingest.helper_process import (
     template_command,
 )
 from feedproxy.task_cancellation import cancel
-from feedproxy.upstream import local_failure
+from feedproxy.upstream import local_resource_exhaustion
 
 logger = logging.getLogger(__name__)
 
@@ -164,7 +164,7 @@ class HelperPool:
             try:
                 future = asyncio.get_running_loop().run_in_executor(self._threads, work)
             except RuntimeError as thread_error:
-                if not local_failure.is_exhaustion(thread_error):
+                if not local_resource_exhaustion.is_exhaustion(thread_error):
                     raise
                 raise _overload_error(thread_error) from thread_error
             return await future
@@ -458,7 +458,7 @@ def _start_template(descriptor: int, limits: Limits) -> "subprocess.Popen[bytes]
 
 def _overload_error(error: Exception) -> Overload:
     """Log that file descriptors, threads or processes are exhausted, and return the error to raise."""
-    local_failure.complaints.warn(f"helper pool: no process can be started: {error}")
+    local_resource_exhaustion.complaints.warn(f"helper pool: no process can be started: {error}")
     return Overload("no helper process can be started now")
 
 

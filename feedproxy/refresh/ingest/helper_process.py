@@ -31,7 +31,7 @@ from msgspec import Struct
 from feedproxy import oom_score
 from feedproxy.clock import Seconds
 from feedproxy.settings import Settings
-from feedproxy.upstream.local_failure import address_space
+from feedproxy.upstream.local_resource_exhaustion import address_space
 
 NICENESS = 10
 """Niceness of a helper, so that the proxy runs first on a shared CPU."""

@@ -37,7 +37,7 @@ from feedproxy.server.fastpath.template_cache import (
 )
 from feedproxy.server.mitm.request_routing import IncomingRequest, RoutedRequest, client_context, route
 from feedproxy.server.response_head import encode_head, finish_response, refusal_response
-from feedproxy.upstream import local_failure
+from feedproxy.upstream import local_resource_exhaustion
 from feedproxy.upstream.own_urls import may_be_own
 
 logger = logging.getLogger(__name__)
@@ -308,7 +308,7 @@ class FastPathHandler:
             self.access_logger.schedule_flush()
             raise
         except MemoryError:
-            local_failure.complaints.warn("no memory is left to answer a request")
+            local_resource_exhaustion.complaints.warn("no memory is left to answer a request")
             answer = refusal_response(request.method, request.fields, Overload("no memory is left for this request"))
         except Exception:
             logger.exception("fast path: request failed")

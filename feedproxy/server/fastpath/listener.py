@@ -35,7 +35,7 @@ from feedproxy.server.fastpath.handoff import PeerAddress
 from feedproxy.server.fastpath.loop_preemption import call_between_callbacks
 from feedproxy.server.fastpath.template_cache import FastPathCache
 from feedproxy.server.mitm.http1_limits_and_corrections import late_head_page
-from feedproxy.upstream.local_failure import DESCRIPTORS_RESERVED, RateLimitedLog
+from feedproxy.upstream.local_resource_exhaustion import DESCRIPTORS_RESERVED, RateLimitedLog
 from feedproxy.upstream.origin_connection_limits import CONNECTIONS
 
 logger = logging.getLogger("feedproxy")

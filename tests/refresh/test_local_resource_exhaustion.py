@@ -21,8 +21,8 @@ from feedproxy.process.mitmproxy_master import Master
 from feedproxy.refresh.ingest import helper_pool
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.store.resource import Failures
-from feedproxy.upstream import local_failure
-from feedproxy.upstream.local_failure import NetworkState, RateLimitedLog, is_exhaustion, overload_of
+from feedproxy.upstream import local_resource_exhaustion
+from feedproxy.upstream.local_resource_exhaustion import NetworkState, RateLimitedLog, is_exhaustion, overload_of
 from feedproxy.upstream.upstream_errors import NoNetwork, ParentFailed, ParentRefused, Unreachable
 from tests.stages.origin import a_feed
 from tests.stages.play import OnService, Proxy
@@ -34,8 +34,8 @@ from tests.waiting import PATIENCE
 def network(monkeypatch: pytest.MonkeyPatch) -> NetworkState:
     """Return a network state without a successful connection."""
     made = NetworkState()
-    monkeypatch.setattr(local_failure, "network", made)
-    monkeypatch.setattr(local_failure, "complaints", RateLimitedLog())
+    monkeypatch.setattr(local_resource_exhaustion, "network", made)
+    monkeypatch.setattr(local_resource_exhaustion, "complaints", RateLimitedLog())
     return made
 
 
