@@ -1,13 +1,12 @@
 """Interning of texts that thousands of feeds share, such as field lines, to save memory."""
 
-from collections.abc import Callable
 from typing import Any
 
 from feedproxy.http.field_lines import is_field
 from feedproxy.http.message import SHARED_LENGTH_MAX
 
 VALUES_MAX = 8192
-"""The cache holds at most this many texts, field lines and other values, which take about 1 MB."""
+"""The cache holds at most this many texts and field lines, which take about 1 MB."""
 
 
 class Interner:
@@ -19,8 +18,7 @@ class Interner:
 
     def __init__(self) -> None:
         self._values: dict[Any, Any] = {}
-        """The cached values. Texts and field lines are their own keys. The key of any other value is a tuple with its
-        text."""
+        """The cached texts and field lines, which are their own keys."""
 
     def text(self, text: str) -> str:
         """Return the cached text that equals `text`. A new text is added to the cache. Raises TypeError if `text` is
@@ -28,13 +26,6 @@ class Interner:
         if type(text) is not str:
             raise TypeError(f"expected str, not {type(text).__name__}")
         return self._intern(text, text) if len(text) <= SHARED_LENGTH_MAX else text
-
-    def value[Value](self, text: str, make: Callable[[], Value]) -> Value:
-        """Return the cached value for a text. A new value is made by `make`, and added to the cache."""
-        cached: Value | None = self._values.get((text,))
-        if cached is not None:
-            return cached
-        return self._intern((text,), make()) if len(text) <= SHARED_LENGTH_MAX else make()
 
     def line(self, name: str, value: str) -> tuple[str, str]:
         """Return the cached field line that equals this line. A new line is added to the cache.
