@@ -141,6 +141,17 @@ async def test_xml_rpc_ping_may_state_its_encoding_in_content_type(door: Door, d
     assert fetches(door) == 1
 
 
+@pytest.mark.parametrize("charset", ["utf-16", "utf-8"])
+async def test_xml_rpc_ping_in_utf_16_may_have_a_charset(door: Door, charset: str) -> None:
+    call = xmlrpc.client.dumps(("Café", SITE), "weblogUpdates.ping").partition("?>")[2]
+
+    told = await door.rpc(
+        f'<?xml version="1.0" encoding="utf-16"?>{call}'.encode("utf-16"), content_type=f"text/xml; charset={charset}"
+    )
+
+    assert told["flerror"] is False
+
+
 async def test_xml_rpc_value_without_a_type_is_a_string(door: Door) -> None:
     """As the sample has it: `<value>The RSS Blog</value>`, with white space between the elements."""
     told = await door.rpc(

@@ -11,7 +11,7 @@ from typing import Any
 from defusedxml.xmlrpc import DefusedExpatParser
 
 from feedproxy.errors import FeedproxyError
-from feedproxy.feed.encoding_detection import declared_encoding, to_utf8
+from feedproxy.feed.encoding_detection import declared_encoding, encoding_by_bytes, to_utf8
 from feedproxy.feed.xml_characters import valid_text
 from feedproxy.http.field_values import charset_of
 from feedproxy.http.message import Response
@@ -78,11 +78,11 @@ def utf8_content(call: Call) -> bytes:
 
     It is converted to UTF-8 if only the charset of Content-Type states another encoding.
     """
-    charset = charset_of(call.request.fields.get("content-type"))
-    if charset is None or declared_encoding(call.content) is not None:
-        return call.content
-    text = to_utf8(call.content, charset)
-    return text.data if text.sound else call.content
+    content, charset = call.content, charset_of(call.request.fields.get("content-type"))
+    if charset is None or encoding_by_bytes(content) is not None or declared_encoding(content) is not None:
+        return content
+    text = to_utf8(content, charset)
+    return text.data if text.sound else content
 
 
 def read_call(content: bytes) -> tuple[str, tuple[Any, ...]]:
