@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import chain
 from typing import Any, NamedTuple
 
 from feedproxy.errors import BadTarget
@@ -19,7 +20,11 @@ from feedproxy.request.upstream_and_public_urls import equivalent_urls, rebase
 from feedproxy.settings import Settings
 
 MEMO_MAX = 4096
-"""The rules of at most this many targets are cached. Without the cache, each hit would compare every pattern."""
+"""The rules of at most this many targets are cached. Without the cache, each hit would compare all patterns of its
+host."""
+
+
+_PROTECTING_OPTIONS = frozenset({"readers", "private"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +72,12 @@ class Rules:
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self.rules = tuple(rules)
-        self._protecting_rules = [
-            rule for rule in self.rules if "readers" in rule.overrides or "private" in rule.overrides
-        ]
+        self._protecting_rules = [rule for rule in self.rules if not _PROTECTING_OPTIONS.isdisjoint(rule.overrides)]
+        self._rules_of_host: dict[str | None, list[int]] = {}
+        """Numbers of the rules by the host of their pattern. None stands for patterns with an asterisk in the host."""
+        for index, rule in enumerate(self.rules):
+            rule.match.compile(protects=not _PROTECTING_OPTIONS.isdisjoint(rule.overrides))
+            self._rules_of_host.setdefault(rule.match.host, []).append(index)
         self._memo: OrderedDict[str, _Match] = OrderedDict()
         self._base: Settings | None = None
         self._settings: dict[_Match, Settings] = {}
@@ -127,9 +135,9 @@ class Rules:
         if (cached := self._memo.get(target)) is not None:
             return cached
         forms_of_target = equivalent_urls(target, self._base) if self._base is not None else (target,)
-        matching = tuple(
-            index for index, rule in enumerate(self.rules) if any(map(rule.match.matches, forms_of_target))
-        )
+        hosts = {None, *map(uri.host_of, forms_of_target)}
+        candidates = sorted(chain.from_iterable(self._rules_of_host.get(host, ()) for host in hosts))
+        matching = tuple(index for index in candidates if any(map(self.rules[index].match.matches, forms_of_target)))
         match = _Match(matching, self._protection(target))
         self._memo[target] = match
         if len(self._memo) > MEMO_MAX:

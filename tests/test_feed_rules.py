@@ -1,5 +1,7 @@
 """The options that hold for a feed."""
 
+import pytest
+
 from feedproxy.feed_rules import MEMO_MAX, Rule, Rules
 from feedproxy.http.target_uri.target_pattern import TargetPattern
 from feedproxy.settings import Settings
@@ -24,6 +26,40 @@ def test_settings_without_a_matching_rule_are_unchanged() -> None:
 
     assert Rules().settings_for("https://example.com/", base) is base
     assert Rules([Rule(TargetPattern("a"), {"gone": True})]).settings_for("https://example.com/", base) is base
+
+
+def test_rules_of_other_hosts_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+    matches = TargetPattern.matches
+
+    def count(pattern: TargetPattern, target: str) -> bool:
+        compared.append(pattern.text)
+        return matches(pattern, target)
+
+    monkeypatch.setattr(TargetPattern, "matches", count)
+    patterns = ["h7.example", "*.example/x", "https://H7.example:443/feed", "h7.example:8080/*", "http*://h7.example/*"]
+    others = [f"https://h{number}.example/*" for number in range(100, 200)]
+    rules = Rules(Rule(TargetPattern(text), {"hint_max": 1 + at}) for at, text in enumerate([*patterns, *others]))
+
+    assert rules.settings_for("https://h7.example/feed", Settings()).hint_max == 5
+    assert sorted(compared) == sorted(patterns)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "target"),
+    [
+        ("example.com", "http://example.com:8080/feed"),
+        ("example.com:8080/*", "https://example.com:8080/feed"),
+        ("https://[::1]/*", "https://[::1]/feed"),
+        ("[::1]", "http://[::1]:8080/feed"),
+        ("http://EXÄMPLE.com:80/*", "http://xn--exmple-cua.com/feed"),
+        ("*://127.0.0.1/*", "http://127.0.0.1:8080/feed"),
+        ("ex*.com:*/feed", "http://example.com:8080/feed"),
+    ],
+)
+def test_rule_is_found_by_the_host_of_its_pattern_in_each_form(pattern: str, target: str) -> None:
+    assert TargetPattern(pattern).matches(target)
+    assert Rules([Rule(TargetPattern(pattern), {"hint_max": 2})]).settings_for(target, Settings()).hint_max == 2
 
 
 def test_rules_follow_changed_settings() -> None:

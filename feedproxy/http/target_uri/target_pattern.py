@@ -12,7 +12,9 @@ international names therefore do not matter. Commands to purge or refresh feeds 
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
@@ -23,21 +25,46 @@ _ANY_SCHEME = frozenset({"*", "http*"})
 _ANYWHERE = "http://host.invalid"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TargetPattern:
-    """A compiled pattern. The constructor raises BadTarget if no target URI can match the pattern."""
+    """A pattern, compiled at the first use. The constructor raises BadTarget if no target URI can match the pattern."""
 
     text: str
-    _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
-    _wide: re.Pattern[str] = field(init=False, repr=False, compare=False)
-    _host: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_regex", re.compile(_expression(self.text), re.DOTALL))
-        object.__setattr__(self, "_wide", re.compile(_wide_expression(self.text), re.DOTALL | re.IGNORECASE))
+        _expression(self.text)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for a copy in another process, without the compiled expressions."""
+        return {"text": self.text}
+
+    def compile(self, *, protects: bool) -> None:
+        """Compile the pattern now. `protects` states that `protects` and `is_of_host` will be called."""
+        _ = self._regex
+        if protects:
+            _ = self._wide, self._host
+
+    @cached_property
+    def host(self) -> str | None:
+        """The host of all targets that the pattern matches, or None if the pattern's host contains an asterisk."""
         scheme, authority, _ = _split(self.text)
-        host = _aliases(_host_expression("http" if scheme == "*" else scheme, authority))
-        object.__setattr__(self, "_host", re.compile(host, re.IGNORECASE))
+        if "*" in authority:
+            return None
+        return uri.host_of(uri.normalise(f"{'http' if scheme == '*' else scheme}://{authority}/"))
+
+    @cached_property
+    def _regex(self) -> re.Pattern[str]:
+        return re.compile(_expression(self.text), re.DOTALL)
+
+    @cached_property
+    def _wide(self) -> re.Pattern[str]:
+        return re.compile(_wide_expression(self.text), re.DOTALL | re.IGNORECASE)
+
+    @cached_property
+    def _host(self) -> re.Pattern[str]:
+        scheme, authority, _ = _split(self.text)
+        expression = _host_expression("http" if scheme == "*" else scheme, authority)
+        return re.compile(_aliases(expression), re.IGNORECASE)
 
     def matches(self, target: str) -> bool:
         """Return True if the pattern matches this normalised target URI."""
