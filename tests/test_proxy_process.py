@@ -8,13 +8,15 @@ import io
 import json
 import logging
 import os
+import queue
 import resource
 import signal
 import subprocess
 import sys
+import threading
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -332,7 +334,7 @@ async def test_default_of_memory_max_fits_a_container(monkeypatch: pytest.Monkey
     made, app = configured(tmp_path, "workers: 1\n", confdir=str(tmp_path))
     assert app.settings.memory_max == 128 * 2**20
     assert not any("memory_max" in warning for warning in startup_checks.warnings_about(app.settings))
-    reload.reload(made, app, ServePlan(str(tmp_path / "feedproxy.yaml"), options={"store": "memory:"}))
+    await reload.reload(made, app, ServePlan(str(tmp_path / "feedproxy.yaml"), options={"store": "memory:"}))
     assert app.settings.memory_max == 128 * 2**20
 
     _, app = configured(tmp_path, "memory_max: 256MiB\n", confdir=str(tmp_path))
@@ -614,8 +616,8 @@ async def test_proxy_open_to_every_machine_gets_a_warning(tmp_path: Path, text: 
 # -- reload
 
 
-def reloaded(path: Path, made: master.Master, app: App, **given: object) -> None:
-    reload.reload(made, app, ServePlan(str(path), options={"admin": "", "store": "memory:", **given}))
+async def reloaded(path: Path, made: master.Master, app: App, **given: object) -> None:
+    await reload.reload(made, app, ServePlan(str(path), options={"admin": "", "store": "memory:", **given}))
 
 
 async def test_reload_applies_options_and_rules_and_restores_defaults(
@@ -629,7 +631,7 @@ async def test_reload_applies_options_and_rules_and_restores_defaults(
         "site_interval: 5\nping_sinks: [https://sink.example/RPC2]\nfeeds:\n- match: slow.example\n  private: true\n"
     )
 
-    reloaded(path, made, app)
+    await reloaded(path, made, app)
 
     assert (app.settings.site_interval, app.settings.stale_max) == (5, 604_800)
     assert app.settings_for(target).private
@@ -644,7 +646,7 @@ async def test_reload_ignores_options_that_are_read_only_at_the_start(
     made, app = configured(tmp_path, "memory_max: 1MiB\n")
     (path := tmp_path / "feedproxy.yaml").write_text("memory_max: 2MiB\nworkers: 2\nsite_interval: 5\n")
 
-    reloaded(path, made, app)
+    await reloaded(path, made, app)
 
     assert (app.settings.memory_max, app.settings.workers, app.settings.site_interval) == (1_048_576, 1, 5)
     assert "these options take effect after a restart: memory_max, workers" in caplog.text
@@ -674,7 +676,7 @@ async def test_reload_with_an_error_changes_nothing(
     settings = app.settings
     (path := tmp_path / "feedproxy.yaml").write_text(text)
 
-    reloaded(path, made, app)
+    await reloaded(path, made, app)
 
     assert app.settings == settings
     assert app.settings_for("https://a.example/").private
@@ -688,7 +690,7 @@ async def test_reload_of_an_empty_file_keeps_protection(
     made, app = configured(tmp_path, "feeds:\n- match: a.example\n  readers: [bob]\n")
     (path := tmp_path / "feedproxy.yaml").write_text(text)
 
-    reloaded(path, made, app)
+    await reloaded(path, made, app)
 
     assert app.settings_for("https://a.example/").readers == ("bob",)
     assert "feedproxy.yaml: it is empty, and rules with readers or private are in force" in caplog.text
@@ -699,7 +701,7 @@ async def test_reload_of_a_pipe_changes_nothing(tmp_path: Path, caplog: pytest.L
     (path := tmp_path / "feedproxy.yaml").unlink()
     os.mkfifo(path)
 
-    reloaded(path, made, app)
+    await reloaded(path, made, app)
 
     assert app.settings.site_interval == 7
     assert "feedproxy.yaml: it is a pipe, which can be read only at the start" in caplog.text
@@ -710,7 +712,7 @@ async def test_reload_that_removes_protection_gets_a_warning(tmp_path: Path, cap
     made, app = configured(tmp_path, f"feeds:\n{''.join(rules)}")
     (path := tmp_path / "feedproxy.yaml").write_text(f"feeds:\n{rules[0]}")
 
-    reloaded(path, made, app)
+    await reloaded(path, made, app)
 
     assert not app.settings_for("https://b.example/").private
     assert "rules with readers or private: 1, and 2 before" in caplog.text
@@ -727,25 +729,94 @@ async def test_reload_logs_the_warnings_of_the_start_that_did_not_apply_before(
     startup_checks.log_new_warnings(made, app)
     path = tmp_path / "feedproxy.yaml"
 
-    def logged_by_reload(text: str) -> list[str]:
+    async def logged_by_reload(text: str) -> list[str]:
         caplog.clear()
         path.write_text(text)
-        reloaded(path, made, app, confdir=str(tmp_path))
+        await reloaded(path, made, app, confdir=str(tmp_path))
         return [record.getMessage().partition(":")[0] for record in caplog.records if record.levelname == "WARNING"]
 
-    assert logged_by_reload("readers: [bob]\nintercept: [a.example]\n") == ["confdir (for the CA)"]
-    assert logged_by_reload("readers: [bob]\nintercept: [a.example]\n") == []
-    assert logged_by_reload("intercept: [a.example]\n") == ["listen"]
-    assert logged_by_reload("readers: [bob]\n") == ["readers"]
+    assert await logged_by_reload("readers: [bob]\nintercept: [a.example]\n") == ["confdir (for the CA)"]
+    assert await logged_by_reload("readers: [bob]\nintercept: [a.example]\n") == []
+    assert await logged_by_reload("intercept: [a.example]\n") == ["listen"]
+    assert await logged_by_reload("readers: [bob]\n") == ["readers"]
 
 
 async def test_reload_keeps_options_of_the_command_line(tmp_path: Path) -> None:
     made, app = configured(tmp_path, "site_interval: 7\n", site_interval=3)
     (path := tmp_path / "feedproxy.yaml").write_text("site_interval: 5\n")
 
-    reloaded(path, made, app, site_interval=3)
+    await reloaded(path, made, app, site_interval=3)
 
     assert app.settings.site_interval == 3
+
+
+@dataclass
+class HeldReads:
+    """Reads of the configuration, each of which lasts until `go_on` is called."""
+
+    started: queue.Queue[threading.Event] = field(default_factory=queue.Queue)
+    count: int = 0
+
+    def read(self, *arguments: Any) -> option_sources.LoadedOptions:
+        self.count += 1
+        self.started.put(may_end := threading.Event())
+        assert may_end.wait(PATIENCE)
+        return READ_AGAIN(*arguments)
+
+    async def next_started(self) -> threading.Event:
+        await until(lambda: not self.started.empty())
+        return self.started.get()
+
+
+READ_AGAIN = reload.read_again
+
+
+async def test_reload_does_not_stop_the_event_loop_and_merges_later_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = HeldReads()
+    monkeypatch.setattr(reload, "read_again", held.read)
+    made, app = configured(tmp_path, "site_interval: 7\n")
+    path = tmp_path / "feedproxy.yaml"
+    reloader = reload.Reloader(made, app, ServePlan(str(path), options={"admin": "", "store": "memory:"}))
+
+    path.write_text("site_interval: 5\n")
+    reloader.request()
+    first = await held.next_started()
+    assert app.settings.site_interval == 7, "the loop runs while the file is read"
+    for _ in range(30):
+        reloader.request()
+    first.set()
+    second = await held.next_started()
+    assert app.settings.site_interval == 5
+    path.write_text("site_interval: 4\n")
+    second.set()
+    await until(lambda: app.settings.site_interval == 4)
+
+    assert held.count == 2
+    reloader.request()
+    (await held.next_started()).set()
+    await until(lambda: held.count == 3)
+
+
+async def test_reload_that_the_end_of_the_proxy_interrupts_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "feedproxy")
+    held = HeldReads()
+    monkeypatch.setattr(reload, "read_again", held.read)
+    made, app = configured(tmp_path, "site_interval: 7\n")
+    (path := tmp_path / "feedproxy.yaml").write_text("site_interval: 5\n")
+
+    reloading = asyncio.ensure_future(reloaded(path, made, app))
+    reading = await held.next_started()
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name == "feedproxy-reload")
+    app.terminating = True
+    reading.set()
+    await reloading
+
+    assert app.settings.site_interval == 7
+    assert "configuration loaded" not in caplog.text
 
 
 def test_options_of_rules_never_need_a_restart() -> None:
@@ -759,7 +830,7 @@ async def test_log_level_and_format_are_applied_by_a_reload(tmp_path: Path) -> N
     try:
         made, app = configured(tmp_path, "")
         (path := tmp_path / "feedproxy.yaml").write_text("log_level: warning\nlog_format: json\n")
-        reloaded(path, made, app)
+        await reloaded(path, made, app)
         stream.truncate(0)
         stream.seek(0)
         product.info("not heard")
@@ -767,7 +838,7 @@ async def test_log_level_and_format_are_applied_by_a_reload(tmp_path: Path) -> N
         assert json.loads(stream.getvalue())["message"] == "heard"
 
         path.write_text("log_level: debug\n")
-        reloaded(path, made, app)
+        await reloaded(path, made, app)
         logging.getLogger("mitmproxy.x").info("of mitmproxy")
         assert "of mitmproxy" in stream.getvalue()
     finally:
@@ -864,11 +935,11 @@ async def test_reload_applies_another_parent_proxy_and_refuses_an_invalid_one(
     assert str(app.parent_of(target)) == "http://one.example.com:3128"
 
     path.write_text("upstream_proxy: socks5://two.example.com:1080\n")
-    reloaded(path, made, app)
+    await reloaded(path, made, app)
     assert str(app.parent_of(target)) == "socks5://two.example.com:1080"
 
     path.write_text("upstream_proxy: ftp://u:s3cret@three.example.com:3128\n")
-    reloaded(path, made, app)
+    await reloaded(path, made, app)
     assert str(app.parent_of(target)) == "socks5://two.example.com:1080"
     assert "upstream_proxy: invalid proxy address" in caplog.text
     assert "s3cret" not in caplog.text

@@ -27,7 +27,7 @@ from feedproxy.process import systemd
 from feedproxy.process.mitmproxy_master import build_master, known_options, listeners_of
 from feedproxy.process.open_file_limit import raise_open_file_limit
 from feedproxy.process.option_sources import LoadedOptions, ServePlan
-from feedproxy.process.reload import reload
+from feedproxy.process.reload import Reloader
 from feedproxy.process.startup_checks import all_warnings, check_folders, log_new_warnings
 from feedproxy.request.upstream_and_public_urls import listener_url
 from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects, without_collections
@@ -128,7 +128,7 @@ class _Lifecycle:
         if self._app.worker is not None:
             _repeat(HEARTBEAT_INTERVAL, self._app.worker.record_heartbeat)
         else:
-            systemd.notify("READY=1\nSTATUS=ready")
+            systemd.notify_ready()
             if (interval := systemd.watchdog()) is not None:
                 _repeat(interval, partial(systemd.notify, "WATCHDOG=1"))
         if is_logged and not self._app.settings.public_url and not self._app.settings.upstream:
@@ -221,7 +221,7 @@ async def serve(
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(name, stop)
     with contextlib.suppress(NotImplementedError):
-        loop.add_signal_handler(signal.SIGHUP, reload, proxy_master, app, plan)
+        loop.add_signal_handler(signal.SIGHUP, Reloader(proxy_master, app, plan).request)
     app.reports_failures = True
     lock = folder_lock.acquire(folder) if worker is None and (folder := own_folder(app.settings)) else None
     if app.settings.feed_process:

@@ -1,7 +1,9 @@
 """Reload of the configuration and the TLS certificate (SIGHUP)."""
 
+import asyncio
 import contextlib
 import logging
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,20 +25,51 @@ from feedproxy.telemetry.log_setup import set_log
 logger = logging.getLogger("feedproxy")
 
 
-def reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
+class Reloader:
+    """Reloads of one process, one after the other. All requests during a reload cause one further reload."""
+
+    def __init__(self, proxy_master: master.Master, app: App, plan: ServePlan) -> None:
+        self._master = proxy_master
+        self._app = app
+        self._plan = plan
+        self._is_requested = False
+        self._task: asyncio.Task[None] | None = None
+
+    def request(self) -> None:
+        """Start a reload, or if one is in progress, have another one follow it."""
+        self._is_requested = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.ensure_future(self._run())
+
+    async def _run(self) -> None:
+        while self._is_requested:
+            self._is_requested = False
+            await reload(self._master, self._app, self._plan)
+
+
+async def reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
     """Load the configuration and the TLS certificate again. Apply the options that need no restart, and log the result.
 
-    If the configuration has a mistake, nothing is applied. The service manager is notified of the beginning and the end
-    of the reload.
+    A thread reads the configuration, because thousands of rules take seconds. If the configuration has a mistake, or if
+    the proxy is shutting down before the thread has read it, nothing is applied. The service manager is notified of the
+    beginning and the end of the reload.
     """
-    with systemd.reloading() if app.ready else contextlib.nullcontext():
-        _reload(proxy_master, app, plan)
+    is_notified = app.ready
+    if is_notified:
+        systemd.notify_reloading()
+    try:
+        await _reload(proxy_master, app, plan)
+    finally:
+        if is_notified and not app.terminating:
+            systemd.notify_ready()
 
 
-def _reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
+async def _reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
     protecting = app.configured_rules.protecting_count
     try:
-        loaded = read_again(plan, known_options(proxy_master), app.configured_rules)
+        loaded, rules = await _read_in_thread(plan, known_options(proxy_master), app.configured_rules)
+        if app.terminating:
+            return
         config, overrides = loaded
         values = {**config.options, **overrides}
         values = {**defaults(), **fitting_defaults(values), **values}
@@ -48,7 +81,7 @@ def _reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
         later = [name for name in changed if name in restart_names()]
         now = {name: value for name, value in changed.items() if name not in later}
         with loaded.locating():
-            _apply(proxy_master, app, now, Rules(config.rules))
+            _apply(proxy_master, app, now, rules)
     except UsageError as error:
         logger.error("configuration not loaded, keeping the previous one: %s", error)
         return
@@ -64,6 +97,41 @@ def _reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
         logger.warning("rules with readers or private: %d, and %d before", remaining, protecting)
     if later:
         logger.warning("these options take effect after a restart: %s", ", ".join(later))
+
+
+async def _read_in_thread(
+    plan: ServePlan, specs: Mapping[str, OptionSpec], rules: Rules
+) -> tuple[LoadedOptions, Rules]:
+    """Return the result of `read_again`, and its rules. Raises UsageError if the configuration is invalid.
+
+    The thread is a daemon, which does not delay the exit of the process.
+    """
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[tuple[LoadedOptions, Rules]] = loop.create_future()
+
+    def finish(loaded: tuple[LoadedOptions, Rules] | BaseException) -> None:
+        if result.done():
+            return
+        if isinstance(loaded, BaseException):
+            result.set_exception(loaded)
+        else:
+            result.set_result(loaded)
+
+    def run() -> None:
+        outcome: tuple[LoadedOptions, Rules] | BaseException
+        try:
+            loaded = read_again(plan, specs, rules)
+            outcome = loaded, Rules(loaded.config.rules)
+        except BaseException as error:
+            outcome = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(finish, outcome)
+
+    try:
+        threading.Thread(target=run, name="feedproxy-reload", daemon=True).start()
+    except RuntimeError as error:
+        raise UsageError(f"{plan.config}: no thread is available to read it") from error
+    return await result
 
 
 def read_again(plan: ServePlan, specs: Mapping[str, OptionSpec], rules: Rules) -> LoadedOptions:

@@ -1,14 +1,14 @@
 """Supervisor of several workers on one port: it starts them, restarts those that exit or hang, and ends them.
 
 The supervisor serves no requests, opens no store, and has neither an event loop nor threads, so that it cannot hang. It
-forks the workers, and opens only these files:
+forks the workers, and for each reload a process that reads the configuration. The supervisor opens only these files:
 
     listening sockets   one for each worker and address (SO_REUSEPORT). They stay open while a worker restarts, so
                         that new connections wait. After two exits in a row, they are closed, and the other workers
                         get all connections until the worker starts again.
     lifeline            a pair of connected sockets. The workers share one of them, and learn by it that the supervisor
                         has exited.
-    configuration       read at a reload.
+    read configuration  in memory, from the process that reads it at a reload.
     shared memory       for the coordination of the store, metrics and heartbeats. It outlives the workers.
 """
 
@@ -20,6 +20,7 @@ import gc
 import logging
 import mmap
 import os
+import pickle
 import random
 import secrets
 import shutil
@@ -37,7 +38,7 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import CannotListen, FeedproxyError, UsageError
 from feedproxy.feed_rules import Rules
 from feedproxy.process import proxy_process, systemd
-from feedproxy.process.option_sources import ServePlan
+from feedproxy.process.option_sources import LoadedOptions, ServePlan
 from feedproxy.process.proxy_process import WorkerOptions
 from feedproxy.process.reload import read_again
 from feedproxy.request.upstream_and_public_urls import listener_url
@@ -121,6 +122,9 @@ class Supervisor:
     _startup_grace_until: Seconds = 0.0
     _previous: WorkerOptions | None = None
     """The options before the last reload."""
+    _reload_requested: bool = False
+    _reader: tuple[int, int] | None = None
+    """The process that reads the configuration, and the file of its result (`_start_reader`)."""
 
     def run(self) -> int:
         """Run the workers until SIGTERM or SIGINT. Return the exit code. Raises CannotListen if an address cannot be
@@ -199,31 +203,62 @@ class Supervisor:
                 watchdog_notified = now
                 systemd.notify("WATCHDOG=1")
             if received == signal.SIGHUP:
-                with systemd.reloading():
-                    self._reload()
-                    self._check_workers(addresses)  # signals the workers
+                self._reload_requested = True
             elif received in (signal.SIGTERM, signal.SIGINT):
                 logger.info("shutting down: finishing open requests of %d workers", len(self._workers))
                 systemd.notify("STOPPING=1\nSTATUS=draining")
                 return self._end()
-            self._check_workers(addresses)
+            is_read = self._has_read()
+            self._check_workers(addresses)  # signals the workers
+            if is_read:
+                systemd.notify_ready()
+            if self._reload_requested and self._reader is None:
+                self._start_reader()
             self._kill_hanging(now)
 
-    def _reload(self) -> None:
-        """Make each worker load the configuration again."""
-        with hold_lines() as held:
-            with contextlib.suppress(UsageError):
-                loaded = read_again(self.plan, self.options.specs, Rules(self.options.loaded.config.rules))
-                values = {**loaded.config.options, **loaded.overrides}
-                own_options = ("drain_timeout", "log_format", "log_level")
-                new = from_options({name: values[name] for name in own_options if name in values})
-                set_log(new)
-                settings = dataclasses.replace(self.options.settings, drain_timeout=new.drain_timeout)
-                self._previous = self.options
-                self.options = dataclasses.replace(self.options, loaded=loaded, settings=settings)
-            held.clear()  # the workers log the same
+    def _start_reader(self) -> None:
+        """Start a process that reads the configuration, as thousands of rules take seconds. If the system has no
+        process left for it, the next call starts it."""
+        result = os.memfd_create("feedproxy-configuration", os.MFD_CLOEXEC)
+        try:
+            pid = os.fork()
+        except OSError:
+            os.close(result)
+            return
+        if not pid:
+            _close((*self._lifeline, *self._admin, *(own for worker in self._workers for own in worker.sockets)))
+            if self._lock is not None:
+                os.close(self._lock)
+            _read_configuration(self.plan, self.options, result)
+        self._reload_requested = False
+        self._reader = pid, result
+        systemd.notify_reloading()
+
+    def _has_read(self) -> bool:
+        """Return True if the process that reads the configuration has ended. Its result is then in force, and each
+        worker is to load the configuration again."""
+        if self._reader is None:
+            return False
+        pid, result = self._reader
+        if (status := _exit_status(pid)) is None:
+            return False
+        self._reader = None
+        with open(result, "rb") as file:
+            if status == 0:
+                file.seek(0)
+                self._set_options(pickle.load(file))  # noqa: S301 (this program wrote it)
         for worker in self._workers:
             worker.missed_reload = True
+        return True
+
+    def _set_options(self, loaded: LoadedOptions) -> None:
+        values = {**loaded.config.options, **loaded.overrides}
+        own_options = ("drain_timeout", "log_format", "log_level")
+        new = from_options({name: values[name] for name in own_options if name in values})
+        set_log(new)
+        settings = dataclasses.replace(self.options.settings, drain_timeout=new.drain_timeout)
+        self._previous = self.options
+        self.options = dataclasses.replace(self.options, loaded=loaded, settings=settings)
 
     def _kill_hanging(self, now: Seconds) -> None:
         """Kill the worker with the oldest heartbeat if it hangs. If other workers have no heartbeat either, they may
@@ -313,6 +348,8 @@ class Supervisor:
             own_socket.close()
             if self._lock is not None:
                 os.close(self._lock)  # the lock must end when the supervisor exits
+            if self._reader is not None:
+                os.close(self._reader[1])
             if not self.plan.sockets:
                 _close(listening for other in self._workers if other is not worker for listening in other.sockets)
             admin = self._admin if worker.index == 0 else ()
@@ -346,7 +383,7 @@ class Supervisor:
         while time.monotonic() < deadline:
             received = wait_for_signal(START_CHECK_INTERVAL)
             if received == signal.SIGHUP:
-                self._reload()
+                self._reload_requested = True
             elif received in (signal.SIGTERM, signal.SIGINT):
                 logger.info("shutting down during the start: %s", received.name)
                 return 0
@@ -363,6 +400,12 @@ class Supervisor:
 
     def _end(self) -> int:
         """End all workers, and kill slow ones. Return 0 if all of them ended as requested, and 1 if not."""
+        if self._reader is not None:
+            pid, result = self._reader
+            self._reader = None
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            os.close(result)
         # A draining worker must be the last process with its sockets open, so that closing them ends listening.
         for worker in self._workers:
             if not self.plan.sockets:
@@ -405,6 +448,27 @@ def wait_for_signal(timeout: Seconds) -> signal.Signals:
     """
     signal.setitimer(signal.ITIMER_REAL, max(timeout, TIMER_MIN))
     return signal.Signals(signal.sigwait(_SIGNALS))
+
+
+def _read_configuration(plan: ServePlan, options: WorkerOptions, result: int) -> None:
+    """Read the configuration in the new process, and write its options to the file `result`. Does not return."""
+    code = 1
+    try:
+        with hold_lines() as held:
+            try:
+                loaded = read_again(plan, options.specs, Rules(options.loaded.config.rules))
+            finally:
+                held.clear()  # the workers log the same
+        with open(result, "wb") as file:
+            pickle.dump(loaded, file)
+        code = 0
+    except UsageError:
+        pass  # the workers report it
+    except BaseException:
+        logger.exception("the process that reads the configuration failed")
+    finally:
+        logging.shutdown()  # waits until the log is written
+        os._exit(code)
 
 
 def _run_worker(plan: ServePlan, worker: WorkerContext) -> None:

@@ -7,7 +7,6 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Iterator
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import UsageError
@@ -31,18 +30,17 @@ def notify(state: str) -> None:
         wire.sendto(state.encode(), address)
 
 
-@contextlib.contextmanager
-def reloading() -> Iterator[None]:
-    """Notify the service manager that the proxy loads its configuration again while the block runs.
+def notify_reloading() -> None:
+    """Notify the service manager that the proxy begins to load its configuration again. `notify_ready` ends the reload.
 
     The message contains the time of the monotonic clock. The time shows systemd that the message is later than
     systemd's own request (`Type=notify-reload`, sd_notify(3)).
     """
     notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}\nSTATUS=loading the configuration")
-    try:
-        yield
-    finally:
-        notify("READY=1\nSTATUS=ready")
+
+
+def notify_ready() -> None:
+    notify("READY=1\nSTATUS=ready")
 
 
 def watchdog() -> Seconds | None:

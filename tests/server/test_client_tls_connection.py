@@ -314,7 +314,7 @@ async def test_reload_loads_the_certificate_at_once(
         (tmp_path / "cert.pem").write_text("broken")
 
     files = {"tls_certificate": str(tmp_path / "cert.pem"), "tls_key": str(tmp_path / "key.pem")}
-    reload(proxy.stage._master, proxy.stage.app, ServePlan(options=files))
+    await reload(proxy.stage._master, proxy.stage.app, ServePlan(options=files))
 
     context = trusting(str(tmp_path / "cert.pem")) if is_valid else former
     assert (await (await line_to(proxy, context)).ask(proxy.get())).status == 200

@@ -18,6 +18,8 @@ import pytest
 from feedproxy.config.config_file import Config
 from feedproxy.config.option_types import option_specs
 from feedproxy.errors import UsageError
+from feedproxy.feed_rules import Rule
+from feedproxy.http.target_uri.target_pattern import TargetPattern
 from feedproxy.process import proxy_process, supervisor
 from feedproxy.process.option_sources import LoadedOptions, ServePlan
 from feedproxy.process.supervisor import Supervisor, _WorkerSlot
@@ -39,7 +41,9 @@ def supervising() -> Iterator[Supervisor]:
     supervising._workers = [
         _WorkerSlot(index, (socket.create_server(("127.0.0.1", 0)),), due=0.0) for index in range(WORKERS)
     ]
+    supervising._lifeline = socket.socketpair()
     yield supervising
+    supervisor._close(supervising._lifeline)
     for worker in supervising._workers:
         supervisor._close(worker.sockets)
 
@@ -72,14 +76,62 @@ def test_worker_whose_port_another_program_has_taken_is_started_later(
     assert caplog.text.count("cannot start (Address already in use), restarting at once") == WORKERS
 
 
+def reload(supervising: Supervisor) -> None:
+    supervising._start_reader()
+    deadline = time.monotonic() + PATIENCE
+    while not supervising._has_read():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_reload_with_an_error_keeps_the_options(supervising: Supervisor, tmp_path: Path) -> None:
+    (file := tmp_path / "feedproxy.yaml").write_text("drain_timeout: 30\nnonsense: 1\n")
+    supervising.plan = ServePlan(config=str(file))
+    supervising.options = before = replace(supervising.options, specs=option_specs())
+
+    reload(supervising)
+
+    assert supervising.options is before
+    assert all(worker.missed_reload for worker in supervising._workers)
+
+
+def test_end_of_the_supervisor_does_not_wait_until_the_configuration_is_read(
+    supervising: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "read_again", lambda *_: time.sleep(PATIENCE))
+    supervising._start_reader()
+    assert supervising._reader is not None
+    pid, _ = supervising._reader
+    assert not supervising._has_read()
+
+    assert supervising._end() == 0
+
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_reload_for_which_no_process_is_left_is_tried_again(
+    supervising: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervising._reload_requested = True
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fork", no_process)
+        supervising._start_reader()
+    assert supervising._reload_requested
+    reload(supervising)
+    assert not supervising._reload_requested
+
+
 def test_reload_changes_the_time_in_which_workers_must_end(supervising: Supervisor, tmp_path: Path) -> None:
-    (file := tmp_path / "feedproxy.yaml").write_text("drain_timeout: 30\nworkers: 9\n")
+    (file := tmp_path / "feedproxy.yaml").write_text(
+        "drain_timeout: 30\nworkers: 9\nfeeds:\n- match: a.example\n  private: true\n"
+    )
     supervising.plan = ServePlan(config=str(file))
     supervising.options = replace(supervising.options, specs=option_specs())
 
-    supervising._reload()
+    reload(supervising)
 
     assert supervising.options.settings.drain_timeout == 30
+    assert supervising.options.loaded.config.rules == (Rule(TargetPattern("a.example"), {"private": True}),)
     assert supervising.options.settings.workers == WORKERS
 
 
@@ -109,7 +161,10 @@ def test_reload_during_the_start_of_a_worker_reaches_it_when_it_is_ready(
         worker.pid, worker.due = 101 + worker.index, None
     HEARTBEAT.pack_into(supervising._beats, 0, time.monotonic())
 
-    supervising._reload()
+    monkeypatch.setattr(supervisor, "_exit_status", lambda _: 1)
+    supervising._reader = 103, os.memfd_create("x")
+    assert supervising._has_read()
+    monkeypatch.setattr(supervisor, "_exit_status", lambda _: None)
     supervising._check_workers([])
     supervising._check_workers([])
     assert signals == [(101, signal.SIGHUP)]
