@@ -281,6 +281,7 @@ def test_har_that_another_tool_saved_is_the_same_recording(separators: tuple[str
         ({"cache": {}}, False),
         ({"_fetchType": "Network Load"}, False),
         ({"cache": {"afterRequest": {"eTag": "a", "hitCount": 1}}}, False),
+        ({"cache": {"beforeRequest": None, "afterRequest": None}}, False),
     ],
 )
 def test_har_of_browser_states_answers_of_its_own_cache(members: dict[str, Any], is_cached: bool) -> None:
@@ -312,9 +313,11 @@ def test_har_of_browser_has_no_user_names(url: str) -> None:
     assert exchange.request.target == "https://example.com/a@b?c=@d"
 
 
-def test_har_of_browser_has_line_breaks_in_fields_and_status_text() -> None:
+@pytest.mark.parametrize("line_break", ["\n", "\r\n"])
+def test_har_of_browser_has_line_breaks_in_fields_and_status_text(line_break: str) -> None:
     """A replay would send them as they are."""
-    response = {"status": 200, "statusText": "OK\r\nX: y", "headers": [{"name": "Vary", "value": "Accept\nOrigin"}]}
+    fields = [{"name": "Vary", "value": f"Accept{line_break}Origin"}]
+    response = {"status": 200, "statusText": f"OK{line_break}X: y", "headers": fields}
 
     (exchange,) = har_format.parse(_har(_entry(response=response))).exchanges
 

@@ -44,6 +44,7 @@ SEPARATOR = b",\n"
 """Separator of entries. Each entry is one line, so that an unfinished file can be read by lines."""
 
 _END_PATTERN = re.compile(rb'\A\],"_feedproxy":\{"until":"([0-9T:.Z-]{1,40})"\}\}\}')
+_LINE_BREAKS = re.compile(r"[\r\n]+")
 _USER_INFORMATION = re.compile(r"\A([a-z]+://)[^/?]*@", re.IGNORECASE)
 _OWN_PREFIX = b'{"log":{"version":"1.2","creator":{"name":"feedproxy",'
 
@@ -149,7 +150,7 @@ def read(path: Path) -> Recording:
 def parse(data: bytes, name: str = "the recording") -> Recording:
     """Return the recording in `data`. Raises UsageError with a message that begins with `name`."""
     # Another tool may have saved the file with other line breaks.
-    if data.startswith(_OWN_PREFIX) and data.partition(b"\n")[0].endswith(b'"entries":['):
+    if data.startswith(_OWN_PREFIX) and data[: data.find(b"\n") + 1].endswith(b'"entries":[\n'):
         return replace(_build_recording(_entries_by_line(data), name), until=_parse_end(data))
     try:
         document = json.loads(data)
@@ -239,7 +240,7 @@ def _parse_exchange(entry: Any) -> tuple[Exchange, bytes]:
         ),
         status=max(0, int(_member(entry, "response.status", float, 0.0))),
         fields=fields,
-        reason=re.sub(r"[\r\n]+", " ", _member(entry, "response.statusText", str, "")),
+        reason=_LINE_BREAKS.sub(" ", _member(entry, "response.statusText", str, "")),
         digest=_member(extension, "digest", str, "") if extension else content_digest(content),
         size=_body_size(_member(entry, "response", dict, {}), content),
         seconds=max(0.0, _member(entry, "time", float, 0.0)) / 1000,
@@ -272,12 +273,13 @@ def _connection(entry: Any, target: str) -> str:
 
 def _is_cached(entry: Any) -> bool:
     """Return True if a browser answered from its own cache and sent no request. Chrome and Safari state this in
-    `_fromCache` and `_fetchType`, Firefox by the member `afterRequest` of `cache`, which it leaves null."""
+    `_fromCache` and `_fetchType`, Firefox by the member `afterRequest` of `cache`, which it leaves null. With a
+    `beforeRequest`, null means that the cache stored no answer (HAR 1.2)."""
     cache = _member(entry, "cache", dict, {})
     return (
         bool(entry.get("_fromCache"))
         or str(entry.get("_fetchType")).endswith("Cache")
-        or cache.get("afterRequest", ...) is None
+        or ("beforeRequest" not in cache and cache.get("afterRequest", ...) is None)
     )
 
 
@@ -318,7 +320,11 @@ def _member(document: Any, path: str, kind: type, default: Any = _REQUIRED) -> A
 def _parse_fields(entry: Any, path: str) -> Fields:
     lines = _member(entry, path, list, [])
     # Tools that use the protocol of Chrome's developer tools join equal fields by line feeds.
-    pairs = ((_member(line, "name", str), value) for line in lines for value in _member(line, "value", str).split("\n"))
+    pairs = (
+        (_member(line, "name", str), value)
+        for line in lines
+        for value in _LINE_BREAKS.split(_member(line, "value", str))
+    )
     # Browsers write the pseudo-fields of HTTP/2, such as `:authority`, among the other fields.
     return Fields((name, value) for name, value in pairs if not name.startswith(":") and name.lower() not in HOP_BY_HOP)
 
