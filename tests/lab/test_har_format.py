@@ -406,6 +406,15 @@ def _imported(folder: Path, *flows: Any) -> Recording:
         return read_flow_file(file, "week.mitm")
 
 
+@pytest.mark.parametrize(("length", "size"), [("5000000", 5_000_000), ("-1", 0), ("", 0)])
+def test_size_of_content_that_mitmproxy_streamed_is_content_length(tmp_path: Path, length: str, size: int) -> None:
+    """Scores would otherwise take the response for an empty one."""
+    flow = _a_flow()
+    flow.response.raw_content, flow.response.headers["content-length"] = None, length
+
+    assert {exchange.size for exchange in _imported(tmp_path, flow).exchanges} == {size}
+
+
 def test_har_writer_rotates_full_file_with_complete_contents(tmp_path: Path) -> None:
     content = b"x" * 500
     made = HarWriter(tmp_path / "week.har", limit=2000)

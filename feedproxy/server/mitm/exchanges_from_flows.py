@@ -4,6 +4,7 @@ In all functions, `at` is the instant of the request, and `seconds` is the durat
 """
 
 import itertools
+import re
 from dataclasses import replace
 from typing import BinaryIO
 
@@ -25,6 +26,7 @@ from feedproxy.server.mitm.request_routing import fields_of
 type ExchangeAndBody = tuple[Exchange, bytes | None]
 """An exchange, and the content of its response as transferred. The content is None if it was not recorded."""
 
+_LENGTH = re.compile(r"[0-9]{1,15}")
 
 NAMES_MAX = 8192
 """The names of at most this many connections are remembered."""
@@ -117,8 +119,6 @@ def _exchange(
     seconds: float,
     connection: str,
 ) -> Exchange:
-    streamed = getattr(response.stream, "size", None) if response is not None else None
-    body = response.raw_content if response is not None else None
     return Exchange(
         side=side,
         at=at,
@@ -126,12 +126,23 @@ def _exchange(
         status=response.status_code if response is not None else 0,
         fields=fields_of(response) if response is not None else NO_FIELDS,
         reason=response.reason if response is not None else "",
-        size=len(body or b"") if streamed is None else streamed,
+        size=_size(response) if response is not None else 0,
         seconds=seconds,
         connection=connection,
         version=flow.request.http_version,
         failure=flow.error.msg if flow.error is not None else "",
     )
+
+
+def _size(response: http.Response) -> int:
+    """Return the size of the content: as counted, or as Content-Length states it if mitmproxy streamed the content."""
+    counted: int | None = getattr(response.stream, "size", None)
+    if counted is not None:
+        return counted
+    if response.raw_content is not None:
+        return len(response.raw_content)
+    length = response.headers.get("content-length", "")
+    return int(length) if _LENGTH.fullmatch(length) else 0
 
 
 def _body(response: http.Response | None) -> bytes | None:
