@@ -18,7 +18,7 @@ from feedproxy.refresh.policy.client_keyed_failures import (
 from feedproxy.refresh.policy.min_interval_and_back_off import Deferred, Permission, check_fetch_allowed
 from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.refresh.refresh_result import RefreshResult
-from feedproxy.request.context import RequestContext
+from feedproxy.request.context import RequestContext, UpstreamRequest
 from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.settings import Settings
 from feedproxy.store.coordination.site_interval import SiteThrottle
@@ -57,7 +57,7 @@ class FetchPermissions:
         if context.upstream.has_credentials and resource is not None:
             failures = resource.failures if resource.failures.detail in ORIGIN_FAILURES else NO_FAILURES
             permission = self._check_failures(target, failures, resource.fetched, settings)
-        keyed = self.keyed_record(context).failures
+        keyed = self.keyed_record(context.upstream).failures
         keyed = keyed if keyed.detail in FAILURES_OF_ONE_KEY else NO_FAILURES
         after_own = self._check_failures(target, keyed, keyed.last, settings)
         if isinstance(permission, Deferred) and isinstance(after_own, Deferred):
@@ -69,14 +69,13 @@ class FetchPermissions:
         resource = Resource(target, failures=failures, fetched=fetched)
         return check_fetch_allowed(resource, self._clock.now(), settings, site_free_at=0.0)
 
-    def keyed_record(self, context: RequestContext) -> KeyedRecord:
-        """Return the outcome of the last request for this target with the client-specific fields of this request, and
-        with its fields that Vary nominates."""
-        upstream = context.upstream
-        if not len(key := Fields((*upstream.key, *upstream.varying_fields))):
+    def keyed_record(self, request: UpstreamRequest | RefreshJob) -> KeyedRecord:
+        """Return the outcome of the last request for the same target with the same client-specific fields, and with the
+        same fields that Vary nominates."""
+        if not len(key := _key(request)):
             return NO_RECORD
-        agent = _client_agent(upstream.request, own=upstream.own_agent)
-        return self._keyed_failures.get(context.request.target, key, agent)
+        agent = _client_agent(request.request, own=request.own_agent)
+        return self._keyed_failures.get(request.request.target, key, agent)
 
     def record(self, job: RefreshJob, result: RefreshResult) -> None:
         """Record the outcome of a job, so that failures delay later requests with the same client-specific fields.
@@ -87,8 +86,7 @@ class FetchPermissions:
         is_recorded = "range" not in fields and not prefers_pages(fields.combined("accept"))
         if result.keyed_record is not None and is_recorded:
             agent = _client_agent(job.request, own=job.own_agent)
-            key = Fields((*job.key, *job.varying_fields))
-            self._keyed_failures.put(job.request.target, key, agent, result.keyed_record)
+            self._keyed_failures.put(job.request.target, _key(job), agent, result.keyed_record)
 
     async def wait_for_site(self, target: str, settings: Settings) -> None:
         """Wait until `site_interval` permits a fetch from the target's site, at most `answer_timeout` seconds."""
@@ -98,6 +96,10 @@ class FetchPermissions:
         slot: Instant = self._sites.reserve(site_of(target), now, settings.site_interval)
         if slot > now:
             await self._clock.sleep(min(slot - now, settings.answer_timeout))
+
+
+def _key(request: UpstreamRequest | RefreshJob) -> Fields:
+    return Fields((*request.key, *request.varying_fields))
 
 
 def _client_agent(request: Request, *, own: bool) -> str | None:

@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from msgspec.structs import replace
+
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.client_network import client_network
@@ -350,7 +352,7 @@ class RefreshCoordinator:
                 accept_encoding=context.request.fields.combined("accept-encoding"),
                 client_fields=context.request.fields if variant is None and _is_never_stored(resource) else NO_FIELDS,
                 key=context.upstream.key,
-                keyed_record=self.permissions.keyed_record(context),
+                keyed_record=self.permissions.keyed_record(context.upstream),
                 varying_fields=context.upstream.varying_fields,
             ),
             self._store.get(target),
@@ -375,6 +377,7 @@ class RefreshCoordinator:
             await self._store.load(target)
             stored = self._store.get(target)
             job = background_job(target, stored, settings, self._clock.now(), via=self._via, agent=self._agent(target))
+            job = replace(job, keyed_record=self.permissions.keyed_record(job))
             return await self._run_job(job, stored)
 
     async def _run_job(self, job: RefreshJob, stored: Resource | None) -> RefreshResult:

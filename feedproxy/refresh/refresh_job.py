@@ -48,7 +48,7 @@ class RefreshJob(Struct, frozen=True):
     """
     key: Fields = NO_FIELDS
     keyed_record: KeyedRecord = NO_RECORD
-    """The outcome of the last request with this `key`."""
+    """The outcome of the last request with the same `key` and `varying_fields`."""
     varying_fields: Fields = NO_FIELDS
     """Fields of the request that only some clients send (UpstreamRequest)."""
     has_client_language: bool = False

@@ -93,6 +93,23 @@ async def test_retry_after_for_a_request_with_a_field_in_vary_delays_requests_wi
     (await proxy.get("/feed.rss", accept_language="fr")).expect(503, cache="fwd-status=503")
 
 
+async def test_back_off_of_a_feed_with_vary_grows_with_each_failure(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    origin.publish("/feed.rss", a_feed("mine"), cache_control="max-age=60", vary="Accept-Language")
+    for _ in range(2):
+        (await proxy.get("/feed.rss", accept_language="de")).expect(200)
+    clock.advance(minutes=10)
+    fail_with(origin, 503)
+    asked = origin.requests
+
+    for _ in range(240):
+        clock.advance(minutes=1)
+        (await proxy.get("/feed.rss", accept_language="de")).expect(200)
+
+    # 8 to 10 attempts. Without growth, there would be more than 100.
+    assert origin.requests - asked < 20
+
+
 async def test_private_feed_that_is_not_stored_is_requested_once_per_interval_during_back_off(stage):
     proxy, origin, clock = await stage(site_interval=0)
     origin.publish("/feed.rss", a_feed("mine"), cache_control="private, no-store")
