@@ -9,7 +9,7 @@ from feedproxy.notify.websub import hub
 from feedproxy.notify.websub.subscriber import Subscriber
 from feedproxy.notify.websub.subscriber_callback import SubscriberCallback
 from feedproxy.notify.websub.websub_messages import NAME
-from feedproxy.refresh.ingest.hub_and_cloud_link_policy import HUB
+from feedproxy.request.endpoint_registry import HUB_PATH
 from feedproxy.server.addon import NotificationAddon
 
 
@@ -29,7 +29,7 @@ class Hub(NotificationAddon[tuple[hub.Hub, SubscriberCallback]]):
 
     def load(self, loader: Loader) -> None:
         super().load(loader)
-        self.add_endpoint(HUB, lambda part: part[0].answer, methods=("POST",))
+        self.add_endpoint(HUB_PATH, lambda part: part[0].answer, methods=("POST",))
         self.add_endpoint(
             "push/websub/",
             lambda part: part[1].answer,

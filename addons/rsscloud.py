@@ -7,6 +7,7 @@ from feedproxy.notify.rpc.xmlrpc import CONTENT_MAX
 from feedproxy.notify.rsscloud.aggregator import RssCloudAggregator
 from feedproxy.notify.rsscloud.cloud import RssCloudServer
 from feedproxy.notify.rsscloud.rsscloud_messages import NAME
+from feedproxy.request.endpoint_registry import CLOUD_PATH
 from feedproxy.server.addon import NotificationAddon
 
 
@@ -23,7 +24,7 @@ class RssClouds(NotificationAddon[tuple[RssCloudServer, RssCloudAggregator]]):
         app = self.app()
         app.endpoints.add("RPC2", app.rpc, methods=("POST",), content_max=CONTENT_MAX)
         self.add_endpoint("soap", lambda part: part[0].by_soap, methods=("POST",))
-        self.add_endpoint("pleaseNotify", lambda part: part[0].by_form, methods=("POST",))
+        self.add_endpoint(CLOUD_PATH, lambda part: part[0].by_form, methods=("POST",))
         self.add_endpoint("ping", lambda part: part[0].ping_by_form, methods=("POST",))
         self.add_endpoint("push/rsscloud/", lambda part: part[1].endpoint, methods=("GET", "POST"))
 

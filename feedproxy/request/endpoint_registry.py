@@ -16,6 +16,11 @@ The content of a refused request is read before the response only if it is not l
 response, it may send at most this many bytes in addition to the head of its next request.
 """
 
+HUB_PATH = "hub"
+"""Path of the WebSub hub, relative to the prefix of endpoints."""
+CLOUD_PATH = "pleaseNotify"
+"""Path for rssCloud registrations by the protocol http-post, relative to the prefix of endpoints."""
+
 
 class Call(Struct, frozen=True):
     """A request for an endpoint.

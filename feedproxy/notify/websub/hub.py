@@ -36,9 +36,8 @@ from feedproxy.notify.topics import find_feeds, is_no_longer_public, may_notify,
 from feedproxy.notify.websub import signatures_and_tokens, websub_messages
 from feedproxy.notify.websub.websub_messages import NAME, InvalidRequest, Mode, PublishRequest, SubscriptionRequest
 from feedproxy.proxy.public_feeds import is_restricted, may_be_listed
-from feedproxy.refresh.ingest.hub_and_cloud_link_policy import HUB
 from feedproxy.refresh.resource_after_refresh import default_copy
-from feedproxy.request.endpoint_registry import Call
+from feedproxy.request.endpoint_registry import HUB_PATH, Call
 from feedproxy.request.upstream_and_public_urls import endpoint_address, is_upstream_target, to_public
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
@@ -194,7 +193,7 @@ class Hub:
         if stored is None or body is None:
             return None
         self_link = _self_link(subscription, request.topic, settings)
-        lines = [("Link", websub_messages.link_field(endpoint_address(settings, HUB), self_link))]
+        lines = [("Link", websub_messages.link_field(endpoint_address(settings, HUB_PATH), self_link))]
         if media_type := stored.content.media_type or stored.fields.get("content-type"):
             lines.append(("Content-Type", media_type))
         if subscription.secret:

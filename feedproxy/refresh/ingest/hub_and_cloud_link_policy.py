@@ -9,13 +9,9 @@ from feedproxy.feed.channel import Cloud
 from feedproxy.feed.channel_addresses import cloud_scheme
 from feedproxy.feed.edit.hub_and_cloud_links import Announcement, add_link_fields
 from feedproxy.http.target_uri.url_redaction import has_secret
+from feedproxy.request.endpoint_registry import CLOUD_PATH, HUB_PATH
 from feedproxy.request.upstream_and_public_urls import endpoint_address
 from feedproxy.settings import Settings
-
-HUB = "hub"
-"""Path of the WebSub hub, relative to the prefix of endpoints."""
-CLOUD = "pleaseNotify"
-"""Path for rssCloud registrations by the protocol http-post, relative to the prefix of endpoints."""
 
 
 def announcement(settings: Settings) -> Announcement:
@@ -24,7 +20,7 @@ def announcement(settings: Settings) -> Announcement:
     if not settings.upstream or not settings.public_url or settings.private or settings.readers:
         return Announcement()
     return Announcement(
-        hub=endpoint_address(settings, HUB) if "hub" in settings.announce else "",
+        hub=endpoint_address(settings, HUB_PATH) if "hub" in settings.announce else "",
         cloud=own_cloud(settings) if "cloud" in settings.announce else None,
     )
 
@@ -34,7 +30,7 @@ def own_cloud(settings: Settings) -> Cloud | None:
 
     The element states no scheme: clients conclude it from protocol and port (`cloud_scheme`).
     """
-    split, protocol = urlsplit(endpoint_address(settings, CLOUD)), "http-post"
+    split, protocol = urlsplit(endpoint_address(settings, CLOUD_PATH)), "http-post"
     port = str(split.port or (443 if split.scheme == "https" else 80))
     if split.scheme != cloud_scheme(protocol, port):
         return None
