@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from feedproxy.cache import freshness, storing
 from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
-from feedproxy.http import conditional, ranges
+from feedproxy.http import ranges
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Fields, Request, Response
@@ -159,7 +159,7 @@ def _requested_extent(part: StoredResponse, extent: Extent, request: Fields) -> 
     """
     fields = part.fields
     modified, date = (parse_http_date(fields.get(name) or "") for name in ("last-modified", "date"))
-    if not conditional.range_applies(request, parse_tag(fields.get("etag") or ""), modified, date):
+    if not ranges.if_range_holds(request, parse_tag(fields.get("etag") or ""), modified, date):
         return None
     # If the length is unknown, suffix ranges and open ranges end beyond any part.
     match ranges.select(request.combined("range"), extent.length or _ENDLESS):

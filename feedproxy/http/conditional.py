@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.date import parse_http_date
-from feedproxy.http.etag import EntityTag, parse_tag, parse_tags, strong_match, tag_base
+from feedproxy.http.etag import EntityTag, parse_tags, tag_base
 from feedproxy.http.message import Fields
 from feedproxy.http.origin_validator_in_etag import content_base
 
@@ -111,26 +111,6 @@ def evaluate(
         if since is not None and not _was_modified_since(since, last_modified, date, now, earlier_versions):
             return Outcome.NOT_MODIFIED
     return Outcome.PROCEED
-
-
-def range_applies(
-    fields: Fields, tag: EntityTag | None, last_modified: Instant | None, date: Instant | None = None
-) -> bool:
-    """Return True if the request has no If-Range, or if If-Range permits the Range (RFC 9110, section 13.1.5).
-
-    `tag` is the tag of the bytes that would be sent. A date in If-Range must equal Last-Modified. Last-Modified must
-    then be at least one second before the response's `date` (section 8.8.2.2).
-    """
-    condition = fields.combined("if-range")
-    if condition is None:
-        return True
-    if '"' in condition[:3]:
-        condition_tag = parse_tag(condition)
-        return condition_tag is not None and tag is not None and strong_match(condition_tag, tag)
-    limit = parse_http_date(condition)
-    if limit is None or last_modified is None or (date is not None and date - last_modified < 1):
-        return False
-    return limit == math.floor(last_modified)
 
 
 def _if_match(value: str, tags: Collection[EntityTag]) -> bool:

@@ -1,10 +1,16 @@
-"""A single byte range, for resumed downloads.  RFC 9110, section 14
+"""A single byte range, for resumed downloads: Range and If-Range (RFC 9110, sections 14 and 13.1.5).
 
 A request for several ranges gets the whole content: "A server MAY ignore the Range header field" (section 14.2).
 """
 
+import math
 import re
 from dataclasses import dataclass
+
+from feedproxy.clock import Instant
+from feedproxy.http.date import parse_http_date
+from feedproxy.http.etag import EntityTag, parse_tag, strong_match
+from feedproxy.http.message import Fields
 
 _RANGE = re.compile(r"bytes=[ \t]*([0-9]*)-([0-9]*)[ \t]*", re.IGNORECASE)
 _BEYOND = 10**18
@@ -23,10 +29,30 @@ class Unsatisfiable:
         return f"bytes */{self.length}"
 
 
+def if_range_holds(
+    fields: Fields, tag: EntityTag | None, last_modified: Instant | None, date: Instant | None = None
+) -> bool:
+    """Return True if the request has no If-Range, or if If-Range permits the Range (RFC 9110, section 13.1.5).
+
+    `tag` is the tag of the bytes that would be sent. A date in If-Range must equal Last-Modified. Last-Modified must
+    then be at least one second before the response's `date` (section 8.8.2.2).
+    """
+    condition = fields.combined("if-range")
+    if condition is None:
+        return True
+    if '"' in condition[:3]:
+        condition_tag = parse_tag(condition)
+        return condition_tag is not None and tag is not None and strong_match(condition_tag, tag)
+    limit = parse_http_date(condition)
+    if limit is None or last_modified is None or (date is not None and date - last_modified < 1):
+        return False
+    return limit == math.floor(last_modified)
+
+
 def select(value: str | None, length: int) -> tuple[int, int] | Unsatisfiable | None:
     """Return the positions of the first and last byte that a Range selects in a content of `length` bytes.
 
-    `value` is the Range of a GET, or None if If-Range forbids the range (conditional.range_applies). Return None if the
+    `value` is the Range of a GET, or None if If-Range forbids the range (`if_range_holds`). Return None if the
     response is 200 with the whole content, because Range is absent or ignored. Return Unsatisfiable if the content has
     none of the bytes.
     """

@@ -311,7 +311,7 @@ def _range_response(request: Request, representation: SelectedRepresentation, fi
         return None
     modified = parse_http_date(representation.fields.get("last-modified") or "")
     date = parse_http_date(fields.get("date") or "")
-    if not conditional.range_applies(request.fields, representation.tag, modified, date):
+    if not ranges.if_range_holds(request.fields, representation.tag, modified, date):
         return None
     length = len(representation.body)
     match ranges.select(value, length):

@@ -7,10 +7,9 @@ from feedproxy.http.conditional import (
     Outcome,
     evaluate,
     has_preconditions,
-    range_applies,
 )
 from feedproxy.http.date import format_http_date
-from feedproxy.http.etag import EntityTag, own_tag
+from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Fields
 
 NOW = 1795176000.0
@@ -182,27 +181,3 @@ def test_if_unmodified_since_fails_for_changed_content_and_is_ignored_with_if_ma
 @pytest.mark.parametrize("method", ["OPTIONS", "TRACE", "CONNECT"])
 def test_no_preconditions_apply_to_options_trace_and_connect(method: str) -> None:
     assert ask(("If-Match", '"x"'), method=method) == Outcome.PROCEED
-
-
-def ranged(value: str | None, **given: float | None) -> bool:
-    fields = Fields([("If-Range", value)] if value is not None else [])
-    return range_applies(fields, EntityTag("s"), given.get("last_modified", MODIFIED), given.get("date", NOW))
-
-
-def test_if_range_with_tag_applies_only_by_strong_comparison() -> None:
-    assert ranged(None)
-    assert ranged('"s"')
-    assert not ranged('"s-gzip"')
-    assert not ranged('W/"s"')
-    assert not range_applies(Fields([("If-Range", 'W/"s"')]), EntityTag("s", weak=True), None)
-    assert not range_applies(Fields([("If-Range", '"s"')]), None, MODIFIED)
-
-
-def test_if_range_with_date_applies_only_if_date_is_equal_and_strong() -> None:
-    same = format_http_date(MODIFIED)
-
-    assert ranged(same)
-    assert not ranged(format_http_date(MODIFIED + 1))
-    assert not ranged(same, last_modified=None)
-    assert not ranged(same, date=MODIFIED)
-    assert not ranged("nonsense")

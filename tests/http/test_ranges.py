@@ -1,8 +1,14 @@
-"""A single range of bytes (RFC 9110, section 14)."""
+"""A single range of bytes, with If-Range (RFC 9110, sections 14 and 13.1.5)."""
 
 import pytest
 
-from feedproxy.http.ranges import Unsatisfiable, select
+from feedproxy.http.date import format_http_date
+from feedproxy.http.etag import EntityTag
+from feedproxy.http.message import Fields
+from feedproxy.http.ranges import Unsatisfiable, if_range_holds, select
+
+NOW = 1795176000.0
+MODIFIED = NOW - 86400
 
 
 @pytest.mark.parametrize(
@@ -42,3 +48,27 @@ def test_range_that_is_invalid_or_multiple_selects_whole_content(value: str | No
 def test_range_with_suffix_of_empty_content_selects_whole_content() -> None:
     assert select("bytes=-5", 0) is None
     assert select("bytes=0-", 0) == Unsatisfiable(0)
+
+
+def ranged(value: str | None, **given: float | None) -> bool:
+    fields = Fields([("If-Range", value)] if value is not None else [])
+    return if_range_holds(fields, EntityTag("s"), given.get("last_modified", MODIFIED), given.get("date", NOW))
+
+
+def test_if_range_with_tag_applies_only_by_strong_comparison() -> None:
+    assert ranged(None)
+    assert ranged('"s"')
+    assert not ranged('"s-gzip"')
+    assert not ranged('W/"s"')
+    assert not if_range_holds(Fields([("If-Range", 'W/"s"')]), EntityTag("s", weak=True), None)
+    assert not if_range_holds(Fields([("If-Range", '"s"')]), None, MODIFIED)
+
+
+def test_if_range_with_date_applies_only_if_date_is_equal_and_strong() -> None:
+    same = format_http_date(MODIFIED)
+
+    assert ranged(same)
+    assert not ranged(format_http_date(MODIFIED + 1))
+    assert not ranged(same, last_modified=None)
+    assert not ranged(same, date=MODIFIED)
+    assert not ranged("nonsense")
