@@ -10,8 +10,9 @@ feeds. Claims made once are removed before repeated claims.
 """
 
 import asyncio
+import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
 
@@ -113,6 +114,7 @@ class SubscriberCounts:
         self._names = ProductNames()
         self._entries = 0
         self._pruned: Instant = 0.0
+        self._kept_reads: list[ReadRecord] | None = None
         self.reader_seen: Signal[ReadRecord] = Signal()
         """Emits the requests that other processes and machines need for their counts (read_events.py)."""
         self.distinct = DistinctReaders()
@@ -127,9 +129,25 @@ class SubscriberCounts:
         if self._record(target, pseudonym, user_agent, now):
             self.reader_seen.emit((target, pseudonym, user_agent, now))
 
-    def apply_peer_reads(self, events: Iterable[ReadRecord]) -> None:
+    def apply_peer_reads(self, events: Sequence[ReadRecord]) -> None:
         for event in events:
             self._record(*event)
+        if self._kept_reads is not None:
+            self._kept_reads += events
+
+    @contextlib.contextmanager
+    def keep_peer_reads(self) -> Iterator[None]:
+        """Keep the requests that other workers report while this worker loads another worker's counts.
+
+        The loaded counts replace this worker's counts. The reported requests are added afterwards, because the loaded
+        counts may lack them.
+        """
+        self._kept_reads = []
+        try:
+            yield
+        finally:
+            reads, self._kept_reads = self._kept_reads, None
+            self.apply_peer_reads(reads)
 
     def _record(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> bool:
         """Record one request. Return True if other processes need to know the request."""

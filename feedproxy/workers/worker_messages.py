@@ -36,7 +36,7 @@ from feedproxy.scoring import account_serialization
 from feedproxy.scoring.live_scores import LiveScores
 from feedproxy.scoring.reader_accounts import ReaderAccount
 from feedproxy.store.coordination.worker_coordination import SharedMemoryCoordination
-from feedproxy.subscribers.read_events import ReadEvents, ReadRecord, read_events
+from feedproxy.subscribers.read_events import ReadEvents, read_events
 from feedproxy.task_cancellation import cancel
 from feedproxy.telemetry import metrics_aggregation, traffic_history
 from feedproxy.telemetry.metrics import Metrics
@@ -93,12 +93,6 @@ class WorkerPeers:
         self._predecessor_counts = _read_snapshot(self._snapshots[worker.index])  # of former workers with this number
         self._last_snapshot: Seconds = 0.0
         metrics.collected.subscribe(self._write_snapshot)
-        self._reads_during_start: list[ReadRecord] | None = None
-        """Requests of readers that other workers report while this worker starts and loads another worker's counts.
-
-        The loaded counts replace this worker's counts. The reported requests are added afterwards, because the loaded
-        counts may lack them.
-        """
         self._history_by_worker: dict[int, History] = {}
         coordination = service.store.coordination
         if isinstance(coordination, MachineCoordination):
@@ -125,21 +119,19 @@ class WorkerPeers:
         application.router.add_get("/rhythms", self._send_rhythms)
         application.router.add_get("/fetches", self._send_fetches)
         application.router.add_post("/news", self._receive_reads)
-        self._reads_during_start = []
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=PEER_TIMEOUT)
-        await self._runner.setup()
-        path = self._worker.socket_path(self._worker.index)
-        path.unlink(missing_ok=True)
-        await web.UnixSite(self._runner, str(path)).start()
         counts = self._service.counts
-        for name, load in (("counts", counts.load), ("rhythms", counts.rhythms.load)):
-            for answer in await asyncio.gather(*(self._request(session, name) for session in self._sessions)):
-                if answer:
-                    with contextlib.suppress(StoreError):
-                        load(answer, self._clock.now())
-                    break
-        reads, self._reads_during_start = self._reads_during_start, None
-        counts.apply_peer_reads(reads)
+        with counts.keep_peer_reads():
+            await self._runner.setup()
+            path = self._worker.socket_path(self._worker.index)
+            path.unlink(missing_ok=True)
+            await web.UnixSite(self._runner, str(path)).start()
+            for name, load in (("counts", counts.load), ("rhythms", counts.rhythms.load)):
+                for answer in await asyncio.gather(*(self._request(session, name) for session in self._sessions)):
+                    if answer:
+                        with contextlib.suppress(StoreError):
+                            load(answer, self._clock.now())
+                        break
         self._sync_task = asyncio.ensure_future(self._sync_loop())
 
     async def reports(self) -> PeerReports:
@@ -290,8 +282,6 @@ class WorkerPeers:
         except (ValueError, TypeError) as error:
             return web.Response(status=400, text=str(error))
         self._service.counts.apply_peer_reads(reads)
-        if self._reads_during_start is not None:
-            self._reads_during_start += reads
         return web.Response()
 
 

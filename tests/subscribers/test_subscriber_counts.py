@@ -262,6 +262,17 @@ def test_start_before_the_clock_is_set_keeps_readers() -> None:
     assert counts.total(FEED, NOW + 600) == 8
 
 
+def test_reads_that_peers_report_during_a_load_are_counted() -> None:
+    counts, peer = SubscriberCounts(), SubscriberCounts()
+    peer.record_read(FEED, reader(1), "curl/8", NOW)
+    with counts.keep_peer_reads():
+        counts.apply_peer_reads([(FEED, reader(2), "curl/8", NOW)])
+        counts.load(dumped(peer), NOW)
+    counts.apply_peer_reads([(FEED, reader(3), "curl/8", NOW)])
+
+    assert counts.total(FEED, NOW) == 3
+
+
 def a_busy_day() -> SubscriberCounts:
     counts, identifier = SubscriberCounts(), Identifier(b"sixteen bytes or more")
     for number in range(300):
