@@ -56,6 +56,7 @@ $(stamp): pyproject.toml constraints.txt
 	@echo "Installing what constraints.txt names into $(VENV) …"
 	@$(py) -m pip install --quiet --require-hashes --requirement constraints.txt
 	@$(py) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(py) -m compileall -q -j 0 feedproxy addons
 	@echo "$(PYTHON)" > $@
 
 # Another Python than the environment was made with was asked for.
