@@ -30,6 +30,7 @@ from feedproxy.settings import Settings
 from feedproxy.upstream import tls_probe
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.fetch_result import Fetched
+from feedproxy.upstream.origin_certificate_verification import upstream_context
 from feedproxy.upstream.origin_client import Fetcher, FetchLimits
 from feedproxy.upstream.parent_proxy import parent_of
 from feedproxy.upstream.upstream_errors import FetchError
@@ -61,13 +62,13 @@ async def probe_feed(
     *,
     pause: Seconds = PAUSE,
     report_progress: ReportProgress = lambda _: None,
-    trust: Trust = ssl.create_default_context,
+    trust: Trust | None = None,
 ) -> FeedObservations:
     """Send the requests of a check and return all exchanges.
 
     Before each request, `report_progress` is called with a description. `pause` is the time between two requests in
-    seconds. `trust` makes a TLS context. Raises BadTarget or Forbidden if `address` must not be requested. Other
-    failures are part of the result.
+    seconds. `trust` makes a TLS context, which by default trusts the system's authorities. Raises BadTarget or
+    Forbidden if `address` must not be requested. Other failures are part of the result.
     """
     target = uri.normalise(address)
     policy = AddressPolicy(settings.allow_private, settings.allow_networks, settings.allow_ports)
@@ -79,7 +80,9 @@ async def probe_feed(
     )
     proxy = functools.partial(parent_of, settings.upstream_proxy)
     clock = SystemClock()
-    async with Fetcher(policy, limits, clock=clock, ssl_context=trust(), parent_of=proxy) as fetcher:
+    context = trust() if trust else upstream_context(None, insecure=False)
+    trust = trust or ssl.create_default_context
+    async with Fetcher(policy, limits, clock=clock, ssl_context=context, parent_of=proxy) as fetcher:
         probe = _Probe(fetcher, policy, settings, clock, pause, report_progress, trust)
         return dataclasses.replace(await probe.run(target), requests=probe.request_count)
 

@@ -26,6 +26,7 @@ from aiohttp.client_proto import ResponseHandler
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import Overload
+from feedproxy.upstream.origin_certificate_verification import upstream_context
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import checked_tunnel, connect_to_parent
 from feedproxy.upstream.resolver import Lookup
@@ -284,7 +285,7 @@ class ParentConnector(BaseConnector):
         self._parent = parent
         self._check = check
         self._resolve_parent = resolve_parent
-        self._tls = ssl_context or ssl.create_default_context()
+        self._tls = ssl_context or upstream_context(None, insecure=False)
         self._factory: Any = functools.partial(OriginProtocol, asyncio.get_running_loop(), open_connections)
 
     async def _create_connection(self, req: ClientRequest, traces: Any, timeout: Any) -> ResponseHandler:
