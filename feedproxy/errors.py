@@ -153,6 +153,13 @@ class NotAFeed(FeedproxyError):
     detail = "not-a-feed"
 
 
+class InvalidFeedList(FeedproxyError):
+    """Error for a subscription list that is not OPML or cannot be imported whole."""
+
+    status_hint = 400
+    detail = "bad-list"
+
+
 class StoreError(FeedproxyError):
     """Error for a failure of the store. The failure counts as a miss, and clients get no error."""
 

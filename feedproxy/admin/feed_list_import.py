@@ -11,30 +11,19 @@ from feedproxy.admin.html_or_json import as_json, wants_json
 from feedproxy.admin.pages.feed_pages import ActionOutcome, Notice
 from feedproxy.app import App
 from feedproxy.cooperative_iteration import iterate_cooperatively
-from feedproxy.errors import BadTarget, FeedproxyError
+from feedproxy.errors import BadTarget, FeedproxyError, InvalidFeedList
 from feedproxy.feed import opml, pasted_address
 from feedproxy.feed.opml import Subscription, SubscriptionList
 from feedproxy.http import uri
 from feedproxy.request.upstream_and_public_urls import to_upstream
 from feedproxy.upstream.own_urls import is_own
 
-CONTENT_MAX = 8_000_000
-"""A list of more than this many bytes is refused. A list of this size has ten thousand feeds with all usual
-attributes."""
-
 NAME_LENGTH_MAX = 200
 """Maximum number of characters in a list's name."""
 
 
-class InvalidFeedList(FeedproxyError):
-    """Error for content that is not OPML."""
-
-    status_hint = 400
-    detail = "bad-list"
-
-
 class ListTooLarge(FeedproxyError):
-    """Error for content larger than CONTENT_MAX."""
+    """Error for content larger than opml.CONTENT_MAX."""
 
     status_hint = 413
     detail = "too-large"
@@ -54,9 +43,9 @@ class FeedListImport:
         InvalidFeedList, ListTooLarge or InvalidForm for a list that cannot be read, and StoreError if the store fails.
         """
         try:
-            body, name = await _read_list(request.clone(client_max_size=CONTENT_MAX))
+            body, name = await _read_list(request.clone(client_max_size=opml.CONTENT_MAX))
         except web.HTTPRequestEntityTooLarge as error:
-            raise ListTooLarge(f"The list is larger than {CONTENT_MAX} bytes.") from error
+            raise ListTooLarge(f"The list is larger than {opml.CONTENT_MAX} bytes.") from error
         # Parsing thousands of feeds takes some 0.1 s. Therefore it is done outside the event loop.
         listing = await self._app.service.helper_pool.submit(partial(opml.read, body, request.charset))
         if listing is None:

@@ -6,8 +6,8 @@ import sys
 from typing import Any
 
 from feedproxy.admin import admin_client
-from feedproxy.admin.feed_list_import import CONTENT_MAX, InvalidFeedList
 from feedproxy.durations_and_sizes import count_noun
+from feedproxy.errors import InvalidFeedList
 from feedproxy.feed import opml as lists
 from feedproxy.refresh.standalone_fetch import fetch_document
 from feedproxy.usm.address_or_file import from_file, parse_source, private_address_hint
@@ -46,13 +46,13 @@ def import_list(args: argparse.Namespace) -> int:
     proxy runs."""
     address = parse_source(args.source)
     if args.source == "-":
-        body = sys.stdin.buffer.read(CONTENT_MAX + 1)
+        body = sys.stdin.buffer.read(lists.CONTENT_MAX + 1)
     elif address is not None:
         settings = admin_client.request_settings(args.allow_private, args.config)
         with private_address_hint(address, settings):
             body = asyncio.run(fetch_document(address, settings)).body
     else:
-        body = from_file(args.source, CONTENT_MAX)
+        body = from_file(args.source, lists.CONTENT_MAX)
     if lists.read(body) is None:
         raise InvalidFeedList(f"{args.source} is not a subscription list: expected OPML")
     parameters = {"name": args.name, "replace": "1" if args.replace else "", "intercept": "1" if args.intercept else ""}

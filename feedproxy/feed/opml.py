@@ -34,6 +34,10 @@ from feedproxy.http.date import format_http_date
 MEDIA_TYPE = "text/x-opml; charset=utf-8"
 """Media type of a list, as in the examples of OPML 2.0. No type is registered."""
 
+CONTENT_MAX = 8_000_000
+"""A list of more than this many bytes is refused. A list of this size has ten thousand feeds with all usual
+attributes."""
+
 FEEDS_MAX = 10_000
 """Maximum number of feeds in one list. The largest lists in use have some thousands."""
 

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from feedproxy.admin.feed_list_import import CONTENT_MAX
 from feedproxy.admin.routes import start_admin_listener
 from feedproxy.app import App
 from feedproxy.clock import ManualClock
@@ -61,7 +60,7 @@ async def test_hosts_are_decrypted_on_explicit_request_only(proxy: Proxy) -> Non
 async def test_invalid_or_large_list_is_refused(proxy: Proxy) -> None:
     assert (await proxy.post("/opml", b"<html></html>"))[0] == 400
     assert (await proxy.post("/opml", b""))[0] == 400
-    assert (await proxy.post("/opml", b" " * (CONTENT_MAX + 1)))[0] == 413
+    assert (await proxy.post("/opml", b" " * (opml.CONTENT_MAX + 1)))[0] == 413
 
 
 @pytest.mark.parametrize("form", ["multipart/form-data", "multipart/form-data; boundary=x"])
