@@ -7,10 +7,12 @@ options apply to the address as written.
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from itertools import chain
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
@@ -27,8 +29,7 @@ host."""
 _PROTECTING_OPTIONS = frozenset({"readers", "private"})
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """Options for feeds with a matching target URI or public address (request/upstream_and_public_urls.py)."""
 
     match: TargetPattern

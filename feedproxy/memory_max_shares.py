@@ -4,8 +4,9 @@
 again.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 DIVISORS = {
     "hits": 2,
@@ -51,8 +52,7 @@ def fitting_memory_max(default: int, available: int, workers: int) -> int:
     return min(default, max(MEMORY_MAX_LEAST, (available // workers - BESIDE_CACHES) // 2))
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryLimits:
+class MemoryLimits(Struct, frozen=True):
     """Limits in bytes, for each process of the proxy."""
 
     responses: int

@@ -212,7 +212,7 @@ def test_score_escapes_control_characters_of_a_user_agent(
     agent = "python-requests/2 \x1b[31m\u009b31m\u202e"
     recording = tmp_path / "week.har"
     exchange = an_exchange(
-        asked=[("User-Agent", agent)], answered=[("Content-Type", "application/rss+xml")], digest="a feed"
+        asked=[("User-Agent", agent)], answered=[("Content-Type", "application/rss+xml")], digest="a feed", size=9
     )
     recording.write_bytes(dump_recording(Recording((exchange,), {"a feed": b"<rss version='2.0'><channel/></rss>"})))
 

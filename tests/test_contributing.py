@@ -1,9 +1,10 @@
 """The examples in CONTRIBUTING.md work unchanged."""
 
-import dataclasses
 import re
 from pathlib import Path
 from typing import Any
+
+import msgspec.structs
 
 from feedproxy.feed.convert.read.from_document import read
 from feedproxy.http.message import Fields, Response
@@ -43,7 +44,7 @@ async def test_example_of_a_protocol_sends_a_change_and_interprets_the_answer() 
 
     assert message is not None
     assert (message.method, message.url, message.body) == ("POST", "https://example.com/hook", change.target.encode())
-    assert not list(protocol.extra_deliveries(dataclasses.replace(change, listed=False)))
+    assert not list(protocol.extra_deliveries(msgspec.structs.replace(change, listed=False)))
     for answer, expected in ((204, Delivered), (410, Refused), (500, Retry)):
         assert isinstance(await protocol.interpret(delivery, None, Response(answer, Fields(), b"")), expected)
     assert isinstance(await protocol.interpret(delivery, None, Unreachable("no route")), Retry)

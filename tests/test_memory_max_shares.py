@@ -1,9 +1,9 @@
 """The limits derived from `memory_max`."""
 
-import dataclasses
 import re
 from pathlib import Path
 
+import msgspec.structs
 import pytest
 
 from feedproxy.memory_max_shares import DIVISORS, MemoryLimits
@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "memory.md"
 
 @pytest.mark.parametrize("memory_max", [0, 1, 4096, 2**24, 2**28, 3 * 2**30 + 7])
 def test_derived_caches_together_are_at_most_as_large_as_the_stored_responses(memory_max: int) -> None:
-    limits = dataclasses.asdict(Settings(memory_max=memory_max).memory)
+    limits = msgspec.structs.asdict(Settings(memory_max=memory_max).memory)
 
     assert limits["responses"] == memory_max
     assert sum(limits[name] for name in DIVISORS) <= memory_max
@@ -22,7 +22,7 @@ def test_derived_caches_together_are_at_most_as_large_as_the_stored_responses(me
 
 
 def test_every_limit_follows_memory_max() -> None:
-    small, large = (dataclasses.astuple(MemoryLimits.of(size)) for size in (2**24, 2**26))
+    small, large = (msgspec.structs.astuple(MemoryLimits.of(size)) for size in (2**24, 2**26))
 
     assert [4 * each for each in small] == list(large)
 

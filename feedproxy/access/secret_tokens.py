@@ -12,8 +12,9 @@ import secrets
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from feedproxy import option_files
 from feedproxy.access.file_reload import ReloadingFile, significant_lines
@@ -32,8 +33,7 @@ HEADER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SecretToken:
+class SecretToken(Struct, frozen=True):
     """The record of a secret address, without the secret token. `id` names the record in commands."""
 
     id: str

@@ -16,8 +16,9 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from feedproxy import option_files, settings
 from feedproxy.access.failed_login_limit import FailedLoginLimit
@@ -39,8 +40,7 @@ SOURCE_NAME = "feedproxy-"
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]/@\s]+))(?::\d{0,5})?")
 
 
-@dataclass(frozen=True, slots=True)
-class Denied:
+class Denied(Struct, frozen=True):
     """A refusal: its status, its error code (`detail`) and its message."""
 
     status: int

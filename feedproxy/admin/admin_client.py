@@ -12,9 +12,10 @@ import re
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
+
+from msgspec.structs import replace
 
 from feedproxy.admin.admin_authorization import admin_token
 from feedproxy.clock import Seconds

@@ -1,10 +1,10 @@
 """Import and export of the list of feeds: POST /opml imports a list, and GET /opml returns its public feeds."""
 
 import asyncio
-from dataclasses import replace
 from functools import partial
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from feedproxy.admin import request_parameters
 from feedproxy.admin.html_or_json import as_json, wants_json

@@ -6,8 +6,8 @@ only if they have the same strong validator.
 """
 
 import re
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from feedproxy.cache import freshness, storing
@@ -28,8 +28,7 @@ OF_ONE_MESSAGE = ("content-length", "content-range", "content-digest", "content-
 _ENDLESS = 10**18
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(Struct, frozen=True):
     """The bytes from `first` up to, but not including, `end` of a representation.
 
     `length` is the length of the whole representation, or None if it is unknown.
@@ -50,8 +49,7 @@ class Extent:
         return self.first == 0 and self.end == self.length
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(Struct, frozen=True):
     """A range to request from the origin in place of the whole representation.
 
     `part` is the stored part that lacks the bytes of this range. `range` and `condition` are the values of Range and

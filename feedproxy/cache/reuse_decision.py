@@ -1,7 +1,8 @@
 """The decision whether a stored response may answer a GET or HEAD.  RFC 9111, section 4"""
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.cache import serving_stale
 from feedproxy.cache.cache_status import Detail, Fwd
@@ -14,8 +15,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.http.cache_control import CacheControl
 
 
-@dataclass(frozen=True, slots=True)
-class Reuse:
+class Reuse(Struct, frozen=True):
     """The decision to answer with the stored response.
 
     `detail` is a token of Cache-Status for the permission to use a stale response, or for the rule that shortened the
@@ -27,16 +27,14 @@ class Reuse:
     detail: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReuseAndRevalidate:
+class ReuseAndRevalidate(Struct, frozen=True):
     """The decision to answer with the stored response, and to refresh it in the background (RFC 5861, section 3)."""
 
     stored: StoredResponse
     freshness: Freshness
 
 
-@dataclass(frozen=True, slots=True)
-class Validate:
+class Validate(Struct, frozen=True):
     """The decision to forward the request with conditions that validate the stored response."""
 
     stored: StoredResponse
@@ -44,8 +42,7 @@ class Validate:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Forward:
+class Forward(Struct, frozen=True):
     """The decision to forward the request without conditions.
 
     `stored` is a stored response without a validator, which may be served if the origin fails, or None.
@@ -56,8 +53,7 @@ class Forward:
     stored: StoredResponse | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NotInCache:
+class NotInCache(Struct, frozen=True):
     """The decision to answer 504, because the request has only-if-cached and no stored response may answer."""
 
     reason: str = "only-if-cached, and no stored response may be used"

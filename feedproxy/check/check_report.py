@@ -6,8 +6,9 @@ Secrets in addresses are removed from all reports.
 import json
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from feedproxy.clock import Instant
 from feedproxy.http.target_uri.url_redaction import text_without_secrets
@@ -27,8 +28,7 @@ _LEVEL_NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class CheckReport:
+class CheckReport(Struct, frozen=True):
     """The Notes of a finished check."""
 
     source: str

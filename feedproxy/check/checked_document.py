@@ -5,9 +5,10 @@ Texts and dates are stored as written. The limits of feed/xml_parser.py apply.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 from xml.parsers.expat import ErrorString, ExpatError, ParserCreate
+
+from msgspec import Struct, field
 
 from feedproxy.feed import feed_dates, xml_parser, xml_redirect
 from feedproxy.feed.channel import Channel, Kind
@@ -27,8 +28,7 @@ _CHUNK_SIZE = 64 * 1024
 _DATES = frozenset({"pubdate", "date", "updated", "published", "modified", "issued", "created", "lastbuilddate"})
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenDate:
+class WrittenDate(Struct, frozen=True):
     """A date as written: the element's name, its text, and the instant. The instant is None if the text is not a
     date."""
 
@@ -37,8 +37,7 @@ class WrittenDate:
     instant: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedEntry:
+class CheckedEntry(Struct, frozen=True):
     """An RSS item, Atom entry or JSON Feed item, with its texts as written."""
 
     id: str = ""
@@ -59,8 +58,7 @@ class CheckedEntry:
         return next((date.instant for date in self.dates if date.instant is not None), None)
 
 
-@dataclass(frozen=True, slots=True)
-class XmlError:
+class XmlError(Struct, frozen=True):
     """The position of the first syntax error in a document, with the parser's message."""
 
     line: int
@@ -68,8 +66,7 @@ class XmlError:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedDocument:
+class CheckedDocument(Struct, frozen=True):
     """A parsed document. `channel` is None if the document is not a feed."""
 
     body: bytes

@@ -1,15 +1,15 @@
 """Observations of a feed: the requests of a check and the responses to them."""
 
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.message import NO_FIELDS, Fields
 from feedproxy.upstream.tls_probe import ProbedCertificate
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeExchange:
+class ProbeExchange(Struct, frozen=True):
     """A request and its response. Without a response, `status` is 0 and `error` contains the reason."""
 
     target: str
@@ -42,8 +42,7 @@ class ProbeExchange:
         return "" if coding == "identity" else coding
 
 
-@dataclass(frozen=True, slots=True)
-class FeedObservations:
+class FeedObservations(Struct, frozen=True):
     """All exchanges of the check of one feed. An exchange is None if its request was impossible or unnecessary."""
 
     address: str

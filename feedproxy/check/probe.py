@@ -11,6 +11,8 @@ import ssl
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+import msgspec.structs
+
 from feedproxy.check.observations import FeedObservations, ProbeExchange, scheme_of
 from feedproxy.clock import Clock, Seconds, SystemClock
 from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, Overload, TooLarge
@@ -72,7 +74,7 @@ async def probe_feed(
     """
     target = uri.normalise(address)
     policy = AddressPolicy(settings.allow_private, settings.allow_networks, settings.allow_ports)
-    limits = dataclasses.replace(
+    limits = msgspec.structs.replace(
         _LIMITS,
         total=min(_LIMITS.total, settings.fetch_timeout),
         header_max=settings.header_max,
@@ -84,7 +86,7 @@ async def probe_feed(
     trust = trust or ssl.create_default_context
     async with Fetcher(policy, limits, clock=clock, ssl_context=context, parent_of=proxy) as fetcher:
         probe = _Probe(fetcher, policy, settings, clock, pause, report_progress, trust)
-        return dataclasses.replace(await probe.run(target), requests=probe.request_count)
+        return msgspec.structs.replace(await probe.run(target), requests=probe.request_count)
 
 
 @dataclasses.dataclass(slots=True)
@@ -109,7 +111,7 @@ class _Probe:
         if last.detail in (BadTarget.detail, Forbidden.detail) and len(hops) == 1:
             raise (Forbidden if last.detail == Forbidden.detail else BadTarget)(last.error)
         if last.status and scheme_of(last.target) == "https":
-            observations = dataclasses.replace(observations, handshake=await self._probe_certificate(last.target))
+            observations = msgspec.structs.replace(observations, handshake=await self._probe_certificate(last.target))
         content_type = last.fields.get("content-type")
         channel = read(last.content, content_type) if last.status == 200 and last.content else None
         if channel is None:
@@ -129,7 +131,7 @@ class _Probe:
             by_tag = await self._request("its ETag", "GET", at, _CODINGS, ("If-None-Match", tag))
         if modified and parse_http_date(modified, observations.last.at) is not None:
             by_date = await self._request("its date", "GET", at, _CODINGS, ("If-Modified-Since", modified))
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             observations,
             by_tag=by_tag,
             by_date=by_date,
@@ -147,7 +149,7 @@ class _Probe:
         # An incomplete cloud is a finding already.
         cloud = cloud_address(channel.cloud) if channel.cloud and channel.cloud.port and channel.cloud.path else ""
         known = {"", uri.without_fragment(observations.address), uri.without_fragment(observations.target)}
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             observations,
             page=await self._follow("its page", page) if page not in known else None,
             self_link=await self._follow("its self link", self_link) if self_link not in known else None,
@@ -181,7 +183,7 @@ class _Probe:
         if (first := await self._request(description, "GET", target, _CODINGS)) is None:
             return None
         hops, redirect_error = await self._follow_redirects(first)
-        last = dataclasses.replace(hops[-1], error=redirect_error) if redirect_error else hops[-1]
+        last = msgspec.structs.replace(hops[-1], error=redirect_error) if redirect_error else hops[-1]
         return None if last.detail == Forbidden.detail else last
 
     async def _request(

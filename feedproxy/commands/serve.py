@@ -3,9 +3,10 @@
 import argparse
 import asyncio
 import contextlib
-import dataclasses
 import os
 from typing import Any
+
+import msgspec.structs
 
 from feedproxy.config.environment_and_set import FILE_VARIABLE
 from feedproxy.process import signals_and_umask, systemd
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
 
     readers, operators = systemd.sockets()
-    plan = dataclasses.replace(plan, sockets=readers, admin_sockets=operators)
+    plan = msgspec.structs.replace(plan, sockets=readers, admin_sockets=operators)
 
     def announce(address: str) -> None:
         with contextlib.suppress(OSError):  # the reader of standard output has ended, or the disk is full

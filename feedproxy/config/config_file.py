@@ -14,10 +14,10 @@ may be secrets.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -50,8 +50,7 @@ _YAML_HINTS = {
 """Advice to add to an error message of the YAML parser. The keys are parts of such messages."""
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(Struct, frozen=True):
     """A valid configuration. mitmproxy's `options.update` and settings.from_options accept the values in `options`."""
 
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -1,8 +1,10 @@
 """Types and limits of options, and checks of values. option_texts.py checks values that are texts."""
 
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from typing import Any, get_args, get_origin
+
+from msgspec import Struct
 
 from feedproxy.config.option_suggestions import suggest
 from feedproxy.config.option_texts import check_text
@@ -15,8 +17,7 @@ _NOUNS = {bool: "true or false", int: "a whole number", str: "text", list: "a li
 _PRICE = f"{', '.join(PRICES)}, or a duration such as 45m"
 
 
-@dataclass(frozen=True, slots=True)
-class OptionSpec:
+class OptionSpec(Struct, frozen=True):
     """Type and limits of an option. `kind` is bool, int, str, or list (of str)."""
 
     kind: type

@@ -2,7 +2,8 @@
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.http.message import Fields
 
@@ -13,8 +14,7 @@ HEAD_MAX = 65_536
 """Maximum size of a message's head, in bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class CountedResponse:
+class CountedResponse(Struct, frozen=True):
     """A response with its size in bytes, including the head."""
 
     status: int

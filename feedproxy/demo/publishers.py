@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from random import Random
 
+from msgspec import Struct
+
 from feedproxy.clock import Instant, Seconds
-from feedproxy.feed.channel import Period, Schedule
+from feedproxy.feed.channel import NO_HINTS, Period, Schedule
 from feedproxy.feed.convert import model
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.schedule_hints import is_skipped
@@ -39,8 +41,7 @@ VOCABULARY = (
 WORD_LIST = VOCABULARY.split()
 
 
-@dataclass(frozen=True, slots=True)
-class DemoItem:
+class DemoItem(Struct, frozen=True):
     """An item of a feed."""
 
     number: int
@@ -49,8 +50,7 @@ class DemoItem:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class DemoVersion:
+class DemoVersion(Struct, frozen=True):
     """The content of a feed from an instant on."""
 
     number: int
@@ -58,8 +58,7 @@ class DemoVersion:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class PublisherProfile:
+class PublisherProfile(Struct, frozen=True):
     """The format, frequency and HTTP behaviour of a publisher."""
 
     name: str
@@ -68,7 +67,7 @@ class PublisherProfile:
     """Name of the feed's format (feed/convert), which also determines its Content-Type."""
     pause: Seconds
     """Mean time between two items, in seconds."""
-    schedule: Schedule = field(default_factory=Schedule)
+    schedule: Schedule = NO_HINTS
     etag: bool = False
     last_modified: bool = False
     compresses: bool = True

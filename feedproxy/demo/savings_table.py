@@ -1,10 +1,11 @@
 """Results of the demo as a table and as JSON. Every figure is counted in the run itself."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
 from typing import Any
+
+from msgspec import Struct
 
 from feedproxy.clock import Seconds
 from feedproxy.demo.publishers import START
@@ -12,8 +13,7 @@ from feedproxy.demo.simulation import Demo, Result
 from feedproxy.durations_and_sizes import count_noun
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(Struct, frozen=True):
     """The figures of one run."""
 
     requests: int

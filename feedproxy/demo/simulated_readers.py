@@ -1,9 +1,11 @@
 """Simulated readers of the demo: eight kinds that occur in practice, and the times of their polls."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from random import Random
+
+from msgspec import Struct
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.demo.counted_http import CountedResponse
@@ -11,8 +13,7 @@ from feedproxy.demo.publishers import START, DemoFeed
 from feedproxy.http.message import Fields
 
 
-@dataclass(frozen=True, slots=True)
-class ReaderProfile:
+class ReaderProfile(Struct, frozen=True):
     """The interval, hours and HTTP behaviour of a reader. `office_hours` are 8 to 17 GMT, Monday to Friday."""
 
     name: str
@@ -82,12 +83,11 @@ class SimulatedSubscription:
         self.tag = self.modified = self.version_number = None
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedPoll:
+class SimulatedPoll(Struct, frozen=True):
     """A request of a reader for a feed, with its time."""
 
     at: Instant
-    subscription: SimulatedSubscription = field(compare=False)
+    subscription: SimulatedSubscription
 
 
 def plan_polls(feeds: Sequence[DemoFeed], *, readers: int, seed: int, days: int) -> list[SimulatedPoll]:

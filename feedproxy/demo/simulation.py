@@ -17,6 +17,8 @@ from itertools import batched, groupby
 from logging.handlers import BufferingHandler
 from tempfile import TemporaryDirectory
 
+from msgspec import Struct
+
 from feedproxy.app import App
 from feedproxy.clock import Instant, ManualClock, Seconds
 from feedproxy.demo.counted_http import CONNECTIONS, CountedResponse, CountingConnection, make_connections
@@ -62,16 +64,14 @@ class ReaderTally:
     """Number of answers with content that was never published."""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """The counts of one run."""
 
     reader_tally: ReaderTally
     tallies: dict[str, Tally]
 
 
-@dataclass(frozen=True, slots=True)
-class Demo:
+class Demo(Struct, frozen=True):
     """The results of both runs, and their parameters."""
 
     seed: int

@@ -13,7 +13,9 @@ import math
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.cooperative_iteration import iterate_cooperatively
@@ -51,8 +53,7 @@ RECENTLY_REQUESTED = "office-asked"
 """Name under which the store has the requested feeds."""
 
 
-@dataclass(frozen=True, slots=True)
-class ImportOutcome:
+class ImportOutcome(Struct, frozen=True):
     """The result of an import.
 
     It contains the new feeds, the numbers of known and of skipped feeds, and the hosts to which TLS is newly decrypted.

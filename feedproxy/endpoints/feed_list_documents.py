@@ -3,7 +3,9 @@
 import asyncio
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from feedproxy.clock import Clock, Instant
 from feedproxy.endpoints import proxy_autoconfig
@@ -28,8 +30,7 @@ DOCUMENTS_MAX = 8
 """At most this many documents of the list are cached: one for each form and each base URL that clients use."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Document:
+class _Document(Struct, frozen=True):
     """A document, the list from which it was made, and the instant of its last change.
 
     `digest` is the digest of the content, without the instant of the last change.

@@ -10,8 +10,9 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.cooperative_iteration import iterate_cooperatively
@@ -35,8 +36,7 @@ CONCURRENT_SITES_MAX = 4
 """Imported feeds are fetched from at most this many sites concurrently."""
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(Struct, frozen=True):
     """All imports as they are stored: a title, the feeds, the instant of each import, and the hosts with decrypted
     TLS."""
 

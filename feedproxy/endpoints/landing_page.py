@@ -4,8 +4,9 @@ For a pasted address, the page shows the gateway address, a link to subscribe, a
 page never lists the feeds that are read through the proxy.
 """
 
-from dataclasses import dataclass
 from urllib.parse import parse_qs
+
+from msgspec import Struct
 
 from feedproxy import __version__
 from feedproxy.errors import BadTarget, NotFound
@@ -24,8 +25,7 @@ SANDBOX = "sandbox allow-forms allow-downloads allow-top-navigation-to-custom-pr
 scheme `feed:` of this link opens another program."""
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
+class Preview(Struct, frozen=True):
     """The preview of a pasted address: the address, title and first entries of the feed, or the reason why there is no
     preview."""
 

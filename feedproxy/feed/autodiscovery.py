@@ -6,9 +6,9 @@ elements of the page, or in the field Link of the response. Addresses that are n
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from lxml import etree
+from msgspec import Struct
 
 from feedproxy.feed.channel import READER_MEDIA_TYPES, Kind
 from feedproxy.feed.document_syntax import DocumentSyntax, detect_syntax
@@ -43,8 +43,7 @@ _API = re.compile(r"/wp-json(?:/|$)|[?&]rest_route=")
 """Pattern of addresses of WordPress's API. Pages link to the API as application/json, but the API has no feeds."""
 
 
-@dataclass(frozen=True, slots=True)
-class DiscoveredFeed:
+class DiscoveredFeed(Struct, frozen=True):
     """A feed that a page names: its normalised address, and the type and title of the link."""
 
     address: str

@@ -8,7 +8,8 @@ As in XML 1.0, appendix F, the byte order mark decides first, then the pattern o
 import codecs
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.feed.encoding_labels import codec_of, is_wide, superset_of
 
@@ -49,8 +50,7 @@ _DECLARATION_SEARCH_MAX = 1024
 """The declaration is searched for in this many bytes at the beginning, because warnings of PHP may precede it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Utf8Text:
+class Utf8Text(Struct, frozen=True):
     """A document in UTF-8."""
 
     data: bytes

@@ -7,9 +7,9 @@ of xml_parser.py.
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from lxml import etree
+from msgspec import Struct
 
 from feedproxy.clock import Instant
 from feedproxy.feed.convert.write.xml_writer import finish, put
@@ -49,16 +49,14 @@ _NAME_MAX = 200
 _ADDRESS_MAX = 2048
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(Struct, frozen=True):
     address: str
     title: str = ""
     page: str = ""
     folder: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionList:
+class SubscriptionList(Struct, frozen=True):
     """A subscription list.
 
     `skipped_count` is the number of omitted duplicates and invalid addresses. `is_complete` is False if feeds

@@ -13,9 +13,10 @@ publisher still states the end.
 
 import math
 from calendar import monthrange
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+
+from msgspec import Struct
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.durations_and_sizes import count_noun
@@ -26,8 +27,7 @@ _WEEK_HOURS = 7 * 24
 _EPOCH_DAY = 3  # 1970-01-01 was a Thursday, and 0 is Monday
 
 
-@dataclass(frozen=True, slots=True)
-class HintExpiry:
+class HintExpiry(Struct, frozen=True):
     """The instant at which a copy expires according to the hints, and the hint that determines it."""
 
     until: Instant

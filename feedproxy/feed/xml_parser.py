@@ -11,13 +11,13 @@ libxml2 recovers from faults in a document. `XmlTree.well_formed` is then False.
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from html import unescape
 from itertools import islice
 from typing import Any
 from xml.parsers.expat import ExpatError, ParserCreate
 
 from lxml import etree
+from msgspec import Struct
 
 from feedproxy.feed.document_syntax import SEARCH_MAX, find_document_start, skip_prolog
 from feedproxy.feed.encoding_detection import Utf8Text
@@ -104,8 +104,7 @@ _ERROR_LEVEL = 2
 """Value of etree.ErrorLevels.ERROR: from this level on, a document is not (namespace-)well-formed."""
 
 
-@dataclass(frozen=True, slots=True)
-class XmlTree:
+class XmlTree(Struct, frozen=True):
     root: Element
     well_formed: bool
 

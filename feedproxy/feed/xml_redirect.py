@@ -11,9 +11,9 @@ specification's own sample is ill-formed, and therefore ignored.
 """
 
 import re
-from dataclasses import dataclass
 
 from lxml import etree
+from msgspec import Struct
 
 from feedproxy.feed.encoding_detection import to_utf8
 from feedproxy.feed.xml_characters import valid_text
@@ -27,8 +27,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
 _INVALID_IN_ADDRESS = re.compile(r"[\x00-\x20\x7f-\x9f\s<>\"]")
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(Struct, frozen=True):
     """The statement that the feed has moved to `location`, an http or https URI or a relative reference.
 
     A relative reference is resolved against the old address.
@@ -37,8 +36,7 @@ class Moved:
     location: str
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
+class Gone(Struct, frozen=True):
     """The statement that the feed has ended."""
 
 

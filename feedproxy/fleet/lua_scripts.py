@@ -6,7 +6,8 @@ microseconds. A Redis that has lost its data therefore continues with higher num
 """
 
 import hashlib
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _NUMBERS = """
 local function text(number) return string.format('%.0f', number) end
@@ -37,8 +38,7 @@ end
 """
 
 
-@dataclass(frozen=True)
-class Script:
+class Script(Struct, frozen=True):
     """A script, and the hash by which Redis identifies it."""
 
     text: str

@@ -7,8 +7,9 @@ compressed. An unreadable copy counts as absent.
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from feedproxy.clock import Seconds
 from feedproxy.fleet import lua_scripts
@@ -26,8 +27,7 @@ TRANSFER_TIMEOUT_FACTOR: float = 20
 """The timeout of requests to Redis that no client waits for is longer by this factor. A copy may have megabytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredCopy:
+class StoredCopy(Struct, frozen=True):
     """The version of a target in Redis, with the copy if the version is later than the caller's.
 
     A later version without a copy means that the target was purged.
@@ -38,8 +38,7 @@ class StoredCopy:
     """The copy as stored in Redis, for `decompress`, or None."""
 
 
-@dataclass(frozen=True, slots=True)
-class FleetEvent:
+class FleetEvent(Struct, frozen=True):
     number: int
     version: int
     kind: str

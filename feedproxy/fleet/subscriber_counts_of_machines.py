@@ -16,8 +16,9 @@ import itertools
 import json
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.fleet import lua_scripts
@@ -42,8 +43,7 @@ BACKGROUND_TIMEOUT_FACTOR = 4
 BATCH_SIZE = 200
 
 
-@dataclass(frozen=True, slots=True)
-class _Sum:
+class _Sum(Struct, frozen=True):
     direct: int
     claimed: int
     at: Instant

@@ -10,6 +10,8 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 
+from msgspec.structs import asdict
+
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.fleet import shared_polls
 from feedproxy.fleet.copy_comparison import CopyComparison
@@ -160,7 +162,7 @@ class FleetSynchronization:
 
     def _publish_change(self, snapshot: FeedSnapshot) -> None:
         """Send the other machines a change that this machine found, without waiting."""
-        members = {name: getattr(snapshot, name) for name in FeedSnapshot.__slots__}
+        members = asdict(snapshot)
         members["first"] = members.pop("is_new")  # the key of this member in messages between machines
         self.store.redis_queue.send_event(lambda: self.redis_operations.publish("change", snapshot.target, members))
 

@@ -6,7 +6,8 @@ Accept, counts as a field without members if it is longer than PARSED_MAX.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.http.field_values import PARSED_MAX, field_parser, parse_parameters, split_list
 from feedproxy.http.message import Fields
@@ -75,8 +76,7 @@ def choose_media_type(accept: str | None, offers: Sequence[str]) -> str | None:
     return best
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
+class _Range(Struct, frozen=True):
     """A media range of Accept, with its weight."""
 
     media_type: str

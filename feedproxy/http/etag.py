@@ -8,8 +8,9 @@ quotation marks. The base remains recognisable.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from feedproxy.http.coding.deflate import zlib
 from feedproxy.http.field_values import field_parser
@@ -21,8 +22,7 @@ _MARK = re.compile(r"~[0-9a-f]{8}\Z")
 _SUFFIXES = tuple(mark + coding for coding in _CODINGS for mark in ("--", "-", ";"))
 
 
-@dataclass(frozen=True, slots=True)
-class EntityTag:
+class EntityTag(Struct, frozen=True):
     """An entity tag. `opaque` is the text within the quotation marks."""
 
     opaque: str

@@ -1,7 +1,8 @@
 """The field Link: relations of a response to other resources.  RFC 8288, section 3"""
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.http.field_values import parse_parameters, split_list
 from feedproxy.http.message import Fields
@@ -13,8 +14,7 @@ _REFERENCE = re.compile(r"<([^<>]*)>[ \t]*(.*)", re.DOTALL)
 _COMMA_IN_REFERENCE = re.compile(r"<[^<>,]*,[^<>]*>")
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """A link in the field Link. `href` is relative to the response's target. `rels` contains its relations in lower
     case.
 

@@ -5,7 +5,8 @@ A request for several ranges gets the whole content: "A server MAY ignore the Ra
 
 import math
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.clock import Instant
 from feedproxy.http.date import parse_http_date
@@ -17,8 +18,7 @@ _BEYOND = 10**18
 """A position beyond any content, in bytes. It replaces numbers that are too long for Python to parse."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unsatisfiable:
+class Unsatisfiable(Struct, frozen=True):
     """The decision to respond with 416 and `Content-Range: bytes */length`."""
 
     length: int

@@ -6,7 +6,8 @@ raise BadRequest. Ambiguous framing permits request smuggling.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.errors import BadRequest
 from feedproxy.http.field_lines import TOKEN, VALUE, Line, parse_field_lines
@@ -45,8 +46,7 @@ Methods are case-sensitive (RFC 9110, section 9.1), but some recipients take `he
 """
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHead:
+class RequestHead(Struct, frozen=True):
     """The checked head of a request. Fields have their original order and case. Folded lines are joined."""
 
     method: bytes

@@ -9,8 +9,9 @@ Claims of one service with different ids for one feed are added.
 """
 
 import re
-from dataclasses import dataclass
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from feedproxy.http.memoize import memoize_short
 
@@ -21,8 +22,7 @@ COUNT_MAX = 10**12
 """A claim of more than this many subscribers counts as this number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """A service's statement of the number of subscribers for which it fetches a feed (`count`).
 
     `fetcher` is the name under which the service's claims are counted. `feed_id` is the service's own id of the feed,

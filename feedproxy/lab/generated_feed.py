@@ -1,7 +1,8 @@
 """The generated feed of a test plan without a source."""
 
 import math
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.date import format_http_date

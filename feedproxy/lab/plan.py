@@ -2,9 +2,11 @@
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import fields
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.config.config_file import item_line, line_of, read_document
@@ -22,8 +24,7 @@ STARTS_MAX = 10_000
 """Maximum number of starts of the command in one run. A plan with more starts is rejected as a mistake."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """A test plan. Durations are in seconds.
 
     `every` is the interval between two starts of the command. A command that keeps running is started only once.

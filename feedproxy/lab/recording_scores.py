@@ -5,7 +5,8 @@ A HAR file of another program has only requests to origins. The client that sent
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.feed.channel import Schedule
 from feedproxy.http.user_agent import product
@@ -19,8 +20,7 @@ BROKEN_FAULTS = frozenset({"reset", "truncated-gzip", "wrong-length", "endless"}
 """Names of the faults that leave a response incomplete."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedPoll:
+class ObservedPoll(Struct, frozen=True):
     """A graded request, with the feed's schedule, the digest of the content, and the faults of the response."""
 
     poll: Poll
@@ -29,8 +29,7 @@ class ObservedPoll:
     faults: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RecordingScores:
+class RecordingScores(Struct, frozen=True):
     """The scores of the readers in a recording, the lowest grade first."""
 
     scores: tuple[ReaderScore, ...]

@@ -5,10 +5,11 @@ has its own row, so that the chart can be read without colours.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
+
+from msgspec import Struct
 
 from feedproxy.clock import Instant
 from feedproxy.durations_and_sizes import span
@@ -40,15 +41,13 @@ REQUESTS_SHOWN = 12
 """The page lists at most this many requests for each finding."""
 
 
-@dataclass(frozen=True, slots=True)
-class Band:
+class Band(Struct, frozen=True):
     x: float
     width: float
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """A poll in a chart, or several polls at one position."""
 
     x: float
@@ -56,8 +55,7 @@ class Mark:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class FeedChart:
+class FeedChart(Struct, frozen=True):
     height: int
     lanes: tuple[tuple[str, str, int, tuple[Mark, ...]], ...]
     """Rows of the chart: CSS class, label, y coordinate and marks."""

@@ -1,14 +1,13 @@
 """Events that the notification service emits for its protocols."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from feedproxy.event_signal import AsyncSignal, Signal
 from feedproxy.notify.changes.change_log import FeedSnapshot
 from feedproxy.store.resource import Resource
 
 
-@dataclass(frozen=True, slots=True)
-class NotificationEvents:
+class NotificationEvents(Struct, frozen=True):
     """The signals of one notification service."""
 
     feed_seen: Signal[Resource] = field(default_factory=Signal)

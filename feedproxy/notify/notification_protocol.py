@@ -2,7 +2,8 @@
 
 import typing
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import FeedproxyError
@@ -16,8 +17,7 @@ SUBSCRIBER_REQUESTS = frozenset({"subscribe", "unsubscribe"})
 """Kinds of deliveries (`DeliveryRequest.what`) that feedproxy sends as a subscriber at another server."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """A change of a feed's content.
 
     `number` is its id in the change log, `name` the title of the channel, and `url` the home page of the channel.
@@ -32,8 +32,7 @@ class Change:
     """True if public lists may name the feed (proxy/public_feeds.py)."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryRequest:
+class DeliveryRequest(Struct, frozen=True):
     protocol: str
     what: str
     topic: str
@@ -43,8 +42,7 @@ class DeliveryRequest:
     data: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(Struct, frozen=True):
     """A queued delivery.
 
     `tries` counts the failed attempts since the instant `since`. A newer change of the feed replaces only `request`.
@@ -57,8 +55,7 @@ class Delivery:
     since: Instant
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """An HTTP request to send, without User-Agent. `address_trust` tells whether a client or the operator named its
     URL."""
 
@@ -69,22 +66,19 @@ class Message:
     address_trust: AddressTrust = AddressTrust.UNTRUSTED
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(Struct, frozen=True):
     """Verdict: the delivery is complete."""
 
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Struct, frozen=True):
     """Verdict: the attempt failed, and is repeated with growing delays for a day (delivery/delivery_queue.py)."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     reason: str
     remove: bool = False
 

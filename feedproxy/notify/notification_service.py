@@ -6,10 +6,11 @@ import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Container, Iterable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.cooperative_iteration import iterate_in_background

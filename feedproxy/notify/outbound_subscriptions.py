@@ -9,8 +9,9 @@ import contextlib
 import hmac
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget
@@ -29,8 +30,7 @@ REQUEST_LIFETIME: Seconds = 2 * DAY
 """A subscription request waits at most this many seconds for the server's answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionTarget:
+class SubscriptionTarget(Struct, frozen=True):
     """A server that can notify feedproxy of a feed's changes, with the values for a subscription request."""
 
     callback: str

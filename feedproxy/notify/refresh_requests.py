@@ -9,7 +9,8 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError
@@ -48,8 +49,7 @@ class TooManyRequests(FeedproxyError):
     detail = "too-often"
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownSite:
+class UnknownSite(Struct, frozen=True):
     """A site that pings have named, and of which no feed is stored."""
 
     url: str

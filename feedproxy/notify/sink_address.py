@@ -1,16 +1,16 @@
 """The address of a ping sink or purge sink in an option: a URL, perhaps with a prefix."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from feedproxy.errors import BadTarget, UsageError
 from feedproxy.http import uri
 from feedproxy.http.target_uri.url_redaction import redact_setting
 
 
-@dataclass(frozen=True, slots=True)
-class SinkAddress[Kind: StrEnum]:
+class SinkAddress[Kind: StrEnum](Struct, frozen=True):
     """The address of a sink: a URL or a template, and the kind of requests that the sink gets."""
 
     kind: Kind

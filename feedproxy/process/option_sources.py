@@ -4,10 +4,10 @@ import contextlib
 import re
 import socket
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mitmproxy import exceptions
+from msgspec import Struct, field
 
 from feedproxy.config.config_file import Config, load
 from feedproxy.config.environment_and_set import from_environment, parse_sets
@@ -38,8 +38,7 @@ class LoadedOptions(NamedTuple):
             raise UsageError(f"{location}: {error}" if location else str(error)) from error
 
 
-@dataclass(frozen=True, slots=True)
-class ServePlan:
+class ServePlan(Struct, frozen=True):
     """Arguments of `serve`: the sources of options, and sockets that are already open."""
 
     config: str = ""

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from mitmproxy import master
 from mitmproxy.addons import proxyserver
 from mitmproxy.proxy.mode_servers import AsyncioServerInstance
+from msgspec import Struct
 
 from feedproxy.access.authorization import AccessControl
 from feedproxy.admin.admin_authorization import admin_address, admin_token
@@ -54,8 +54,7 @@ In this time, it takes over connections that the system has already accepted.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerOptions:
+class WorkerOptions(Struct, frozen=True):
     """The settings for a supervisor of several workers, with the addresses for clients and for the operator."""
 
     settings: Settings

@@ -33,6 +33,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import structs
+
 from feedproxy import oom_score
 from feedproxy.clock import Seconds
 from feedproxy.errors import CannotListen, FeedproxyError, UsageError
@@ -258,7 +260,7 @@ class Supervisor:
         set_log(new)
         settings = dataclasses.replace(self.options.settings, drain_timeout=new.drain_timeout)
         self._previous = self.options
-        self.options = dataclasses.replace(self.options, loaded=loaded, settings=settings)
+        self.options = structs.replace(self.options, loaded=loaded, settings=settings)
 
     def _kill_hanging(self, now: Seconds) -> None:
         """Kill the worker with the oldest heartbeat if it hangs. If other workers have no heartbeat either, they may
@@ -369,7 +371,7 @@ class Supervisor:
                 self._admin_ports,
                 logs_start=worker.index == 0 and not worker.started,
             )
-            plan = dataclasses.replace(self.plan, fixed=self.options.fixed, loaded=self.options.loaded)
+            plan = structs.replace(self.plan, fixed=self.options.fixed, loaded=self.options.loaded)
             _run_worker(plan, context)
         worker.pid, worker.started, worker.due, worker.missed_reload = pid, time.monotonic(), None, False
 

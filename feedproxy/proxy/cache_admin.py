@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import batched
 from operator import eq
 
-from msgspec import structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from feedproxy.cache import cache_groups, invalidation
 from feedproxy.cache.cache_status import Detail
@@ -39,8 +40,7 @@ INVALIDATION_BATCH = 64
 """This many purged targets are announced to downstream caches before other tasks run."""
 
 
-@dataclass(frozen=True, slots=True)
-class RefreshReport:
+class RefreshReport(Struct, frozen=True):
     """The outcome of a refresh that an operator or a ping requested.
 
     `outcome` is `updated`, `unchanged`, `confirmed` (304), `not-stored`, `failed`, `paused` or `later`. With `later`,
@@ -157,7 +157,7 @@ class CacheAdmin:
         """
         await self.store.load(target)
         if (resource := self.store.get_latest(target)) is not None:
-            await self.store.put(structs.replace(resource, last_push=self.clock.now(), push_lease_expires=promised))
+            await self.store.put(replace(resource, last_push=self.clock.now(), push_lease_expires=promised))
             self.schedule.scheduler.reschedule(target)
 
     async def extend_push_lease(self, target: str, promised: Instant) -> None:
@@ -165,14 +165,14 @@ class CacheAdmin:
         await self.store.load(target)
         resource = self.store.get_latest(target)
         if resource is not None and resource.push_lease_expires > self.clock.now():
-            await self.store.put(structs.replace(resource, push_lease_expires=promised))
+            await self.store.put(replace(resource, push_lease_expires=promised))
 
     async def end_push_lease(self, target: str) -> None:
         """End the push lease of a target. The feed's own schedule then applies again."""
         await self.store.load(target)
         resource = self.store.get_latest(target)
         if resource is not None and resource.push_lease_expires:
-            await self.store.put(structs.replace(resource, push_lease_expires=0.0))
+            await self.store.put(replace(resource, push_lease_expires=0.0))
             self.schedule.scheduler.reschedule(target)
 
     async def apply_push(self, target: str, body: bytes, media_type: str | None) -> str:
@@ -262,7 +262,7 @@ class CacheAdmin:
         relocated = [resource for resource in resources if resource is not None and resource.relocation is not None]
         for resource in relocated:
             failures = NO_FAILURES if resource.failures.detail == Detail.GONE else resource.failures
-            await self.store.put(structs.replace(resource, relocation=None, failures=failures))
+            await self.store.put(replace(resource, relocation=None, failures=failures))
             self.coordinator.announce_invalidation([resource.target])
         return bool(relocated)
 
@@ -275,7 +275,7 @@ class CacheAdmin:
         resource = self.store.get_latest(key)
         if resource is None or not resource.oversized:
             return
-        resource = structs.replace(resource, oversized=False)
+        resource = replace(resource, oversized=False)
         if is_worth_storing(resource):
             await self.store.put(resource)
         else:
@@ -335,12 +335,12 @@ class CacheAdmin:
             return
 
         def mark_invalid(responses: tuple[StoredResponse, ...]) -> tuple[StoredResponse, ...]:
-            return tuple(structs.replace(stored, invalid=True) if selects(stored) else stored for stored in responses)
+            return tuple(replace(stored, invalid=True) if selects(stored) else stored for stored in responses)
 
         keyed = tuple(stored for stored in resource.keyed if stored.status != 206 or not selects(stored))
         parts = tuple(stored for stored in resource.parts if not selects(stored))
         await self.store.put(
-            structs.replace(resource, variants=mark_invalid(resource.variants), parts=parts, keyed=mark_invalid(keyed))
+            replace(resource, variants=mark_invalid(resource.variants), parts=parts, keyed=mark_invalid(keyed))
         )
 
     def freshness_of(self, resource: Resource) -> Freshness | None:

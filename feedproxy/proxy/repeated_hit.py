@@ -7,9 +7,10 @@ of the time. This is sufficient until the instant at which the decision may chan
 """
 
 import struct
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from feedproxy.cache import reuse_decision
 from feedproxy.cache.freshness import Allowance, Freshness, Source, describe, initial_age
@@ -35,8 +36,7 @@ INSTANT_MARGIN = 1e-6
 _HEURISTIC_SOURCES = frozenset({Source.LEARNED, Source.LAST_MODIFIED, Source.DEFAULT})
 
 
-@dataclass(frozen=True, slots=True)
-class ReusableHit:
+class ReusableHit(Struct, frozen=True):
     """A stored response that may answer equal requests, with the values on which the next answer depends.
 
     `vary_names` contains the request fields that select a variant. `counted` is true if the resource is a feed, so that

@@ -1,7 +1,8 @@
 """Construction of a response from a stored one: content coding, conditions, range, and provenance fields."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.cache.cache_status import append
 from feedproxy.cache.freshness import Allowance, Freshness, Source, explicit_lifetime
@@ -26,8 +27,7 @@ DIGESTS = ("content-digest", "repr-digest", "digest", "want-content-digest", "co
 """Fields with digests of the origin's bytes, removed from changed content (RFC 9530, section 3)."""
 
 
-@dataclass(frozen=True, slots=True)
-class SelectedRepresentation:
+class SelectedRepresentation(Struct, frozen=True):
     """The body, fields and entity tag that are selected for a request."""
 
     body: bytes

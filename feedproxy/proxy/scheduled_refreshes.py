@@ -6,7 +6,8 @@ refresh/policy/refresh_ahead.py contains the rules of a plan. refresh/refresh_sc
 import asyncio
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.http.target_uri.registrable_domain import site_of
@@ -35,8 +36,7 @@ def is_owner(index: int, workers: int, target: str) -> bool:
     return zlib.crc32(target.encode("utf-8", "surrogatepass")) % workers == index
 
 
-@dataclass(frozen=True, slots=True)
-class FeedAudience:
+class FeedAudience(Struct, frozen=True):
     """The readers of one feed, as the refresh schedule counts them at the instant `now`."""
 
     target: str

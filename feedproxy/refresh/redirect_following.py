@@ -3,7 +3,6 @@
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from msgspec import Struct
@@ -39,15 +38,13 @@ Clients get such a redirect as the response.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class FollowRedirect:
+class FollowRedirect(Struct, frozen=True):
     """The decision to follow a redirect to a normalised target."""
 
     target: str
 
 
-@dataclass(frozen=True, slots=True)
-class StopFollowing:
+class StopFollowing(Struct, frozen=True):
     """The decision not to follow a redirect."""
 
     detail: Detail

@@ -3,23 +3,21 @@
 The description of each signal names its receivers.
 """
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from feedproxy.event_signal import Signal
 from feedproxy.refresh.refresh_result import RefreshRecord
 from feedproxy.store.resource import Resource
 
 
-@dataclass(frozen=True, slots=True)
-class FeedChanged:
+class FeedChanged(Struct, frozen=True):
     """The event that a feed was stored with new content. `is_new` is true if its target had no feed before."""
 
     resource: Resource
     is_new: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RefreshEnded:
+class RefreshEnded(Struct, frozen=True):
     """The event that a refresh of a target has succeeded, failed or been cancelled.
 
     `record` is None after a cancellation or an exception.
@@ -29,8 +27,7 @@ class RefreshEnded:
     record: RefreshRecord | None
 
 
-@dataclass(frozen=True, slots=True)
-class Events:
+class Events(Struct, frozen=True):
     """The signals of one feedproxy process."""
 
     feed_changed: Signal[FeedChanged] = field(default_factory=Signal)

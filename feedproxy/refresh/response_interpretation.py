@@ -1,9 +1,9 @@
 """Interpretation of an origin's response: its effect on the stored resource."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from feedproxy.cache import freshness, set_cookie, storing, validation, vary
@@ -56,8 +56,7 @@ _REFUSALS_OF_CLIENT = frozenset({403, 429})
 """Status codes below 500 with which origins limit the requests of a client. Retry-After then counts for all content."""
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(Struct, frozen=True):
     """The responses that a job received, and the ingested content of the last one."""
 
     chain: redirect_following.RedirectChain

@@ -1,7 +1,9 @@
 """Fetching of single documents, for commands that run without a proxy."""
 
 import functools
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from feedproxy.clock import SystemClock
 from feedproxy.errors import TooLarge
@@ -24,8 +26,7 @@ ACCEPT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """A fetched document: its decoded content, its fields, the requested address, and the final address.
 
     `permanent_address` is the new address after a permanent move, and otherwise the requested address.

@@ -1,6 +1,5 @@
 """The context of one client request, and the two possible answers: a response of the proxy, or streaming."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from msgspec import Struct
@@ -54,8 +53,7 @@ class ProxyResponse(Struct, frozen=True):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class PassThrough:
+class PassThrough(Struct, frozen=True):
     """The decision to let mitmproxy stream the request. `status` is the Cache-Status of its response."""
 
     status: CacheStatus

@@ -1,7 +1,6 @@
 """feedproxy's own endpoints on the main listener, below `/-/` (option `endpoint_prefix`)."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -42,8 +41,7 @@ type ContentLimit = Callable[[str], int]
 """A function that returns the maximum size of a request's content, in bytes, for a path."""
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """An endpoint: its handler, the permitted methods, and the maximum size of a request's content in bytes."""
 
     handler: Handler

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from feedproxy import __version__
 from feedproxy.feed.channel import READER_MEDIA_TYPES
@@ -212,8 +213,7 @@ def streamed_fields(client_fields: Fields, client: ClientContext) -> Fields:
     return fields.without(*CLIENT_ADDRESS_FIELDS, *TARGET_OVERRIDE_FIELDS, *forwarded_names, *unportable_names)
 
 
-@dataclass(frozen=True, slots=True)
-class _ForwardedFields:
+class _ForwardedFields(Struct, frozen=True):
     """The part of an upstream request that depends only on the client's fields."""
 
     fields: Fields

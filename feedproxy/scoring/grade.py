@@ -8,8 +8,9 @@ less reliable than a grade from a long recording.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import chain
+
+from msgspec import Struct, field
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.durations_and_sizes import count_noun
@@ -43,8 +44,7 @@ class Grade(int):
         return "good" if self >= 90 else "held" if self >= 75 else "warn" if self >= 50 else "bad"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A Note with the number of requests that it applies to, and the latest of these requests."""
 
     note: Note
@@ -54,8 +54,7 @@ class Finding:
     """The violated rule, or None if the finding is praise or information."""
 
 
-@dataclass(frozen=True, slots=True)
-class FeedScore:
+class FeedScore(Struct, frozen=True):
     """The grade and findings of one reader for one feed."""
 
     feed: str
@@ -67,8 +66,7 @@ class FeedScore:
     """Mean time between polls, in seconds; 0 if there was only one poll."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReaderScore:
+class ReaderScore(Struct, frozen=True):
     """The grade and findings of one reader for all its feeds."""
 
     reader: str

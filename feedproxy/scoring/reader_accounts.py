@@ -6,9 +6,12 @@ that other workers answer.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.notes import Note
@@ -143,8 +146,7 @@ class FeedAccount:
         return tallies, {kind: finding for kind, finding in findings.items() if kind not in withheld}
 
 
-@dataclass(frozen=True, slots=True)
-class ReaderAccount:
+class ReaderAccount(Struct, frozen=True):
     """The counts and findings for one reader, with an account for each of its feeds."""
 
     name: str

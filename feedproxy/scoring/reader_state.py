@@ -1,13 +1,16 @@
 """State of one reader and feed: the validators, intervals and moves in the answers so far. Its size is bounded."""
 
 from array import array
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from urllib.parse import urljoin
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from feedproxy.cache.freshness import age_value
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import BadTarget, NotFound
-from feedproxy.feed.channel import Schedule
+from feedproxy.feed.channel import NO_HINTS, Schedule
 from feedproxy.feed.xml_redirect import Gone, Moved
 from feedproxy.http import uri
 from feedproxy.http.cache_control import CacheControl
@@ -36,8 +39,7 @@ DUPLICATE_GAP: Seconds = 1
 """A second request for the same target within this many seconds repeats the first request."""
 
 
-@dataclass(frozen=True, slots=True)
-class Validators:
+class Validators(Struct, frozen=True):
     """ETag and Last-Modified, byte for byte as the server sent them, or "" if absent."""
 
     tag: str
@@ -45,6 +47,9 @@ class Validators:
 
     def __bool__(self) -> bool:
         return bool(self.tag or self.modified)
+
+
+NO_VALIDATORS = Validators("", "")
 
 
 class RecentTexts:
@@ -97,8 +102,7 @@ class IssuedValidators:
             self.dates.add(validators.modified)
 
 
-@dataclass(frozen=True, slots=True)
-class ServerRefusal:
+class ServerRefusal(Struct, frozen=True):
     """An answer that refused a request, or a failure. The reader should wait before the next request."""
 
     at: Instant
@@ -128,9 +132,9 @@ class ReaderState:
     partial: bool = False
     """True if other workers answer requests of the same reader. A request is then no violation if an answer of another
     worker may explain it."""
-    stored: Validators = Validators("", "")
+    stored: Validators = NO_VALIDATORS
     """Validators of the last complete answer."""
-    confirmed: Validators = Validators("", "")
+    confirmed: Validators = NO_VALIDATORS
     """Validators that the reader may send instead of `stored`: those of a later 304 or HEAD, or of a redirect
     document."""
     stored_at: Instant = 0.0
@@ -143,14 +147,14 @@ class ReaderState:
     """Values of Date in answers without Last-Modified. A reader may send them as If-Modified-Since."""
     rejected: IssuedValidators = field(default_factory=IssuedValidators)
     """Validators of answers that were incomplete or not a feed."""
-    last_sent: Validators = Validators("", "")
+    last_sent: Validators = NO_VALIDATORS
     """Validators in the reader's last conditional request."""
     last_success: Instant | None = None
     lifetime: Seconds = 0.0
     """Freshness lifetime of the copy, in seconds from `last_success`.  RFC 9111, section 4.2.1"""
     age: Seconds = 0.0
     """Age of the last complete answer: the seconds for which caches had stored it."""
-    schedule: Schedule = field(default_factory=Schedule)
+    schedule: Schedule = NO_HINTS
     refusal: ServerRefusal | None = None
     user_agent_hash: int = 0
     """Hash of the distinguishing part of the last User-Agent, which may be long."""
@@ -231,7 +235,7 @@ class ReaderState:
 
     def current_validators(self, target: str) -> tuple[Validators, ...]:
         """Return the validators that the reader may send to `target`."""
-        return self.stored, self.confirmed, self.address_validators.get(target, Validators("", ""))
+        return self.stored, self.confirmed, self.address_validators.get(target, NO_VALIDATORS)
 
     def learn(self, poll: Poll) -> None:
         """Update the state from a request and its answer."""
@@ -256,7 +260,7 @@ class ReaderState:
             self.confirmed = validators
             return
         if poll.status in (200, 226) and poll.is_success and poll.method == "GET":
-            self.stored, self.confirmed, self.stored_at = validators, Validators("", ""), poll.at
+            self.stored, self.confirmed, self.stored_at = validators, NO_VALIDATORS, poll.at
             self.stored_is_delta = poll.status == 226
             self.is_storable = not CacheControl.from_fields(poll.answer).no_store
         elif poll.status == 304:

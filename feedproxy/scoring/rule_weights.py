@@ -1,9 +1,10 @@
 """The rules that grade feed readers, their weights, and the type of a verdict."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
+
+from msgspec import Struct, field
 
 from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.notes import Note
@@ -46,8 +47,7 @@ class ReaderRule(StrEnum):
     SIZE = "size", 5, "the size of a feed is limited"
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(Struct, frozen=True):
     """A kind of Note that applies to a request. `reason` quotes the part of the request that shows it."""
 
     kind: type[Note]

@@ -1,10 +1,10 @@
 """The input of scoring: one request of a reader for a feed, with its answer."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed import xml_redirect
-from feedproxy.feed.channel import Schedule
+from feedproxy.feed.channel import NO_HINTS, Schedule
 from feedproxy.feed.parse import channel_parser as feeds
 from feedproxy.feed.xml_redirect import Gone, Moved
 from feedproxy.http.date import parse_http_date
@@ -15,12 +15,11 @@ PERMANENT = frozenset({301, 308})
 REFUSALS = frozenset({429, 503})
 
 
-@dataclass(frozen=True, slots=True)
-class PollContent:
+class PollContent(Struct, frozen=True):
     """The properties of an answer's content that the rules need."""
 
     is_feed: bool
-    schedule: Schedule = field(default_factory=Schedule)
+    schedule: Schedule = NO_HINTS
     relocation: Moved | Gone | None = None
 
 
@@ -32,8 +31,7 @@ def read_content(body: bytes, content_type: str | None) -> PollContent:
     return PollContent(is_feed=False) if channel is None else PollContent(is_feed=True, schedule=channel.schedule)
 
 
-@dataclass(frozen=True, slots=True)
-class Poll:
+class Poll(Struct, frozen=True):
     """A request and its answer.
 
     `number` is the request's position in the recording, from 1. In live scores, it is unique among all workers.

@@ -3,7 +3,7 @@
 The fast path makes no record for a repeated hit: it counts and logs such hits itself (fastpath/access_log.py).
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from feedproxy.app import App
 from feedproxy.cache.cache_status import CacheStatus, Detail
@@ -21,8 +21,7 @@ CLIENT_GONE = "the client disconnected before the response"
 """The reason in the log if the client disconnected before the response. The status in the log is then 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class AccessRecord:
+class AccessRecord(Struct, frozen=True):
     """The record of a response to a client.
 
     * `status` is 0 if no response was sent.

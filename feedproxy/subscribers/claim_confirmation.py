@@ -13,7 +13,9 @@ largest counts.
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from feedproxy.clock import Instant, Seconds
 
@@ -27,8 +29,7 @@ PEAKS_MAX = 8
 """At most this many confirmed claims are stored for one fetcher (`ClaimState.peaks`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimState:
+class ClaimState(Struct, frozen=True):
     """The claims of one fetcher for one feed.
 
     - `peaks`: confirmed claims with the instants of their last requests, the earliest first. Because the largest claim

@@ -13,8 +13,9 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice, takewhile
+
+from msgspec import Struct
 
 from feedproxy.clock import Instant, Seconds, is_set_back, is_unset
 from feedproxy.cooperative_iteration import THROTTLED_BLOCKING_TIME, iterate_cooperatively, iterate_in_background
@@ -56,8 +57,7 @@ This takes a tenth of a millisecond.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimView:
+class ClaimView(Struct, frozen=True):
     """One fetcher's claim: the number that counts, the unconfirmed number or None, and the last request."""
 
     fetcher: str
@@ -67,8 +67,7 @@ class ClaimView:
     last: Instant
 
 
-@dataclass(frozen=True, slots=True)
-class CountView:
+class CountView(Struct, frozen=True):
     """A feed's count and its parts. `readers` has the direct readers by product, the most frequent first."""
 
     total: int

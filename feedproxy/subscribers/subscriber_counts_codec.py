@@ -10,8 +10,9 @@ import json
 import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from feedproxy.clock import Instant
 from feedproxy.errors import StoreError
@@ -75,8 +76,7 @@ class CountsWriter:
         return with_checksum(MAGIC, [length, *header, *self._readers.blocks()])
 
 
-@dataclass(frozen=True, slots=True)
-class StoredCounts:
+class StoredCounts(Struct, frozen=True):
     """The loaded counts.
 
     `names` are the product names. The index of a name is the number of the product. `uses` is the number of readers by

@@ -3,7 +3,8 @@
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.date import format_rfc3339
@@ -17,8 +18,7 @@ def quote_agent(agent: str) -> str:
     return json.dumps(text_without_secrets(agent))
 
 
-@dataclass(frozen=True, slots=True)
-class AccessLine:
+class AccessLine(Struct, frozen=True):
     """The record of a request in the access log. `reader` is a pseudonym.
 
     If `target` is a public address, `upstream` is the corresponding address at the upstream. Otherwise, `upstream` is

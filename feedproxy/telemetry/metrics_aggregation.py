@@ -5,9 +5,9 @@ CPU, and leaves files behind.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from prometheus_client import generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
@@ -30,8 +30,7 @@ type Plain = list[list[Any]]
 """Metric families as JSON values: name, help text, type, and samples with name, labels and value."""
 
 
-@dataclass(frozen=True, slots=True)
-class PeerReports:
+class PeerReports(Struct, frozen=True):
     """The reports of the other workers. Without other workers, all parts are empty."""
 
     families: Sequence[Plain] = ()

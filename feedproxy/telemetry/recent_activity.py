@@ -6,7 +6,6 @@ Targets are stored with their secrets. The operator's pages show them without se
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Struct
@@ -50,8 +49,7 @@ class RequestActivity(Struct, frozen=True):
     agent: str
 
 
-@dataclass(frozen=True, slots=True)
-class FailedAddress:
+class FailedAddress(Struct, frozen=True):
     """An address that never returned a feed, with its last fetch and the number of fetches."""
 
     target: str

@@ -7,7 +7,9 @@ restart, the counters begin at 0, and the history continues. No request is there
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import astuple, dataclass, fields
+
+from msgspec import Struct
+from msgspec.structs import astuple, fields
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import StoreError
@@ -27,8 +29,7 @@ WORKERS_MAX = 64
 """The store is searched for the histories of workers with numbers below this limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrafficCounts:
+class TrafficCounts(Struct, frozen=True):
     """Counts of requests, and bytes of content, in a period."""
 
     requests: int = 0

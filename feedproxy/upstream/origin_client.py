@@ -9,12 +9,12 @@ import os
 import re
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 import aiohttp
 from aiohttp.connector import Connection
+from msgspec import Struct
 from yarl import URL
 
 from feedproxy.clock import Clock, Seconds
@@ -67,8 +67,7 @@ CACHED_HOSTS_MAX = 1024
 """At most this many `_Host` objects are cached."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchLimits:
+class FetchLimits(Struct, frozen=True):
     """The limits of one exchange, in seconds and bytes, and of concurrent exchanges (origin_connection_limits.py)."""
 
     connect: Seconds = 10
@@ -102,8 +101,7 @@ class FetchLimits:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Host:
+class _Host(Struct, frozen=True):
     """Scheme, host and port of targets, in the forms that requests need."""
 
     name: str

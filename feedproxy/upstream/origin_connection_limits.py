@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from feedproxy.clock import Seconds
 from feedproxy.errors import Overload
 
@@ -85,8 +87,7 @@ def current_requester() -> Requester:
     return _REQUESTER.get()
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """The number of slots in one share (`slots`), and how many of them are reserved for known feeds (`reserve`)."""
 
     slots: int

@@ -5,14 +5,14 @@ between Python releases.
 """
 
 import ipaddress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 type Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 type Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-@dataclass(frozen=True, slots=True)
-class SpecialNetwork:
+class SpecialNetwork(Struct, frozen=True):
     """A network that clients must not reach through this proxy."""
 
     network: Network

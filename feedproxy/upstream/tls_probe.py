@@ -3,7 +3,8 @@
 import asyncio
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.upstream.address_policy import AddressPolicy, AddressTrust
@@ -12,8 +13,7 @@ from feedproxy.upstream.parent_proxy_tunnel import checked_tunnel
 from feedproxy.upstream.upstream_errors import FetchTimeout, Unreachable
 
 
-@dataclass(frozen=True, slots=True)
-class ProbedCertificate:
+class ProbedCertificate(Struct, frozen=True):
     """The expiry of a certificate, the negotiated protocol (`h2`), and the TLS version (`TLSv1.3`)."""
 
     not_after: Instant

@@ -4,7 +4,7 @@ The input is a feed or a page, given by its address or as a file. The first choi
 a self link, the page of the feed is requested. A page gives the feeds that it names by autodiscovery.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from feedproxy.errors import FeedproxyError
 from feedproxy.feed.autodiscovery import DiscoveredFeed, discover_feeds, is_page
@@ -24,8 +24,7 @@ class NothingFound(FeedproxyError):
     detail = "not-found"
 
 
-@dataclass(frozen=True, slots=True)
-class DiscoveryResult:
+class DiscoveryResult(Struct, frozen=True):
     """The feeds that were found, the preferred feed first, and a text that explains how they were found."""
 
     feeds: tuple[DiscoveredFeed, ...]

@@ -13,8 +13,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from feedproxy.errors import FeedproxyError
 from feedproxy.feed.channel import READER_MEDIA_TYPES
@@ -32,8 +34,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./%-]+")
 _TOOL_TIMEOUT = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Folders:
+class Folders(Struct, frozen=True):
     """The folders in which a user's programs store data, configuration and state."""
 
     data: Path
@@ -72,8 +73,7 @@ class Folders:
         return self.state / "feedproxy" / "subscribe.json"
 
 
-@dataclass(frozen=True, slots=True)
-class InstallationRecord:
+class InstallationRecord(Struct, frozen=True):
     """The record of an installation.
 
     `before` and `after` are the list of default programs before and after the installation. `before` is None if there

@@ -4,16 +4,16 @@ import mmap
 import socket
 import struct
 import time
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 HEARTBEAT = struct.Struct("<d")
 """Binary form of the time of a worker's last heartbeat, on the monotonic clock that all processes share. The time is
 0.0 until the worker is ready."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerContext:
+class WorkerContext(Struct, frozen=True):
     """The context of one of `size` workers, which are numbered from 0. A worker that replaces another has the same
     number.
 

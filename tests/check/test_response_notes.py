@@ -8,6 +8,7 @@ from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
+import msgspec.structs
 import pytest
 
 from feedproxy.check.observations import FeedObservations, ProbeExchange
@@ -354,8 +355,8 @@ async def test_certificate_near_or_after_expiry_gets_note(tmp_path: Path) -> Non
 
 
 def at_a_public_address(observations: FeedObservations, scheme: str) -> FeedObservations:
-    last = dataclasses.replace(observations.last, target=f"{scheme}://feeds.example/feed.xml")
-    return dataclasses.replace(observations, address=last.target, hops=(last,), page=None)
+    last = msgspec.structs.replace(observations.last, target=f"{scheme}://feeds.example/feed.xml")
+    return msgspec.structs.replace(observations, address=last.target, hops=(last,), page=None)
 
 
 @pytest.mark.parametrize(
@@ -369,22 +370,24 @@ async def test_public_address_gets_its_note(name: str) -> None:
         publisher.documents["/feed.xml"] = feed(publisher.now, self_link=self_link % scheme)
         observations = await observe(publisher)
     if name == "self-link-not-requested":
-        assert find(dataclasses.replace(observations, self_link=None)) == {name}
+        assert find(msgspec.structs.replace(observations, self_link=None)) == {name}
         return
     known = at_a_public_address(observations, scheme)
     by_https = "https://feeds.example/feed.xml"
     match name:
         case "no-redirect-to-https":
-            known = dataclasses.replace(known, by_https=ProbeExchange(by_https, 200))
+            known = msgspec.structs.replace(known, by_https=ProbeExchange(by_https, 200))
         case "tls-old":
-            known = dataclasses.replace(known, handshake=ProbedCertificate(9e9, "", "TLSv1.1"))
+            known = msgspec.structs.replace(known, handshake=ProbedCertificate(9e9, "", "TLSv1.1"))
         case "response-slow":
-            known = dataclasses.replace(observations, hops=(dataclasses.replace(observations.last, seconds=9.0),))
+            known = msgspec.structs.replace(
+                observations, hops=(msgspec.structs.replace(observations.last, seconds=9.0),)
+            )
             assert name in find(known)
             return
         case "redirect-to-http":
             first = ProbeExchange(by_https, 301, Fields([("Location", known.target)]))
-            known = dataclasses.replace(known, hops=(first, known.last))
+            known = msgspec.structs.replace(known, hops=(first, known.last))
             assert find(known) == {name, "permanent-redirect", "http-only"}
             return
     assert find(known) == {name}

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mitmproxy.io import FlowReader, FlowWriter
 from mitmproxy.test import tflow
+from msgspec.structs import replace
 
 from feedproxy.commands.replay import read_recording
 from feedproxy.errors import UsageError

@@ -1,13 +1,13 @@
 """Scores of recordings: a correct reader gets 100, and each fault of a reader its finding alone."""
 
+import dataclasses
 import functools
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from feedproxy.clock import Instant
 from feedproxy.http.message import Fields
@@ -102,7 +102,7 @@ def test_correct_reader_scores_100(name: str) -> None:
 def test_report_counts_requests_in_the_right_number(count: int, words: str) -> None:
     score = score_of(play(CorrectReader(), world()))
 
-    assert words in as_text([replace(score, cost=replace(score.cost, requests=count))])
+    assert words in as_text([replace(score, cost=dataclasses.replace(score.cost, requests=count))])
 
 
 class Variant(CorrectReader):
@@ -376,7 +376,7 @@ def test_empty_answer_is_a_failure_and_replaces_no_validators(tag: str, kept: bo
     following = recording.exchanges[6]
     if kept:
         fields = following.request.fields.with_field("If-None-Match", tag)
-        following = replace(following, request=structs.replace(following.request, fields=fields))
+        following = replace(following, request=replace(following.request, fields=fields))
     exchanges = (*recording.exchanges[:5], empty, following, *recording.exchanges[7:])
 
     expected = {conditional_request_rules.VALIDATOR_OF_FAILURE} if kept else set()
@@ -393,7 +393,7 @@ def test_validators_of_a_truncated_answer_stay_wrong_after_a_304() -> None:
     later = [
         replace(
             exchange,
-            request=structs.replace(exchange.request, fields=exchange.request.fields.updated(condition)),
+            request=replace(exchange.request, fields=exchange.request.fields.updated(condition)),
             fields=truncated.fields,
         )
         for exchange in recording.exchanges[2:6]
@@ -482,9 +482,7 @@ def test_reader_should_stop_in_an_endless_chain_of_redirects(hops: int, expected
         replace(
             base,
             at=base.at + 3600 + hop,
-            request=structs.replace(
-                base.request, target=base.request.target if not hop else f"http://example.com/{hop}"
-            ),
+            request=replace(base.request, target=base.request.target if not hop else f"http://example.com/{hop}"),
             status=302,
             fields=Fields([("Location", f"/{hop + 1}")]),
             digest="",
@@ -502,10 +500,10 @@ def test_tag_of_another_feed_is_reported_as_unknown_for_this_feed() -> None:
     other = replace(
         base,
         at=base.at + 1,
-        request=structs.replace(base.request, target="http://example.com/other"),
+        request=replace(base.request, target="http://example.com/other"),
         fields=base.fields.with_field("ETag", '"other"'),
     )
-    again = replace(base, at=base.at + 3600, request=structs.replace(base.request, fields=fields))
+    again = replace(base, at=base.at + 3600, request=replace(base.request, fields=fields))
 
     score = score_of(Recording((base, other, again), {base.digest: document(3)}))
 
@@ -518,14 +516,14 @@ def test_reader_need_not_adopt_permanent_move_to_missing_page() -> None:
     exchanges = [base]
     for hour in range(1, 8):
         fields = Fields([*base.request.fields, ("If-None-Match", base.fields.get("etag") or "")])
-        request = structs.replace(base.request, fields=fields)
+        request = replace(base.request, fields=fields)
         moved = Fields([("Location", "/moved")])
         exchanges += [
             replace(base, at=base.at + 3600 * hour, request=request, status=301, fields=moved, digest=""),
             replace(
                 base,
                 at=base.at + 3600 * hour + 1,
-                request=structs.replace(request, target="http://example.com/moved"),
+                request=replace(request, target="http://example.com/moved"),
                 status=404,
                 fields=Fields(),
                 digest="",
@@ -571,7 +569,7 @@ def _delta_exchanges(second: str) -> Recording:
         return replace(
             base,
             at=base.at + 3600 * number,
-            request=structs.replace(base.request, fields=fields),
+            request=replace(base.request, fields=fields),
             fields=Fields([("ETag", f'"{number}"'), ("Content-Type", "application/rss+xml")]),
             connection=str(number),
         )
@@ -605,7 +603,7 @@ def _with_requests(recording: Recording, expand: Callable[[Exchange], list[Excha
 
 def _head_of(exchange: Exchange) -> Exchange:
     fields = exchange.request.fields.without("if-none-match", "if-modified-since")
-    request = structs.replace(exchange.request, method="HEAD", fields=fields)
+    request = replace(exchange.request, method="HEAD", fields=fields)
     return replace(exchange, at=exchange.at - 1, request=request, status=200, digest="", size=0)
 
 
@@ -633,7 +631,7 @@ def test_reader_that_polls_by_conditional_head_is_graded_without_findings() -> N
     for hour in range(9):
         tag = f'"version-{hour // 3}"'
         fields = base.request.fields.with_field("If-None-Match", condition) if condition else base.request.fields
-        request = structs.replace(base.request, method="HEAD", fields=fields)
+        request = replace(base.request, method="HEAD", fields=fields)
         answered = Fields([("ETag", tag), ("Content-Type", "application/rss+xml; charset=utf-8")])
         status = 304 if tag == condition else 200
         at = base.at + 3600 * hour
@@ -662,7 +660,7 @@ def test_rest_of_incomplete_answer_may_be_fetched_at_once(status: int) -> None:
 
     def request(at: float, *lines: tuple[str, str], **changes: Any) -> Exchange:
         fields = Fields([*base.request.fields, *lines])
-        return replace(base, at=base.at + at, request=structs.replace(base.request, fields=fields), **changes)
+        return replace(base, at=base.at + at, request=replace(base.request, fields=fields), **changes)
 
     rest = request(
         2, ("Range", "bytes=100-"), ("If-Range", tag), status=status, digest="" if status == 206 else base.digest
@@ -681,9 +679,7 @@ def _with_agents(agents: Callable[[int], str]) -> Recording:
     exchanges = [
         replace(
             exchange,
-            request=structs.replace(
-                exchange.request, fields=exchange.request.fields.with_field("User-Agent", agents(number))
-            ),
+            request=replace(exchange.request, fields=exchange.request.fields.with_field("User-Agent", agents(number))),
         )
         for number, exchange in enumerate(recording.exchanges)
     ]
@@ -868,7 +864,7 @@ def _redirected(entrance: str, location: str, second: str, *, public: str = "") 
             replace(
                 base,
                 at=base.at + 3600 * hour,
-                request=structs.replace(base.request, target=target, fields=fields),
+                request=replace(base.request, target=target, fields=fields),
                 status=status,
                 digest=base.digest if status == 200 else "",
                 fields=Fields([("ETag", '"1"'), *((name.title(), value) for name, value in answer.items())]),
@@ -932,7 +928,7 @@ def test_readers_are_distinguished_by_address_user_agent_and_secret() -> None:
     key = "0123456789abcdef01234567"
     one, other = play(CorrectReader(), days=1), play(habit(agent="Other/1 (+https://example.com)")(), days=1)
     keyed = [
-        replace(exchange, reader=f"reader-{at}", request=structs.replace(exchange.request, target=f"{FEED}?key={key}"))
+        replace(exchange, reader=f"reader-{at}", request=replace(exchange.request, target=f"{FEED}?key={key}"))
         for at, exchange in enumerate(one.exchanges)
     ]
     everything = Recording(
@@ -982,7 +978,7 @@ def test_request_for_page_is_not_graded() -> None:
     recording = play(CorrectReader(), days=1)
     page = replace(
         recording.exchanges[-1],
-        request=structs.replace(recording.exchanges[-1].request, target="http://example.com/", fields=Fields()),
+        request=replace(recording.exchanges[-1].request, target="http://example.com/", fields=Fields()),
         reader="reader-2",
         digest="page",
     )

@@ -2,15 +2,16 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import errno
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from feedproxy.clock import ManualClock
 from feedproxy.errors import StoreError
@@ -106,11 +107,11 @@ async def test_change_recorded_by_another_process_is_delivered_by_the_process_th
 
 async def test_subscription_add_data_keeps_concurrent_put(stand: Stand) -> None:
     held = stand.notifications.subscriptions
-    known = await held.put(replace(await stand.subscribe(ME), state=State.PENDING, data={"key": ""}))
+    known = await held.put(dataclasses.replace(await stand.subscribe(ME), state=State.PENDING, data={"key": ""}))
 
     await asyncio.gather(
         held.add_data(known.id, over="http"),
-        held.put(replace(known, state=State.ACTIVE, data={"key": "proved"})),
+        held.put(dataclasses.replace(known, state=State.ACTIVE, data={"key": "proved"})),
         held.add_data(known.id, over="https"),
         held.add_data(known.id + 1, over="nothing"),
     )
@@ -153,7 +154,7 @@ async def test_inactive_subscription_is_not_notified(stand: Stand) -> None:
     pending = await stand.subscribe("http://a.example/")
     paused = await stand.subscribe("http://b.example/")
     await stand.subscribe("http://c.example/", lasts=60)
-    await stand.notifications.subscriptions.put(replace(pending, state=State.PENDING))
+    await stand.notifications.subscriptions.put(dataclasses.replace(pending, state=State.PENDING))
     await stand.notifications.subscriptions.pause(paused.id)
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
@@ -381,7 +382,7 @@ async def test_own_subscriptions_are_limited_separately_by_option(stand_at: Call
     await stand.notifications.subscriptions.put(own)
 
     with pytest.raises(SubscriptionsFull):
-        await stand.notifications.subscriptions.put(replace(own, callback="http://other.example/"))
+        await stand.notifications.subscriptions.put(dataclasses.replace(own, callback="http://other.example/"))
 
 
 @pytest.mark.parametrize(
@@ -418,7 +419,7 @@ async def test_subscription_renewed_keeps_its_record(stand: Stand) -> None:
 
     again = await stand.subscribe(ME, lasts=2 * DAY)
 
-    assert again == replace(first, state=State.PAUSED, expires=NOON + 2 * DAY)
+    assert again == dataclasses.replace(first, state=State.PAUSED, expires=NOON + 2 * DAY)
 
 
 async def test_own_subscription_is_renewed_when_due(stand: Stand) -> None:

@@ -1,13 +1,14 @@
 """The instants at which feeds are refreshed ahead of their readers, and the feeds that are not."""
 
 import calendar
+import dataclasses
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
+from msgspec.structs import replace
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
@@ -102,7 +103,7 @@ WEEKLY = tuple(NOON - days * 24 * HOUR for days in (21, 14, 7))
 
 
 def test_slowly_changing_feed_is_not_refreshed_while_its_stale_copy_may_be_served() -> None:
-    resource = structs.replace(a_feed(control="max-age=60"), changes=WEEKLY)
+    resource = replace(a_feed(control="max-age=60"), changes=WEEKLY)
 
     waiting = planned(resource, NOON + 60, settings=STALE)
 
@@ -113,9 +114,9 @@ def test_slowly_changing_feed_is_not_refreshed_while_its_stale_copy_may_be_serve
 
 def test_quickly_changing_feed_is_refreshed_earlier_while_its_stale_copy_may_be_served() -> None:
     lively = tuple(NOON - minutes * 60 for minutes in range(640, 0, -20))
-    eager = replace(STALE, polling="eager")
+    eager = dataclasses.replace(STALE, polling="eager")
 
-    waiting = planned(structs.replace(a_feed(control="max-age=60"), changes=lively), NOON + 60, settings=eager)
+    waiting = planned(replace(a_feed(control="max-age=60"), changes=lively), NOON + 60, settings=eager)
 
     assert isinstance(waiting, Later)
     assert NOON + 10 * 60 < waiting.at < NOON + 60 * 60
@@ -123,9 +124,7 @@ def test_quickly_changing_feed_is_refreshed_earlier_while_its_stale_copy_may_be_
 
 @pytest.mark.parametrize("control", ["max-age=60, must-revalidate", "s-maxage=60"])
 def test_feed_is_refreshed_at_the_end_of_its_lifetime_if_http_forbids_stale_copies(control: str) -> None:
-    assert isinstance(
-        planned(structs.replace(a_feed(control=control), changes=WEEKLY), NOON + 60, settings=STALE), Refresh
-    )
+    assert isinstance(planned(replace(a_feed(control=control), changes=WEEKLY), NOON + 60, settings=STALE), Refresh)
 
 
 def test_feed_without_history_is_refreshed_at_the_end_of_its_lifetime() -> None:
@@ -162,7 +161,7 @@ def test_feed_without_usable_copy_is_not_refreshed(control: str) -> None:
 def test_moved_feed_is_not_refreshed() -> None:
     gone = Relocation(RelocationKind.GONE, "", NOON, NOON, 2, confirmed=True)
 
-    assert isinstance(planned(structs.replace(a_feed(), relocation=gone), NOON + HOUR), Rest)
+    assert isinstance(planned(replace(a_feed(), relocation=gone), NOON + HOUR), Rest)
 
 
 def test_refresh_ahead_is_disabled_by_option() -> None:
@@ -191,7 +190,7 @@ def test_skipped_hours_have_no_effect_without_hints() -> None:
 def test_refresh_waits_for_the_end_of_a_failure_pause() -> None:
     failures = Failures(1, NOON, NOON, Detail.ERROR_STATUS, NOON + 9000)
 
-    waiting = planned(structs.replace(a_feed(), failures=failures), NOON + HOUR)
+    waiting = planned(replace(a_feed(), failures=failures), NOON + HOUR)
 
     assert isinstance(waiting, Later)
     assert waiting.at == NOON + 9000
@@ -207,7 +206,7 @@ def test_refresh_waits_for_the_minimum_interval() -> None:
 def test_copy_received_with_a_high_age_is_not_refreshed_all_the_time() -> None:
     fields = Fields([("Cache-Control", "max-age=3600"), ("Age", "3599")])
     feed = a_feed()
-    resource = structs.replace(feed, variants=(structs.replace(feed.variants[0], fields=fields),))
+    resource = replace(feed, variants=(replace(feed.variants[0], fields=fields),))
 
     waiting = planned(resource, NOON + 1, settings=Settings(feed_min_interval=0))
 
@@ -244,7 +243,7 @@ def silent(**stated: object) -> Resource:
     """Return a feed that changes hourly, was fetched twice and has readers with a known interval."""
     changes = tuple(NOON - number * HOUR for number in range(31, -1, -1))
     feed = a_feed(control="", **stated)  # type: ignore[arg-type]
-    return structs.replace(feed, changes=changes, first_seen=NOON - 40 * HOUR, has_expected_readers=True)
+    return replace(feed, changes=changes, first_seen=NOON - 40 * HOUR, has_expected_readers=True)
 
 
 def test_feed_is_refreshed_shortly_before_an_expected_poll() -> None:
@@ -277,7 +276,7 @@ def test_plan_describes_expected_readers_and_value_of_the_refresh() -> None:
 
 
 def test_refresh_that_is_not_worth_its_price_is_not_planned() -> None:
-    rare = structs.replace(silent(), changes=(NOON - 300 * 24 * HOUR,))
+    rare = replace(silent(), changes=(NOON - 300 * 24 * HOUR,))
 
     found = planned(rare, NOON, readers=0, polls=(NOON + HOUR,), settings=Settings(polling="frugal"))
 
@@ -301,7 +300,7 @@ def test_refresh_for_expected_polls_waits_for_the_time_that_the_feed_states(
 def test_refresh_for_expected_polls_waits_for_the_end_of_max_age() -> None:
     polls = tuple(NOON + minutes * 60 for minutes in range(10, 400, 10))
 
-    waiting = planned(structs.replace(a_feed(), changes=WEEKLY), NOON, polls=polls, settings=Settings(polling="1s"))
+    waiting = planned(replace(a_feed(), changes=WEEKLY), NOON, polls=polls, settings=Settings(polling="1s"))
 
     assert isinstance(waiting, Later)
     assert waiting.at >= NOON + HOUR - 60
@@ -311,7 +310,7 @@ def test_refresh_for_expected_polls_waits_for_the_end_of_a_pause() -> None:
     failures = Failures(1, NOON, NOON, Detail.RETRY_AFTER, NOON + 9000, by_origin=True)
     polls = tuple(NOON + minutes * 60 for minutes in range(10, 400, 10))
 
-    waiting = planned(structs.replace(silent(), failures=failures), NOON, polls=polls, settings=Settings(polling="1s"))
+    waiting = planned(replace(silent(), failures=failures), NOON, polls=polls, settings=Settings(polling="1s"))
 
     assert isinstance(waiting, Later)
     assert waiting.at >= NOON + 9000
@@ -341,7 +340,7 @@ def test_refresh_for_expected_polls_waits_for_the_slot_of_its_site() -> None:
 
 def test_feed_with_pushed_changes_is_polled_at_the_safety_interval() -> None:
     polls = tuple(NOON + minutes * 60 for minutes in range(10, 1200, 10))
-    resource = structs.replace(silent(), last_push=NOON - 60, push_lease_expires=NOON + 10 * 24 * HOUR)
+    resource = replace(silent(), last_push=NOON - 60, push_lease_expires=NOON + 10 * 24 * HOUR)
 
     waiting = planned(resource, NOON, polls=polls, settings=Settings(push_interval=6 * 3600, polling="1s"))
 

@@ -10,10 +10,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from feedproxy.config.config_file import Config
 from feedproxy.config.option_types import option_specs

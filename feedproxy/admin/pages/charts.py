@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from msgspec import Struct
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.telemetry.traffic_history import DAY, HOUR, NO_TRAFFIC, History, TrafficCounts
@@ -14,8 +15,7 @@ VISIBLE_HEIGHT = 0.8
 visible."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """A period that a chart can show: the last `count` hours or days.
 
     `unit` is the duration of an hour or day in seconds. Each column shows `units_per_column` of them, and is called
@@ -37,8 +37,7 @@ SPANS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TrafficPeriod:
+class TrafficPeriod(Struct, frozen=True):
     """The traffic in the period that one column shows."""
 
     at: Instant
@@ -46,8 +45,7 @@ class TrafficPeriod:
     tally: TrafficCounts
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """The column of one period: requests or bytes from the store at the bottom, and those from origins above.
 
     Heights are in percent of the height of the chart. `text` states the period and its numbers.
@@ -58,8 +56,7 @@ class Column:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(Struct, frozen=True):
     """A chart. `top` and `middle` label the lines of the scale, `first` and `last` the outer columns. `text` takes the
     place of the drawing for screen readers."""
 

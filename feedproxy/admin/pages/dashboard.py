@@ -3,9 +3,9 @@
 import asyncio
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 
 from aiohttp import web
+from msgspec.structs import asdict
 
 from feedproxy import __version__
 from feedproxy.admin.html_or_json import as_json, wants_json

@@ -3,12 +3,12 @@
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
 from aiohttp import web
+from msgspec import Struct
 
 from feedproxy.admin.html_or_json import as_json, wants_json
 from feedproxy.admin.pages import activity_views
@@ -54,16 +54,14 @@ class StoreClosed(FeedproxyError):
     detail = "drain"
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """The outcome of an action in words, for the page to which the action redirects."""
 
     ok: bool
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ActionOutcome:
+class ActionOutcome(Struct, frozen=True):
     """The outcome of an action.
 
     A client gets `view` as JSON, or a redirect to the page at `path`, which shows the notice.

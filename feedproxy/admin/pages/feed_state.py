@@ -1,7 +1,8 @@
 """The state of a feed, the reason for the state, and the time of the next fetch."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.freshness import Freshness
@@ -40,8 +41,7 @@ MEANING = {
 _SENTENCES = {str(detail): detail.sentence for detail in Detail}
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """A feed's state with its reason, and the instant of its next fetch (`next_at`).
 
     The next fetch is caused by the schedule, or by the first request at that instant or later.

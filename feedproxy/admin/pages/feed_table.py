@@ -8,9 +8,9 @@ page does not slow down clients.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass
 from math import inf
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from feedproxy.admin.pages.resource_views import is_feed, row_view, view_resource
@@ -35,8 +35,7 @@ tenth of the time of one CPU core."""
 type SettingsFor = Callable[[str], Settings]
 
 
-@dataclass(frozen=True, slots=True)
-class FeedTable:
+class FeedTable(Struct, frozen=True):
     """The table of feeds at one instant.
 
     `others` is the number of stored targets that are not feeds. `complete` is False if a limit has left feeds out.

@@ -4,8 +4,9 @@ A single failing feed is no finding. Many failures at once are a finding.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from feedproxy.admin.pages.store_usage import UNKNOWN_USAGE, StoreUsage
 from feedproxy.telemetry.traffic_history import NO_TRAFFIC, TrafficCounts
@@ -35,8 +36,7 @@ class Health(StrEnum):
     GOOD = "good"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A problem of the proxy: its level of health, a sentence, and advice for the operator."""
 
     level: Health
@@ -44,8 +44,7 @@ class Finding:
     advice: str
 
 
-@dataclass(frozen=True, slots=True)
-class HealthFacts:
+class HealthFacts(Struct, frozen=True):
     """The facts for findings.
 
     `workers` is the number of workers that answer, and `silent` the number of those that do not. `recent` is the

@@ -4,9 +4,9 @@ Each worker tracks readers separately (scoring/live_scores.py). The page adds up
 """
 
 import asyncio
-from dataclasses import dataclass
 
 from aiohttp import web
+from msgspec import Struct
 
 from feedproxy.admin.html_or_json import as_json, wants_json
 from feedproxy.admin.pages.feed_pages import FeedPages
@@ -23,8 +23,7 @@ COUNTED_MAX = 40
 """The page lists at most this many readers with their numbers of subscriptions."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreSummary:
+class ScoreSummary(Struct, frozen=True):
     """Scores, the lowest grade first. `followed` is the number of tracked readers, and `limit` the maximum of this
     number."""
 

@@ -4,8 +4,9 @@ Secrets are removed from addresses (`redact_target`), and control characters fro
 Instants are ISO 8601 in UTC, durations are in seconds, and sizes in bytes.
 """
 
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from feedproxy.admin.pages.feed_advice import advice, feed_warnings
 from feedproxy.admin.pages.feed_state import Condition, detail_sentence, feed_condition
@@ -28,8 +29,7 @@ from feedproxy.telemetry.page_redaction import View, redact_text
 from feedproxy.web.display_formats import iso, plain_text
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceView:
+class ResourceView(Struct, frozen=True):
     """A resource at an instant, with its freshness and condition."""
 
     resource: Resource

@@ -4,8 +4,9 @@ import asyncio
 import os
 import shutil
 import time
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from feedproxy.clock import Seconds
 from feedproxy.store.store_location import store_folder
@@ -15,8 +16,7 @@ REUSE_TIME: Seconds = 30
 files."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreUsage:
+class StoreUsage(Struct, frozen=True):
     """Folder and disk of the store. Sizes are in bytes, and None if they are unknown.
 
     `folder` is empty for a store in memory. `free` and `total` are the free space and the size of the disk.

@@ -1,14 +1,14 @@
 """The formats to which a feed can be converted: name, media type and renderer."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.feed.convert.model import Feed
 from feedproxy.feed.convert.write import to_atom, to_html, to_json, to_opml, to_rdf, to_rss, to_script, to_table
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(Struct, frozen=True):
     """A format of converted feeds. `name` is its name on the command line and in addresses."""
 
     name: str

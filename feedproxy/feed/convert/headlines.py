@@ -4,7 +4,9 @@ The landing page and change notifications use the newest titles and texts.
 """
 
 import sys
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.model import Feed, Item
@@ -36,8 +38,7 @@ def headline(item: Item) -> str:
     return first or item.link or item.id or "Untitled"
 
 
-@dataclass(frozen=True, slots=True)
-class Headlines:
+class Headlines(Struct, frozen=True):
     """Title and text of a channel and of its newest item, as plain text.
 
     `entries` contains the titles and dates of the newest items, newest first.

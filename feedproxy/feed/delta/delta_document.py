@@ -9,7 +9,8 @@ publisher has removed the entry. A delta of a signed feed would invalidate the s
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.delta.entry_identities import find_items, identify
@@ -20,8 +21,7 @@ from feedproxy.feed.edit.tag_offsets import SIGNATURES
 _SPACE = b" \t\r\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(Struct, frozen=True):
     """A feed's document with only the new and changed entries (`body`), and the number of these entries (`entries`)."""
 
     body: bytes

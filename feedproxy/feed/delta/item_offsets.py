@@ -4,8 +4,9 @@ expat parses the UTF-8 form once. The digest of an item follows the rules of fee
 """
 
 import hashlib
-from dataclasses import dataclass
 from xml.parsers.expat import ExpatError, ParserCreate
+
+from msgspec import Struct
 
 from feedproxy.feed.channel import Kind
 from feedproxy.feed.content_digest import ATTRIBUTE, END, REFERENCE, START, TEXT, VALUE, VOLATILE
@@ -36,8 +37,7 @@ HASH_BYTES = 8
 """Length of the identity of an entry, and of its digest, in bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class ItemSpan:
+class ItemSpan(Struct, frozen=True):
     start: int
     end: int
     name: str
@@ -46,8 +46,7 @@ class ItemSpan:
     """Digest of the item's whole content, in hexadecimal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """An rdf:li of RSS 1.0, which names an item by the item's rdf:about."""
 
     start: int
@@ -56,8 +55,7 @@ class Member:
     """Name of the item, in the form of `ItemSpan.name`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outline:
+class Outline(Struct, frozen=True):
     """The items of a document, and the elements that refer to items (`members`), in order."""
 
     items: tuple[ItemSpan, ...]

@@ -7,7 +7,8 @@ response's field Link names the hub, too (`add_link_fields`).
 """
 
 import json
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.feed.channel import Channel, Cloud, Kind
 from feedproxy.feed.edit.self_link import NOT_EXTENSIBLE, atom_prefix
@@ -20,8 +21,7 @@ from feedproxy.http.link_field import parse_links
 from feedproxy.http.message import Fields
 
 
-@dataclass(frozen=True, slots=True)
-class Announcement:
+class Announcement(Struct, frozen=True):
     """The hub and the cloud that notify subscribers of a feed's changes. Each may be missing."""
 
     hub: str = ""

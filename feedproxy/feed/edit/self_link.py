@@ -15,8 +15,10 @@ entities of their own, and documents in an unknown encoding.
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from html import unescape
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from feedproxy.errors import BadTarget
 from feedproxy.feed.channel import Channel, Kind
@@ -36,8 +38,7 @@ _ABSOLUTE = re.compile(r"https?://[^/]", re.IGNORECASE)
 _ATTRIBUTE = re.compile(rb"""(?<![^\s=<>"'/])([^\s=<>"'/]++)\s*+=\s*+("[^"]*+"|'[^']*+')""")
 
 
-@dataclass(frozen=True, slots=True)
-class _LinkForm:
+class _LinkForm(Struct, frozen=True):
     """The correct form of a self link in one format.
 
     `rels` are the relations by which a self link is recognised. A new or corrected link gets the relation `rel`.

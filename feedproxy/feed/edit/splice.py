@@ -9,14 +9,14 @@ either encoding.
 
 import codecs
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.feed.encoding_detection import declared_encoding, encoding_by_bytes, to_utf8
 from feedproxy.feed.encoding_labels import codec_of, is_ascii_compatible, is_wide
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedDocument:
+class EncodedDocument(Struct, frozen=True):
     """A document: its byte order mark, the bytes after it, their codec, and the same text in UTF-8."""
 
     mark: bytes
@@ -67,8 +67,7 @@ def _encodings_agree(body: bytes, charset: str | None) -> bool:
     return header is None or header == own or is_wide(header)
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """The replacement of the bytes from `start` to before `end`, in the UTF-8 form of a document, by `text`."""
 
     start: int

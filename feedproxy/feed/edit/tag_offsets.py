@@ -6,8 +6,9 @@ document as well-formed (`Channel.well_formed`).
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from xml.parsers.expat import ExpatError, ParserCreate
+
+from msgspec import Struct
 
 from feedproxy.feed.parse.link_elements import RELATION_REGISTRY
 from feedproxy.feed.xml_parser import ATOM, ATOM03
@@ -19,8 +20,7 @@ _DEPTH_MAX = 256
 _TAG = re.compile(rb"""<[^\s/>"'=]++(?:[^"'>]++|"[^"]*+"|'[^']*+')*+>""")
 
 
-@dataclass(frozen=True, slots=True)
-class LinkTag:
+class LinkTag(Struct, frozen=True):
     start: int
     end: int
     name: str
@@ -33,8 +33,7 @@ class LinkTag:
     title: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelOffsets:
+class ChannelOffsets(Struct, frozen=True):
     """Offsets in a channel, in bytes of the UTF-8 form."""
 
     prefix: str

@@ -10,7 +10,8 @@ A channel without elements is accepted. Elements in other namespaces are ignored
 """
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.feed.xml_parser import Child, Element, attributes, children
 
@@ -53,8 +54,7 @@ _READ = frozenset(
 """Elements that the parsers read in a channel, in lower case."""
 
 
-@dataclass(frozen=True, slots=True)
-class Items:
+class Items(Struct, frozen=True):
     """Summary of the items that were removed from a document's tree.
 
     `items` and `entries` are the numbers of elements `item` and `entry`. `first` has the local names of the first

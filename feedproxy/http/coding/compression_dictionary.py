@@ -6,10 +6,10 @@ the dictionary. An invalid field counts as absent.
 """
 
 import hashlib
-from dataclasses import dataclass
 from typing import TypeGuard
 
 import zstandard
+from msgspec import Struct
 
 from feedproxy.errors import Undecodable
 from feedproxy.http.coding import bounded_decompression
@@ -45,8 +45,7 @@ _PATTERN_SIGNS = frozenset("*+?{}()\\")
 """Characters with a special meaning in a URL pattern, except the colon."""
 
 
-@dataclass(frozen=True, slots=True)
-class UseAsDictionary:
+class UseAsDictionary(Struct, frozen=True):
     """The offer of a response as a dictionary: a value of Use-As-Dictionary (RFC 9842, section 2.1)."""
 
     match: str

@@ -5,7 +5,7 @@ version that the client has, named by tags or by a date in the conditional reque
 readers also send dates.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from feedproxy.clock import Instant
 from feedproxy.http.content_negotiation import weights_in
@@ -16,8 +16,7 @@ from feedproxy.http.message import Request
 FEED = "feed"
 
 
-@dataclass(frozen=True, slots=True)
-class Bases:
+class Bases(Struct, frozen=True):
     """The versions that a client may have: those with `tags`, or the version of `date` if there are no tags."""
 
     tags: tuple[EntityTag, ...] = ()

@@ -3,8 +3,9 @@
 An invalid field counts as absent (draft, "Parse a URL search variance").
 """
 
-from dataclasses import dataclass
 from urllib.parse import quote, unquote_plus
+
+from msgspec import Struct
 
 from feedproxy.http.field_values import field_parser
 from feedproxy.http.structured_fields import Token, parse_dictionary, string_text
@@ -31,8 +32,7 @@ COMMON_NAMES that match the pattern.
 type _Pairs = list[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class QueryVariance:
+class QueryVariance(Struct, frozen=True):
     """The rule that states which parameters of a query identify a resource, and whether their order matters."""
 
     names: frozenset[str] = frozenset()

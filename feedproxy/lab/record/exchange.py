@@ -6,8 +6,9 @@ Contents are stored separately, keyed by their SHA-256, because most responses o
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.message import NO_FIELDS, Fields, Request
@@ -20,8 +21,7 @@ class Side(StrEnum):
     ORIGIN = "origin"
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(Struct, frozen=True):
     """A request and its response. The content of the request is not recorded.
 
     `request.target` is the absolute target URI. Fields have no secrets (har_redaction.py).
@@ -66,8 +66,7 @@ class Exchange:
         return self.request.fields.get("user-agent") or ""
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
+class Recording(Struct, frozen=True):
     exchanges: tuple[Exchange, ...]
     contents: Mapping[str, bytes] = field(default_factory=dict)
     until: Instant = 0.0

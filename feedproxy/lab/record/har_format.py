@@ -14,11 +14,12 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urldefrag, urlsplit
+
+from msgspec.structs import replace
 
 from feedproxy import __version__
 from feedproxy.clock import Instant

@@ -14,10 +14,9 @@ error response, these marks do not count: all of feedproxy's own errors are no-s
 import hashlib
 import re
 from collections.abc import Collection
-from dataclasses import replace
 from urllib.parse import urlsplit
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from feedproxy.client_network import client_network
 from feedproxy.feed import xml_redirect
@@ -118,9 +117,7 @@ class Redactor:
         is_private = marked_private or _has_credentials(exchange) or (exchange.status < 400 and _is_private(exchange))
         name = self._redact_path if is_private else self._redact_url
         target = name(exchange.request.target, secrets)
-        request = structs.replace(
-            exchange.request, target=target, fields=self._redact_fields(exchange.request.fields, secrets)
-        )
+        request = replace(exchange.request, target=target, fields=self._redact_fields(exchange.request.fields, secrets))
         return replace(
             exchange,
             request=request,

@@ -7,10 +7,9 @@ error and stops. Responses are not affected.
 import hashlib
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from feedproxy.clock import Clock, Instant
 from feedproxy.errors import FeedproxyError
@@ -104,7 +103,7 @@ def with_digest(exchange: Exchange, body: bytes | None) -> tuple[Exchange, bytes
 
 def _without_hop_fields(exchange: Exchange) -> Exchange:
     request = exchange.request
-    request = structs.replace(request, target=request.target.partition("#")[0], fields=request.fields.end_to_end())
+    request = replace(request, target=request.target.partition("#")[0], fields=request.fields.end_to_end())
     return replace(exchange, fields=exchange.fields.end_to_end(), request=request)
 
 
@@ -135,7 +134,7 @@ class RecordingClient:
             return await self._client.fetch(request, skip_address_check=skip_address_check)
         at = self._clock.now()
         # Recorded contents must be complete: a difference to a dictionary cannot be decoded without that dictionary.
-        request = structs.replace(request, fields=without_dictionary(request.fields))
+        request = replace(request, fields=without_dictionary(request.fields))
 
         def exchange(status: int, fields: Fields, failure: str = "") -> Exchange:
             seconds = max(0.0, self._clock.now() - at)

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from feedproxy.errors import UsageError
 from feedproxy.http.field_values import is_token

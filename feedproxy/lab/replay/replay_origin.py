@@ -6,9 +6,10 @@ It sends no requests, and answers an unknown target with 504. The same requests 
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from feedproxy.clock import Instant
 from feedproxy.errors import BadTarget, NotFound

@@ -1,10 +1,12 @@
 """Request and response of a replay."""
 
 import re
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from http import HTTPStatus
 from urllib.parse import urlsplit, urlunsplit
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http import uri
@@ -30,8 +32,7 @@ class Form(StrEnum):
     GATEWAY = "gateway"
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayRequest:
+class ReplayRequest(Struct, frozen=True):
     """A request in a replay. `target` is the address in the recording.
 
     A fault may redirect the client to other addresses. `hops` is the number of redirects from `target` to the address
@@ -70,8 +71,7 @@ def original_target(target: str) -> tuple[str, int]:
     return (target[:start] + target[match.end() :], int(match[1])) if match else (target, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayResponse:
+class ReplayResponse(Struct, frozen=True):
     """A response and the way it is sent."""
 
     status: int

@@ -1,8 +1,9 @@
 """Construction of a replay from command line arguments."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from feedproxy.clock import Instant
 from feedproxy.errors import UsageError
@@ -16,8 +17,7 @@ from feedproxy.lab.replay.replay_origin import ReplayOrigin
 from feedproxy.lab.replay.timeline import ReplayWorld, Timeline
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayOptions:
+class ReplayOptions(Struct, frozen=True):
     """The arguments --strip, --add, --fault and --seed."""
 
     strip: Sequence[str] = ()

@@ -2,9 +2,10 @@
 
 import math
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from random import Random
+
+from msgspec import Struct
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import UsageError
@@ -51,8 +52,7 @@ def _parse_time(text: str, first: Instant) -> Instant:
     return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
 
 
-@dataclass(frozen=True, slots=True)
-class FaultSchedule:
+class FaultSchedule(Struct, frozen=True):
     """The times and requests for which a fault is active.
 
     All three conditions must hold: a period, a share of the requests, and a range of request numbers.

@@ -7,8 +7,10 @@ between the previous request and the version's request. After a 304, the last ve
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Self
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from feedproxy.clock import Instant
 from feedproxy.http.coding.content_coding import layers
@@ -22,8 +24,7 @@ SKIPPED_STATUSES = frozenset({*range(200), 206, 226, 412, 416})
 conditions or ranges."""
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(Struct, frozen=True):
     """The response to GET from an instant until the next version."""
 
     since: Instant
@@ -77,8 +78,7 @@ class Timeline:
         return self.versions[index - 1] if index else None
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayWorld:
+class ReplayWorld(Struct, frozen=True):
     """All timelines of a replay, by address (`targets`), and by path at every host (`paths`)."""
 
     targets: Mapping[str, Timeline] = field(default_factory=dict)

@@ -6,8 +6,10 @@ store and fetched again is therefore not reported twice. A change right before a
 
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.content_digest import pending_hash
@@ -25,8 +27,7 @@ CHANGES_MAX = 200_000
 """Maximum number of stored changes. The oldest changes are deleted first."""
 
 
-@dataclass(frozen=True, slots=True)
-class FeedSnapshot:
+class FeedSnapshot(Struct, frozen=True):
     """The state of a feed at one instant: the digest of its content, its name and its site."""
 
     target: str

@@ -1,9 +1,10 @@
 """Messages of the change notification service (CNWS, "a proposed specification for a very simple web service",
 2003)."""
 
-from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape
+
+from msgspec import Struct
 
 from feedproxy.clock import Instant
 from feedproxy.feed.xml_characters import valid_text
@@ -22,8 +23,7 @@ CHANGES_MAX = 100
 """Maximum number of changes in a notification that feedproxy receives."""
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionRequest:
+class SubscriptionRequest(Struct, frozen=True):
     """A request to notify the server at `url` of changes of a resource."""
 
     resource: str

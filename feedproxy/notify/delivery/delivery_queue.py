@@ -6,7 +6,8 @@ holds the database's lock sends deliveries.
 
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.notify.notification_database import NotificationDatabase
@@ -52,8 +53,7 @@ def next_try(tries: int, since: Instant, now: Instant, *, jitter: float) -> Inst
     return min(end, now + pause / 2 * (1 + jitter))
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryOutcome:
+class DeliveryOutcome(Struct, frozen=True):
     """The outcome of one attempt at a delivery."""
 
     delivery: Delivery

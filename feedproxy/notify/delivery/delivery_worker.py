@@ -11,6 +11,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from feedproxy.client_network import parse_address
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError, StoreError
@@ -90,8 +92,7 @@ class DeliveryCounts:
     refused: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class FailedRequest:
+class FailedRequest(Struct, frozen=True):
     """A subscription request, to or from feedproxy, that has failed and is not repeated."""
 
     at: Instant

@@ -1,8 +1,10 @@
 """Pings as values: weblogUpdates.ping, weblogUpdates.extendedPing, and their HTTP form (RSS Feed State, Pinging)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http import uri
@@ -32,8 +34,7 @@ class InvalidPing(FeedproxyError):
     detail = "bad-target"
 
 
-@dataclass(frozen=True, slots=True)
-class Ping:
+class Ping(Struct, frozen=True):
     """A report that a site has changed, with normalised URLs. `page` and `feed` may be empty."""
 
     name: str

@@ -5,9 +5,10 @@ The response is the same for known and unknown sites, so that it does not disclo
 
 import html
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs
+
+from msgspec.structs import replace
 
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http.message import Response

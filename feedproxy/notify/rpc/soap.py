@@ -4,11 +4,11 @@ Envelopes of SOAP 1.2 are read, too.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from xml.etree.ElementTree import Element, ParseError
 from xml.sax.saxutils import escape
 
 from defusedxml.ElementTree import fromstring
+from msgspec import Struct
 
 from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import safe_length
@@ -24,8 +24,7 @@ ENCODING = "http://schemas.xmlsoap.org/soap/encoding/"
 type ParameterValue = str | list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class SoapCall:
+class SoapCall(Struct, frozen=True):
     """A call: its method and namespace, and its parameters as names and values in order."""
 
     method: str

@@ -3,10 +3,11 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 from urllib.parse import parse_qsl, quote_plus, urlencode, urlsplit
+
+from msgspec import Struct
 
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.feed.channel_addresses import cloud_scheme
@@ -70,8 +71,7 @@ class RegistrationRefused(FeedproxyError):
     detail = "access"
 
 
-@dataclass(frozen=True, slots=True)
-class Registration:
+class Registration(Struct, frozen=True):
     """The registration of an aggregator. An empty `domain` means the caller's own address."""
 
     method: NotificationMethod

@@ -4,7 +4,8 @@ The Link fields take precedence: "Subscribers MUST check for HTTP Link headers f
 """
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.errors import BadTarget
 from feedproxy.feed.channel import Channel
@@ -19,8 +20,7 @@ _ABSOLUTE = re.compile(r"(?i)https?://[!$%&'()*+,\-./0-9:;=?@A-Z_a-z~\[\]]+")
 """Pattern of an absolute address in the characters of RFC 3986, section 2."""
 
 
-@dataclass(frozen=True, slots=True)
-class DiscoveredHubs:
+class DiscoveredHubs(Struct, frozen=True):
     """The topic as the publisher names it, and its hubs. Hubs with an https URL come first."""
 
     topic: str

@@ -12,9 +12,11 @@ contains `https_secret`. A request over http contains the other secret (`Subscri
 the network can read the request.
 """
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import replace
 from http import HTTPStatus
+
+from msgspec.structs import replace
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.cooperative_iteration import iterate_cooperatively
@@ -226,7 +228,7 @@ class Subscriber:
         data, public_url = subscription.data, self._service.settings().public_url
         is_recent = abs(self._service.clock.now() - float(data.get("requested", "0"))) < DAY
         if data.get("public_url", public_url) != public_url or (data["topic"] != topic and not is_recent):
-            await self._request_lease(replace(subscription, data={**data, "topic": topic}))
+            await self._request_lease(dataclasses.replace(subscription, data={**data, "topic": topic}))
 
     async def _request_lease(self, subscription: Subscription) -> None:
         data = {name: value for name, value in subscription.data.items() if name not in ("failed", "hops")}
@@ -238,7 +240,7 @@ class Subscriber:
             "requested": str(self._service.clock.now()),
             "https_secret": data.get("https_secret") or signatures_and_tokens.token(),
         }
-        subscription = await self._service.subscriptions.put(replace(subscription, data=data))
+        subscription = await self._service.subscriptions.put(dataclasses.replace(subscription, data=data))
         await self._service.enqueue(
             DeliveryRequest(
                 NAME, "subscribe", subscription.topic, subscription.callback, subscription.id, data=str(data["next"])
@@ -255,7 +257,7 @@ class Subscriber:
             return
         data = {**subscription.data, "wanted": Mode.UNSUBSCRIBE}
         subscription = await service.subscriptions.put(
-            replace(subscription, data=data, renew_at=None, expires=now + VERIFICATION_TIMEOUT)
+            dataclasses.replace(subscription, data=data, renew_at=None, expires=now + VERIFICATION_TIMEOUT)
         )
         await service.enqueue(
             DeliveryRequest(NAME, "unsubscribe", subscription.topic, subscription.callback, subscription.id)
@@ -272,7 +274,7 @@ class Subscriber:
         data = {**subscription.data, "key": token}
         data = {name: value for name, value in data.items() if name not in ("next", "failed", "hops")}
         await self._service.subscriptions.put(
-            replace(
+            dataclasses.replace(
                 subscription,
                 state=State.ACTIVE,
                 data=data,
@@ -366,7 +368,7 @@ class Subscriber:
             await self._service.proxy.admin.end_push_lease(subscription.topic)
         data = {**subscription.data, "failed": reason[:200], **({} if keeps else {"key": ""})}
         await self._service.subscriptions.put(
-            replace(
+            dataclasses.replace(
                 subscription,
                 data=data,
                 renew_at=None,

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import parse_qsl, urlencode
 
+from msgspec import Struct
+
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.field_values import parse_parameters
@@ -57,8 +59,7 @@ class SubscriptionRequest:
     secret: str = field(default="", repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class PublishRequest:
+class PublishRequest(Struct, frozen=True):
     """A publisher's report that these topics have changed."""
 
     topics: tuple[str, ...]

@@ -10,7 +10,8 @@ import hashlib
 import logging
 import threading
 from copy import copy
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.errors import FeedproxyError, NotAFeed, Overload
@@ -46,16 +47,14 @@ type _Version = tuple[str, str]
 type _Key = tuple[_Version, str, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Conversion:
+class Conversion(Struct, frozen=True):
     """A feed in one format and one content coding. `tag_base` is the common part of its entity tags (http/etag.py)."""
 
     body: bytes
     tag_base: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Document:
+class _Document(Struct, frozen=True):
     """A stored feed, as it is passed to a helper process."""
 
     version: _Version

@@ -7,7 +7,8 @@ tag of the full response. See docs/explanation/deltas.md.
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.feed.channel import Channel, Kind
@@ -31,8 +32,7 @@ from feedproxy.store.resource import DeltaBase, Resource
 IM_USED = 226
 
 
-@dataclass(frozen=True, slots=True)
-class _Base:
+class _Base(Struct, frozen=True):
     """The stored versions that the client may have, and the entity tag by which the request names the version.
 
     A tag names one version. A date may name several versions, and `tag` is then None.

@@ -21,7 +21,6 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import EnumType
 from functools import lru_cache
 from typing import Any
@@ -71,8 +70,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The limits of one job."""
 
     quick: Seconds = 0.5

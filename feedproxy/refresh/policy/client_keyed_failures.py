@@ -6,7 +6,8 @@ memory only, with a keyed hash of the fields, and do not count as failures of th
 
 import hashlib
 import secrets
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.http.message import Fields
@@ -26,8 +27,7 @@ A refusal (such as 403) delays no request, because the client may have obtained 
 """
 
 
-@dataclass(frozen=True, slots=True)
-class KeyedRecord:
+class KeyedRecord(Struct, frozen=True):
     """The outcome of the last request for one target with one set of client-specific fields.
 
     `is_feed` is true if such a request has received a feed before. Only the failures of feeds cause a back-off.

@@ -11,7 +11,8 @@ change is accepted after several fetches with the changed format, over some hour
 """
 
 import time
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Instant, Seconds
@@ -56,16 +57,14 @@ An update without any items always counts as a format change.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Replace:
+class Replace(Struct, frozen=True):
     """The decision that the update becomes the stored copy. If a change to another format was recorded before and waits
     for confirmation, the record is removed."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class KeepStored:
+class KeepStored(Struct, frozen=True):
     """The decision to serve the stored copy up to the instant `until`, with `detail` in Cache-Status.
 
     `pending_change` is the format change to record, or None.
@@ -77,8 +76,7 @@ class KeepStored:
     pending_change: PendingFormatChange | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PassThroughOnly:
+class PassThroughOnly(Struct, frozen=True):
     """The decision that clients get the response. `detail` names the fault of the response, if any.
 
     A fault delays the next fetch. `pending_change` is the format change to record, or None.

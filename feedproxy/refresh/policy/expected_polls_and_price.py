@@ -13,6 +13,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.change_rate import age_for, expected_staleness
 from feedproxy.subscribers.poll_rhythms import ExpectedPoll
@@ -58,8 +60,7 @@ In a simulated week, one poll in thirty waited if the value was 0, and one in tw
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(Struct, frozen=True):
     """The current copy of a feed, and a function that states how long a later copy may answer."""
 
     refreshed: Instant
@@ -69,8 +70,7 @@ class Copy:
     """Function that returns the last instant at which a copy made at a given instant may answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """A planned refresh at the instant `at`."""
 
     at: Instant

@@ -13,7 +13,8 @@ The first two rules apply to known feeds only. A feed that the operator has paus
 """
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Instant, Seconds
@@ -32,8 +33,7 @@ BACK_OFF_MAX: Seconds = 6 * 3600
 """Longest back-off in seconds, reached after nine failures."""
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
+class Allowed(Struct, frozen=True):
     """The permission to fetch the target now."""
 
 
@@ -41,8 +41,7 @@ PAUSE_INTERVAL = 10 * 365 * 86_400
 """A feed with a minimum interval of at least this many seconds counts as paused (paused_and_blocked.py)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deferred:
+class Deferred(Struct, frozen=True):
     """The decision that the target must not be fetched before the instant `until`.
 
     `detail` names the rule that defers the fetch.

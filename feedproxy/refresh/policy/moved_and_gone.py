@@ -11,8 +11,7 @@ A confirmed move or end is checked every `gone_recheck` seconds. A move is check
 with 301, 308, 404 or 410.
 """
 
-from dataclasses import dataclass
-
+from msgspec import Struct
 from msgspec.structs import replace
 
 from feedproxy.cache.cache_status import Detail
@@ -27,16 +26,14 @@ _NO_END = REDIRECTS | {401, 451}
 credentials, or is forbidden by law."""
 
 
-@dataclass(frozen=True, slots=True)
-class RespondMoved:
+class RespondMoved(Struct, frozen=True):
     """The decision to respond with 301. If `recheck` is true, a fetch from the origin is tried first."""
 
     location: str
     recheck: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RespondGone:
+class RespondGone(Struct, frozen=True):
     """The decision to respond with 410. If `recheck` is true, a fetch from the origin is tried first."""
 
     recheck: bool = False

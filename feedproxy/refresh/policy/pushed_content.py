@@ -6,8 +6,8 @@ of the same kind as the copy and appears complete. Any other push only causes a 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from feedproxy.cache.stored_response import StoredResponse
@@ -42,8 +42,7 @@ _OF_ONE_MESSAGE = (
 """Fields that describe the bytes or the time of one response, and are not copied to pushed content."""
 
 
-@dataclass(frozen=True, slots=True)
-class PushedContent:
+class PushedContent(Struct, frozen=True):
     """The content of a push: as a fetched response, and in the form for storing."""
 
     fetched: Fetched

@@ -12,9 +12,10 @@ The following limits apply:
 
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
+
+from msgspec import Struct
 
 from feedproxy.cache.freshness import Freshness, Source, may_extend_lifetime
 from feedproxy.clock import Instant, Seconds
@@ -45,23 +46,20 @@ GAP_MIN: Seconds = 30
 """Two scheduled refreshes of a feed are at least this many seconds apart."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refresh:
+class Refresh(Struct, frozen=True):
     """The plan to refresh now."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Later:
+class Later(Struct, frozen=True):
     """The plan to decide again at the instant `at`."""
 
     at: Instant
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rest:
+class Rest(Struct, frozen=True):
     """The plan to make no scheduled refresh until a client, a ping or the operator causes a fetch."""
 
     reason: str
@@ -134,8 +132,7 @@ def plan(
     return Refresh(next_refresh.reason if next_refresh.at != bounds.early_refresh else "its copy expires soon")
 
 
-@dataclass(frozen=True, slots=True)
-class _Bounds:
+class _Bounds(Struct, frozen=True):
     """The instants between which a feed may be refreshed ahead."""
 
     end: Instant

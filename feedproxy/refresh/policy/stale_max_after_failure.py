@@ -11,7 +11,6 @@ The time depends on the fault:
 The time counts from the instant at which the origin last sent or validated the copy.
 """
 
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from msgspec import Struct
@@ -55,8 +54,7 @@ class FetchOutcome(Struct, frozen=True):
     redirect_error: Detail | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ContentFault:
+class ContentFault(Struct, frozen=True):
     """The fault in the outcome of a fetch, and the limit on how long a stale copy answers."""
 
     detail: Detail

@@ -16,7 +16,9 @@ import resource
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from feedproxy.clock import Seconds
 
@@ -227,8 +229,7 @@ class GcScheduler:
         return self._clock() - began
 
 
-@dataclass(frozen=True, slots=True)
-class _Collection:
+class _Collection(Struct, frozen=True):
     """The last collection of one kind (full or recent): its time and duration in seconds, and the memory after it in
     bytes."""
 

@@ -10,16 +10,15 @@ import contextlib
 import os
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from mitmproxy.proxy.layers import ClientTLSLayer
 from mitmproxy.proxy.layers.http import HttpLayer
 from mitmproxy.proxy.layers.http._http1 import Http1Server
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class PeerAddress:
+class PeerAddress(Struct, frozen=True):
     """The peer's address and the local address of a connection.
 
     `secure` is true if the client uses TLS. mitmproxy's socket is then one end of a socket pair, which has no network

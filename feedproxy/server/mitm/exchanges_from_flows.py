@@ -5,12 +5,12 @@ In all functions, `at` is the instant of the request, and `seconds` is the durat
 
 import itertools
 import re
-from dataclasses import replace
 from typing import BinaryIO
 
 from mitmproxy import http
 from mitmproxy import io as flows
 from mitmproxy.exceptions import FlowReadException
+from msgspec.structs import replace
 
 from feedproxy.client_network import client_network
 from feedproxy.errors import BadTarget, UsageError

@@ -6,7 +6,6 @@ part that these proxies wrote is used (request/forwarded_client_address.py).
 
 import contextlib
 import re
-from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -44,15 +43,13 @@ ASTERISK = "*"
 _HAS_PORT = re.compile(r":[0-9]+\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class LocalPath:
+class LocalPath(Struct, frozen=True):
     """A path of this proxy: the landing page, an endpoint, or an unknown path."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class MisspelledTarget:
+class MisspelledTarget(Struct, frozen=True):
     """A gateway path in an unusual form, and the target that it means."""
 
     target: str

@@ -8,7 +8,8 @@ interpolation.
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.feed.convert.model import Feed
 from feedproxy.feed.convert.model_as_dict import Data, to_data
@@ -69,8 +70,7 @@ def _serialize(value: Data) -> bytes:
             return b"a:%d:{%s}" % (len(value), elements)
 
 
-@dataclass(frozen=True, slots=True)
-class _Language:
+class _Language(Struct, frozen=True):
     """The syntax of a language's literals."""
 
     quote: Callable[[str], str]

@@ -1,6 +1,6 @@
 """Faults of the connection: late or incomplete responses."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from feedproxy.http.coding.content_coding import encode
 from feedproxy.lab.replay.faults.fault import Fault, FaultContext, NumberFault

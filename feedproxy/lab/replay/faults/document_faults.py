@@ -3,8 +3,9 @@
 A changed document gets another ETag and a later Last-Modified, so that no reader with the unchanged document gets 304.
 """
 
-from dataclasses import replace
 from typing import ClassVar
+
+from msgspec.structs import replace
 
 from feedproxy.errors import UsageError
 from feedproxy.feed.encoding_detection import declared_encoding

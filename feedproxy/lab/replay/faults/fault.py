@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from random import Random
 from typing import ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from feedproxy.clock import Instant
 from feedproxy.errors import UsageError
@@ -18,8 +20,7 @@ NUMBER_MAX = 10**10
 stay valid in HTTP."""
 
 
-@dataclass(frozen=True, slots=True)
-class FaultContext:
+class FaultContext(Struct, frozen=True):
     """The circumstances of a faulty response: the request, reproducible random numbers, and the beginning of the
     fault."""
 
@@ -84,8 +85,7 @@ def replace_reply(
     return replace(reply, status=status, fields=Fields([*date, *lines]), body=body, reason=reason_phrase(status))
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedFault:
+class PlannedFault(Struct, frozen=True):
     """A fault with the schedule of its activity."""
 
     fault: Fault

@@ -1,6 +1,6 @@
 """Faults of validators and of the origin's clock."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.lab.replay.faults.fault import Fault, FaultContext, NumberFault
