@@ -45,6 +45,8 @@ class Failures(Struct, frozen=True, omit_defaults=True, rename={"by_origin": "as
     later."""
     by_origin: bool = False
     """True if the origin's Retry-After determined `next_try`, and False if the back-off did."""
+    retry_after: Instant = 0.0
+    """End of the origin's Retry-After if the back-off ends later, else 0."""
 
 
 NO_FAILURES = Failures()
@@ -186,7 +188,7 @@ def correct_future_instants(resource: Resource, now: Instant) -> Resource:
     if not is_set_back(max(instants), now):
         return resource
     failures, relocation, pending_change = resource.failures, resource.relocation, resource.pending_format_change
-    pause = failures.next_try - max(0.0, failures.last - now) if failures.next_try else 0.0
+    set_back = max(0.0, failures.last - now)
     push_excess = max(0.0, resource.last_push - now)
     lease_expires = resource.push_lease_expires - push_excess if resource.push_lease_expires else 0.0
     past = [at for at in resource.changes if at <= now]
@@ -200,7 +202,11 @@ def correct_future_instants(resource: Resource, now: Instant) -> Resource:
         parts=tuple(_received_by(response, now) for response in resource.parts),
         keyed=tuple(_received_by(response, now) for response in resource.keyed),
         failures=replace(
-            failures, since=min(failures.since, now), last=min(failures.last, now), next_try=max(0.0, pause)
+            failures,
+            since=min(failures.since, now),
+            last=min(failures.last, now),
+            next_try=max(0.0, failures.next_try - set_back),
+            retry_after=max(0.0, failures.retry_after - set_back),
         ),
         relocation=relocation and replace(relocation, first=min(relocation.first, now), last=min(relocation.last, now)),
         pending_format_change=pending_change and replace(pending_change, first=min(pending_change.first, now)),

@@ -196,3 +196,25 @@ def test_pause_shorter_than_the_back_off_is_not_attributed_to_the_origin() -> No
     )
     assert isinstance(theirs, Deferred)
     assert (theirs.detail, theirs.reason) == (Detail.RETRY_AFTER, "the origin asked for a pause; next try in 500 s")
+
+
+@pytest.mark.parametrize("channel", [FEED, None])
+def test_request_without_a_copy_waits_for_retry_after_although_the_back_off_is_longer(channel: Channel | None) -> None:
+    failures = Failures(count=5)
+    failures = record_failure(failures, Detail.RATE_LIMITED, NOW, NOW, not_before=NOW + 600, jitter=0.5)
+    resource = Resource(TARGET, channel=channel, fetched=NOW, failures=failures)
+
+    during, later = (check_fetch_allowed(resource, NOW + passed, Settings(), site_free_at=0.0) for passed in (599, 601))
+
+    assert isinstance(during, Deferred)
+    assert isinstance(later, Deferred)
+    assert (during.detail, during.forbids_request(NOW + 599)) == (Detail.BACK_OFF, True)
+    assert (later.detail, later.forbids_request(NOW + 601)) == (Detail.BACK_OFF, False)
+
+
+def test_failure_of_a_concurrent_request_does_not_shorten_retry_after() -> None:
+    before = Failures(count=5)
+    first = record_failure(before, Detail.RATE_LIMITED, NOW + 1, NOW, not_before=NOW + 600, jitter=0.0)
+    second = record_failure(first, Detail.ERROR_STATUS, NOW + 2, NOW, not_before=None, jitter=0.0)
+
+    assert second.retry_after == NOW + 600

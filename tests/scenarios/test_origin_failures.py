@@ -128,6 +128,20 @@ async def test_site_rate_limit_of_an_unknown_address_does_not_postpone_feeds(sta
     (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale; fwd-status=304")
 
 
+async def test_feed_without_a_copy_obeys_retry_after_during_a_longer_back_off(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    origin.publish("/feed.rss", a_feed(), cache_control="no-store")
+    (await proxy.get("/feed.rss")).expect(200)
+    origin.speak(answers(503, b"", ("Retry-After", "600")))
+    asked = origin.requests
+
+    for _ in range(4 * 60):
+        clock.advance(minutes=1)
+        (await proxy.get("/feed.rss")).expect(503)
+
+    assert origin.requests - asked <= 4 * 6
+
+
 @pytest.mark.parametrize(("retry_after", "detail"), [("300", "retry-after"), (None, "back-off")])
 async def test_feed_without_a_copy_is_not_requested_in_a_pause_within_the_minimum_interval(stage, retry_after, detail):
     proxy, origin, clock = await stage(feed_min_interval=900, site_interval=0)

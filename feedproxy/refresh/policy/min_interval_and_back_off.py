@@ -51,7 +51,8 @@ class Deferred(Struct, frozen=True):
     detail: Detail
     reason: str
     retry_from: Instant = 0.0
-    """If no usable copy is stored, a back-off delays a client's request only until this instant."""
+    """If no usable copy is stored, a back-off delays a client's request only until this instant: the end of the minimum
+    interval or of Retry-After."""
 
     def forbids_request(self, now: Instant) -> bool:
         """Return True if a client's request must not be sent to the origin, even if no usable copy is stored."""
@@ -82,13 +83,14 @@ def check_fetch_allowed(
     if resource is None:
         return Allowed()
     failures, next_try = resource.failures, min(resource.failures.next_try, now + DEFER_MAX)
-    retry_from = min(resource.fetched, now) + float(settings.feed_min_interval)
+    interval_end = min(resource.fetched, now) + float(settings.feed_min_interval)
+    retry_from = max(interval_end, min(failures.retry_after, now + DEFER_MAX))
     latest, rule = next_try, _FAILING
     if resource.channel is not None:
         is_long_pause = now + settings.answer_timeout < site_paused_until <= now + DEFER_MAX
         # The first value is that of `forbids_request`.
         _, latest, rule = max(
-            (False, retry_from, _MIN_INTERVAL),
+            (False, interval_end, _MIN_INTERVAL),
             (False, min(site_free_at, now + DEFER_MAX), _SITE),
             (now < next_try and (failures.by_origin or now < retry_from), next_try, _FAILING),
             (is_long_pause, site_paused_until if is_long_pause else 0.0, _SITE_PAUSE),
@@ -138,8 +140,11 @@ def record_failure(
     pause = _longest_pause(count) / 2 * (1 + jitter) if back_off else 0.0
     by_origin = not_before is not None and not_before >= now + pause
     next_try = not_before if by_origin and not_before is not None else now + pause
-    if is_concurrent and failures.next_try > next_try:
-        next_try, by_origin = failures.next_try, failures.by_origin
+    stated = not_before or 0.0
+    if is_concurrent:
+        stated = max(stated, failures.next_try if failures.by_origin else failures.retry_after)
+        if failures.next_try > next_try:
+            next_try, by_origin = failures.next_try, failures.by_origin
     return Failures(
         count=count,
         since=failures.since if failures.count else now,
@@ -147,6 +152,7 @@ def record_failure(
         detail=str(detail),
         next_try=min(next_try, now + DEFER_MAX),
         by_origin=by_origin,
+        retry_after=0.0 if by_origin else stated,
     )
 
 
