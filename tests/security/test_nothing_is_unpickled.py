@@ -30,8 +30,14 @@ TARGETS = ("https://a.example/feed", "https://b.example/large")
 STATE = "name"
 
 PICKLING = frozenset({"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "_pickle"})
-BETWEEN_PROCESSES = frozenset({"feedproxy/refresh/ingest/helper_process.py", "feedproxy/refresh/ingest/helper_pool.py"})
-"""They exchange jobs and results with a process that they started, over a socket that no other process has."""
+BETWEEN_PROCESSES = frozenset(
+    {
+        "feedproxy/process/supervisor.py",
+        "feedproxy/refresh/ingest/helper_pool.py",
+        "feedproxy/refresh/ingest/helper_process.py",
+    }
+)
+"""They exchange data with a process that they started, over a socket or a file in memory that no other process has."""
 
 
 def test_only_data_exchanged_with_own_child_processes_is_pickled() -> None:
