@@ -14,7 +14,7 @@ from _pytest.logging import caplog_records_key
 from hypothesis import HealthCheck, settings
 
 from feedproxy.telemetry.log_stream import LineHandler
-from tests import cheap_mitmproxy
+from tests import cheap_mitmproxy, local_names
 
 CORPUS = Path(__file__).resolve().parents[1].parent / "shared" / "corpus"
 
@@ -44,6 +44,7 @@ def _can_keep_folders_in_memory() -> bool:
 if _can_keep_folders_in_memory():
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
+local_names.look_up_local_names_only()
 cheap_mitmproxy.cheapen_options_and_keys()
 cheap_mitmproxy.ignore_commands()
 

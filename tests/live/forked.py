@@ -24,7 +24,7 @@ from typing import IO, Any
 from mitmproxy import certs
 from mitmproxy.options import CONF_BASENAME
 
-from tests import cheap_mitmproxy
+from tests import cheap_mitmproxy, local_names
 
 ROOT = Path(__file__).resolve().parents[2]
 MESSAGE_MAX = 200_000
@@ -148,6 +148,7 @@ def authority_folder() -> tempfile.TemporaryDirectory[str]:
 def main(descriptor: int, authority: str, program: str) -> None:
     """Fork a process for every order until the tests end."""
     run = {"feedproxy": import_feedproxy, "mitmdump": import_mitmdump}[program]()
+    local_names.look_up_local_names_only()
     cheap_mitmproxy.cheapen_options_and_keys()
     certs.CertStore.from_store(authority, CONF_BASENAME, 2048)
     # No collection of a forked process scans existing objects, because that would copy every memory page.
