@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.errors import StoreError
+from feedproxy.feed.channel import Channel, Kind, Schedule
 from feedproxy.http.message import Fields
 from feedproxy.store import envelope
 from feedproxy.store.resource import Failures, Resource, VersionRecord
@@ -207,6 +208,19 @@ def test_feeds_of_one_server_share_field_lines_and_each_feed_its_target() -> Non
 
     assert first.variants[0].target is first.target
     assert next(iter(first.variants[0].fields)) is next(iter(second.variants[0].fields))
+
+
+def test_feeds_share_media_types_versions_and_schedules() -> None:
+    content = Content(Bodies({"identity": b"<rss/>"}), media_type="application/rss+xml")
+    channel = Channel(Kind.RSS, "2.0", well_formed=True, schedule=Schedule(ttl=90))
+    written = dump(msgspec.structs.replace(resource_with(content), channel=channel))
+    first, second = load(written), load(written)
+
+    assert first.channel is not None
+    assert second.channel is not None
+    assert first.channel.schedule is second.channel.schedule
+    assert first.channel.version is second.channel.version
+    assert first.variants[0].content.media_type is second.variants[0].content.media_type
 
 
 def test_unknown_member_of_a_later_version_is_ignored() -> None:
