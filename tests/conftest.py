@@ -14,7 +14,7 @@ from _pytest.logging import caplog_records_key
 from hypothesis import HealthCheck, settings
 
 from feedproxy.telemetry.log_stream import LineHandler
-from tests import cheap_mitmproxy, local_names
+from tests import cheap_mitmproxy, local_names, short_reports
 
 CORPUS = Path(__file__).resolve().parents[1].parent / "shared" / "corpus"
 
@@ -114,6 +114,7 @@ def pytest_collection(session: pytest.Session) -> None:
     count = getattr(config, "workerinput", {}).get("workercount", 1)
     if count == 1:
         return
+    short_reports.shorten(config)
     number = int(getattr(config, "workerinput")["workerid"].removeprefix("gw"))  # noqa: B009 -- xdist adds it
     chosen = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
     root = Path(__file__).parent
