@@ -116,19 +116,22 @@ _ANY_DESCRIPTOR = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 def shortage() -> str:
     """Return a sentence about a resource of which too little is left for an exchange with an origin, or ""."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = f"nearly all of the {most} files that this process may open are open (ulimit -n)"
     try:
         lowest = os.dup(_ANY_DESCRIPTOR)
     except OSError as error:
-        return files if error.errno == errno.EMFILE else str(error)
+        return _files_shortage(most) if error.errno == errno.EMFILE else str(error)
     os.close(lowest)
     # "the lowest-numbered file descriptor not currently open for the process" -- open(2)
     if most != resource.RLIM_INFINITY and lowest >= most - DESCRIPTORS_RESERVED:
-        return files
+        return _files_shortage(most)
     space, _ = resource.getrlimit(resource.RLIMIT_AS)
     if space != resource.RLIM_INFINITY and space - (address_space() or 0) < ADDRESS_SPACE_RESERVED:
         return f"nearly all of the address space of {space // 1024} KiB is used (ulimit -v)"
     return ""
+
+
+def _files_shortage(most: int) -> str:
+    return f"nearly all of the {most} files that this process may open are open (ulimit -n)"
 
 
 def address_space() -> int | None:

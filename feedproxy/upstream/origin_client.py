@@ -54,6 +54,8 @@ from feedproxy.upstream.response_parser import ResponseParser
 from feedproxy.upstream.upstream_errors import FetchTimeout, MalformedResponse, Unreachable, tls_failure_reason
 
 _SENDABLE = re.compile(r"[\t -~\x80-\xff]*+")
+_SENDABLE_BYTES = bytes([ord("\t"), *range(ord(" "), ord("~") + 1), *range(0x80, 0x100)])
+"""The characters of _SENDABLE."""
 _TARGET = re.compile(r"(https?://[!\"$-.0->@-~]+)([!\"$-~]*)(?:#.*)?")
 """Pattern of a target, with groups for scheme and authority, and for path and query."""
 
@@ -433,9 +435,10 @@ def _field_lines_to_send(fields: Fields) -> bytes:
     """Return the field lines to send, without hop-by-hop fields, Content-Length, Expect and Host."""
     lines = fields.end_to_end().without("host", "content-length", "expect")
     text = "".join([f"{name}: {value}\r\n" for name, value in lines])
-    # If there are more line ends than fields, a field contains one; the loop below finds it.
-    if text.count("\r\n") != len(lines) or not _SENDABLE.fullmatch(text.replace("\r\n", "")) or "" in lines:
+    data = text.encode("latin-1", "replace")
+    # A character that may not be sent remains beside the line ends, or `replace` has put another in its place.
+    if data.translate(None, _SENDABLE_BYTES) != b"\r\n" * len(lines) or "" in lines or not text.isascii():
         for name, value in lines:
             if not name or not _SENDABLE.fullmatch(name + value):
                 raise BadTarget(f"invalid field {name!r}: expected a valid name and value")
-    return text.encode("latin-1")
+    return data

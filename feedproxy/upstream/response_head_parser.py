@@ -4,6 +4,7 @@ A parsed head is unambiguous: it has no folded line and only one framing.
 """
 
 import re
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -17,13 +18,14 @@ _HEAD = re.compile(rb"(?:[^\n]*+\n(?!\r?\n))*+[^\n]*+\n\r?\n")
 """Pattern of all lines up to the first empty line. A search for two line ends would take three times as long."""
 _LINE_END = re.compile(rb"\r?\n")
 _STATUS = re.compile(rb"HTTP/1\.([0-9]) +([1-5][0-9]{2})(?: (.*))?", re.DOTALL)
-_PLAIN = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t -~\x80-\xff]*+\r\n)*+")
-"""Pattern of field lines that are valid and unfolded."""
+_PLAIN = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]++):([\t -~\x80-\xff]*+)")
+"""Pattern of a field line that is valid and unfolded, with groups for its name and value."""
 
 LINES_MAX = 512
-"""At most this many field lines are cached. Responses with equal lines share one object."""
-
-_DECODED: dict[Line, tuple[str, str]] = {}
+"""At most this many field lines are cached. Most lines of an origin's responses are the same in all its responses, and
+responses with equal lines share one object."""
+STATUS_LINES_MAX = 64
+"""At most this many status lines are cached."""
 
 _NO_CONTENT = frozenset({204, 304})
 
@@ -55,18 +57,34 @@ class ResponseHead(Struct, frozen=True):
 
     def fields(self) -> list[tuple[str, str]]:
         """Return the lines as str, decoded as Latin-1."""
-        fields: list[tuple[str, str]] = []
-        for line in self.lines:
-            decoded = _DECODED.get(line)
-            if decoded is None:
-                name, value = line
-                decoded = name.decode("latin-1"), value.decode("latin-1")
-                if len(name) + len(value) <= SHARED_LENGTH_MAX:
-                    if len(_DECODED) >= LINES_MAX:
-                        _DECODED.clear()
-                    _DECODED[line] = decoded
-            fields.append(decoded)
-        return fields
+        return [
+            (_decode if len(line[0]) + len(line[1]) <= SHARED_LENGTH_MAX else _decode.__wrapped__)(line)
+            for line in self.lines
+        ]
+
+
+@lru_cache(LINES_MAX)
+def _decode(line: Line) -> tuple[str, str]:
+    name, value = line
+    return name.decode("latin-1"), value.decode("latin-1")
+
+
+@lru_cache(LINES_MAX)
+def _plain_line(line: bytes) -> Line | None:
+    """Return the name and the value of a line that is valid and unfolded, or None for any other line."""
+    match = _PLAIN.fullmatch(line)
+    return None if match is None else (match[1], match[2].strip(b" \t"))
+
+
+@lru_cache(STATUS_LINES_MAX)
+def _parse_status_line(line: bytes) -> tuple[int, int, bytes]:
+    """Return the minor version, the status and the reason phrase of a status line. Raises MalformedResponse for another
+    line."""
+    match = _STATUS.fullmatch(line.removesuffix(b"\n").removesuffix(b"\r").rstrip(b" \t"))
+    if match is None:
+        raise MalformedResponse(f"invalid status line {line[:12]!r}: expected HTTP/1")
+    # A higher minor version is treated as the highest known minor version (RFC 9110, section 2.5).
+    return min(1, int(match[1])), int(match[2]), replace_controls(match[3] or b"", MalformedResponse)
 
 
 def find_end(data: bytes | bytearray) -> int:
@@ -80,19 +98,27 @@ def could_be_http(data: bytes | bytearray) -> bool:
     return b"HTTP/1."[: len(data)] == bytes(data[:7])
 
 
+def _plain_lines(data: bytes) -> tuple[Line, ...] | None:
+    """Return the field lines at the end of a head, or None if not all of them are valid and unfolded."""
+    if not data.endswith(b"\r\n\r\n"):
+        return None
+    lines: list[Line] = []
+    for line in data[:-4].split(b"\r\n"):
+        plain = _plain_line(line) if len(line) <= SHARED_LENGTH_MAX else _plain_line.__wrapped__(line)
+        if plain is None:
+            return None
+        lines.append(plain)
+    return tuple(lines)
+
+
 def parse_head(data: bytes) -> ResponseHead:
     """Parse one head and return it. Raises MalformedResponse for errors that RFC 9112 does not permit a proxy to
     correct."""
     end = data.find(b"\n") + 1
-    match = _STATUS.fullmatch(data[:end].removesuffix(b"\n").removesuffix(b"\r").rstrip(b" \t"))
-    if match is None:
-        raise MalformedResponse(f"invalid status line {data[:12]!r}: expected HTTP/1")
-    # A higher minor version is treated as the highest known minor version (RFC 9110, section 2.5).
-    minor, status = min(1, int(match[1])), int(match[2])
-    if _PLAIN.fullmatch(data, end, len(data) - 2):
-        split = [line.partition(b":") for line in data[end:-4].split(b"\r\n")] if len(data) - 2 > end else []
-        lines = tuple([(name, value.strip(b" \t")) for name, _, value in split])
-    else:
+    parse_status = _parse_status_line if end <= SHARED_LENGTH_MAX else _parse_status_line.__wrapped__
+    minor, status, reason = parse_status(data[:end])
+    lines = _plain_lines(data[end:])
+    if lines is None:
         rest = data[end:].rstrip(b"\r\n")
         lines = tuple(parse_field_lines(_LINE_END.split(rest) if rest else [], MalformedResponse, of_response=True))
     names = {name.lower() for name, _ in lines}
@@ -109,7 +135,7 @@ def parse_head(data: bytes) -> ResponseHead:
     return ResponseHead(
         minor,
         status,
-        replace_controls(match[3] or b"", MalformedResponse),
+        reason,
         lines,
         reusable,
         chunked,

@@ -172,7 +172,8 @@ def a_usual_feed(number: int) -> Resource:
 def empty_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Empty the caches that feeds share, which do not belong to the size of a feed."""
     monkeypatch.setattr(resource_codec, "_INTERNER", Interner())
-    response_head_parser._DECODED.clear()
+    response_head_parser._decode.cache_clear()
+    response_head_parser._plain_line.cache_clear()
     message._lower.cache_clear()
     gc.collect()  # also empties the interpreter's lists of free objects, which are not traced
 
