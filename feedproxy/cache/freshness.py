@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.cache.storing import HEURISTICALLY_CACHEABLE
-from feedproxy.cache.targeted_directives import governing_directives
+from feedproxy.cache.targeted_directives import Directives, governing_directives
 from feedproxy.clock import Instant, Seconds
 from feedproxy.durations_and_sizes import span
 from feedproxy.http.cache_control import ABSENT, CacheControl, delta_seconds
@@ -161,7 +161,12 @@ def explicit_lifetime(fields: Fields, received: Instant, *, targeted: bool = Fal
     The response has these fields, and came at the instant `received`. `targeted` is true if targeted fields apply to
     this cache (RFC 9213).
     """
-    control, is_targeted = governing_directives(fields, targeted=targeted)
+    directives = governing_directives(fields, targeted=targeted)
+    return _lifetime_by(directives, fields, received)
+
+
+def _lifetime_by(directives: Directives, fields: Fields, received: Instant) -> tuple[Seconds, Source] | None:
+    control, is_targeted = directives.control, directives.targeted
     # "If the cache is shared and the s-maxage response directive is present, use its value, or"
     if control.s_maxage is not None:
         return control.s_maxage, Source.TARGETED if is_targeted else Source.S_MAXAGE
@@ -235,8 +240,9 @@ def assess(
     age = current_age(stored, now, initial)
     # `now - age` would be rounded differently for each `now`.
     base = min(now, stored.response_time) - initial
-    control = governing_directives(stored.fields, targeted=targeted).control
-    if explicit := explicit_lifetime(stored.fields, stored.response_time, targeted=targeted):
+    directives = governing_directives(stored.fields, targeted=targeted)
+    control = directives.control
+    if explicit := _lifetime_by(directives, stored.fields, stored.response_time):
         lifetime, source = explicit
         expires = base + lifetime
         allowance = None

@@ -43,7 +43,8 @@ def reason_not_to_store(
         return reason
     if CacheControl.from_request(request.fields).no_store:
         return "the request has no-store"
-    control, is_targeted = governing_directives(response.fields, targeted=targeted)
+    directives = governing_directives(response.fields, targeted=targeted)
+    control = directives.control
     if reason := storing_prohibition(control, response.status):
         return reason
     if excluded := (control.private_fields | control.no_cache_fields) & _INDISPENSABLE:
@@ -56,7 +57,7 @@ def reason_not_to_store(
     # A Vary with "*" always fails to match: the response could not even be validated.
     if vary_names(response.fields) == ("*",):
         return "Vary: *"
-    return _missing_permission(request, response, control, is_targeted=is_targeted)
+    return _missing_permission(request, response, control, is_targeted=directives.targeted)
 
 
 def _status_forbids(status: int) -> str | None:
@@ -127,6 +128,8 @@ def without_withheld_fields(fields: Fields, *, targeted: bool) -> Fields:
     field (RFC 9213) takes the place of Cache-Control in this cache.
     """
     control = governing_directives(fields, targeted=targeted).control
+    if not control.private_fields and not control.no_cache_fields:
+        return fields
     # "a shared cache MUST NOT store the listed header fields" (private="…"); for no-cache="…" reuse is
     # allowed "if the listed header fields are excluded from the subsequent response".
     unwanted = (control.private_fields | control.no_cache_fields) - _INDISPENSABLE

@@ -4,16 +4,15 @@ CDN-Cache-Control (RFC 9213) is for the caches of a site itself. By default, fee
 reverse mode, in which feedproxy is part of the site. The option `targeted_fields` changes this default.
 """
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from feedproxy.http.cache_control import CacheControl, parse_targeted
-from feedproxy.http.memoize import memoize_by_identity
 from feedproxy.http.message import Fields
 
 TARGETED_FIELD = "cdn-cache-control"
 
 
-class Directives(NamedTuple):
+class Directives(Struct, frozen=True):
     """The directives that govern a response.
 
     `targeted` is true if the directives come from a targeted field. Expires is then ignored.
@@ -23,7 +22,6 @@ class Directives(NamedTuple):
     targeted: bool
 
 
-@memoize_by_identity()
 def governing_directives(fields: Fields, *, targeted: bool) -> Directives:
     """Return the directives that govern a response. `targeted` is True if targeted fields apply to this cache."""
     # "If the header field [...] is invalid [...] the cache MUST ignore it": parse_targeted returns None for an invalid

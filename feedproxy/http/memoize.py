@@ -26,25 +26,24 @@ def memoize_short[T](*, entries: int = 4096, longest: int = 512) -> Callable[[Ca
     return decorate
 
 
-def memoize_by_identity[**Parameters, Result](
+def memoize_by_identity[*Arguments, Result](
     *, entries: int = 64
-) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+) -> Callable[[Callable[[*Arguments], Result]], Callable[[*Arguments], Result]]:
     """Return a decorator that caches the results of a function of immutable objects.
 
     The cache recognises objects by their identity. When it has `entries` results, it is emptied.
     """
 
-    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    def decorate(function: Callable[[*Arguments], Result]) -> Callable[[*Arguments], Result]:
         results: dict[tuple[int, ...], tuple[object, Result]] = {}
 
         @wraps(function)
-        def call(*values: Parameters.args, **names: Parameters.kwargs) -> Result:
-            arguments = (*values, *names.values())
+        def call(*arguments: *Arguments) -> Result:
             key = tuple(map(id, arguments))
             cached = results.get(key)  # `results` references the arguments, so their ids are not reused
             if cached is not None:
                 return cached[1]
-            result = function(*values, **names)
+            result = function(*arguments)
             if len(results) >= entries:
                 results.clear()
             results[key] = arguments, result

@@ -85,18 +85,20 @@ class Fields:
     def get_all(self, name: str) -> list[str]:
         """Return the values of all lines with this name, in order."""
         lowered, names = _lower(name), self._lowered or self._names
-        if lowered not in names:
+        count = names.count(lowered)
+        if count == 0:
             return []
-        if names.count(lowered) == 1:
+        if count == 1:
             return [self._lines[names.index(lowered)][1]]
         return [value for key, (_, value) in zip(names, self._lines, strict=True) if key == lowered]
 
     def combined(self, name: str) -> str | None:
         """Return all values of a field joined by commas (RFC 9110, section 5.3), or None if the field is absent."""
         lowered, names = _lower(name), self._lowered or self._names
-        if lowered not in names:
+        count = names.count(lowered)
+        if count == 0:
             return None
-        if names.count(lowered) == 1:
+        if count == 1:
             return self._lines[names.index(lowered)][1]
         return ", ".join(self.get_all(name))
 
@@ -134,7 +136,7 @@ class Fields:
 
     def only(self, names: AbstractSet[str]) -> Self:
         """Return a copy with only the lines of these names, which must be in lower case."""
-        return self._without(frozenset(self._names).difference(names))
+        return self._at([at for at, name in enumerate(self._lowered or self._names) if name in names])
 
     def without(self, *names: str) -> Self:
         """Return a copy without the lines of these names."""
@@ -150,9 +152,12 @@ class Fields:
         names = self._lowered or self._names
         if removed.isdisjoint(names):
             return self
-        remaining = [at for at, name in enumerate(names) if name not in removed]
-        lines = self._lines
-        return self._with_lines(tuple([lines[at] for at in remaining]), tuple([names[at] for at in remaining]))
+        return self._at([at for at, name in enumerate(names) if name not in removed])
+
+    def _at(self, positions: list[int]) -> Self:
+        """Return a copy with only the lines at these positions."""
+        lines, names = self._lines, self._names
+        return self._with_lines(tuple([lines[at] for at in positions]), tuple([names[at] for at in positions]))
 
 
 NO_FIELDS = Fields()

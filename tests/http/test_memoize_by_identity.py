@@ -22,12 +22,12 @@ def test_memoize_by_identity_distinguishes_all_arguments() -> None:
     asked: list[bool] = []
 
     @memoize_by_identity(entries=1)
-    def describe(fields: Fields, *, short: bool) -> str:
+    def describe(fields: Fields, short: bool) -> str:
         asked.append(short)
         return str(len(fields)) if short else repr(fields)
 
     fields = Fields()
-    assert [describe(fields, short=short) for short in (True, True, False, True)] == ["0", "0", "Fields([])", "0"]
+    assert [describe(fields, short) for short in (True, True, False, True)] == ["0", "0", "Fields([])", "0"]
     assert asked == [True, False, True]
 
 
