@@ -6,15 +6,13 @@ are in Unix seconds.
 
 import dataclasses
 import sys
-import types
 from collections.abc import Iterable
 from enum import Enum
 from functools import cache
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 import msgspec
 
-from feedproxy.feed.convert import model
 from feedproxy.feed.xml_characters import valid_text
 
 type Data = dict[str, "Data"] | list["Data"] | str | int | float | bool | None
@@ -51,51 +49,25 @@ def _defaults(kind: Any) -> dict[str, Any]:
     return {field.name: field.default for field in dataclasses.fields(kind)}
 
 
-def _is_model_class(kind: Any) -> bool:
-    return isinstance(kind, type) and (dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct))
-
-
 def from_data[T](kind: type[T], data: Any) -> T:
     """Return a value of type `kind` from the result of `to_data`. Raises ValueError for invalid data."""
+    if not _is_writable(data):
+        raise ValueError(f"data is not of type {kind.__name__}: it has characters or numbers that XML cannot contain")
     try:
-        return _build(kind, data)  # type: ignore[no-any-return] # `_build` returns a `kind`
-    except (TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ValueError(f"data is not of type {kind.__name__}") from error
+        return msgspec.convert(data, kind)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise ValueError(f"data is not of type {kind.__name__}: {error}") from error
 
 
-def _build(kind: Any, data: Any) -> Any:
-    kind = getattr(kind, "__value__", kind)  # for a type alias
-    if _is_model_class(kind):
-        hints = _hints(kind)
-        return kind(**{key: _build(hints[key], value) for key, value in dict(data).items()})
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is tuple:
-        if arguments[-1] is Ellipsis:
-            return tuple(_build(arguments[0], element) for element in data)
-        return tuple(_build(hint, value) for hint, value in zip(arguments, data, strict=True))
-    if origin is frozenset:
-        return frozenset(_build(arguments[0], element) for element in data)
-    if origin in (Union, types.UnionType):
-        if data is None and type(None) in arguments:
-            return None
-        for option in arguments:
-            is_match = isinstance(data, dict) == _is_model_class(option)
-            if option is not type(None) and is_match:
-                return _build(option, data)
-        raise TypeError("the data fits none of the types")
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind(data)
-    if isinstance(data, int) and abs(data) > sys.float_info.max:
-        raise TypeError("the number is too large for a float")
-    if kind is float and isinstance(data, int):
-        return data
-    if not isinstance(data, kind) or isinstance(data, bool) is not (kind is bool):
-        raise TypeError(f"expected {kind}, not {type(data)}")
-    if kind is str and valid_text(data) != data:
-        raise TypeError("the text contains characters that XML does not allow")
-    return data
-
-
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind, vars(model))
+def _is_writable(data: Any) -> bool:
+    """Return True if XML can contain all texts and numbers in `data`."""
+    match data:
+        case str():
+            return valid_text(data) == data
+        case int() | float():
+            return abs(data) <= sys.float_info.max
+        case dict():
+            return all(map(_is_writable, data.values()))
+        case list() | tuple():
+            return all(map(_is_writable, data))
+    return True
