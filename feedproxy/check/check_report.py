@@ -6,7 +6,6 @@ Secrets in addresses are removed from all reports.
 import json
 import textwrap
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec import Struct
 
@@ -65,13 +64,12 @@ def as_json(report: CheckReport) -> str:
         "requests": report.requests,
         "verdict": str(report.verdict),
         "counts": {str(level): report.count(level) for level in Level},
-        "notes": [_in_json(note) for note in sorted_by_level(report.notes)],
+        "notes": [
+            {name: text_without_secrets(value) for name, value in note.as_json().items()}
+            for note in sorted_by_level(report.notes)
+        ],
     }
     return json.dumps(values, ensure_ascii=False, indent=1)
-
-
-def _in_json(note: Note) -> dict[str, Any]:
-    return {name: text_without_secrets(value) for name, value in note.as_json().items()}
 
 
 def as_text(report: CheckReport, *, coloured: bool = False) -> str:

@@ -28,7 +28,7 @@ def check(document: CheckedDocument, channel: Channel) -> Iterator[Note]:
         yield HINT_INVALID(detail=note)
     yield from _check_ttl(document, schedule)
     yield from _check_skips(document, schedule)
-    minutes = _update_minutes(schedule)
+    minutes = schedule.period.seconds / 60 / schedule.frequency if schedule.period is not None else 0.0
     if schedule.ttl and minutes and not 0.5 <= schedule.ttl / minutes <= 2:
         yield HINTS_DISAGREE(ttl=schedule.ttl, sy=span(60 * minutes))
     if not schedule.notes and (schedule.ttl or minutes or schedule.interval):
@@ -49,11 +49,6 @@ def delays_entries(lifetime: Seconds, interval: Seconds) -> bool:
     """Return True if readers that use a copy for `lifetime` seconds get new entries late: the lifetime is longer than
     an hour and two publishing intervals."""
     return lifetime > max(2 * interval, 3600)
-
-
-def _update_minutes(schedule: Schedule) -> float:
-    """Return the minutes between two updates by the RSS 1.0 syndication module, or 0 if the feed does not use it."""
-    return schedule.period.seconds / 60 / schedule.frequency if schedule.period is not None else 0.0
 
 
 class HINT_INVALID(Note, level=Level.WARN, category=Category.SCHEDULE):

@@ -17,7 +17,7 @@ from feedproxy.feed.schedule_hints import is_skipped
 from feedproxy.http.date import parse_http_date
 from feedproxy.lab.recording_scores import ObservedPoll, RecordingScores
 from feedproxy.scoring import score_report
-from feedproxy.scoring.grade import FeedScore, ReaderScore
+from feedproxy.scoring.grade import ReaderScore
 from feedproxy.scoring.rule_weights import short_target
 from feedproxy.scoring.scored_request import REDIRECTS
 from feedproxy.web import templates
@@ -90,18 +90,15 @@ def _reader_context(score: ReaderScore, polls: Any) -> dict[str, Any]:
         "score": score,
         "begin": absolute(begin),
         "length": span(end - begin),
-        "feeds": [_feed_context(feed, polls[feed.feed], begin, end) for feed in score.feeds],
-    }
-
-
-def _feed_context(
-    score: FeedScore, observations: Sequence[ObservedPoll], begin: Instant, end: Instant
-) -> dict[str, Any]:
-    return {
-        "name": short_target(score.feed),
-        "score": score,
-        "interval": span(score.interval) if score.interval else "",
-        "timeline": draw_chart(observations, begin, end),
+        "feeds": [
+            {
+                "name": short_target(feed.feed),
+                "score": feed,
+                "interval": span(feed.interval) if feed.interval else "",
+                "timeline": draw_chart(polls[feed.feed], begin, end),
+            }
+            for feed in score.feeds
+        ],
     }
 
 

@@ -10,7 +10,7 @@ from feedproxy.durations_and_sizes import span
 from feedproxy.feed.xml_characters import valid_text
 from feedproxy.notes import Level
 from feedproxy.scoring.grade import FeedScore, Finding, ReaderScore
-from feedproxy.scoring.reader_accounts import Evidence, RuleTally, TrafficCost
+from feedproxy.scoring.reader_accounts import Evidence, TrafficCost
 from feedproxy.scoring.rule_weights import ReaderRule, short_target
 from feedproxy.web.display_formats import iso, plain_text, size
 
@@ -28,7 +28,20 @@ def as_json(scores: Sequence[ReaderScore]) -> str:
 
 def view(scores: Sequence[ReaderScore]) -> dict[str, Any]:
     """Return the scores as an object that can be written as JSON."""
-    return {"readers": [_reader_view(score) for score in scores]}
+    return {
+        "readers": [
+            {
+                "user_agent": score.user_agent,
+                "reader": score.reader,
+                **_score_view(score),
+                "feeds": [
+                    {"feed": short_target(feed.feed), "interval": round(feed.interval), **_score_view(feed)}
+                    for feed in score.feeds
+                ],
+            }
+            for score in scores
+        ]
+    }
 
 
 def as_text(scores: Sequence[ReaderScore]) -> str:
@@ -60,23 +73,14 @@ def display_name(score: ReaderScore) -> str:
 # -- JSON
 
 
-def _reader_view(score: ReaderScore) -> dict[str, Any]:
-    return {
-        "user_agent": score.user_agent,
-        "reader": score.reader,
-        **_score_view(score),
-        "feeds": [
-            {"feed": short_target(feed.feed), "interval": round(feed.interval), **_score_view(feed)}
-            for feed in score.feeds
-        ],
-    }
-
-
 def _score_view(score: ReaderScore | FeedScore) -> dict[str, Any]:
     return {
         "grade": score.grade,
         "findings": [_finding_view(finding) for finding in score.findings],
-        "rules": [_rule_view(rule, tally) for rule, tally in score.tallies.items()],
+        "rules": [
+            {"rule": str(rule), "weight": rule.weight, "chances": tally.chances, "broken": tally.broken}
+            for rule, tally in score.tallies.items()
+        ],
         "cost": cost_view(score.cost),
     }
 
@@ -95,10 +99,6 @@ def _request_view(request: Evidence) -> dict[str, Any]:
         "status": request.status,
         "words": request.reason,
     }
-
-
-def _rule_view(rule: ReaderRule, tally: RuleTally) -> dict[str, Any]:
-    return {"rule": str(rule), "weight": rule.weight, "chances": tally.chances, "broken": tally.broken}
 
 
 def cost_view(cost: TrafficCost) -> dict[str, int]:

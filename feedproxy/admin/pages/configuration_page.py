@@ -1,7 +1,7 @@
 """The configuration in force without secrets: options that differ from their defaults, and rules."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
@@ -47,11 +47,13 @@ def changed_options(settings: Settings) -> list[View]:
 
 def rule_views(rules: Iterable[Rule]) -> list[View]:
     """Return the views of the rules, in the order of the configuration."""
-    return [{"match": redact_text(rule.match.text), "options": _overrides(rule.overrides)} for rule in rules]
-
-
-def _overrides(overrides: Mapping[str, Any]) -> dict[str, str]:
-    return {name: _display_value(name, value) for name, value in overrides.items()}
+    return [
+        {
+            "match": redact_text(rule.match.text),
+            "options": {name: _display_value(name, value) for name, value in rule.overrides.items()},
+        }
+        for rule in rules
+    ]
 
 
 def _display_value(name: str, value: Any) -> str:

@@ -14,7 +14,7 @@ entities of their own, and documents in an unknown encoding.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from html import unescape
 
 from msgspec import Struct
@@ -90,7 +90,11 @@ def apply_self_link(
         title = plain_title(channel.title) if mode == "correct" and channel.kind is not Kind.ATOM else None
         # A further link keeps its rel, because both values name the feed's address.
         others = [(link, replace(form, rel=link.rel)) for link in present if every and link is not first]
-        edits = _correct_links(document, [(first, form), *others], href, title, channel.kind.media_types)
+        edits = [
+            _set_attribute(document.utf8[link.start : link.end], link, name, document.character_data(value))
+            for link, form in [(first, form), *others]
+            for name, value in _corrections(link, form, href, title, channel.kind.media_types)
+        ]
     else:
         edits = _add_link(document, offsets, form, channel, href=href, link_text=link_text)
     edited = splice(document, edits) if edits else None
@@ -183,20 +187,6 @@ def plain_title(title: str) -> str:
 
 
 # -- correcting
-
-
-def _correct_links(
-    document: EncodedDocument,
-    links: Iterable[tuple[LinkTag, _LinkForm]],
-    href: str,
-    title: str | None,
-    types: tuple[str, ...],
-) -> list[Edit]:
-    return [
-        _set_attribute(document.utf8[link.start : link.end], link, name, document.character_data(value))
-        for link, form in links
-        for name, value in _corrections(link, form, href, title, types)
-    ]
 
 
 def _corrections(

@@ -230,7 +230,8 @@ def _parse_exchange(entry: Any) -> tuple[Exchange, bytes]:
     urlsplit(url)  # an invalid URL raises ValueError
     if not url.isprintable():
         raise ValueError("request.url: expected no control characters")  # a terminal would obey them
-    target = url if extension else _foreign_target(url)
+    # Addresses in other tools' files may contain a user name and a password.
+    target = url if extension else uri.normalise(_USER_INFORMATION.sub(r"\1", urldefrag(url)[0]))
     exchange = Exchange(
         side=Side(_member(extension, "side", str, str(Side.ORIGIN))),
         at=started.timestamp(),
@@ -258,11 +259,6 @@ def _parse_exchange(entry: Any) -> tuple[Exchange, bytes]:
     if exchange.status > 999:
         raise ValueError(f"response.status: {exchange.status:.4g}: expected a number of three digits")
     return exchange, content
-
-
-def _foreign_target(url: str) -> str:
-    """Return the target URI of a URL in another tool's file, without user name and password. Raises BadTarget."""
-    return uri.normalise(_USER_INFORMATION.sub(r"\1", urldefrag(url)[0]))
 
 
 def _connection(entry: Any, target: str) -> str:

@@ -63,7 +63,8 @@ def _is_private(exchange: Exchange) -> bool:
         _has_credentials(exchange)
         or directives.no_store
         or directives.private
-        or _names_secret_address(exchange.fields)
+        # The content of a redirect often contains the address to which it leads.
+        or any(name.lower() in _REFERENCE and has_secret(value) for name, value in exchange.fields)
     )
 
 
@@ -76,12 +77,6 @@ def _has_credentials(exchange: Exchange) -> bool:
 
 def _is_secret(name: str) -> bool:
     return is_credential(name) or name.lower() in _OTHER_SECRETS
-
-
-def _names_secret_address(fields: Fields) -> bool:
-    """Return True if a response refers to a secret address. The content of a redirect often contains the address to
-    which it leads."""
-    return any(name.lower() in _REFERENCE and has_secret(value) for name, value in fields)
 
 
 class Redactor:
