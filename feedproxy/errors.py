@@ -58,7 +58,7 @@ class BadRequest(FeedproxyError):
 
 
 class NotFound(FeedproxyError):
-    """Error for a path without an endpoint or document."""
+    """Error for a path without an endpoint or document, and for a source without a feed."""
 
     status_hint = 404
     detail = "not-found"

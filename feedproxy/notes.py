@@ -11,9 +11,8 @@ instance replaces by values. In reports, the Note below is named `no-validator`:
     NO_VALIDATOR(subject="https://example.com/feed", size=40_000)
 """
 
-import re
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import StrEnum
 from types import ModuleType
 from typing import Any, ClassVar
@@ -78,7 +77,7 @@ class Note:
         self.values = values
         self.message = self.summary % values
         """The summary with the values inserted."""
-        self.advice_text = _paragraphs(self.advice % values)
+        self.advice_text = paragraphs(self.advice % values)
         """The advice with the values inserted, each paragraph on one line."""
 
     def __init_subclass__(cls, *, level: Level, category: Category) -> None:
@@ -123,17 +122,6 @@ def notes_of(module: ModuleType) -> list[type[Note]]:
     ]
 
 
-def as_markdown(kind: type[Note], descriptions: Mapping[str, str] = {}) -> str:
-    """Return a Note for a reference page. Values in its texts are replaced by descriptions, or by their names."""
-    summary, advice = (
-        re.sub(r"%\((\w+)\)[sd]", lambda value: f"⟨{descriptions.get(value[1], value[1])}⟩", text).replace("%%", "%")
-        for text in (kind.summary, kind.advice)
-    )
-    advice = (
-        textwrap.fill(_paragraphs(advice), 118, break_on_hyphens=False) if "\n\n" not in advice else _paragraphs(advice)
-    )
-    return f"### {kind.id()}\n\n*{kind.level}*: {summary}\n\n{advice}\n\nSource: {kind.reference}.\n"
-
-
-def _paragraphs(text: str) -> str:
+def paragraphs(text: str) -> str:
+    """Return a text without its indentation, and with each paragraph on one line."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in textwrap.dedent(text).strip().split("\n\n"))

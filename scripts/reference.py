@@ -5,6 +5,7 @@ tests/test_reference.py compares the pages with the code.
 
 import re
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, fields
@@ -14,7 +15,7 @@ from typing import Any
 
 from feedproxy.check.run_checks import CHECKS
 from feedproxy.lab.replay.faults import GROUPS
-from feedproxy.notes import Category, Level, Note, as_markdown, notes_of
+from feedproxy.notes import Category, Level, Note, notes_of, paragraphs
 from feedproxy.scoring import (
     client_hygiene_rules,
     conditional_request_rules,
@@ -269,6 +270,18 @@ def notes() -> str:
     """Return the page of notes about feeds, by category."""
     kinds = [kind for module in CHECKS for kind in notes_of(module)]
     return "\n".join([NOTES_HEAD.rstrip(), *_by_category(kinds), ""]).replace("\n\nNo action is needed.\n", "\n")
+
+
+def as_markdown(kind: type[Note], descriptions: Mapping[str, str] = {}) -> str:
+    """Return a Note for a reference page. Values in its texts are replaced by descriptions, or by their names."""
+    summary, advice = (
+        re.sub(r"%\((\w+)\)[sd]", lambda value: f"⟨{descriptions.get(value[1], value[1])}⟩", text).replace("%%", "%")
+        for text in (kind.summary, kind.advice)
+    )
+    advice = (
+        textwrap.fill(paragraphs(advice), 118, break_on_hyphens=False) if "\n\n" not in advice else paragraphs(advice)
+    )
+    return f"### {kind.id()}\n\n*{kind.level}*: {summary}\n\n{advice}\n\nSource: {kind.reference}.\n"
 
 
 def _by_category(kinds: Sequence[type[Note]]) -> list[str]:

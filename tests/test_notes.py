@@ -1,10 +1,14 @@
 """Findings: texts filled in with values."""
 
+import runpy
 import sys
+from pathlib import Path
 
 import pytest
 
-from feedproxy.notes import Category, Level, Note, as_markdown, notes_of, sorted_by_level
+from feedproxy.notes import Category, Level, Note, notes_of, sorted_by_level
+
+as_markdown = runpy.run_path(str(Path(__file__).parents[1] / "scripts" / "reference.py"))["as_markdown"]
 
 
 class NO_VALIDATOR(Note, level=Level.WARN, category=Category.CONDITIONS):

@@ -131,7 +131,6 @@ class NotificationService:
         self._wake_timer: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._last_trim = 0.0
-        self._idle = False
 
     def add_sinks(self, sinks: SinkSender) -> None:
         """Add a protocol without subscriptions. The service sends its deliveries for each change."""
@@ -219,20 +218,6 @@ class NotificationService:
             self._wake_timer = None
         self._wake_event.set()
 
-    async def wait_idle(self) -> None:
-        """Wait until no work is due. Only tests call this method."""
-        await asyncio.gather(*self._tasks[:1])  # the reconciliation at the start
-        while (
-            not self._idle
-            or self._wake_timer
-            or self._wake_event.is_set()
-            or self.delivery_worker.running_count
-            or self.refresh_requests.running_count
-        ):
-            if self._wake_timer is not None:
-                self.wake()  # skips the delay of new feeds
-            await asyncio.sleep(0.001)
-
     async def close(self, timeout: Seconds) -> None:
         """Record pending changes, finish deliveries within `timeout` seconds, and close the database."""
         self.proxy.events.feed_changed.unsubscribe(self.on_feed_changed)
@@ -289,9 +274,7 @@ class NotificationService:
                 logger.exception("notify: loop iteration failed")
                 pause = 1.0
             if not self._wake_event.is_set():
-                self._idle = True
                 await self._sleep(pause)
-                self._idle = False
 
     async def _do_due_work(self) -> _NextDue:
         """Renew and expire subscriptions, and start refreshes and deliveries, if they are due. Return when each kind of

@@ -6,7 +6,7 @@ a self link, the page of the feed is requested. A page gives the feeds that it n
 
 from msgspec import Struct
 
-from feedproxy.errors import FeedproxyError
+from feedproxy.errors import FeedproxyError, NotFound
 from feedproxy.feed.autodiscovery import DiscoveredFeed, discover_feeds, is_page
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.channel_addresses import page_address, self_address
@@ -15,13 +15,6 @@ from feedproxy.http.message import NO_FIELDS
 from feedproxy.refresh.standalone_fetch import Document, fetch_document, follow_saved_redirect
 from feedproxy.settings import Settings
 from feedproxy.usm.address_or_file import from_file, parse_source
-
-
-class NothingFound(FeedproxyError):
-    """Error for a source without a feed. Its message is a sentence for the user."""
-
-    status_hint = 404
-    detail = "not-found"
 
 
 class DiscoveryResult(Struct, frozen=True):
@@ -34,7 +27,7 @@ class DiscoveryResult(Struct, frozen=True):
 async def discover(source: str, settings: Settings) -> DiscoveryResult:
     """Return the feeds to which an address or a file leads.
 
-    `source` is an address (http, https, feed), a `file:` address, or a path. Raises NothingFound, and the errors of
+    `source` is an address (http, https, feed), a `file:` address, or a path. Raises NotFound, and the errors of
     `fetch_document` and `from_file`.
     """
     address = parse_source(source)
@@ -48,10 +41,10 @@ async def discover(source: str, settings: Settings) -> DiscoveryResult:
     if channel is not None:
         return await _of_feed(channel, document, source, settings)
     if not is_page(document.body):
-        raise NothingFound(f"{source} is neither a feed nor a page")
+        raise NotFound(f"{source} is neither a feed nor a page")
     feeds = feeds_of_page(document)
     if not feeds:
-        raise NothingFound(f"{source} is a page that names no feed")
+        raise NotFound(f"{source} is a page that names no feed")
     return DiscoveryResult(feeds, "the page names it")
 
 
@@ -70,7 +63,7 @@ async def _of_feed(channel: Channel, document: Document, source: str, settings: 
         return DiscoveryResult((DiscoveredFeed(document.permanent_address, title=channel.title),), "it was found there")
     if not feeds:
         problem = problem if page else "that names neither its address nor its page"
-        raise NothingFound(f"{source} is a feed {problem}")
+        raise NotFound(f"{source} is a feed {problem}")
     return DiscoveryResult(feeds, f"its page, {page}, names it")
 
 

@@ -7,6 +7,7 @@ from feedproxy.notify.changes.change_log import FeedSnapshot
 from feedproxy.notify.notification_protocol import Change, DeliveryRequest
 from tests.fleet.conftest import Start
 from tests.fleet.machines import Machine, until
+from tests.stages.notify import wait_idle
 from tests.stages.origin import Origin, a_feed
 
 NOW = "max-age=0"
@@ -56,7 +57,7 @@ async def test_fleet_change_is_listed_by_all_machines_and_delivered_by_one(
     await three.get("/feed")
     await three.flush()
     for machine in machines:
-        await machine.app.notifications.wait_idle()
+        await wait_idle(machine.app.notifications)
         assert await listed(machine) == [origin.url("/feed")]
     assert [len(subscriber.standing_for) for subscriber in subscribers] == [0, 1, 0]
 
@@ -81,7 +82,7 @@ async def test_fleet_change_during_a_machines_restart_reaches_its_subscribers(
         await listening(machine)
         await machine.get("/feed")
         await machine.flush()
-    await two.app.notifications.wait_idle()
+    await wait_idle(two.app.notifications)
     await two.close()
 
     origin.publish("/feed", a_feed("one", "two"), cache_control=NOW)
@@ -92,5 +93,5 @@ async def test_fleet_change_during_a_machines_restart_reaches_its_subscribers(
 
     while await listed(two) != [origin.url("/feed")]:
         await two.flush()
-    await two.app.notifications.wait_idle()
+    await wait_idle(two.app.notifications)
     assert await listed(two) == [origin.url("/feed")]

@@ -11,7 +11,7 @@ from feedproxy.notify.delivery import delivery_worker
 from feedproxy.notify.delivery.delivery_worker import MAX_PER_HOST, Overloaded
 from feedproxy.notify.notification_protocol import DeliveryRequest, Message
 from feedproxy.upstream.upstream_errors import FetchTimeout
-from tests.stages.notify import TARGET, Stand
+from tests.stages.notify import TARGET, Stand, wait_idle
 from tests.stages.origin import a_feed
 from tests.waiting import PATIENCE
 
@@ -51,7 +51,7 @@ async def test_deliveries_wait_for_immediate_requests_to_their_host(stand: Stand
 
     stand.origin.publish("/feed.xml", a_feed("two"))
     await stand.app.service._coordinator.refresh("http://origin.example/feed.xml")
-    await stand.notifications.wait_idle()
+    await wait_idle(stand.notifications)
     assert len(stand.others.calls) == MAX_PER_HOST
     stand.others.gate.set()
     await asyncio.gather(*asked)

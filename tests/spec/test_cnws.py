@@ -20,7 +20,7 @@ from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import Role, State, Subscription
 from feedproxy.upstream.upstream_errors import FetchTimeout, Unreachable
 from tests.stages.clouds import PUBLIC, WORKSTATION, call
-from tests.stages.notify import NOON, TARGET, Stand
+from tests.stages.notify import NOON, TARGET, Stand, wait_idle
 from tests.stages.origin import Origin, a_feed
 
 HOUR, DAY = 3600, 86_400
@@ -484,4 +484,4 @@ async def hours(service: Service, count: int, *, step: float = 1 / 12) -> None:
     for _ in range(round(count / step)):
         service.stand.clock.advance(step * HOUR)
         service.stand.notifications.wake()
-        await service.stand.notifications.wait_idle()
+        await wait_idle(service.stand.notifications)

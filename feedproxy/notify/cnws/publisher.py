@@ -9,7 +9,7 @@ notification, and must answer it with a `result` of true. A subscription ends 40
 import logging
 
 from feedproxy.clock import Seconds
-from feedproxy.errors import BadTarget, FeedproxyError, Forbidden
+from feedproxy.errors import AccessDenied, BadTarget, FeedproxyError, Forbidden
 from feedproxy.feed.convert.headlines import Headlines
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
@@ -31,13 +31,6 @@ from feedproxy.store.resource import Resource
 
 SUBSCRIPTION_LIFETIME: Seconds = 40 * DAY
 """A subscription ends this many seconds after its last confirmation. A subscriber should confirm after 30 days."""
-
-
-class SubscriberRejected(FeedproxyError):
-    """Error for a subscriber that failed its verification."""
-
-    status_hint = 403
-    detail = "access"
 
 
 logger = logging.getLogger(__name__)
@@ -85,7 +78,7 @@ class Publisher:
             raise TooManyRequests("too many subscriptions from this address; try again in a minute")
         callback = uri.normalise(request.url)
         if is_callback_to_self(callback, settings, client.base):
-            raise SubscriberRejected("the notificationURL leads back to this proxy")
+            raise AccessDenied("the notificationURL leads back to this proxy", 403)
         topics = await resolve_topics(service, request.resource, settings.cnws_publisher, client.base)
         subscriptions = [await service.subscriptions.find(Role.SUBSCRIBER, NAME, topic, callback) for topic in topics]
         if added := subscriptions.count(None):
@@ -112,9 +105,9 @@ class Publisher:
         answer = await self._service.delivery_worker.request_now(await self._change_message(callback, topic, resource))
         try:
             if not 200 <= answer.status < 300 or not cnws_messages.read_result(answer.body):
-                raise SubscriberRejected("the subscriber refused the test notification")
+                raise AccessDenied("the subscriber refused the test notification", 403)
         except InvalidCall as error:
-            raise SubscriberRejected(str(error)) from error
+            raise AccessDenied(str(error), 403) from error
 
     # -- notifications
 
