@@ -107,7 +107,7 @@ class FleetStore(PermittedStore):
         """Ask Redis for a later copy or purge of the target, and apply it. Return True if this machine's copy changed.
 
         The call returns within `timeout_factor` times the timeout of requests to Redis, and at once while Redis is
-        unavailable. A later comparison of all copies finds a copy that the call has missed (copy_comparison.py).
+        unavailable. A later comparison of all copies finds a copy that the call has missed (synchronization.py).
         """
         await self.load(target)
         epoch = self.coordination.invalidation_epoch(target)

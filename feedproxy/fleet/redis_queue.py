@@ -24,7 +24,7 @@ logger = logging.getLogger("feedproxy.fleet")
 
 WAITING_MAX = 100_000
 """Maximum number of targets in the queue. Above the limit, the oldest is dropped, and a later comparison finds its copy
-(copy_comparison.py)."""
+(synchronization.py)."""
 EVENTS_MAX = 10_000
 """The queue holds at most this many events. Above the limit, the oldest is dropped."""
 

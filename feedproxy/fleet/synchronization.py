@@ -9,12 +9,12 @@ import contextlib
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
+from itertools import batched
 
 from msgspec.structs import asdict
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.fleet import shared_polls
-from feedproxy.fleet.copy_comparison import CopyComparison
 from feedproxy.fleet.event_listener import EventListener
 from feedproxy.fleet.fleet_store import FleetStore
 from feedproxy.fleet.redis_connection import START_TIMEOUT, RedisConnection, RedisRefused, RedisUnavailable
@@ -38,6 +38,9 @@ logger = logging.getLogger("feedproxy.fleet")
 
 SYNC_INTERVAL: Seconds = 1.0
 
+COMPARE_BATCH = 200
+"""Number of copies that one request to Redis compares."""
+
 
 class FleetSynchronization:
     """The synchronization of one worker process with the other machines. Call `join`, then `start`."""
@@ -59,7 +62,10 @@ class FleetSynchronization:
             self.connection, self.keys, self.machine, lease=settings.fleet_lease, expiry=settings.fleet_expiry
         )
         self.store = FleetStore(local, is_redirect_permitted, self.redis_operations, clock, events)
-        self.comparison = CopyComparison(self.store, self.redis_operations, self._is_mine, self._invalidate)
+        self.comparison_count = 0
+        """Number of complete comparisons of all copies."""
+        self._comparing: asyncio.Task[None] | None = None
+        self._is_comparison_requested = False
         self.event_listener = EventListener(self.redis_operations, self._apply_event, self._on_events_lost)
         self._refreshes: SingleFlight[str, bool] = SingleFlight()
         self._service: Service | None = None
@@ -118,7 +124,7 @@ class FleetSynchronization:
     async def close(self) -> None:
         """Leave the fleet. Queued messages are sent when the store is closed."""
         await cancel(*self._tasks)
-        await self.comparison.close()
+        await cancel(self._comparing)
         with contextlib.suppress(RedisUnavailable, RedisRefused):
             await self.sums.sync()
         await self.event_listener.close()
@@ -206,8 +212,44 @@ class FleetSynchronization:
         """Apply missed events, then send the changes that this machine made during the outage."""
         with contextlib.suppress(RedisRefused):
             await self.event_listener.catch_up()
-        self.comparison.request()
+        self._request_comparison()
         self.store.redis_queue.wake()
+
+    # -- comparison of copies, after events were lost or Redis was unavailable
+
+    def _request_comparison(self) -> None:
+        """Start a comparison of all copies. If a comparison is in progress, the new one follows it."""
+        self._is_comparison_requested = True
+        if self._comparing is None or self._comparing.done():
+            self._comparing = asyncio.ensure_future(self._compare_copies())
+
+    async def _compare_copies(self) -> None:
+        """Compare the copies of this worker's targets by their fencing tokens.
+
+        A newer copy in Redis replaces this machine's copy, and a later purge in Redis deletes it. A newer copy of this
+        machine is sent to Redis.
+        """
+        try:
+            while self._is_comparison_requested:
+                self._is_comparison_requested = False
+                for targets in batched(filter(self._is_mine, self.store.targets()), COMPARE_BATCH):
+                    for target, in_redis in zip(targets, await self.redis_operations.versions(targets), strict=True):
+                        await self._compare_copy(target, *in_redis)
+                    await asyncio.sleep(0)
+                self.comparison_count += 1
+        except (RedisUnavailable, RedisRefused):
+            return  # all copies are compared again when Redis is available
+
+    async def _compare_copy(self, target: str, version: int, has_copy: bool) -> None:
+        await self.store.load(target)
+        stored_token = self.store.stored_token(target)
+        if version > stored_token and has_copy:
+            self.store.schedule_pull(target)
+        elif version > stored_token:
+            await self._invalidate(target)
+            await self.store.drop(target)
+        elif stored_token > version and self.store.local.peek(target) is not None:
+            self.store.redis_queue.enqueue_copy(target, 0)
 
     # -- events
 
@@ -253,7 +295,7 @@ class FleetSynchronization:
     def _on_events_lost(self) -> None:
         """Store the shared state in Redis again, and compare all copies, because Redis has perhaps lost its data."""
         self.store.redis_queue.send_event(lambda: self.redis_operations.restore_state(self.store.shared_state))
-        self.comparison.request()
+        self._request_comparison()
 
     def _observe(self, metrics: Metrics) -> None:
         store = self.store
@@ -262,7 +304,7 @@ class FleetSynchronization:
             waiting=len(store.redis_queue),
             events={
                 "away": self.connection.outage_count,
-                "compared": self.comparison.count,
+                "compared": self.comparison_count,
                 "gap": self.event_listener.gaps,
                 "lease-lost": store.coordination.lost_count,
                 "refused": store.redis_queue.refused + self.connection.refusal_count,

@@ -201,15 +201,15 @@ async def test_fleet_machine_compares_everything_after_a_long_outage(start: Star
         await one.flush()
         for path in paths:
             await other.get(path)
-        await until(lambda: other.fleet.comparison.count)
-        before = other.fleet.comparison.count
+        await until(lambda: other.fleet.comparison_count)
+        before = other.fleet.comparison_count
         other.fleet.connection.up = False  # disconnected from here on; its loop reconnects later
         other.fleet.connection.next_probe = float("inf")
         for path in paths[:6]:
             await one.service.admin.purge(origin.url(path))
         other.fleet.connection.next_probe = 0.0
 
-        await until(lambda: other.fleet.comparison.count > before)
+        await until(lambda: other.fleet.comparison_count > before)
         await until(lambda: not any(other.service.store.get(origin.url(path)) for path in paths[:6]))
         assert ["; hit" in (await other.get(path)).cache for path in paths[6:]] == [True, True]
     finally:
