@@ -73,9 +73,13 @@ class Delivered(Struct, frozen=True):
 
 
 class Retry(Struct, frozen=True):
-    """Verdict: the attempt failed, and is repeated with growing delays for a day (delivery/delivery_queue.py)."""
+    """Verdict: the attempt failed, and is repeated with growing delays for a day (delivery/delivery_queue.py).
+
+    The delivery worker sets `not_before`, if the response permits the next attempt only from this instant.
+    """
 
     reason: str
+    not_before: Instant | None = None
 
 
 class Refused(Struct, frozen=True):

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from feedproxy.clock import ManualClock
 from feedproxy.errors import StoreError
-from feedproxy.http.message import Response
+from feedproxy.http.message import Fields, Response
 from feedproxy.notify import notification_service
 from feedproxy.notify.changes import pending_changes
 from feedproxy.notify.changes.change_log import ChangeLog, FeedSnapshot
@@ -186,6 +186,20 @@ async def test_delivery_is_retried_until_delivered(stand: Stand) -> None:
     assert await stand.notifications.queue.count_waiting() == {}
     (known,) = await stand.notifications.subscriptions.all()
     assert (known.failures, known.last_success) == (0, NOON + RETRY_DELAY_MIN)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_delivery_is_retried_when_the_callback_permits_it(stand: Stand, status: int) -> None:
+    await stand.subscribe(ME)
+    stand.others.answer = lambda _: Response(status, Fields([("Retry-After", "3600")]))
+    await changed_once(stand, subscribe=False)
+
+    for _ in range(59):
+        await stand.pass_time(60)
+    early = len(stand.others.calls)
+    await stand.pass_time(60)
+
+    assert (early, len(stand.others.calls)) == (1, 2)
 
 
 async def test_delivery_to_unreachable_host_ends_after_a_day(
@@ -467,6 +481,15 @@ def test_retry_pauses_grow_with_jitter_to_a_last_try() -> None:
     assert pauses[:3] == [7.5, 15, 30]
     assert now == NOON + DAY
     assert next_try(1, NOON, NOON, jitter=0) == NOON + RETRY_DELAY_MIN / 2
+
+
+@pytest.mark.parametrize(
+    ("not_before", "expected"),
+    [(NOON + 600, NOON + 600), (NOON + 1, NOON + RETRY_DELAY_MIN / 2), (NOON + 2 * DAY, NOON + DAY)],
+    ids=["later", "earlier", "after-the-last-try"],
+)
+def test_next_try_obeys_the_receiver_until_the_last_try(not_before: float, expected: float) -> None:
+    assert next_try(1, NOON, NOON, jitter=0, not_before=not_before) == expected
 
 
 async def changed_once(stand: Stand, *, subscribe: bool = True) -> None:

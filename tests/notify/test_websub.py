@@ -430,6 +430,21 @@ async def test_hub_unreachable_is_retried(stand_at: Callable[..., Any]) -> None:
     assert [each.state for each in await made.held(Role.PUBLISHER)] == [State.ACTIVE]
 
 
+async def test_hub_is_asked_again_when_it_permits_it(stand_at: Callable[..., Any]) -> None:
+    made = await websub_at(stand_at)
+    made.hub = lambda: Response(503, Fields([("Retry-After", "7200")]))
+    made.stand.origin.publish("/feed.xml", a_feed(*OLD), link=LINKS)
+    await made.read_by_somebody()
+    first = len(made.asked)
+    for _ in range(11):
+        await made.stand.pass_time(600)
+    early = len(made.asked)
+
+    await made.stand.pass_time(600)
+
+    assert (first, early, len(made.asked)) == (1, 1, 2)
+
+
 async def test_request_that_a_hub_verifies_but_answers_with_an_error_is_repeated(stand_at: Callable[..., Any]) -> None:
     made = await websub_at(stand_at)
     made.hub = lambda: Response(500)

@@ -39,18 +39,22 @@ period" (CNWS).
 """
 
 
-def next_try(tries: int, since: Instant, now: Instant, *, jitter: float) -> Instant | None:
+def next_try(
+    tries: int, since: Instant, now: Instant, *, jitter: float, not_before: Instant | None = None
+) -> Instant | None:
     """Return the instant of the next try after `tries` failures, or None after the last try.
 
     The last try is RETRY_PERIOD seconds after `since`. `jitter` is a random number in [0, 1): the value 0 halves the
-    delay, and a value near 1 leaves it unchanged.
+    delay, and a value near 1 leaves it unchanged. The receiver permits no try before `not_before`, but the last try
+    is not later for that.
     """
     end = since + RETRY_PERIOD
     if now >= end:
         return None
     pause = min(RETRY_DELAY_MAX, RETRY_DELAY_MIN * 2.0 ** min(tries - 1, 16))
     # The jitter of up to a half separates deliveries that failed at the same time.
-    return min(end, now + pause / 2 * (1 + jitter))
+    planned = now + pause / 2 * (1 + jitter)
+    return min(end, planned if not_before is None else max(planned, not_before))
 
 
 class DeliveryOutcome(Struct, frozen=True):

@@ -17,6 +17,7 @@ from feedproxy.client_network import parse_address
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError, StoreError
 from feedproxy.http.message import Response
+from feedproxy.http.retry_after_and_rate_limit import retry_after
 from feedproxy.notify.delivery.delivery_queue import DeliveryOutcome, DeliveryQueue, next_try
 from feedproxy.notify.notification_protocol import (
     SUBSCRIBER_REQUESTS,
@@ -322,7 +323,12 @@ class DeliveryWorker:
             answer = await self._call(delivery.host, message)
         except FeedproxyError as error:
             answer = error
-        return await sender.interpret(delivery, subscription, answer)
+        verdict = await sender.interpret(delivery, subscription, answer)
+        if isinstance(verdict, Retry) and isinstance(answer, Response):
+            # "Servers send the 'Retry-After' header field to indicate how long the user agent ought to wait before
+            # making a follow-up request." -- RFC 9110, section 10.2.3
+            return Retry(verdict.reason, retry_after(answer.fields, self._clock.now()))
+        return verdict
 
     def _outcome(
         self, delivery: Delivery, sender: Sender | None, verdict: Verdict, started: Instant
@@ -331,9 +337,11 @@ class DeliveryWorker:
         match verdict:
             case Delivered():
                 self.counts.delivered += 1
-            case Retry(reason):
+            case Retry(reason, not_before):
                 self.counts.retried += 1
-                next_attempt = next_try(delivery.tries + 1, delivery.since, now, jitter=self._jitter())
+                next_attempt = next_try(
+                    delivery.tries + 1, delivery.since, now, jitter=self._jitter(), not_before=not_before
+                )
                 if next_attempt is None:
                     verdict = Refused(reason, remove=sender is not None and sender.remove_on_failure)
                     self.record_failure(request, reason)
