@@ -356,9 +356,9 @@ class NotificationService:
                     continue
                 snapshots.append(snapshot)
                 if len(snapshots) == BATCH_SIZE:
-                    await self.changes.reconcile(snapshots, self.clock.now(), self._extra_deliveries)
+                    await self.pending_changes.reconcile(snapshots)
                     snapshots = []
-            await self.changes.reconcile(snapshots, self.clock.now(), self._extra_deliveries)
+            await self.pending_changes.reconcile(snapshots)
             await self._forget_deleted()
             self.wake()
         except StoreError:

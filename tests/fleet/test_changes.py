@@ -95,3 +95,29 @@ async def test_fleet_change_during_a_machines_restart_reaches_its_subscribers(
         await two.flush()
     await wait_idle(two.app.notifications)
     assert await listed(two) == [origin.url("/feed")]
+
+
+async def test_fleet_change_during_a_machines_restart_is_delivered_once(
+    start: Start, origin: Origin, tmp_path: Path
+) -> None:
+    origin.publish("/feed", a_feed("one"), cache_control=NOW)
+    one, two = await start(folder=tmp_path / "one"), await start(folder=tmp_path / "two")
+    subscriber = await listening(one)
+    await listening(two)
+    for machine in (one, two):
+        await machine.get("/feed")
+        await machine.flush()
+    await wait_idle(two.app.notifications)
+    await two.close()
+    origin.publish("/feed", a_feed("one", "two"), cache_control=NOW)
+    await one.get("/feed")
+    await one.flush()
+    await wait_idle(one.app.notifications)
+    two = await start(folder=tmp_path / "two")
+    await two.flush()
+
+    restarted = await listening(two)
+    await wait_idle(two.app.notifications)
+
+    assert await listed(two) == [origin.url("/feed")]
+    assert (len(subscriber.standing_for), len(restarted.standing_for)) == (1, 0)

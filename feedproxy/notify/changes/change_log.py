@@ -105,27 +105,23 @@ class ChangeLog:
         ]
         return changes + await self.record(completed, now, extra_deliveries) if completed else changes
 
-    async def reconcile(
-        self, snapshots: Sequence[FeedSnapshot], now: Instant, extra_deliveries: ExtraDeliveries
-    ) -> list[Change]:
-        """Record the changes that the previous process has left unrecorded. Return the changes.
+    async def unrecorded(self, snapshots: Sequence[FeedSnapshot]) -> list[FeedSnapshot]:
+        """Return the snapshots with changes that the previous process has left unrecorded.
 
         A snapshot that is older than the recorded change is ignored: the previous process exited before the store had
-        written the newer copy.
+        written the newer copy. A feed without a row in `known` has no subscribers, so its snapshot counts as new.
         """
 
         def work(db: sqlite3.Connection) -> list[FeedSnapshot]:
             query = "SELECT at FROM known WHERE target = ?"
+            rows = [(snapshot, db.execute(query, (snapshot.target,)).fetchone()) for snapshot in snapshots]
             return [
-                snapshot
-                for snapshot in snapshots
-                if (row := db.execute(query, (snapshot.target,)).fetchone()) is None or row["at"] < snapshot.at
+                replace(snapshot, is_new=row is None)
+                for snapshot, row in rows
+                if row is None or row["at"] < snapshot.at
             ]
 
-        unrecorded = await self._database.run(work)
-        # A feed without a row in `known` has no subscribers, so its content is recorded without a notification.
-        as_new = [replace(snapshot, is_new=True) for snapshot in unrecorded]
-        return await self.record(as_new, now, extra_deliveries)
+        return await self._database.run(work)
 
     async def between(self, begin: Instant, end: Instant, limit: int) -> list[Change]:
         """Return at most `limit` changes from `begin` until before `end`, newest first, of feeds that public lists may

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+
+from msgspec.structs import replace
 
 from feedproxy.clock import Clock, Seconds
 from feedproxy.notify.changes.change_log import ChangeLog, ExtraDeliveries, FeedSnapshot
@@ -12,7 +14,7 @@ from feedproxy.store.interface import Store
 
 PENDING_MAX = 10_000
 """While the database fails, at most this many changes wait. Further changes are recorded at the next start
-(`ChangeLog.reconcile`)."""
+(`PendingChanges.reconcile`)."""
 
 BATCH_SIZE = 100
 """One transaction records at most this many changes."""
@@ -64,16 +66,28 @@ class PendingChanges:
             remaining = len(self._snapshots)
             while batch := self._snapshots[: min(remaining, BATCH_SIZE)]:
                 await self._wait_stored(batch)
-                claimed = {
-                    snapshot.target
-                    for snapshot in batch
-                    if snapshot not in self._of_peers
-                    and (self._claim_delivery is None or await self._claim_delivery(snapshot))
-                }
-                await self._changes.record(batch, self._clock.now(), partial(self._claimed_deliveries, claimed))
+                await self._record(batch)
                 self._of_peers.difference_update(batch)
                 del self._snapshots[: len(batch)]
                 remaining -= len(batch)
+
+    async def reconcile(self, snapshots: Sequence[FeedSnapshot]) -> None:
+        """Record the changes that the previous process has left unrecorded in the database."""
+        unrecorded = await self._changes.unrecorded(snapshots)
+        if self._claim_delivery is None:
+            # Another process of this machine may have recorded and delivered a change since the query. A new snapshot
+            # that is recorded already has no deliveries.
+            unrecorded = [replace(snapshot, is_new=True) for snapshot in unrecorded]
+        await self._record(unrecorded)
+
+    async def _record(self, snapshots: Sequence[FeedSnapshot]) -> None:
+        """Record changes. Those found by this machine are claimed, so that one machine makes their deliveries."""
+        claimed = {
+            snapshot.target
+            for snapshot in snapshots
+            if snapshot not in self._of_peers and (self._claim_delivery is None or await self._claim_delivery(snapshot))
+        }
+        await self._changes.record(snapshots, self._clock.now(), partial(self._claimed_deliveries, claimed))
 
     def _claimed_deliveries(self, claimed: set[str], change: Change) -> Iterable[DeliveryRequest]:
         return self._extra_deliveries(change) if change.target in claimed else ()
