@@ -5,6 +5,7 @@ import contextlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
@@ -18,8 +19,8 @@ that the lease has ended."""
 WAITING_MAX = 10_000
 """At most this many targets are remembered while another machine holds their lease."""
 
-SITE_PAUSE_MAX: Seconds = 60
-"""Another machine's next request to a site (site_interval.py) may lie at most this many seconds in the future.
+PEER_INSTANT_MAX: Seconds = 60
+"""Another machine's slot or pause of a site (site_interval.py) may lie at most this many seconds in the future.
 
 A later time is moved to this limit, because the clock of that machine may be ahead.
 """
@@ -60,7 +61,8 @@ class MachineCoordination:
         self._completion_counts = [0] * COUNTERS
         self._waiting: OrderedDict[str, asyncio.Event] = OrderedDict()
         self.sites = local.sites
-        self.sites.occupied.subscribe(self._announce_site)
+        self.sites.reserved.subscribe(partial(self._announce, "slot"))
+        self.sites.paused.subscribe(partial(self._announce, "site"))
         self.lost_count = 0
         """Number of leases that another machine acquired before this machine's fetch ended."""
 
@@ -146,9 +148,13 @@ class MachineCoordination:
         """
         return self.local.completion_count(target) + self._completion_counts[counter_of(target)]
 
-    def on_peer_request(self, site: str, until: Instant, now: Instant) -> None:
-        """Permit no request to the site before `until`, the next slot that another machine has announced."""
-        self.sites.pause_for_peer(site, min(until, now + SITE_PAUSE_MAX))
+    def on_peer_slot(self, site: str, slot: Instant, now: Instant) -> None:
+        """Permit a request to the site only `site_interval` after the slot that another machine has reserved."""
+        self.sites.reserve_for_peer(site, min(slot, now + PEER_INSTANT_MAX), now)
+
+    def on_peer_pause(self, site: str, until: Instant, now: Instant) -> None:
+        """Permit no request to the site before `until`, the end of a pause that another machine has announced."""
+        self.sites.pause_for_peer(site, min(until, now + PEER_INSTANT_MAX))
 
     def on_peer_completed(self, target: str) -> None:
         """Wake requests that wait for another machine's fetch."""
@@ -163,9 +169,9 @@ class MachineCoordination:
         if leases:
             self.lost_count += (await self._redis_operations.renew_leases(leases)).count(False)
 
-    def _announce_site(self, event: tuple[str, Instant]) -> None:
+    def _announce(self, kind: str, event: tuple[str, Instant]) -> None:
         if self._redis_operations.connection.up:
-            self._redis_queue.send_event(lambda: self._redis_operations.publish_unlogged("site", *event))
+            self._redis_queue.send_event(lambda: self._redis_operations.publish_unlogged(kind, *event))
 
     async def _wait(self, target: str) -> None:
         # The event stays set until the lease is acquired, so that a completion between two waits also counts.

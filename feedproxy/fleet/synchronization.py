@@ -274,8 +274,10 @@ class FleetSynchronization:
             case "bar":
                 coordination.local.invalidate(None)
                 await self._invalidate("")
+            case "slot":
+                coordination.on_peer_slot(target, float(event.payload), self._clock.now())
             case "site":
-                coordination.on_peer_request(target, float(event.payload), self._clock.now())
+                coordination.on_peer_pause(target, float(event.payload), self._clock.now())
             case shared_polls.KIND if self._service is not None:
                 rhythms, now = self._service.counts.rhythms, self._clock.now()
                 for polled, pseudonym, at in shared_polls.parse_polls(event.payload):

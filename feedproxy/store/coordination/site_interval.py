@@ -41,9 +41,10 @@ class SiteThrottle:
         """
         self._table = bytearray(TABLE_SIZE) if table is None else table
         self._start, self._mutex = start, mutex
-        self.occupied: Signal[tuple[str, Instant]] = Signal()
-        """Emits a site and the instant of its next free slot, when this process has reserved a slot of the site or
-        paused the site."""
+        self.reserved: Signal[tuple[str, Instant]] = Signal()
+        """Emits a site and its last slot, when this process has reserved the slot, and the site has an interval."""
+        self.paused: Signal[tuple[str, Instant]] = Signal()
+        """Emits a site and the end of its pause, when this process has paused the site."""
 
     def next_free(self, site: str, interval: Seconds, now: Instant) -> Instant:
         """Return the instant of the site's next free slot.
@@ -73,8 +74,17 @@ class SiteThrottle:
             paused_until = paused_until if paused_until <= now + FUTURE_MAX else 0.0
             _RECORD.pack_into(self._table, offset, key, slot, paused_until, now)
         if interval:
-            self.occupied.emit((site, slot + interval))
+            self.reserved.emit((site, slot))
         return slot
+
+    def reserve_for_peer(self, site: str, slot: Instant, now: Instant) -> None:
+        """Record a slot that another machine has reserved."""
+        key = name_hash(site)
+        with self._mutex():
+            offset, last_slot, paused_until, recorded_at = self._find(key)
+            if is_set_back(recorded_at, now):
+                last_slot = paused_until = 0.0
+            _RECORD.pack_into(self._table, offset, key, max(last_slot, slot), paused_until, now)
 
     def pause(self, site: str, until: Instant) -> None:
         """Permit no request to the site before the instant `until`.
@@ -82,7 +92,7 @@ class SiteThrottle:
         The caller has learned from the origin that a limit for all feeds of the site is reached.
         """
         self.pause_for_peer(site, until)
-        self.occupied.emit((site, until))
+        self.paused.emit((site, until))
 
     def pause_for_peer(self, site: str, until: Instant) -> None:
         """Permit no request to the site before the instant `until`, which another machine has announced."""
