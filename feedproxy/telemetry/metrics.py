@@ -43,10 +43,11 @@ PASSED_DETAILS = frozenset({Detail.PASS_THROUGH, Detail.OVERSIZED})
 """Details in Cache-Status of requests that mitmproxy streamed although their outcome is not in PASSED_OUTCOMES."""
 
 CODES = frozenset(str(int(status)) for status in HTTPStatus) | {"0"}
-"""Permitted values of the label `status`. All other statuses share the label `other`.
+"""Permitted values of the label `status`. All other statuses share the label UNREGISTERED.
 
 An origin may send any three digits, and each value of a label takes memory.
 """
+UNREGISTERED = "other"
 
 ERROR = 400
 """Lowest status code that is an error (RFC 9110, section 15)."""
@@ -260,7 +261,7 @@ class Metrics:
             hits=hits,
             passed=passed,
             fetches=sum(count for _, count in fetches),
-            failures=sum(count for labels, count in fetches if labels["detail"] not in NO_FAILURE),
+            failures=sum(count for labels, count in fetches if _is_failure(labels["status"], labels["detail"])),
             sent=sum(count for labels, count in contents if labels["source"] in ("store", "origin")),
             received=_total(by_name["feedproxy_origin_received_bytes"]),
             store_failures=_total(by_name["feedproxy_store_failures"]),
@@ -289,9 +290,18 @@ def _source(outcome: str, detail: str) -> str:
     return "stream" if outcome in PASSED_OUTCOMES or detail in PASSED_DETAILS else "origin"
 
 
+def _is_failure(status: str, detail: str) -> bool:
+    """Return True if a request to an origin failed.
+
+    A server error for a target without a stored copy has no detail. Unregistered codes, such as 520, count as server
+    errors.
+    """
+    return detail not in NO_FAILURE or (not detail and (status == UNREGISTERED or status.startswith("5")))
+
+
 def _status_label(status: int) -> str:
     code = str(status)
-    return code if code in CODES else "other"
+    return code if code in CODES else UNREGISTERED
 
 
 def _samples(family: Metric) -> list[tuple[dict[str, str], int]]:

@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable
 from typing import cast
 
+import pytest
+
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
 from feedproxy.store.interface import Store
 from feedproxy.telemetry import traffic_history
@@ -117,3 +119,25 @@ def test_tally_counts_bytes_spared_but_not_streamed_ones() -> None:
     assert (tally.sent, tally.received, tally.bytes_spared, tally.requests_saved) == (10_000, 800, 9200, 8)
     assert tally.hit_share == 0.9
     assert NO_TRAFFIC.hit_share is None
+
+
+@pytest.mark.parametrize(
+    ("status", "detail", "failures"),
+    [
+        (200, "", 0),
+        (404, "", 0),
+        (410, Detail.GONE, 0),
+        (500, "", 1),
+        (520, "", 1),
+        (503, Detail.ERROR_STATUS, 1),
+        (None, Detail.UNREACHABLE, 1),
+    ],
+)
+def test_tally_counts_server_errors_as_failures_with_and_without_detail(
+    status: int | None, detail: str, failures: int
+) -> None:
+    metrics = Metrics()
+
+    metrics.count_fetch(status, detail, 0, 0.1)
+
+    assert metrics.tally().failures == failures
