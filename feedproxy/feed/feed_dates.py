@@ -30,7 +30,8 @@ _FORMS = tuple(
     re.compile(form, re.IGNORECASE)
     for form in (
         # RFC 822: Wed, 15 Nov 2023 12:00:00 GMT
-        rf"(?:[^\W\d]+\.?,? ?)?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?[ -]{_MONTH}\.?,?[ -](?P<year>\d{{2,4}})"
+        rf"(?:[^\W\d]+\.?,? ?)?(?P<day>\d{{1,2}})(?:st|nd|rd|th|\.)?[ -](?:de )?{_MONTH}\.?,?[ -](?:de )?"
+        rf"(?P<year>\d{{2,4}})"
         rf"(?:(?:,| -| at)? {_TIME})?",
         # ISO 8601: 2023-11-15T12:00:00Z
         rf"(?P<year>\d{{4}})(?:-?(?P<month>\d\d)(?:-?(?P<day>\d\d)(?:[T ] ?{_TIME})?)?)?",
@@ -49,18 +50,18 @@ _OTHER_MONTHS = {
     name: number
     for number, names in enumerate(
         (
-            "ene gen янв",
-            "fev фев",
+            "ene gen sty янв",
+            "fev lut фев",
             "mrt maa мар",
-            "avr abr апр",
+            "avr abr kwi апр",
             "mai mei mag maj маи мая",
-            "juin giu июн",
-            "juil lug июл",
-            "aou ago авг",
-            "set сен",
-            "okt ott out окт",
-            "ноя",
-            "dez dic des дек",
+            "juin giu cze июн",
+            "juil lug lip июл",
+            "aou ago sie авг",
+            "set wrz сен",
+            "okt ott out paz окт",
+            "lis ноя",
+            "dez dic des gru дек",
         ),
         1,
     )
@@ -85,14 +86,21 @@ _EARLIEST, _LATEST = -2_208_988_800, 7_258_118_400
 def parse(text: str) -> int | None:
     """Return the instant of a feed's date in whole Unix seconds, or None for an invalid date.
 
-    A date without a zone is in GMT. A date without a day is the first of the month or year.
+    A date without a zone is in GMT. A date without a day is the first of the month or year. Words after the time that
+    are no valid zone are ignored.
     """
     text = " ".join(_COMMENT.sub(" ", text).split())
     if len(text) > 80:
         return None
-    match = next((match for form in _FORMS if (match := form.fullmatch(text))), None)
+    match = _match(text)
+    while match is None and ":" in (text := text.rpartition(" ")[0]):
+        match = _match(text)
     instant = None if match is None else _instant(match.groupdict())
     return instant if instant is not None and is_valid(instant) else None
+
+
+def _match(text: str) -> re.Match[str] | None:
+    return next((match for form in _FORMS if (match := form.fullmatch(text))), None)
 
 
 def is_valid(instant: Instant) -> bool:

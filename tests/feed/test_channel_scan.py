@@ -46,6 +46,8 @@ def test_scan_channel_reads_elements_after_the_items() -> None:
         HEAD + b"<?php " + ITEM + b" ?>" + TAIL,
         HEAD + b"<description><![CDATA[ <item>" + b"]]></description>" + ITEM + TAIL,
         HEAD + b"<item><item>a</item></item>" + TAIL,
+        HEAD + b"<item><title><![CDATA[</item> <item>]]></title></item>" + ITEM + TAIL,
+        HEAD + ITEM + b"<item><!-- </item> <item> --></item>" + TAIL,
         HEAD + ITEM + b"<item>",
         HEAD + ITEM + b"</channel>",
         HEAD + ITEM + TAIL + ITEM,

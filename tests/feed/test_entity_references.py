@@ -70,7 +70,7 @@ def test_entity_in_an_attribute_does_not_end_the_value() -> None:
     model = from_document.read(a_feed("x", "<!ENTITY a '\"&#38;'>", "&a;?b"))
 
     assert model is not None
-    assert model.items[0].enclosures[0].url == 'https://e.example/"&?b'
+    assert model.items[0].enclosures[0].url == "https://e.example/%22&?b"
 
 
 def test_entities_expand_to_a_limited_size() -> None:

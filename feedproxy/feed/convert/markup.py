@@ -4,7 +4,7 @@ import re
 from contextlib import suppress
 from copy import deepcopy
 from html import escape, unescape
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 from lxml import etree
 
@@ -36,6 +36,8 @@ _ADDRESSES = frozenset(["href", "src", "srcset", "poster", "cite", "longdesc", "
 _IMAGE = re.compile(r"([^\s,]\S*?)(,(?=\s|\Z)|\s[^,]*+|\Z)")
 """Pattern of one image in the attribute `srcset`: its address, and the descriptors or the comma after the address."""
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]*:")
+_NOT_IN_IRI = re.compile(r'[\s<>"{}|\\^`]')
+_LINE_BREAKS = re.compile(r"[\t\r\n]")
 
 _PLAIN_MAX = 2 * 1024 * 1024
 """At most this many characters of one text are searched by pattern: ten times the largest item of the test corpus.
@@ -101,7 +103,18 @@ def to_line(text: Text | None) -> str:
 
 
 def resolve(base: str, reference: str) -> str:
-    """Return a reference resolved against `base` (RFC 3986, section 5), or unchanged if `base` is empty."""
+    """Return a reference resolved against `base` (RFC 3986, section 5), or relative if `base` is empty.
+
+    In an absolute address, spaces and other characters that an IRI must not contain are percent-encoded, as browsers
+    do. Line breaks and tabs are removed.
+    """
+    address = _join(base, reference)
+    if not _SCHEME.match(address) or is_iri(address):
+        return address
+    return _NOT_IN_IRI.sub(lambda found: quote(found[0], safe=""), _LINE_BREAKS.sub("", address))
+
+
+def _join(base: str, reference: str) -> str:
     reference = valid_text(reference).strip()
     if not base or not reference or _SCHEME.match(reference):
         return reference
@@ -147,8 +160,8 @@ def resolve_html(base: str, html: str) -> str:
 
 def _resolve_value(base: str, attribute: str, value: str) -> str:
     if attribute.lower() == "srcset":
-        return _IMAGE.sub(lambda image: resolve(base, image[1]) + image[2], value)
-    return value if value.startswith("#") else resolve(base, value)
+        return _IMAGE.sub(lambda image: _join(base, image[1]) + image[2], value)
+    return value if value.startswith("#") else _join(base, value)
 
 
 def is_web(address: str) -> bool:
@@ -162,7 +175,7 @@ def is_web(address: str) -> bool:
 
 def is_iri(address: str) -> bool:
     """Return True for an IRI as Atom requires it: it has a scheme, and no spaces or other forbidden characters."""
-    return bool(_SCHEME.match(address)) and not re.search(r'[\s<>"{}|\\^`]', address)
+    return bool(_SCHEME.match(address)) and not _NOT_IN_IRI.search(address)
 
 
 def inner_html(element: Element, base: str) -> str:

@@ -2,10 +2,12 @@
 
 import json
 from dataclasses import replace
+from xml.sax.saxutils import quoteattr
 
 import pytest
 
 from feedproxy.feed.channel import Cloud, Schedule
+from feedproxy.feed.convert.duration import parse_duration
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.model import Category, Feed, Person, Text
 from feedproxy.feed.convert.read.from_document import read
@@ -307,3 +309,68 @@ def test_self_link_of_rss_in_the_namespace_of_atom_is_not_the_page() -> None:
 
     assert feed is not None
     assert (feed.link, feed.address) == ("https://tea.example/", "https://tea.example/feed")
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        ("754", 754),
+        ("754.9", 754),
+        ("12:34", 754),
+        ("12:34.5", 754),
+        ("01:02:03,000", 3723),
+        ("PT1H2M3S", 3723),
+        ("PT3.5S", 3),
+        ("P1DT1M", 86_460),
+        ("0", 0),
+        ("", None),
+        ("P", None),
+        ("PT", None),
+        ("P1DT", None),
+        ("1:2:3:4", None),
+        ("-5", None),
+        ("12 minutes", None),
+        ("99999999999", None),
+    ],
+)
+def test_duration_is_read_in_every_form(written: str, seconds: int | None) -> None:
+    assert parse_duration(written) == seconds
+
+
+def test_duration_with_a_fraction_reaches_json_feed() -> None:
+    enclosure = '<enclosure url="https://tea.example/a.mp3" length="1" type="audio/mpeg"/>'
+    podcast = a_podcast(item=f"{enclosure}<itunes:duration>1:02:03.5</itunes:duration>")
+    media = a_podcast(item='<media:content url="https://tea.example/b.mp3" type="audio/mpeg" duration="12.5"/>')
+
+    seconds = [
+        json.loads(FORMATS["json"].render(feed))["items"][0]["attachments"][0]["duration_in_seconds"]
+        for feed in (podcast, media)
+    ]
+    assert seconds == [3723, 12]
+
+
+@pytest.mark.parametrize(
+    ("address", "permitted"),
+    [
+        ("https://tea.example/a b.mp3", "https://tea.example/a%20b.mp3"),
+        ("/pots/a b.mp3?x=[1]", "https://tea.example/pots/a%20b.mp3?x=[1]"),
+        ("https://tea.example/a|b^{c}`\\.mp3", "https://tea.example/a%7Cb%5E%7Bc%7D%60%5C.mp3"),
+        ("https://tea.example/\n  a.mp3", "https://tea.example/%20%20a.mp3"),
+        ("https://tea.example/100%.mp3", "https://tea.example/100%.mp3"),
+        ("https://tea.example/茶%20.mp3", "https://tea.example/茶%20.mp3"),
+    ],
+)
+@pytest.mark.parametrize("name", MODELS)
+def test_address_of_a_file_has_only_permitted_characters(name: str, address: str, permitted: str) -> None:
+    feed = a_json_feed(
+        home_page_url="https://tea.example/",
+        item={"content_text": "Dark.", "attachments": [{"url": address, "mime_type": "audio/mpeg"}]},
+    )
+    rss = read(
+        f'<rss version="2.0"><channel xml:base="https://tea.example/"><title>Tea</title><item><title>Pot</title>'
+        f"<enclosure url={quoteattr(address)} type='audio/mpeg' length='1'/></item></channel></rss>".encode()
+    )
+
+    assert rss is not None
+    found = [file.url for each in (feed, rss) for file in written_and_read(each, name)[1].items[0].enclosures]
+    assert found == [permitted, permitted]

@@ -58,6 +58,17 @@ NOON = 1_700_049_600
         ("Wed, 15 Nov 2023 12:0:0 GMT", NOON),
         ("Wed, 15 Nov 2023 13:00:00 +0100 CET", NOON),
         ("Wed, 15 Nov 2023 12:00:00 America/Nowhere", NOON),
+        ("Wed, 15 Nov 2023 12:00:00 America/Port-au-Prince", NOON),
+        ("Wed, 15 Nov 2023 12:00:00 EST5EDT", NOON),
+        ("Wed, 15 Nov 2023 12:00:00 --0500", NOON),
+        ("Wed, 15 Nov 2023 12:00:00 W. Europe Standard Time", NOON),
+        ("Wed, 15 Nov 2023 13:00:00 +0100 +0100", NOON),
+        ("2023-11-15 12:00:00.5 +0000 UTC m=+0.5", NOON),
+        ("Wed Nov 15 12:00:00 EST5EDT 2023", None),
+        ("15. November 2023 12:00 Uhr", NOON),
+        ("15 de noviembre de 2023 12:00", NOON),
+        ("śr., 15 lis 2023 12:00:00 +0000", NOON),
+        ("15 listopada 2023 12:00", NOON),
         ("2023-11-15T13:00:00+01:00[Europe/Berlin]", NOON),
         ("2023-11-15T07:00:00\u221205:00", NOON),
         ("2023/11/15 12:00:00", NOON),
@@ -117,3 +128,25 @@ def test_persons_of_one_name_with_different_addresses_are_kept_apart() -> None:
     said = (Person("Ann", "ann@example.com"), Person("Ann", "ann@example.org"))
 
     assert persons.merge(said) == said
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        "stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października listopada grudnia",
+        "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+        "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
+        "января февраля марта апреля мая июня июля августа сентября октября ноября декабря",
+        "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+        "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre",
+        "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
+        "januari februari maart april mei juni juli augustus september oktober november december",
+        "januar februar marts april maj juni juli august september oktober november desember",
+        "januari februari mars april maj juni juli augusti september oktober november december",
+    ],
+    ids=["pl", "fr", "de", "ru", "es", "it", "pt", "nl", "da-no", "sv"],
+)
+def test_date_with_the_name_of_its_month_in_another_language_is_parsed(names: str) -> None:
+    read = [feed_dates.parse(f"15 {name} 2023") for name in names.split()]
+
+    assert read == [feed_dates.parse(f"2023-{number:02}-15") for number in range(1, 13)]

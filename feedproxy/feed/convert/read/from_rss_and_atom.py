@@ -11,6 +11,7 @@ from feedproxy.feed import feed_dates
 from feedproxy.feed.channel import CLOUD_ATTRIBUTES, Cloud
 from feedproxy.feed.convert import markup, namespaces
 from feedproxy.feed.convert import persons as people
+from feedproxy.feed.convert.duration import parse_duration
 from feedproxy.feed.convert.model import (
     Category,
     Enclosure,
@@ -232,7 +233,7 @@ def _module(statements: Extract, namespace: str, local: str, element: Element) -
             kind, length = (element.get(f"{{{namespaces.ENC}}}{name}") for name in ("type", "length"))
             _enclosure(statements, element.get(_RESOURCE), kind, length)
         case namespaces.ITUNES, "duration" if statements.is_item:
-            seconds = _seconds(_value(element))
+            seconds = parse_duration(_value(element))
             if seconds is None or statements.duration is not None:
                 return False
             statements.duration = seconds
@@ -408,17 +409,3 @@ def _value(element: Element) -> str:
 def _number(text: str) -> int | None:
     text = text.strip()
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 15 else None
-
-
-def _seconds(text: str) -> int | None:
-    """Return the seconds that an itunes:duration states, or None if it is invalid.
-
-    Its forms are a number of seconds, and hours, minutes and seconds with colons between them.
-    """
-    total = 0
-    for part in text.split(":"):
-        number = _number(part)
-        if number is None:
-            return None
-        total = total * 60 + number
-    return total if text and total < 10**9 else None

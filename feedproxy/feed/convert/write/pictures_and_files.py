@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from feedproxy.feed.convert.duration import parse_duration
 from feedproxy.feed.convert.markup import is_web
 from feedproxy.feed.convert.model import Enclosure, Feed, Item, Node
 from feedproxy.feed.convert.namespaces import ITUNES, MEDIA
@@ -49,7 +50,7 @@ def files(item: Item) -> tuple[Enclosure, ...]:
             continue
         title = next((child.text for child in node.children if child.name == "title"), "")
         length, seconds = node.attribute("fileSize"), node.attribute("duration")
-        enclosures[url] = Enclosure(url, kind, _whole(length), title, "", _whole(seconds))
+        enclosures[url] = Enclosure(url, kind, _whole(length), title, "", parse_duration(seconds))
     return tuple(enclosures.values())
 
 
