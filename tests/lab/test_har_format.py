@@ -444,6 +444,63 @@ def test_har_writer_continues_after_its_file_was_deleted(tmp_path: Path) -> None
     assert len(list(tmp_path.iterdir())) == 3, "the two files that are written, and the second full file"
 
 
+@pytest.mark.parametrize("rotation", ["rename", "rename-and-create", "delete", "copytruncate"])
+def test_recorder_begins_a_complete_file_after_a_rotation_of_logs(
+    rotation: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    path, rotated = tmp_path / "week.har", tmp_path / "week.har.1"
+    recorder = Recorder(HarWriter(path), Redactor(b"key"))
+    content = b"<rss>in both files</rss>"
+    recorder.record(an_exchange(), content)
+    if rotation == "delete":
+        path.unlink()
+    elif rotation == "copytruncate":
+        shutil.copyfile(path, rotated)
+        os.truncate(path, 0)
+    else:
+        path.rename(rotated)
+    if rotation == "rename-and-create":
+        path.touch(0o640)
+
+    recorder.record(an_exchange(at=AT + 1), content)
+    recorder.record(an_exchange(at=AT + 2), content)
+    recorder.close()
+
+    found = har_format.read(path)
+    assert [exchange.at for exchange in found.exchanges] == [AT + 1, AT + 2]
+    assert [found.content(exchange) for exchange in found.exchanges] == [content] * 2
+    if rotation != "delete":
+        assert [exchange.at for exchange in har_format.read(rotated).exchanges] == [AT]
+    assert caplog.messages == [f"recorder: the recording was renamed, deleted or truncated: began {path}"]
+
+
+def test_recorder_writes_on_to_a_device(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    recorder = Recorder(HarWriter(Path("/dev/null")), Redactor(b"key"))
+
+    recorder.record(an_exchange())
+    recorder.record(an_exchange())
+    recorder.close()
+
+    assert caplog.messages == []
+
+
+def test_recorder_stops_once_when_its_folder_was_removed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "recordings"
+    folder.mkdir()
+    recorder = Recorder(HarWriter(folder / "week.har"), Redactor(b"key"))
+    shutil.rmtree(folder)
+
+    recorder.record(an_exchange())
+    recorder.record(an_exchange())
+    recorder.close()
+
+    assert caplog.messages == [
+        f"recorder: write failed, recording stopped: {folder / 'week.har'}: No such file or directory"
+    ]
+
+
 def test_recorder_stops_once_when_a_full_file_has_no_successor(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -4,13 +4,15 @@ Each write replaces the closing brackets by an exchange and new brackets. A kill
 being written. A power failure may lose more, because the file is not synced.
 
 Entries refer only to contents in the same file, and a writer knows only the contents that it wrote itself. A file of an
-earlier process is therefore renamed, and a new file is begun. If several processes record to `week.har` at a time, the
+earlier process is therefore renamed, and a new file is begun. A new file is also begun if a rotation of logs renames,
+deletes or truncates the file. If several processes record to `week.har` at a time, the
 first process writes this file, and the others write `week-2.har`, `week-3.har` and so on.
 """
 
 import contextlib
 import fcntl
 import os
+import stat
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -71,6 +73,25 @@ class HarWriter:
             self._written_digests.add(exchange.digest)
         if self._limit and self._end > self._limit:
             self._rotate()
+
+    def begin_again_if_replaced(self) -> bool:
+        """Begin a new file and return True if the file was renamed, deleted or truncated by another program.
+
+        Call this method before each exchange, and before `has`. Raises RecordingFailed if no file can be opened.
+        """
+        try:
+            status = os.fstat(self._file)
+            if not _is_same_file(self.path, status):
+                self._rotate()
+                return True
+            # A device, such as /dev/null, has no size.
+            if stat.S_ISREG(status.st_mode) and status.st_size < self._end:
+                # To continue at the old position would leave zeros at the beginning of the file.
+                self._end = self._write_preamble()
+                return True
+        except OSError as error:
+            raise RecordingFailed(f"{self.path}: {error.strerror or error}") from error
+        return False
 
     def has(self, digest: str) -> bool:
         """Return True if the file contains the content with this digest."""

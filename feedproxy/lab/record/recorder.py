@@ -56,12 +56,14 @@ class Recorder:
         private = self._redactor.is_private(exchange, marked_private=marked_private)
         exchange = _without_hop_fields(exchange)
         content: bytes | None = None
-        if body:
-            digest, raw, content = self._content(body, exchange.fields.get("content-encoding") or "")
-            exchange = replace(exchange, digest=digest, raw=raw)
-        if private or (content and self._redactor.names_secret_address(content)):
-            content = None
         try:
+            if self._writer.begin_again_if_replaced():
+                logger.info("recorder: the recording was renamed, deleted or truncated: began %s", self._writer.path)
+            if body:
+                digest, raw, content = self._content(body, exchange.fields.get("content-encoding") or "")
+                exchange = replace(exchange, digest=digest, raw=raw)
+            if private or (content and self._redactor.names_secret_address(content)):
+                content = None
             self._writer.append(self._redactor.exchange(exchange, marked_private=marked_private), content)
         except RecordingFailed as error:
             logger.error("recorder: write failed, recording stopped: %s", error)
