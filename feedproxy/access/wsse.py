@@ -1,10 +1,8 @@
 """WSSE UsernameToken, from the early days of Atom: a proof that the client knows a password, without sending it.
 
-`digest = base64(sha1(nonce + created + password))`. The specification does not say whether SHA-1 is raw or hexadecimal,
-and clients hash the nonce as sent or decoded. All four forms are accepted.
-
-A proof is valid once, and only near the time at which it was made. Used proofs are remembered by their SHA-1 sums. The
-server must know the plain password, so a WSSE password should differ from the password for Basic.
+`digest = base64(sha1(nonce + created + password))`. Clients differ in whether SHA-1 is raw or hexadecimal, and the
+nonce as sent or decoded: all four forms are accepted. A proof is valid once, and only near the time at which it was
+made.
 """
 
 import base64

@@ -1,8 +1,5 @@
-"""The demo's two runs of the same polls: directly to the origins, and through a feedproxy.
-
-Sockets and answers are real. The clock is simulated and jumps from poll to poll. Readers share a few persistent
-connections, as behind a load balancer that names each client in X-Forwarded-For. Polls of one instant are concurrent.
-"""
+"""The demo's two runs of the same polls: directly to the origins, and through a feedproxy. Sockets and answers are
+real. The clock is simulated and jumps from poll to poll."""
 
 import asyncio
 import gzip

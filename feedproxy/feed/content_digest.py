@@ -1,12 +1,8 @@
 """Content digest: documents with the same digest have the same content.
 
-Some parts are not content: the channel's dates (lastBuildDate, pubDate, updated), the generator, comments, white space
-between elements, the order of attributes, and namespace prefixes. In the `source` of an Atom entry, the same parts are
-not content.
-
-Computing the digest takes most of the time of parsing. The digest is needed only when a second version with other bytes
-arrives. Until then, a hash of the bytes stands for the digest (`pending_digest`). The digest of an ill-formed document
-is made from its text, because a recovering parser may drop items.
+Dates of the channel, the generator, comments, white space between elements, the order of attributes, and namespace
+prefixes are not content. Computing the digest takes most of the time of parsing, and is needed only when a second
+version arrives. Until then, a hash of the bytes stands for it (`pending_digest`).
 """
 
 import hashlib

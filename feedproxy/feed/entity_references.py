@@ -1,11 +1,8 @@
 """Replacement of references to entities by the text of the entities (XML 1.0, section 4.4), and of bare ampersands.
 
-Some programs declare the letters of Latin-1 in the document type, and some authors declare repeated texts there.
-Entities can multiply the size of a document, so the length of all texts is limited. External entities and parameter
-entities are never read. Many feeds refer to entities of HTML, but do not declare them. Such a reference is a fault.
-
-After a fault, libxml2 leaves out all references by name, even `&amp;`. In a document with a fault, references by number
-therefore replace references by name.
+The length of all texts is limited. External entities and parameter entities are never read. A reference to an
+undeclared entity of HTML is a fault. After a fault, libxml2 leaves out all references by name, so references by number
+replace them.
 """
 
 import re

@@ -1,14 +1,7 @@
-"""Expiry of a stored copy according to the feed's own hints.
-
-RSS Feed State: `ttl` "is telling the RSS reader that the feed data is good for so many minutes". skipHours and skipDays
-tell readers "when to avoid reading the RSS feed". Their hours and days are in GMT.
+"""Expiry of a stored copy according to the feed's own hints (docs/explanation/freshness.md).
 
 `ttl`, the syndication module and CDF's interval each give an expiry, counted from the instant at which the copy's age
-was 0. The latest of these expiries is used. An expiry in skipped hours moves to the end of these hours, and an expired
-copy may answer during skipped hours. All hints are limited, because a hint of months is a mistake.
-
-The copy of a finished feed lasts for the longest time that a hint may give. The next fetch finds out whether the
-publisher still states the end.
+was 0. The latest counts. An expiry in skipped hours, which are in GMT, moves to the end of these hours.
 """
 
 import math

@@ -1,12 +1,9 @@
 """Safe parser of untrusted XML. It uses no network, reads no external entities, limits depth and size, and raises no
 exceptions.
 
-libxml2 recovers from faults in a document. `XmlTree.well_formed` is then False. Two measures limit hostile documents:
-
-- Entities that the document declares are expanded within limits (feed/entity_references.py). The options of lxml are
-  such that lxml itself expands no entities in content, and opens no external entities. The option huge_tree is off, so
-  libxml2 limits the expansion of entities in attributes, the depth (256 elements) and single texts (10 MB).
-- Large documents are parsed in pieces. Each processed item is removed, and parsing ends if the tree becomes too large.
+libxml2 recovers from faults in a document. `XmlTree.well_formed` is then False. Entities that the document declares are
+expanded within limits (feed/entity_references.py). The option huge_tree is off, so libxml2 limits the depth (256
+elements) and single texts (10 MB). Large documents are parsed in pieces, and each processed item is removed.
 """
 
 import re

@@ -1,13 +1,9 @@
-"""XML redirect documents, by which a feed moves or ends. Publishers that cannot set a status code use such documents
-(RSS Feed State).
+"""XML redirect documents, by which a feed moves or ends (RSS Feed State; docs/explanation/moves-and-endings.md).
 
     <redirect><newLocation>https://new.example/feed</newLocation></redirect>
 
-RSS Feed State wants the document "treated the same as HTTP 301". An empty newLocation means 410. Moves and ends take
-effect at once, so parsing is strict: the document must be well-formed, and have exactly one newLocation, no namespace
-and no document type. A newLocation with a comment or an instruction is not empty: the instruction may be a program that
-the server did not execute. Such a document is ignored. Other elements beside the newLocation are ignored. The
-specification's own sample is ill-formed, and therefore ignored.
+An empty newLocation means 410. Moves and ends take effect at once, so parsing is strict. The specification's own sample
+is ill-formed, and therefore ignored.
 """
 
 import re

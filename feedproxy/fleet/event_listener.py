@@ -1,8 +1,7 @@
 """Listener for the events of all machines. It applies the events in order.
 
-Events are numbered. A listener misses events if its connection is lost, or Redis's output buffer is full. The number of
-the next event shows the gap. Once a second, Redis is also asked for the number of the last event. The listener reads
-missed events from the log. If the log lacks some of them, all copies are compared with Redis.
+The number of an event shows whether earlier ones were missed. The listener reads missed events from the log. If the log
+lacks some of them, all copies are compared with Redis.
 """
 
 import asyncio

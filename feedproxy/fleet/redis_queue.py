@@ -1,8 +1,7 @@
 """The queue of messages to Redis. Callers do not wait until a message is sent.
 
-For each target, the queue records whether a purge, a copy and the end of a lease are to be sent. The copy is read from
-the store when it is sent. Messages stay queued while Redis is unavailable or full. Sending a message twice does no
-harm.
+The copy of a target is read from the store when it is sent. Messages stay queued while Redis is unavailable or full.
+Sending a message twice does no harm.
 """
 
 import asyncio

@@ -1,15 +1,9 @@
 """Numbers of a feed's subscribers on all machines together.
 
-Redis has a sorted set of the pseudonyms of a feed's direct readers (subscribers/reader_pseudonyms.py), with the
-instants of their last requests. A large set is replaced by HyperLogLogs, one for each twenty-fourth of the window, with
-a standard error of 0.81 %.
-
-Pseudonyms change with each period, and the window lies within the current and the previous period. A reader is recorded
-under its pseudonyms of both periods. Every reader in the window therefore has a pseudonym of the previous period, by
-which it is counted once.
-
-Machines also send the confirmed claims of services (subscribers/claim_confirmation.py). The largest claim for a service
-and its feed id counts.
+Redis has a sorted set of the pseudonyms of a feed's direct readers, with the instants of their last requests. A large
+set is replaced by HyperLogLogs, one for each twenty-fourth of the window, with a standard error of 0.81 %. A reader is
+recorded under its pseudonyms of the current and the previous period. Every reader in the window has a pseudonym of the
+previous period, by which it is counted once.
 """
 
 import itertools

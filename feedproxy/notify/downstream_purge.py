@@ -1,13 +1,10 @@
 """Purge sinks: caches in front of feedproxy, such as a CDN or Varnish. They purge a feed when the feed changes.
 
-A sink is a URL, which may have a prefix:
-
     http://varnish.example:6081/                  PURGE, with the feed's key in a Surrogate-Key field
     url:http://nginx.example/                     PURGE of the feed's public path, for caches keyed by URL
     https://api.example/purge/{key}               POST; {key} stands for the feed's key
 
-The key is the value of the response field Surrogate-Key. One purge by key removes all codings and conversions of a
-feed.
+One purge by key removes all codings and conversions of a feed.
 """
 
 from collections.abc import Callable, Iterable

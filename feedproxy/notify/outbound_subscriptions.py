@@ -1,8 +1,7 @@
 """Subscriptions of feedproxy at other servers, for protocols without leases.
 
-The feed's document (`cloud`) or the operator names the server. A subscription request is a durable delivery with
-`what="subscribe"`. Each subscription has a secret callback URL, which only its server knows. After a restart or an
-outage, feedproxy requests all subscriptions again.
+A subscription request is a durable delivery with `what="subscribe"`. Each subscription has a secret callback URL, which
+only its server knows. After a restart or an outage, feedproxy requests all subscriptions again.
 """
 
 import contextlib

@@ -1,8 +1,7 @@
 """The queue of refresh requests from pings and pushes.
 
 Pings are not authenticated, so they must cause no more requests to an origin than a feed reader does. A feed is fetched
-once, as soon as its minimum interval allows, for any number of pings. Unknown sites are fetched only with
-`ping_unknown=fetch`. Accepted requests are durable.
+once, as soon as its minimum interval allows, for any number of pings. Accepted requests are durable.
 """
 
 import asyncio

@@ -1,8 +1,5 @@
-"""Detection of outages. During an outage, other servers may have dropped feedproxy's subscriptions.
-
-An outage means that the process was not running, the machine was suspended, or no origin answered. If only one feed is
-fetched, a failure of its origin looks like an outage. The subscriptions are then requested again without need.
-"""
+"""Detection of outages, during which other servers may have dropped feedproxy's subscriptions. If only one feed is
+fetched, a failure of its origin looks like an outage, and the subscriptions are requested again without need."""
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Instant, Seconds

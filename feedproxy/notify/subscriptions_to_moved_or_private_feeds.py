@@ -1,8 +1,5 @@
-"""Maintenance of the subscriptions to feeds that have become private or have moved.
-
-A feed is private if a rule or its origin (Cache-Control: private, no-store) says so. The subscriptions to a private
-feed end at once. The subscriptions to a moved feed cover its former and its new address.
-"""
+"""Maintenance of the subscriptions to feeds that have become private or have moved. The subscriptions to a private feed
+end at once. The subscriptions to a moved feed cover its former and its new address."""
 
 import asyncio
 from collections.abc import Callable

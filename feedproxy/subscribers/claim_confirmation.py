@@ -1,13 +1,8 @@
-"""Confirmation of the subscriber numbers that fetchers claim.
+"""Confirmation of the subscriber numbers that fetchers claim (docs/explanation/subscribers.md).
 
-Any client can claim `1000000 subscribers` in its User-Agent, so each claim is capped. A very large first claim, or a
-claim that has grown too fast, counts only when it is repeated an hour later. Until then, the last confirmed claim
-counts.
 Growth is measured from the claim of an hour ago, so that many small steps do not evade the confirmation. All claims for
-a feed together may grow only as fast as one claim, because a client can invent fetchers (`room_for_claims`).
-
-A fetcher may use several machines with different numbers. Of its confirmed claims in the last `window` seconds, the
-largest counts.
+a feed together may grow only as fast as one claim, because a client can invent fetchers (`room_for_claims`). Of a
+fetcher's confirmed claims in the last `window` seconds, the largest counts.
 """
 
 import math

@@ -1,8 +1,5 @@
 """Rhythms of readers: the interval and phase with which each reader polls a feed, and the polls to expect.
 
-Up to READERS_MAX readers of a feed are sampled, with 48 bytes each, and represent all readers of the feed. Pseudonyms
-identify readers (reader_pseudonyms.py). A reader is forgotten `window` seconds after its last poll.
-
 Polls at the usual interval form a session. A longer pause ends the session. The next session is expected one cycle
 after the beginning of the last session. A cycle is usually a day, as for a reader that runs in working hours.
 """

@@ -1,9 +1,5 @@
-"""Distinct readers of each feed within a month, for public lists.
-
-Public lists name only feeds with several readers, because the address of a feed with one reader may be secret. For each
-feed, this module keeps the pseudonyms of a few readers, and the instants of their last requests. The key of these
-pseudonyms changes every 30 days (`Pseudonym.long_term`).
-"""
+"""Distinct readers of each feed within a month, for public lists. These lists name only feeds with several readers,
+because the address of a feed with one reader may be secret."""
 
 import struct
 from collections import Counter

@@ -1,8 +1,4 @@
-"""Subscriber counts of feeds. Requests to origins report the counts to publishers.
-
-The count of a feed has two parts. The first is the largest current claim of each fetcher and feed id (a fetcher's own
-id for the feed). The second is the number of distinct direct readers in the last `window` seconds. A request with a
-claim comes from a fetcher, and any other from a reader.
+"""Subscriber counts of feeds (docs/explanation/subscribers.md). Requests to origins report the counts to publishers.
 
 Memory is bounded. A reader takes about 100 bytes. Above the limit, the feeds requested longest ago are removed. If one
 feed is flooded with readers, the older half of its readers is removed instead, so that the flood does not affect other

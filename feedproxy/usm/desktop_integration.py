@@ -1,10 +1,5 @@
-"""Registration of feedproxy as the desktop's program for feeds: a click on a feed opens the user's own reader.
-
-The installation writes a desktop entry and the user's list of default programs (Desktop Entry Specification;
-Association between MIME types and applications; XDG Base Directory Specification). `uninstall` restores the previous
-state from a record. If another program has changed the list in the meantime, `uninstall` only replaces feedproxy's
-entry by the previous program.
-"""
+"""Registration of feedproxy as the desktop's program for feeds (Desktop Entry Specification; Association between MIME
+types and applications; XDG Base Directory Specification). `uninstall` restores the previous state from a record."""
 
 import json
 import re

@@ -1,8 +1,7 @@
 """The table of stored feeds without their contents.
 
-The first use reads the whole store, in slices between which requests are answered. Later uses read only new and updated
-feeds, for which `touch` was called. The more time a table took to make, the longer it is reused, so that reloading the
-page does not slow down clients.
+The first use reads the whole store, and later uses only new and updated feeds (`touch`). The more time a table took to
+make, the longer it is reused, so that reloading the page does not slow down clients.
 """
 
 import asyncio

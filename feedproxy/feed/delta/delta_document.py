@@ -1,11 +1,7 @@
-"""Delta of a feed: the document without the entries that the client already has.
+"""Delta of a feed: the document without the entries that the client already has (docs/explanation/deltas.md).
 
-The delta is the instance manipulation `feed` of RFC 3229: a complete document in the format and encoding of the feed.
-Only the entries that the client has are removed, with the white space or comma between them. In RSS 1.0, each `rdf:li`
-that names a removed entry is removed, too.
-
-Two kinds of feeds have no delta. In a complete feed (RFC 5005; Simple List Extensions), a missing entry means that the
-publisher has removed the entry. A delta of a signed feed would invalidate the signature.
+The delta is the instance manipulation `feed` of RFC 3229: a complete document in the format and encoding of the feed. A
+feed that declares itself complete (RFC 5005; Simple List Extensions) and a signed feed have no delta.
 """
 
 from collections.abc import Collection, Iterator

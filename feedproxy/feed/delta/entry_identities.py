@@ -1,12 +1,8 @@
-"""The identity and the digest of each entry of a feed.
+"""The identity and the digest of each entry of a feed, of eight bytes each.
 
-The identity of an entry is a hash of its name: `guid`, `id` or `rdf:about`, or else its link. The identity of an entry
-without a name is a hash of its content. If several entries have the same name, only the last has the hash of the name.
-The identities of the others are hashes of name and content. A number distinguishes entries that are equal in both. New
-entries usually come first, so the identities of older entries do not change.
-
-Identity and digest have eight bytes each, and are stored for later versions (`pack`). A publisher that forces a
-collision hides only its own entry.
+The identity of an entry is a hash of its name: `guid`, `id` or `rdf:about`, or else its link, or else its content. Of
+several entries with the same name, only the last has the hash of the name, because new entries usually come first. A
+publisher that forces a collision hides only its own entry.
 """
 
 from collections import Counter

@@ -1,9 +1,8 @@
 """Addition of feedproxy's hub (`rel="hub"`, WebSub) and cloud (rssCloud) to a publisher's feed.
 
 Atom 1.0, and RSS except 0.90, 0.91 and 1.1, get a link to the hub. JSON Feed gets an object in its list `hubs`. RSS
-0.92 to 2.0 gets a cloud, unless the feed names a cloud already. The publisher's hubs remain: "subscribers may subscribe
-to one or more of the advertised hubs" (WebSub, section 4). No other byte of the document changes. For every format, the
-response's field Link names the hub, too (`add_link_fields`).
+0.92 to 2.0 gets a cloud, unless it names a cloud already. The publisher's hubs remain: "subscribers may subscribe to
+one or more of the advertised hubs" (WebSub, section 4). No other byte of the document changes.
 """
 
 import json

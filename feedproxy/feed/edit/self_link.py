@@ -1,16 +1,9 @@
 """Addition or correction of the self link of a feed (USM, Atom Link Construct).
 
-The self link states the address for subscriptions, which a feed reader cannot know when it opens a saved file. A new
-link follows the channel's own `link`, because some feed readers take the first `link` of any namespace for the address
-of the page. No other byte changes.
-
 The mode `add` adds a missing link, and replaces a relative address, which does not work in a saved file. The mode
-`correct` also corrects href, type, namespace and rel. An equivalent address (RFC 3986, section 6.2.2) counts as
-correct. In RSS, a wrong title is corrected (USM: "The title attribute should be set to the title of the RSS channel"),
-and a missing type is added. In RSS 1.0, the USM also allows the type application/rdf+xml.
-
-Some documents are not edited: RSS 0.90, 0.91 and 1.1, CDF, JSON Feed, signed or ill-formed documents, documents with
-entities of their own, and documents in an unknown encoding.
+`correct` also corrects href, type, namespace and rel, and in RSS a wrong title (USM: "The title attribute should be set
+to the title of the RSS channel"). An equivalent address (RFC 3986, section 6.2.2) counts as correct.
+docs/decisions/self-link-placement.md has the place of a new link, and the documents that are not edited.
 """
 
 import re

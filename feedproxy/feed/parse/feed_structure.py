@@ -1,12 +1,9 @@
 """Check whether a document has the structure of a feed.
 
-The name of the root element does not suffice. Other vocabularies also have `rss` (resident set size), `feed` (for
-animals) and `channel` (of television). Stored feeds are shared by all clients, but a document of another vocabulary may
-contain data for one client alone.
-
-A version number or a namespace declares the vocabulary, and one element confirms the declaration. Without a
-declaration, a document needs one element that only feeds have, two other elements of feeds, or no unknown element.
-A channel without elements is accepted. Elements in other namespaces are ignored.
+Other vocabularies also have `rss` (resident set size), `feed` (for animals) and `channel` (of television), and may
+contain data for one client alone. A version number or a namespace declares the vocabulary, and one element confirms the
+declaration. Without a declaration, a document needs one element that only feeds have, two other elements of feeds, or
+no unknown element.
 """
 
 import re

@@ -1,11 +1,8 @@
-"""Parser and writer of HAR 1.2. The tools of browsers and mitmproxy can open this format.
+"""Parser and writer of HAR 1.2.
 
 If several entries have equal content, the first contains the content, and the others name its digest
 (`_feedproxy.digest`). Contents are decoded, as HAR requires, unless their Content-Encoding is wrong (`_feedproxy.raw`).
-Content that is not ASCII is written as base64.
-
-`_feedproxy` also has the side of the proxy (clients or origins), the reader, and the faults of a replay. An entry
-without this object comes from another tool, and counts as an exchange with an origin.
+An entry without the object `_feedproxy` comes from another tool, and counts as an exchange with an origin.
 """
 
 import base64

@@ -1,14 +1,9 @@
-"""Redaction of recordings: pseudonyms replace network addresses, and placeholders replace secrets.
+"""Redaction of recordings: pseudonyms replace network addresses, and placeholders replace secrets
+(docs/how-to/record-traffic.md).
 
-Pseudonyms and placeholders are keyed hashes, so an address or a secret has the same replacement in all recordings with
-the same key.
-
-A field with a secret gets the value `redacted`. The content of a private response is left out, because private feeds
-often have secret addresses in their items. A response is private if it is marked private or no-store, or if it refers
-to a secret address. It is also private if its request had credentials, cookies or a secret in the address.
-
-The path of the target is replaced for a request with credentials, and for a response marked private or no-store. On an
-error response, these marks do not count: all of feedproxy's own errors are no-store, even errors for public feeds.
+Pseudonyms and placeholders are keyed hashes. The content of a private response is left out, because private feeds often
+have secret addresses in their items. On an error response, the marks private and no-store do not count: all of
+feedproxy's own errors are no-store, even errors for public feeds.
 """
 
 import hashlib

@@ -1,12 +1,9 @@
 """Writer of a HAR file that is valid after every exchange.
 
-Each write replaces the closing brackets by an exchange and new brackets. A killed process loses at most the exchange
-being written. A power failure may lose more, because the file is not synced.
-
-Entries refer only to contents in the same file, and a writer knows only the contents that it wrote itself. A file of an
-earlier process is therefore renamed, and a new file is begun. A new file is also begun if a rotation of logs renames,
-deletes or truncates the file. If several processes record to `week.har` at a time, the
-first process writes this file, and the others write `week-2.har`, `week-3.har` and so on.
+Each write replaces the closing brackets by an exchange and new brackets, so a killed process loses at most the exchange
+being written. Entries refer only to contents in the same file, so a file of an earlier process is renamed. A new file
+is also begun if a rotation of logs renames, deletes or truncates the file. If several processes record to `week.har`,
+the others write `week-2.har`, `week-3.har` and so on.
 """
 
 import contextlib

@@ -1,17 +1,5 @@
-"""Reader of folders with dated versions of feeds.
-
-A feed has one of two forms:
-
-- an archive `NAME.tar.xz` (or .tar, .tar.gz) with one file for each version, dated by its modification time
-- an archive or folder `NAME`, and a file `NAME.json` with metadata:
-
-    {"source": "owner/repository", "path": "feed.xml", "versions": [
-      {"member": "0000.xml", "time": 1780000000, "sha256": "…", "format": "RSS 2.0"}, …]}
-
-`time` is in Unix seconds. The replay serves the feed at the path `/NAME` of every host. If the metadata has the keys
-`source` and `path`, the path `/SOURCE/PATH` of every host serves the feed, too. If the metadata has the key `url`, its
-value is one more address of the feed.
-"""
+"""Reader of folders with dated versions of feeds: an archive for each feed, perhaps with metadata in a file `NAME.json`
+(docs/how-to/replay-a-week.md)."""
 
 import json
 import lzma

@@ -1,9 +1,7 @@
-"""The publisher's side of CNWS. The specification calls it "a publisher server which adds the subscriber to a list of
-interested parties".
+"""The publisher's side of CNWS, "a publisher server which adds the subscriber to a list of interested parties".
 
-The specification leaves the verification of subscribers and the end of subscriptions open. In feedproxy, a
-notificationURL at the caller's own address needs no verification. The server of any other notificationURL gets a test
-notification, and must answer it with a `result` of true. A subscription ends 40 days after the last `result` of true.
+The specification leaves the verification of subscribers and the end of subscriptions open
+(docs/reference/notifications.md).
 """
 
 import logging

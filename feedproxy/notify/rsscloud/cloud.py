@@ -1,9 +1,7 @@
 """The rssCloud server: it registers aggregators for feeds, and notifies them of changes.
 
-A callback at the caller's own address is verified by a test notification. Later versions of rssCloud also allow a
-callback at another host (`domain`). Such a callback must repeat a challenge (http-post) or return true (XML-RPC, SOAP),
-which an arbitrary web server does not do. The client waits for the outcome, so the verification is sent at once
-(`DeliveryWorker.request_now`).
+A callback at the caller's own address is verified by a test notification. A callback at another host (`domain`) must
+repeat a challenge (http-post) or return true (XML-RPC, SOAP), which an arbitrary web server does not do.
 """
 
 import logging

@@ -1,15 +1,10 @@
-"""The WebSub subscriber: it subscribes at the hubs of feeds that clients read.
+"""The WebSub subscriber: it subscribes at the hubs of feeds that clients read, at one hub after another until a hub
+accepts.
 
-If a feed has readers and names hubs, the subscriber tries one hub after another until a hub accepts. If the feed has no
-more readers, or names other hubs, the subscriber unsubscribes. Feeds are checked every SWEEP_INTERVAL seconds, and when
-their content changes.
-
-Each request has its own secret callback URL, `/-/push/websub/ID.TOKEN`. WebSub, section 5.1, recommends callbacks that
-are "changed when subscriptions are renewed". Only the last verified token is valid.
-
-Hubs sign pushes with a secret that feedproxy sends to the hubs. A subscription has two secrets. A request over https
-contains `https_secret`. A request over http contains the other secret (`Subscription.secret`), because third parties on
-the network can read the request.
+Each request has its own secret callback URL, `/-/push/websub/ID.TOKEN`, as WebSub, section 5.1, recommends. Only the
+last verified token is valid. Hubs sign pushes with a secret that feedproxy sends to the hubs. A request over https
+contains `https_secret`. A request over http contains another secret (`Subscription.secret`), because third parties on
+the network can read it.
 """
 
 import dataclasses

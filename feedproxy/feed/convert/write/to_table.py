@@ -1,11 +1,7 @@
-r"""Writer of a table of items: CSV (RFC 4180) and TSV (text/tab-separated-values).
+"""Writer of a table of items: CSV (RFC 4180) and TSV (text/tab-separated-values).
 
-Spreadsheets treat a cell that begins with `=`, `+`, `-` or `@` as a formula. A formula could send the contents of other
-cells to an attacker. An apostrophe before the sign prevents this (docs/reference/formats.md). Some spreadsheets split
-cells at semicolons, tabs and line ends. Signs after these characters get an apostrophe, too.
-
-Values in a cell are separated by line feeds. TSV has no quotation marks: a line feed, tab or backslash is written as
-`\n`, `\t` or `\\`.
+Spreadsheets treat a cell that begins with `=`, `+`, `-` or `@` as a formula. An apostrophe before the sign prevents
+this (docs/reference/formats.md), also after the semicolons, tabs and line ends at which some spreadsheets split cells.
 """
 
 import csv
