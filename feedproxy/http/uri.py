@@ -69,6 +69,14 @@ def normalise(uri: str) -> str:
     return target
 
 
+def is_same(one: str, other: str) -> bool:
+    """Return True if two addresses are equal, or have the same normal form. White space around `one` is ignored."""
+    try:
+        return one.strip() == other or normalise(one.strip()) == normalise(other)
+    except BadTarget:
+        return False
+
+
 def resolve(base: str, reference: str) -> str:
     """Return the normalised target of a reference, such as a Location, relative to `base` (RFC 3986, section 5.2).
 

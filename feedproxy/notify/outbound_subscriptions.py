@@ -13,8 +13,6 @@ from functools import partial
 from msgspec import Struct
 
 from feedproxy.clock import Seconds
-from feedproxy.errors import BadTarget
-from feedproxy.http import uri
 from feedproxy.notify.notification_protocol import DAY, Delivered, DeliveryRequest, Refused, Verdict
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import Role, State, Subscription, SubscriptionsFull
@@ -206,11 +204,3 @@ class OutboundSubscriptions:
 def callback_of(settings: Settings, protocol: str, subscription: Subscription) -> str:
     """Return the callback URL of a subscription. Requires the option `public_url`."""
     return endpoint_address(settings, f"push/{protocol}/{subscription.id}-{subscription.secret}")
-
-
-def is_same_topic(url: str, subscription: Subscription) -> bool:
-    """Return whether the normalised URL is the topic of the subscription."""
-    try:
-        return uri.normalise(url.strip()) == subscription.topic
-    except BadTarget:
-        return False

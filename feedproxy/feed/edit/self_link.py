@@ -13,13 +13,12 @@ from html import unescape
 from msgspec import Struct
 from msgspec.structs import replace
 
-from feedproxy.errors import BadTarget
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.edit.splice import Edit, EncodedDocument, open_document, splice
 from feedproxy.feed.edit.tag_offsets import ChannelOffsets, LinkTag, find_channel
 from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import ATOM, ATOM03
-from feedproxy.http.uri import normalise
+from feedproxy.http.uri import is_same
 
 NOT_EXTENSIBLE = frozenset({"0.9", "0.90", "0.91"})
 _TITLE_MAX = 255
@@ -186,7 +185,7 @@ def _corrections(
     link: LinkTag, form: _LinkForm, href: str, title: str | None, types: tuple[str, ...]
 ) -> Iterator[tuple[str, str]]:
     """Yield the name and the correct value of each attribute of a link that is wrong."""
-    if link.href is None or not _same_address(link.href, href):
+    if link.href is None or not is_same(link.href, href):
         yield "href", href
     if title is not None if link.type is None else link.type.partition(";")[0].strip().lower() not in types:
         yield "type", types[0]
@@ -212,12 +211,3 @@ def _set_attribute(tag: bytes, link: LinkTag, name: str, value: str) -> Edit:
 def _is_usable(href: str | None) -> bool:
     """Return True for an absolute address, which works in a saved file."""
     return _ABSOLUTE.match((href or "").strip()) is not None
-
-
-def _same_address(one: str, other: str) -> bool:
-    if one.strip() == other:
-        return True
-    try:
-        return normalise(one.strip()) == normalise(other)
-    except BadTarget:
-        return False

@@ -13,12 +13,7 @@ from feedproxy.notify.cnws.cnws_messages import NAME, SubscriptionRequest
 from feedproxy.notify.endpoint_responses import XML, generated_response
 from feedproxy.notify.notification_protocol import DAY, Delivery, Message, Retry, Verdict
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.outbound_subscriptions import (
-    OutboundSubscriptions,
-    SubscriptionTarget,
-    callback_of,
-    is_same_topic,
-)
+from feedproxy.notify.outbound_subscriptions import OutboundSubscriptions, SubscriptionTarget, callback_of
 from feedproxy.notify.pings.ping_messages import InvalidCall
 from feedproxy.notify.subscription_table import Subscription
 from feedproxy.request.endpoint_registry import Call
@@ -92,6 +87,6 @@ class Subscriber:
         subscription = await self.subscriptions.find_by_callback(call.path.rpartition("/")[2])
         is_wanted = False
         if subscription is not None and not isinstance(message, SubscriptionRequest):
-            is_subscribed = any(is_same_topic(resource, subscription) for resource in message)
+            is_subscribed = any(uri.is_same(resource, subscription.topic) for resource in message)
             is_wanted = is_subscribed and await self.subscriptions.on_notification(subscription)
         return generated_response(200, XML, cnws_messages.write_result(is_wanted))

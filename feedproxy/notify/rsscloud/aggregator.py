@@ -13,16 +13,12 @@ from msgspec.structs import replace
 from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.feed.channel_addresses import cloud_address
+from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.endpoint_responses import plain_text
 from feedproxy.notify.notification_protocol import Delivery, Message, Retry, Verdict
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.outbound_subscriptions import (
-    OutboundSubscriptions,
-    SubscriptionTarget,
-    callback_of,
-    is_same_topic,
-)
+from feedproxy.notify.outbound_subscriptions import OutboundSubscriptions, SubscriptionTarget, callback_of
 from feedproxy.notify.pings.ping_messages import InvalidCall
 from feedproxy.notify.rpc import soap
 from feedproxy.notify.rpc import xmlrpc as rpc
@@ -140,7 +136,7 @@ class RssCloudAggregator:
         if (
             subscription is None
             or not 0 < len(token) <= CHALLENGE_MAX
-            or not is_same_topic(form.get("url", ""), subscription)
+            or not uri.is_same(form.get("url", ""), subscription.topic)
         ):
             return plain_text(404, "There is no such subscription.")
         return plain_text(200, token)
@@ -157,7 +153,7 @@ class RssCloudAggregator:
         return rpc.write_response(await self._on_notification(subscription, parameters[0]))
 
     async def _on_notification(self, subscription: Subscription | None, url: str) -> bool:
-        if subscription is None or not is_same_topic(url, subscription):
+        if subscription is None or not uri.is_same(url, subscription.topic):
             return False
         return await self.subscriptions.on_notification(subscription)
 

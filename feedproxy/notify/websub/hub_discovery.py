@@ -7,9 +7,8 @@ import re
 
 from msgspec import Struct
 
-from feedproxy.errors import BadTarget
 from feedproxy.feed.channel import Channel
-from feedproxy.http import uri
+from feedproxy.feed.feed_scheme import resolve_address
 from feedproxy.http.link_field import parse_links
 from feedproxy.http.message import Fields
 
@@ -33,7 +32,7 @@ def discover(target: str, fields: Fields, channel: Channel) -> DiscoveredHubs:
     hubs = [link.href for link in links if "hub" in link.rels] or list(channel.hubs)
     selves = [link.href for link in links if "self" in link.rels]
     selves = selves or [link.href for link in channel.self_links if link.rel == "self"]
-    urls = dict.fromkeys(url for reference in hubs if (url := _resolve(target, reference)))
+    urls = dict.fromkeys(url for reference in hubs if (url := resolve_address(target, reference)))
     # "subscribers SHOULD always favor the HTTPS URL for hubs"
     ordered = sorted(urls, key=lambda hub: not hub.startswith("https://"))
     topic = next((url for reference in selves if (url := _topic(target, reference))), target)
@@ -47,13 +46,6 @@ def _topic(target: str, reference: str) -> str:
     topics as texts. Therefore an absolute address is not normalised. Only a fragment is removed, because it does not
     belong to the identity of a resource.
     """
-    address = _resolve(target, reference)
+    address = resolve_address(target, reference)
     written = reference.strip().partition("#")[0]
     return written if address and _ABSOLUTE.fullmatch(written) else address
-
-
-def _resolve(target: str, reference: str) -> str:
-    try:
-        return uri.resolve(target, reference) if reference else ""
-    except BadTarget:
-        return ""

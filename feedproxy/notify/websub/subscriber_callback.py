@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from urllib.parse import parse_qs
 
-from feedproxy.errors import BadTarget, FeedproxyError
+from feedproxy.errors import FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.message import Response
@@ -73,7 +73,7 @@ class SubscriberCallback:
         except ValueError:
             parameters = {}
         mode, topic = parameters.get("hub.mode"), parameters.get("hub.topic", "")
-        if subscription is None or not _is_same_url(topic, subscription.data.get("topic", "")):
+        if subscription is None or not uri.is_same(topic, subscription.data.get("topic", "")):
             return plain_text(404, "there is no such request")
         if mode == Mode.DENIED:
             reason = f"the hub denies: {parameters.get('hub.reason', '')}"
@@ -139,12 +139,3 @@ class SubscriberCallback:
 
 def _is_equal_token(token: str, other: str) -> bool:
     return bool(other) and hmac.compare_digest(token.encode(), other.encode())
-
-
-def _is_same_url(url: str, other: str) -> bool:
-    if url == other:
-        return True
-    try:
-        return uri.normalise(url) == uri.normalise(other)
-    except BadTarget:
-        return False
