@@ -17,10 +17,7 @@ WORTH_CODING = 512
 
 
 class Coding(Addon):
-    """Addon that compresses responses if mitmproxy runs it alone.
-
-    With the other addons, feedproxy's service compresses each stored response once.
-    """
+    """Addon that compresses responses if mitmproxy runs it alone. With other addons, feedproxy's service does this."""
 
     options = ("codings", "feed_process")
 

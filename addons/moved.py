@@ -15,10 +15,8 @@ bytes."""
 
 
 class Moved(Addon):
-    """Addon that converts redirect documents to 301 and 410 if mitmproxy runs it alone.
-
-    With the other addons, feedproxy's service converts redirect documents.
-    """
+    """Addon that converts redirect documents to 301 and 410 if mitmproxy runs it alone. With other addons, feedproxy's
+    service does this."""
 
     options = ("relocation_confirmations", "relocation_spacing", "gone_recheck", "moved_to", "gone", "announce_as")
 

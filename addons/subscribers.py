@@ -8,10 +8,7 @@ from feedproxy.server.mitm.request_routing import client_context, incoming_reque
 
 
 class Subscribers(Addon):
-    """Addon that counts readers if mitmproxy runs it alone.
-
-    With the other addons, feedproxy's service counts the readers.
-    """
+    """Addon that counts readers if mitmproxy runs it alone. With other addons, feedproxy's service does this."""
 
     options = ("subscriber_window", "claim_max", "claim_jump", "contact_url")
 

@@ -10,10 +10,8 @@ from feedproxy.server.mitm.request_routing import fields_of, headers_of
 
 
 class Usm(Addon):
-    """Addon that edits feeds if mitmproxy runs it alone.
-
-    With the other addons, feedproxy's service edits each stored feed once.
-    """
+    """Addon that edits feeds if mitmproxy runs it alone. With other addons, feedproxy's service does this once for each
+    feed."""
 
     options = ("feed_usm", "rdf_media_type", "self_link", "self_link_text")
 

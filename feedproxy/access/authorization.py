@@ -87,10 +87,7 @@ class AccessControl:
         return user, fields.without(*CREDENTIAL_FIELDS)
 
     async def _authenticated_user(self, fields: Fields, address: str, *, proxy: bool) -> str:
-        """Return the user that the credentials of the request prove. Raises AccessDenied without valid credentials.
-
-        The arguments have the same meaning as for `authorize`.
-        """
+        """Return the user that the credentials of the request prove. Raises AccessDenied without valid credentials."""
         self._check_guesses(address)
         user = await self._authenticate(fields, proxy=proxy)
         if not user:
@@ -109,10 +106,8 @@ class AccessControl:
             raise _refusal("Too many wrong passwords came from this network address.", 429, wait)
 
     async def _authenticate(self, fields: Fields, *, proxy: bool) -> str:
-        """Return the authenticated user, or "" without valid credentials.
-
-        `proxy` has the same meaning as for `authorize`. Raises AccessDenied if too many passwords wait to be checked.
-        """
+        """Return the authenticated user, or "" without valid credentials. Raises AccessDenied if too many passwords
+        wait to be checked."""
         if not proxy and self._secrets is not None and (token := wsse.parse(fields.get("x-wsse") or "")):
             is_valid = self._wsse_verifier.verify(token, self._secrets.value, self._clock.now())
             return token.user if is_valid else ""

@@ -13,10 +13,7 @@ forgotten first."""
 
 
 class FailedLoginLimit:
-    """Limit of the wrong passwords and tokens from each client network.
-
-    A network is an IPv4 address, or the first 64 bits of an IPv6 address.
-    """
+    """Limit of the wrong passwords and tokens from each client network (client_network.py)."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -120,10 +120,8 @@ class _Probe:
         return await self._probe_links(observations, channel)
 
     async def _probe_variants(self, observations: FeedObservations) -> FeedObservations:
-        """Request the feed with conditions, without compression, and once more like the first time.
-
-        Return the observations with these exchanges.
-        """
+        """Request the feed with conditions, without compression, and once more like the first time. Return what was
+        observed."""
         at, fields = observations.target, observations.last.fields
         tag, modified = fields.get("etag"), fields.get("last-modified")
         by_tag = by_date = None
@@ -140,10 +138,7 @@ class _Probe:
         )
 
     async def _probe_links(self, observations: FeedObservations, channel: Channel) -> FeedObservations:
-        """Request the addresses in the feed, and the feed itself by HEAD and by https.
-
-        Return the observations with these exchanges.
-        """
+        """Request the addresses in the feed, and the feed itself by HEAD and by https. Return what was observed."""
         page, self_link = page_address(channel, observations.target), self_address(channel, observations.target)
         hub = resolve_address(observations.target, channel.hubs[0]) if channel.hubs else ""
         # An incomplete cloud is a finding already.

@@ -53,10 +53,7 @@ def landing_page(path: str, base: str, prefix: str = "/-/") -> Response:
 
 
 def pasted_target(path: str, base: str, prefix: str) -> str:
-    """Return the target of the address in `/?url=ADDRESS`, or "" for another path or an invalid address.
-
-    The arguments are those of `landing_page`.
-    """
+    """Return the target of the address in `/?url=ADDRESS`, or "" for another path or an invalid address."""
     bare, _, query = path.partition("?")
     value = _pasted_text(query) if bare == "/" else None
     try:

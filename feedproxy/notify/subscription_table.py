@@ -266,10 +266,7 @@ class Subscriptions:
         return await self._database.run(work)
 
     async def due_for_renewal(self, now: Instant) -> list[Subscription]:
-        """Return subscriptions that are due for renewal, at most RENEWALS_MAX, the longest due first.
-
-        Paused subscriptions are left out.
-        """
+        """Return subscriptions that are due for renewal and not paused, at most RENEWALS_MAX, the longest due first."""
         query = "SELECT * FROM subscriptions WHERE renew_at <= ? AND state <> 'paused' ORDER BY renew_at LIMIT ?"
         rows = await self._database.fetch(query, now, RENEWALS_MAX)
         return [_read(row) for row in rows]

@@ -96,10 +96,8 @@ def evaluate_ended(poll: Poll, state: ReaderState) -> Verdict | None:
 
 
 def describe_adoptions(state: ReaderState, target: str) -> str:
-    """Return a text that says after how many answers the reader adopted the moves to `target`.
-
-    The text is empty if no move leads to `target`.
-    """
+    """Return a text that says after how many answers the reader adopted the moves to `target`, or "" without such a
+    move."""
     return "; ".join(_describe_adoption(move) for move in state.permanent.values() if move.location == target)
 
 

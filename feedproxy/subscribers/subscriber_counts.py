@@ -393,10 +393,8 @@ class SubscriberCounts:
         return sum_of_claims(claims, self._claim_max)
 
     def _expire(self, feed: FeedReaders, now: Instant, at_most: int | None = None) -> int:
-        """Remove the claims, and at most `at_most` readers, without a request in the last `window` seconds.
-
-        Return the number of removed readers.
-        """
+        """Remove the claims, and at most `at_most` readers, without a request in the last `window` seconds. Return the
+        number of removed readers."""
         limit = int((now - self._window) * 1000)
         if not feed.claims and self._are_current(feed, limit, now):
             return 0

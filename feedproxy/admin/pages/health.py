@@ -78,10 +78,8 @@ def verdict(findings: Sequence[Finding]) -> Health:
 
 
 def headline(findings: Sequence[Finding], feeds: int, troubled: int, failed: int = 0) -> str:
-    """Return the headline of the dashboard.
-
-    Of `feeds` feeds, `troubled` need attention. `failed` is the number of addresses that never returned a feed.
-    """
+    """Return the headline of the dashboard: `troubled` feeds need attention, and `failed` addresses never returned a
+    feed."""
     match verdict(findings):
         case Health.BAD:
             return "Something is wrong"

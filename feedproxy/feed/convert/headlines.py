@@ -39,10 +39,8 @@ def headline(item: Item) -> str:
 
 
 class Headlines(Struct, frozen=True):
-    """Title and text of a channel and of its newest item, as plain text.
-
-    `entries` contains the titles and dates of the newest items, newest first.
-    """
+    """Title and text of a channel and of its newest item, as plain text. `entries` are the newest items, newest
+    first."""
 
     title: str = ""
     summary: str = ""

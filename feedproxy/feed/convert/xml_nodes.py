@@ -115,10 +115,7 @@ def _key(key: str) -> str:
 
 
 def add(parent: Element, node: Node, bare: str = "") -> None:
-    """Write a node into a document.
-
-    An element without a namespace gets the namespace `bare`.
-    """
+    """Write a node into a document. An element without a namespace gets the namespace `bare`."""
     element = etree.SubElement(parent, clark_name(node.namespace or bare, node.name))
     for key, value in node.attributes:
         element.set(key, value)

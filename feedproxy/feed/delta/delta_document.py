@@ -50,10 +50,8 @@ def make_delta(
 
 
 def _xml_cuts(utf8: bytes, outline: Outline, keeps: list[bool]) -> Iterator[tuple[int, int]]:
-    """Yield the byte ranges to remove: items for which `keeps` is False, and each `rdf:li` that names such an item.
-
-    Each range includes the white space before it.
-    """
+    """Yield the byte ranges to remove: items for which `keeps` is False, and each `rdf:li` that names such an item,
+    with the white space before them."""
     kept_names = {item.name for item, keep in zip(outline.items, keeps, strict=True) if keep}
     cut_names = {item.name for item in outline.items} - kept_names
     cut: list[ItemSpan | Member] = [item for item, keep in zip(outline.items, keeps, strict=True) if not keep]

@@ -76,10 +76,7 @@ class Edit(Struct, frozen=True):
 
 
 def splice(document: EncodedDocument, edits: Sequence[Edit]) -> bytes | None:
-    """Return the document with these edits. The edits must not overlap.
-
-    Return None if the encoding does not permit an exact result.
-    """
+    """Return the document with these edits, which must not overlap, or None if its encoding permits no exact result."""
     ordered = sorted(edits, key=lambda edit: (edit.start, edit.end))
     try:
         expected = _replace_ranges(document.utf8, [(edit.start, edit.end, edit.text.encode()) for edit in ordered])

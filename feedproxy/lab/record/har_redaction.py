@@ -83,10 +83,7 @@ class Redactor:
         self._secrets = SECRETS not in keep
 
     def is_private(self, exchange: Exchange, *, marked_private: bool = False) -> bool:
-        """Return True if the content must not be recorded.
-
-        `marked_private` is True if the caller knows that the exchange is private.
-        """
+        """Return True if the content must not be recorded. The caller may know this already (`marked_private`)."""
         return self._secrets and (marked_private or _is_private(exchange) or has_secret(exchange.request.target))
 
     def names_secret_address(self, content: bytes) -> bool:

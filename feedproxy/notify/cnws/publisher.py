@@ -110,10 +110,8 @@ class Publisher:
     # -- notifications
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the notification of a change, with the title and text of the newest item.
-
-        Return None if notifications may not name the feed.
-        """
+        """Return the notification of a change with the newest item's title and text, or None if it may not name the
+        feed."""
         topic = delivery.request.topic
         if subscription is None or is_no_longer_public(self._service, topic):
             return None

@@ -173,10 +173,7 @@ class RssCloudServer:
     # -- notifications
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the notification of a change, in the protocol of the registration.
-
-        Return None if notifications may not name the feed.
-        """
+        """Return the notification of a change in the registration's protocol, or None if it may not name the feed."""
         if subscription is None or is_no_longer_public(self._service, delivery.request.topic):
             return None
         data = subscription.data
