@@ -11,7 +11,7 @@ from feedproxy.http.message import NO_FIELDS, Request
 from feedproxy.server.access_record import CLIENT_GONE, AccessRecord, record_access
 from feedproxy.server.addon import Addon
 from feedproxy.server.mitm.http1_limits_and_corrections import UNREADABLE_CONTENT, error_response
-from feedproxy.server.mitm.request_routing import fields_of
+from feedproxy.server.mitm.request_routing import client_version, fields_of
 from feedproxy.telemetry.log_format import ACCESS_LOGGER
 
 logger = logging.getLogger(ACCESS_LOGGER)
@@ -63,7 +63,7 @@ class AccessLog(Addon):
             fields_of(response) if response is not None else NO_FIELDS,
             has_target=case.routed_request is not None and not connects,
             connect_result=(case.connect_result or "refused") if connects else "",
-            version=flow.request.http_version,
+            version=client_version(flow),
             connection=flow.client_conn.id,
         )
         if line := record_access(app, record):

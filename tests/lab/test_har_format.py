@@ -363,6 +363,16 @@ def test_flow_file_has_reader_and_origin_sides(tmp_path: Path) -> None:
     assert {exchange.reader for exchange in origins} == {""}
 
 
+def test_request_that_was_streamed_in_another_version_has_the_version_of_its_client(tmp_path: Path) -> None:
+    flow = _a_flow()
+    flow.client_conn.alpn, flow.request.http_version = b"h2", "HTTP/1.1"
+
+    found = _imported(tmp_path, flow)
+
+    assert [exchange.version for exchange in found.side(Side.READER)] == ["HTTP/2.0"]
+    assert [exchange.version for exchange in found.side(Side.ORIGIN)] == ["HTTP/1.1"]
+
+
 def test_flow_file_converted_from_har_has_no_reader(tmp_path: Path) -> None:
     file = tmp_path / "week.har"
     file.write_bytes(dump_recording(Recording((an_exchange("https://example.com/1"),))))

@@ -33,6 +33,9 @@ class Tunnel:
     stage: OnProxy
     port: int = 0
     connections: list[bytearray] = field(default_factory=list)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a request for `/gated` has arrived. Its response waits for `gate`."""
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         received = bytearray()
@@ -45,7 +48,12 @@ class Tunnel:
                     answered = end + 4
                     if b" /silent " in received:
                         await reader.read()  # no response, until the proxy closes the connection
-                    elif received[end - 1 : end] == b"0" or b"chunked" not in received:
+                    elif b" /gated " in received:
+                        self.asked.set()
+                        await self.gate.wait()
+                        # Later tests count the connections.
+                        writer.write(ANSWER.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
+                    elif b" /early " in received or received[end - 1 : end] == b"0" or b"chunked" not in received:
                         writer.write(ANSWER)
         except (ConnectionError, ssl.SSLError):
             pass
@@ -195,6 +203,71 @@ async def test_reset_together_with_the_request_ends_the_request_at_the_origin(tu
         stream = client.begin(tunnel.port, method="OPTIONS")
         client.http2.end_stream(stream)
         assert await client.status(stream) == 200
+
+
+async def test_response_before_the_end_of_the_content_resets_the_stream_without_an_error(
+    tunnel: Tunnel, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with client_of(tunnel) as client:
+        stream = client.begin(tunnel.port, path="/early")
+        client.http2.send_data(stream, b"abc")
+        assert await client.status(stream) == 200
+        while not any(isinstance(each, h2.events.StreamReset) for each in client.seen):
+            client.seen += client.http2.receive_data(await asyncio.wait_for(client.reader.read(65_536), PATIENCE))
+        (reset,) = (each for each in client.seen if isinstance(each, h2.events.StreamReset))
+
+        # "clients MUST NOT discard responses as a result of receiving such a RST_STREAM" -- RFC 9113, section 8.1
+        assert (reset.stream_id, reset.error_code) == (stream, 0)
+        after = client.begin(tunnel.port, method="OPTIONS")
+        client.http2.end_stream(after)
+        assert await client.status(after) == 200
+    assert "crashed" not in caplog.text
+
+
+GRACEFUL = bytes.fromhex("000008 07 00 00000000 00000000 00000000")
+"""GOAWAY with NO_ERROR."""
+
+
+@pytest.mark.parametrize("method", ["GET", "OPTIONS"])
+async def test_request_before_a_graceful_goaway_is_answered_and_the_connection_then_ends(
+    tunnel: Tunnel, method: str
+) -> None:
+    tunnel.asked.clear()
+    tunnel.gate.clear()
+    async with client_of(tunnel) as client:
+        stream = client.begin(tunnel.port, method=method, path="/gated")
+        client.http2.end_stream(stream)
+        client.writer.write(client.http2.data_to_send() + GRACEFUL)
+        await asyncio.wait_for(tunnel.asked.wait(), PATIENCE)
+        tunnel.gate.set()
+
+        assert await client.status(stream) == 200
+        while data := await asyncio.wait_for(client.reader.read(65_536), PATIENCE):
+            client.seen += client.http2.receive_data(data)
+        assert any(isinstance(each, h2.events.ConnectionTerminated) and not each.error_code for each in client.seen)
+
+
+@pytest.mark.parametrize(
+    "goaway",
+    [
+        "000008 07 00 00000000 00000000 00000001",
+        "000008 07 00 00000001 00000000 00000000",
+        "000004 07 00 00000000 00000000",
+    ],
+    ids=["with an error", "on a stream", "too short"],
+)
+async def test_other_goaway_ends_the_connection_at_once(tunnel: Tunnel, goaway: str) -> None:
+    tunnel.asked.clear()
+    tunnel.gate.clear()
+    async with client_of(tunnel) as client:
+        stream = client.begin(tunnel.port, method="OPTIONS", path="/gated")
+        client.http2.end_stream(stream)
+        client.writer.write(client.http2.data_to_send())
+        await asyncio.wait_for(tunnel.asked.wait(), PATIENCE)
+        client.writer.write(bytes.fromhex(goaway))
+        while await asyncio.wait_for(client.reader.read(65_536), PATIENCE):
+            pass
+    tunnel.gate.set()
 
 
 async def test_content_length_frames_the_content(tunnel: Tunnel) -> None:

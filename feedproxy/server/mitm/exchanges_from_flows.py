@@ -21,7 +21,7 @@ from feedproxy.lab.record.recorder import with_digest
 from feedproxy.lru_map import LRU
 from feedproxy.request.upstream_and_public_urls import public_url_for
 from feedproxy.server.mitm.flow_handler import FlowState
-from feedproxy.server.mitm.request_routing import fields_of
+from feedproxy.server.mitm.request_routing import client_version, fields_of
 
 type ExchangeAndBody = tuple[Exchange, bytes | None]
 """An exchange, and the content of its response as transferred. The content is None if it was not recorded."""
@@ -129,7 +129,7 @@ def _exchange(
         size=_size(response) if response is not None else 0,
         seconds=seconds,
         connection=connection,
-        version=flow.request.http_version,
+        version=client_version(flow) if side is Side.READER else flow.request.http_version,
         failure=flow.error.msg if flow.error is not None else "",
     )
 

@@ -38,7 +38,7 @@ from feedproxy.server.mitm.backpressure import WriteBackpressure
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 FRAME_HEAD = 9
 
-DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, CONTINUATION = 0, 1, 2, 3, 4, 9
+DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, GOAWAY, CONTINUATION = 0, 1, 2, 3, 4, 7, 9
 END_STREAM, END_HEADERS = 0x1, 0x4
 
 POINTS = 1_000
@@ -69,6 +69,9 @@ FRAME_MAX = 131_072
 
 SETTINGS_MAX = 32
 """Maximum number of settings in one SETTINGS frame."""
+
+GOAWAY_MIN = 8
+"""Minimum payload of a GOAWAY frame in bytes: the last stream, and the error code."""
 
 CONTINUATIONS_MAX = 16
 """Maximum number of CONTINUATION frames in one header block. A block of 64 KiB needs four frames of 16 KiB."""
@@ -329,11 +332,25 @@ class BoundedServer(Http2Server):
             size = FRAME_HEAD + payload_length
             if len(received) - offset < size:
                 break
-            self._frames.append((size, self._allowance.count(kind, flags, stream & 0x7FFFFFFF, payload_length)))
+            opens_stream = self._allowance.count(kind, flags, stream & 0x7FFFFFFF, payload_length)
+            if self._is_graceful_end(received[offset : offset + min(size, FRAME_HEAD + GOAWAY_MIN)]):
+                self._is_draining = True
+                del received[offset : offset + size]
+                continue
+            self._frames.append((size, opens_stream))
             offset += size
             if not self._allowance.in_block:
                 self._partial_since = None
         self._counted = offset
+
+    def _is_graceful_end(self, frame: bytearray) -> bool:
+        """Return True for a GOAWAY frame without an error. `frame` is the beginning of a complete frame."""
+        # "GOAWAY allows an endpoint to gracefully stop accepting new streams while still finishing processing of
+        # previously established streams." -- RFC 9113, section 6.8. hyper-h2 would send nothing more.
+        if len(frame) < FRAME_HEAD + GOAWAY_MIN or frame[3] != GOAWAY or self._allowance.in_block:
+            return False
+        stream, error = frame[5:FRAME_HEAD], frame[FRAME_HEAD + 4 :]
+        return not any(stream) and not any(error)
 
     def _handle_batch(self) -> layer.CommandGenerator[None]:
         """Handle a batch of complete frames, and schedule the next batch for the next iteration of the event loop."""
@@ -421,7 +438,7 @@ class BoundedServer(Http2Server):
         yield from self._schedule_poll()
 
     def _go_away_if_idle(self) -> layer.CommandGenerator[None]:
-        """Close the connection if no request is in progress.
+        """Close the connection if no request is in progress, at a shutdown and after the client's GOAWAY.
 
         Some clients, such as hyper-h2, would drop a response in progress after GOAWAY.
         """

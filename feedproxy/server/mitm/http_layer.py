@@ -197,13 +197,18 @@ class FeedStream(HttpStream):
         if self._content_is_missing() and self.server_state == self.state_done:
             yield from self._abandon_content()
 
+    @property
+    def _is_client_http2(self) -> bool:
+        # A request that is streamed to an origin of HTTP/1.1 has this version, whatever the client speaks.
+        return self.context.client.alpn == b"h2"
+
     def _content_is_missing(self) -> bool:
         return bool(self.client_state == self.state_stream_request_body)
 
     def _close_if_content_is_missing(self) -> None:
         """Close the connection after a response that precedes the end of its request's content (RFC 9112, section
         9.5)."""
-        if self._content_is_missing() and not self.flow.request.is_http2 and self.flow.response is not None:
+        if self._content_is_missing() and not self._is_client_http2 and self.flow.response is not None:
             self.flow.response.headers["Connection"] = "close"
 
     def _abandon_content(self) -> layer.CommandGenerator[None]:
@@ -216,7 +221,7 @@ class FeedStream(HttpStream):
 
     def _discard_content(self) -> layer.CommandGenerator[None]:
         """Discard further content of the request, and end the exchange."""
-        if self.flow.request.is_http2:
+        if self._is_client_http2:
             yield from self._reset()
         else:
             yield SendHttp(DiscardRequestBody(self.stream_id), self.context.client)
@@ -262,7 +267,7 @@ class FeedStream(HttpStream):
 
     def _respond_early(self) -> layer.CommandGenerator[None]:
         assert self.flow.response is not None
-        if not self.flow.request.is_http2:
+        if not self._is_client_http2:
             self.flow.response.headers["Connection"] = "close"
         yield HttpResponseHook(self.flow)
         self.flow.live = False

@@ -87,6 +87,11 @@ def fields_of(message: http.Message) -> Fields:
     return Fields((name.decode("latin-1"), value.decode("latin-1")) for name, value in message.headers.fields)
 
 
+def client_version(flow: http.HTTPFlow) -> str:
+    """Return the HTTP version of the client's request, which may be streamed to the origin in another version."""
+    return "HTTP/2.0" if flow.client_conn.alpn == b"h2" else flow.request.http_version
+
+
 def headers_of(fields: Fields) -> http.Headers:
     """Return fields in mitmproxy's form."""
     return http.Headers([(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields])
