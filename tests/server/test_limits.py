@@ -289,7 +289,12 @@ def test_all_listen_addresses_share_one_port_and_include_ipv6() -> None:
 
 @pytest.mark.parametrize(
     ("host", "number"),
-    [("localhost", errno.EAFNOSUPPORT), ("", errno.EAFNOSUPPORT), ("", errno.EADDRNOTAVAIL)],
+    [
+        ("localhost", errno.EAFNOSUPPORT),
+        ("localhost", errno.EADDRNOTAVAIL),  # disable_ipv6
+        ("", errno.EAFNOSUPPORT),
+        ("", errno.EADDRNOTAVAIL),
+    ],
 )
 def test_listen_address_of_unsupported_ipv6_is_left_out(
     monkeypatch: pytest.MonkeyPatch, host: str, number: int
@@ -310,6 +315,27 @@ def test_listen_address_of_unsupported_ipv6_is_left_out(
 
     assert made.family == socket.AF_INET
     made.close()
+
+
+@pytest.mark.parametrize(
+    "found", [[(socket.AF_INET6, "::1")], [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "192.0.2.1")]]
+)
+def test_listen_address_that_the_machine_lacks_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, found: list[tuple[int, str]]
+) -> None:
+    bind = sockets.bind_socket
+
+    def bind_loopback(family: int, address: tuple[str | int, ...], *, reuse_port: bool) -> socket.socket:
+        if address[0] != "127.0.0.1":
+            raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+        return bind(family, address, reuse_port=reuse_port)
+
+    infos = [(family, socket.SOCK_STREAM, 0, "", (address, 0)) for family, address in found]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: infos)
+    monkeypatch.setattr(sockets, "bind_socket", bind_loopback)
+
+    with pytest.raises(OSError, match="Cannot assign requested address"):
+        sockets.bind_sockets("feeds.test", 0, reuse_port=False)
 
 
 def test_fast_path_cache_keeps_its_size_limit() -> None:

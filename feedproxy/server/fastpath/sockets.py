@@ -66,21 +66,24 @@ def bind_sockets(host: str, port: int, *, reuse_port: bool) -> list[socket.socke
 def _bind_sockets(host: str, port: int, *, reuse_port: bool) -> list[socket.socket]:
     addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
+    left_out: OSError | None = None
     try:
         for family, _, _, _, address in dict.fromkeys(addresses):
             bound_port = sockets[0].getsockname()[1] if sockets else port
             try:
                 sockets.append(bind_socket(family, (address[0], bound_port, *address[2:]), reuse_port=reuse_port))
             except OSError as error:
-                # A machine may list IPv6 addresses without supporting IPv6.
-                if error.errno != errno.EAFNOSUPPORT and (host or error.errno != errno.EADDRNOTAVAIL):
+                # A machine may list IPv6 addresses, such as ::1 for localhost, although it does not support IPv6
+                # (EAFNOSUPPORT) or IPv6 is disabled (EADDRNOTAVAIL).
+                if error.errno not in {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL} or (host and family == socket.AF_INET):
                     raise
+                left_out = error
     except OSError:
         for bound in sockets:
             bound.close()
         raise
     if not sockets:
-        raise OSError(errno.EADDRNOTAVAIL, f"host {host!r} has no address to listen on")
+        raise left_out or OSError(errno.EADDRNOTAVAIL, f"host {host!r} has no address to listen on")
     return sockets
 
 
