@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mitmproxy import connection, ctx, http
+from mitmproxy import connection, ctx, exceptions, http
 from mitmproxy.addonmanager import Loader
 from mitmproxy.proxy import layer
 from mitmproxy.proxy.layers import TCPLayer
@@ -10,6 +10,7 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from mitmproxy.tls import TlsData
 
 from feedproxy import settings
+from feedproxy.errors import UsageError
 from feedproxy.server.addon import Addon
 from feedproxy.server.mitm import (
     http1_limits_and_corrections,
@@ -20,6 +21,7 @@ from feedproxy.server.mitm import (
 from feedproxy.server.mitm.connect_and_interception import is_intercepted
 from feedproxy.server.mitm.handshake_deadlines import HANDSHAKE_RECORD
 from feedproxy.server.mitm.http_layer import install
+from feedproxy.server.mitm.supported_modes import check_modes
 
 
 def _peer(client: connection.Client) -> str | None:
@@ -64,6 +66,11 @@ class Entrance(Addon):
         super().configure(updated)
         app = self.app()
         app.enforces_targets = True
+        if updated & {"mode", "upstream"}:
+            try:
+                check_modes(ctx.options.mode, app.settings)
+            except UsageError as error:
+                raise exceptions.OptionsError(f"mode: {error}") from error
 
     def running(self) -> None:
         app, proxy = self.app(), ctx.master.addons.get("proxyserver")

@@ -130,6 +130,24 @@ def test_invalid_value_of_an_option_ends_mitmdump(
     assert re.search(rf"{option}\b.* expected ", printed), printed
 
 
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("socks5", "expected regular, or reverse:URL together with the option upstream"),
+        ("reverse:http://127.0.0.1:9", "expected regular, or reverse:URL together with the option upstream"),
+        ("upstream:http://127.0.0.1:9", "expected the option upstream_proxy for a parent proxy"),
+    ],
+)
+def test_mode_without_an_entrance_ends_mitmdump(
+    scripts: Path, authority: Authority, tmp_path: Path, mode: str, expected: str
+) -> None:
+    proxy = Mitmdump(tmp_path, [scripts / "all.py"], authority.file, store="memory:", admin="", mode=mode)
+
+    assert proxy.wait() == 1
+    printed = proxy.rest() + "".join(proxy.printed) + proxy.said
+    assert f"mode: {mode} is not supported: {expected}" in printed, printed
+
+
 def test_all_scripts_work_in_mitmdumps_reverse_mode(dump: Dump, origin: Origin) -> None:
     origin.publish("/front.rss", a_feed("one"))
     upstream = origin.url("")
