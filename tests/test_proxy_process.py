@@ -11,6 +11,7 @@ import os
 import queue
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -943,3 +944,10 @@ async def test_reload_applies_another_parent_proxy_and_refuses_an_invalid_one(
     assert str(app.parent_of(target)) == "socks5://two.example.com:1080"
     assert "upstream_proxy: invalid proxy address" in caplog.text
     assert "s3cret" not in caplog.text
+
+
+def test_reason_of_a_failed_start_has_no_error_number() -> None:
+    unknown = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    assert proxy_process._short_reason(unknown) == "Temporary failure in name resolution"
+    assert proxy_process._short_reason(OSError(errno.EADDRINUSE, "x with y")) == "Address already in use"

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -23,6 +24,7 @@ from feedproxy.clock import Seconds
 from feedproxy.config.option_types import OptionSpec
 from feedproxy.errors import CannotListen, UsageError
 from feedproxy.fleet.redis_connection import RedisConnection
+from feedproxy.http import uri
 from feedproxy.process import systemd
 from feedproxy.process.mitmproxy_master import build_master, known_options, listeners_of
 from feedproxy.process.open_file_limit import raise_open_file_limit
@@ -249,7 +251,7 @@ async def serve(
     if lock is not None:
         os.close(lock)
     if life.failure:
-        address = f"{proxy_master.options.listen_host}:{proxy_master.options.listen_port}"
+        address = uri.join_host_port(proxy_master.options.listen_host, proxy_master.options.listen_port)
         raise CannotListen(f"cannot listen on {address}: {life.failure} (--listen HOST:PORT names another address)")
     if app.failure is not None:
         raise app.failure
@@ -292,5 +294,7 @@ def _change_listeners(app: App) -> None:
 
 def _short_reason(error: BaseException) -> str:
     """Return the system's reason why a listener could not be opened, in place of mitmproxy's three lines."""
+    if isinstance(error, socket.gaierror):
+        return error.strerror or str(error)
     number = getattr(error, "errno", None) or 0
     return os.strerror(number) if number > 0 else str(error).rpartition(" with ")[2]

@@ -39,6 +39,7 @@ from feedproxy import oom_score
 from feedproxy.clock import Seconds
 from feedproxy.errors import CannotListen, FeedproxyError, UsageError
 from feedproxy.feed_rules import Rules
+from feedproxy.http import uri
 from feedproxy.process import proxy_process, systemd
 from feedproxy.process.option_sources import LoadedOptions, ServePlan
 from feedproxy.process.proxy_process import WorkerOptions
@@ -546,7 +547,7 @@ def _bind(host: str, port: int, option: str, *, exclusive: bool) -> tuple[socket
         return tuple(bind_sockets(host, port, reuse_port=not exclusive))
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
-        failure = f"{'admin: ' if option == 'admin' else ''}cannot listen on {host}:{port}: {reason}"
+        failure = f"{'admin: ' if option == 'admin' else ''}cannot listen on {uri.join_host_port(host, port)}: {reason}"
         raise CannotListen(f"{failure} (--{option} HOST:PORT names another address)") from error
 
 

@@ -274,6 +274,20 @@ def test_port_in_use_is_reported_in_one_line(refused: Refused) -> None:
     assert said.startswith(f"feedproxy: cannot listen on {address}: Address already in use (--listen ")
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_ipv6_port_in_use_is_reported_with_brackets(refused: Refused, workers: str, tmp_path: Path) -> None:
+    try:
+        taken = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    except OSError as error:
+        pytest.skip(f"no IPv6: {error}")
+    with taken:
+        address = f"[::1]:{taken.getsockname()[1]}"
+
+        said = refused("--listen", address, "--workers", workers, store=str(tmp_path / "store"), code=1)
+
+    assert said.startswith(f"feedproxy: cannot listen on {address}: Address already in use (--listen ")
+
+
 def test_admin_port_in_use_is_reported_in_one_line(refused: Refused) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         refused(admin=f"127.0.0.1:{taken.getsockname()[1]}", code=1)
