@@ -13,7 +13,17 @@ import h2.events
 import pytest
 
 from tests.live.origin import Asked, Authority, Gate, Handler, Origin, a_feed, opened, until
-from tests.live.product import COMMAND, LISTENS, Feedproxy, Process, Seen, ask, raw
+from tests.live.product import (
+    COMMAND,
+    LISTENS,
+    Feedproxy,
+    Process,
+    Seen,
+    ask,
+    copy_authority,
+    product_environment,
+    raw,
+)
 from tests.security.test_http2_floods import Tunnel
 from tests.waiting import NEVER, PATIENCE
 
@@ -56,6 +66,25 @@ def refuses(address: tuple[str, int]) -> bool:
 
 
 # -- shutdown
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_executed_process_prints_nothing_when_python_frees_its_modules(
+    origin: Origin, tmp_path: Path, workers: int
+) -> None:
+    """Forked processes of the tests do not free them (`forked.py`)."""
+    origin.publish("/freed.rss", a_feed("one"))
+    arguments = ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--allow-private"]
+    environment = {**product_environment(tmp_path), "LD_PRELOAD": ""}  # with this variable, it is not forked
+    copy_authority(tmp_path / "conf")
+    options = [f"--set=confdir={tmp_path / 'conf'}", f"--set=store={tmp_path / 'store'}", f"--set=workers={workers}"]
+    proxy = Process([*COMMAND, *arguments, *options], tmp_path / "here", environment)
+    base = proxy.line(LISTENS)[1]
+
+    assert ask(f"{base}/{origin.url('/freed.rss')}").status == 200
+    assert proxy.terminate() == 0
+
+    assert not re.search("Traceback|ignored|destroyed|never|Warning|Fatal", proxy.said), proxy.said
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
