@@ -117,7 +117,8 @@ class OnAddons:
             flow.response.raw_content = b"".join(itertools.chain(*pieces))
 
     async def _hook(self, event: Any) -> None:
-        for addon in self._addons.chain:
+        # As the product's addon manager (mitmproxy_master.py).
+        for addon in [addon for addon in self._addons.chain if hasattr(addon, event.name)]:
             await self._addons.invoke_addon(addon, event)
 
     def _flow(self, method: str, line: str, fields: Fields, address: str) -> http.HTTPFlow:
