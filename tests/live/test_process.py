@@ -68,16 +68,13 @@ def refuses(address: tuple[str, int]) -> bool:
 # -- shutdown
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_executed_process_prints_nothing_when_python_frees_its_modules(
-    origin: Origin, tmp_path: Path, workers: int
-) -> None:
-    """Forked processes of the tests do not free them (`forked.py`)."""
+def test_executed_processes_print_nothing_when_python_frees_their_modules(origin: Origin, tmp_path: Path) -> None:
+    """The tests' forked processes do not free them (`forked.py`)."""
     origin.publish("/freed.rss", a_feed("one"))
     arguments = ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--allow-private"]
     environment = {**product_environment(tmp_path), "LD_PRELOAD": ""}  # with this variable, it is not forked
     copy_authority(tmp_path / "conf")
-    options = [f"--set=confdir={tmp_path / 'conf'}", f"--set=store={tmp_path / 'store'}", f"--set=workers={workers}"]
+    options = [f"--set=confdir={tmp_path / 'conf'}", f"--set=store={tmp_path / 'store'}", "--set=workers=2"]
     proxy = Process([*COMMAND, *arguments, *options], tmp_path / "here", environment)
     base = proxy.line(LISTENS)[1]
 
