@@ -20,7 +20,7 @@ def cheapen_options_and_keys() -> None:
     for module in (http, optmanager):
         setattr(module, "typecheck", SimpleNamespace(check_option_type=_check_option_type))  # noqa: B010
     for module in (hooks, http):
-        setattr(module, "fields", lambda value: _fields_of(type(value)))  # noqa: B010
+        setattr(module, "fields", lambda value: _fields_of(value.__class__))  # noqa: B010
     # mitmproxy copies all 137 options before each change of an option, and a value at each use.
     setattr(optmanager, "copy", SimpleNamespace(deepcopy=_copy))  # noqa: B010 -- mypy knows only the module
 
