@@ -1,6 +1,7 @@
 """Shared configuration of all tests: settings of property tests, and the corpus of real and hostile feeds."""
 
 import contextlib
+import functools
 import gc
 import importlib
 import logging
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from _pytest.logging import caplog_records_key
 from hypothesis import HealthCheck, settings
+from hypothesis.internal import charmap, intervalsets
 
 from feedproxy.telemetry.log_stream import LineHandler
 from tests import cheap_mitmproxy, local_names, short_reports
@@ -23,6 +25,14 @@ CORPUS = Path(__file__).resolve().parents[1].parent / "shared" / "corpus"
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("same", settings.get_profile("explore"), derandomize=True, database=None)
 settings.load_profile("same")
+
+# UTF-8 encodes all characters but surrogates. To find that out, Hypothesis would encode each character, which takes two
+# seconds in each process of a fresh clone.
+_UTF_8 = intervalsets.IntervalSet([(0, 0xD7FF), (0xE000, 0x10FFFF)]), intervalsets.IntervalSet()
+_intervals_from_codec = charmap.intervals_from_codec
+charmap.intervals_from_codec = functools.cache(
+    lambda codec: _UTF_8 if codec == "utf-8" else _intervals_from_codec(codec)
+)
 
 # A shell starts programs in the background with SIGINT ignored, and programs that tests start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
