@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from feedproxy.app import App
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd, append
 from feedproxy.client_network import client_network
+from feedproxy.endpoints import landing_preview
 from feedproxy.endpoints.landing_page import gateway_redirect, landing_page, pasted_target, preview_page
 from feedproxy.errors import (
     ContentBudgetExceeded,
@@ -44,7 +45,7 @@ from feedproxy.request.gateway_challenges import has_only_unusable_challenges
 from feedproxy.request.loops_and_max_forwards import is_loop, may_forward
 from feedproxy.server.access_record import CLIENT_GONE, record_unreadable
 from feedproxy.server.client_connection_limit import ConnectionLimiter
-from feedproxy.server.mitm import landing_preview, passthrough
+from feedproxy.server.mitm import passthrough
 from feedproxy.server.mitm.backpressure import WriteBackpressure
 from feedproxy.server.mitm.connect_and_interception import is_intercepted, permit_connect
 from feedproxy.server.mitm.content_budget import ContentBudget
@@ -411,7 +412,7 @@ class FlowHandler:
         self._set_local_response(flow, state, response)
 
     async def _preview(self, target: str, call: Call) -> Response:
-        preview = await landing_preview.load_preview(self.app, target, call.client)
+        preview = await landing_preview.load_preview(self.app.service, self.app.settings_for, target, call.client)
         return preview_page(preview, call.client.base, self.app.settings.endpoint_prefix)
 
     def _find_endpoint(self, flow: http.HTTPFlow, state: FlowState, own_path: str) -> None:

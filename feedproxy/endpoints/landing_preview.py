@@ -1,18 +1,19 @@
 """Preview of a pasted address for the landing page. A preview does not count as a reader of the feed."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
-from feedproxy.app import App
 from feedproxy.endpoints.landing_page import Preview
 from feedproxy.errors import BadTarget, FeedproxyError, NotFound
 from feedproxy.feed.autodiscovery import FEED_TYPES
 from feedproxy.feed_rules import AMBIGUOUS, BLOCKED
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.target_uri.gateway_path import gateway_target
+from feedproxy.proxy.service import Service
 from feedproxy.request.context import ClientContext, ProxyResponse
+from feedproxy.settings import Settings
 from feedproxy.web.display_formats import iso, plain_text
 
 HOPS_MAX = 3
@@ -28,24 +29,28 @@ REFUSAL_SENTENCES: Mapping[tuple[str, ...], str] = {
 }
 
 
-async def load_preview(app: App, target: str, client: ClientContext) -> Preview:
+async def load_preview(
+    service: Service, settings_for: Callable[[str], Settings], target: str, client: ClientContext
+) -> Preview:
     """Return the preview of a target, or the reason for its absence. Access rules apply to each redirect."""
     try:
-        async with asyncio.timeout(app.settings.answer_timeout):
-            return await _load(app, target, replace(client, is_counted=False))
+        async with asyncio.timeout(settings_for(target).answer_timeout):
+            return await _load(service, settings_for, target, replace(client, is_counted=False))
     except TimeoutError:
         return Preview(target, reason="The origin takes too long.")
 
 
-async def _load(app: App, target: str, client: ClientContext) -> Preview:
+async def _load(
+    service: Service, settings_for: Callable[[str], Settings], target: str, client: ClientContext
+) -> Preview:
     for _ in range(HOPS_MAX + 1):
-        if readers := app.settings_for(target).readers:
+        if readers := settings_for(target).readers:
             return Preview(target, reason=REFUSAL_SENTENCES.get(readers, PROTECTED))
-        answer = await app.service.answer(Request("GET", target, _FEED_READER_FIELDS), client)
+        answer = await service.answer(Request("GET", target, _FEED_READER_FIELDS), client)
         if not isinstance(answer, ProxyResponse):
             return Preview(target, reason="This document is too large to be stored here, so it is not shown.")
         if (next_target := _location(answer, client.base)) is None:
-            return await _preview_of(app, target, answer)
+            return await _preview_of(service, target, answer)
         target = next_target
     return Preview(target, reason="There are too many redirects from this address.")
 
@@ -61,7 +66,7 @@ def _location(answer: ProxyResponse, base: str) -> str | None:
         return None
 
 
-async def _preview_of(app: App, target: str, answer: ProxyResponse) -> Preview:
+async def _preview_of(service: Service, target: str, answer: ProxyResponse) -> Preview:
     status = answer.response.status
     if status != 200:
         if answer.status.hit or answer.status.fwd_status == status:
@@ -72,7 +77,7 @@ async def _preview_of(app: App, target: str, answer: ProxyResponse) -> Preview:
     if answer.stored is None or not answer.stored.content.feed:
         return Preview(target, reason="This document is not a feed, and names none.")
     try:
-        headlines = await app.service.conversions.headlines(answer.stored)
+        headlines = await service.conversions.headlines(answer.stored)
     except FeedproxyError:
         return Preview(target, reason="This feed cannot be read.")
     entries = tuple((plain_text(title) or "(no title)", iso(at)[:10] if at else "") for title, at in headlines.entries)
