@@ -645,12 +645,43 @@ async def test_reload_ignores_options_that_are_read_only_at_the_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     made, app = configured(tmp_path, "memory_max: 1MiB\n")
-    (path := tmp_path / "feedproxy.yaml").write_text("memory_max: 2MiB\nworkers: 2\nsite_interval: 5\n")
+    (path := tmp_path / "feedproxy.yaml").write_text("memory_max: 2MiB\nstore_max: 2GiB\nsite_interval: 5\n")
 
     await reloaded(path, made, app)
 
-    assert (app.settings.memory_max, app.settings.workers, app.settings.site_interval) == (1_048_576, 1, 5)
-    assert "these options take effect after a restart: memory_max, workers" in caplog.text
+    assert (app.settings.memory_max, app.settings.site_interval) == (1_048_576, 5)
+    assert app.settings.store_max != 2 * 2**30
+    assert "these options take effect after a restart: memory_max, store_max" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("workers: 2\n", "feedproxy.yaml:2: workers: 2 workers need a shared store: store is memory:"),
+        ("tls_key: key.pem\n", "feedproxy.yaml:2: tls_key: tls_certificate is not set"),
+        ("mode: [transparent]\n", "feedproxy.yaml:2: mode: transparent is not supported"),
+        ("upstream: http://127.0.0.1:8080\n", "feedproxy.yaml:2: upstream: http://127.0.0.1:8080 is this proxy itself"),
+        (
+            "tls_certificate: cert.pem\nfast_path: false\n",
+            "feedproxy.yaml:2: tls_certificate: TLS for readers needs the fast path",
+        ),
+    ],
+)
+async def test_reload_refuses_options_with_which_a_start_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, words: str
+) -> None:
+    made, app = configured(tmp_path, "site_interval: 7\n")
+    (path := tmp_path / "feedproxy.yaml").write_text(f"site_interval: 5\n{text}")
+
+    await reloaded(path, made, app)
+    with pytest.raises(UsageError) as at_start:
+        mitmproxy_master.build_master(
+            ServePlan(str(path), options={"admin": "", "store": "memory:", "confdir": str(tmp_path)})
+        )
+
+    assert app.settings.site_interval == 7
+    assert words in caplog.text
+    assert words in str(at_start.value)
 
 
 @pytest.mark.parametrize(

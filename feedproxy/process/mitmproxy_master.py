@@ -20,7 +20,7 @@ from feedproxy.errors import UsageError
 from feedproxy.feed_rules import Rules
 from feedproxy.http import uri
 from feedproxy.process.option_sources import LoadedOptions, ServePlan, fitting_defaults, read
-from feedproxy.process.startup_checks import check_app, check_confdir, check_mode, check_paths, is_own_address
+from feedproxy.process.startup_checks import TLS_NEEDS_FAST_PATH, check_app, check_confdir, check_mode, check_paths
 from feedproxy.server.fastpath.mitmproxy_compatibility import select_modes
 from feedproxy.server.mitm.interception_certificates_and_alpn import TlsConfig, extend_new_authority
 from feedproxy.settings import Settings, declare, defaults, listen_address
@@ -115,7 +115,7 @@ def build_master(plan: ServePlan, app: App | None = None) -> tuple[master.Master
     proxy_master.options.update(**derived)
     with loaded.locating():
         if app.settings.tls_certificate and not all(mode.startswith("front") for mode in proxy_master.options.mode):
-            raise UsageError("tls_certificate: TLS for readers needs the fast path (fast_path: true, without record)")
+            raise UsageError(f"tls_certificate: {TLS_NEEDS_FAST_PATH}")  # mitmproxy is incompatible with it
     return proxy_master, app, loaded
 
 
@@ -148,12 +148,9 @@ def _split_listen(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reverse_mode(settings: Settings) -> str:
-    """Return mitmproxy's reverse mode for `upstream`. Raises UsageError if `upstream` is this proxy itself.
+    """Return mitmproxy's reverse mode for `upstream`.
 
     The scheme is always http, because feedproxy itself makes the connections to the origin.
     """
-    upstream = settings.upstream
-    host, port = uri.split_host_port(uri.normalise(upstream))
-    if is_own_address(settings, host, port):
-        raise UsageError(f"upstream: {upstream} is this proxy itself")
+    host, port = uri.split_host_port(uri.normalise(settings.upstream))
     return f"reverse:http://{uri.join_host_port(host, port)}"

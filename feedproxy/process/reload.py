@@ -17,9 +17,9 @@ from feedproxy.feed_rules import Rules
 from feedproxy.process import systemd
 from feedproxy.process.mitmproxy_master import known_options, listeners_of
 from feedproxy.process.option_sources import LoadedOptions, ServePlan, fitting_defaults, read
-from feedproxy.process.startup_checks import check_app, check_paths, log_new_warnings
+from feedproxy.process.startup_checks import check_app, check_combinations, check_mode, check_paths, log_new_warnings
 from feedproxy.server.fastpath.listener import Listener
-from feedproxy.settings import defaults, restart_names
+from feedproxy.settings import defaults, from_options, restart_names
 from feedproxy.telemetry.log_setup import set_log
 
 logger = logging.getLogger("feedproxy")
@@ -135,7 +135,8 @@ async def _read_in_thread(
 
 
 def read_again(plan: ServePlan, specs: Mapping[str, OptionSpec], rules: Rules) -> LoadedOptions:
-    """Return the options of all sources for a reload. Raises UsageError if the configuration is invalid.
+    """Return the options of all sources for a reload. Raises UsageError if the configuration is invalid, also if only
+    a start would use the invalid options.
 
     A pipe is refused, because it can be read only once. An empty file is refused if the rules in force (`rules`)
     protect feeds, because an editor may be writing the file.
@@ -145,6 +146,10 @@ def read_again(plan: ServePlan, specs: Mapping[str, OptionSpec], rules: Rules) -
     loaded = read(plan, specs)
     if plan.config and not loaded.config.options and not loaded.config.rules and rules.protecting_count:
         raise UsageError(f"{plan.config}: it is empty, and rules with readers or private are in force")
+    with loaded.locating():
+        values = {**loaded.config.options, **loaded.overrides}
+        check_mode(values)
+        check_combinations(from_options(values), loaded.config.rules)
     return loaded
 
 

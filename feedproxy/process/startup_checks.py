@@ -57,6 +57,8 @@ EXPIRES_SOON: Seconds = 14 * 86_400
 """A warning reports a certificate that expires in less than this many seconds. Programs that renew certificates usually
 do so 30 days before the certificates expire."""
 
+TLS_NEEDS_FAST_PATH = "TLS for readers needs the fast path (fast_path: true, without record)"
+
 READABLE_BY_OTHERS = 0o044
 """Bits of a file's mode that permit other users to read the file."""
 
@@ -192,18 +194,9 @@ def check_app(app: App) -> None:
     """Check combinations of options, the addresses of other proxies, and the files of certificates. Raises UsageError
     for a value that would cause failures later."""
     settings = app.settings
+    check_combinations(settings, app.rules.rules)
     if settings.tls_certificate:
         ReloadingCertificate(settings.tls_certificate, settings.tls_key)
-    elif settings.tls_key:
-        raise UsageError("tls_key: tls_certificate is not set, and without it clients are served without TLS")
-    if settings.workers > 1 and settings.local_store == MEMORY:
-        name = "fleet_local" if settings.is_fleet else "store"
-        raise UsageError(f"workers: {settings.workers} workers need a shared store: {name} is {MEMORY}")
-    if settings.admin:
-        admin, listen = listen_address(settings.admin, "admin"), listen_address(settings.listen, "listen")
-        if admin == listen and admin[1]:
-            raise UsageError(f"admin: {settings.admin} is the address of `listen`, too: expected another port")
-    _check_parents(app)
     try:
         if app.trusted_ca:
             option_files.read(Path(app.trusted_ca))
@@ -212,11 +205,24 @@ def check_app(app: App) -> None:
         raise UsageError(f"ssl_verify_upstream_trusted_ca: {app.trusted_ca}: {error.strerror or error}") from error
 
 
-def _check_parents(app: App) -> None:
-    """Raise UsageError if an `upstream_proxy` in the settings or rules is this proxy itself."""
-    for value in sorted({app.settings.upstream_proxy, *(rule.overrides.get(OPTION, "") for rule in app.rules.rules)}):
+def check_combinations(settings: Settings, rules: Iterable[Rule]) -> None:
+    """Raise UsageError if options exclude each other, or name this proxy itself as another server. No file is read."""
+    if settings.tls_key and not settings.tls_certificate:
+        raise UsageError("tls_key: tls_certificate is not set, and without it clients are served without TLS")
+    if settings.tls_certificate and (settings.record or not settings.fast_path):
+        raise UsageError(f"tls_certificate: {TLS_NEEDS_FAST_PATH}")
+    if settings.workers > 1 and settings.local_store == MEMORY:
+        name = "fleet_local" if settings.is_fleet else "store"
+        raise UsageError(f"workers: {settings.workers} workers need a shared store: {name} is {MEMORY}")
+    if settings.admin:
+        admin, listen = listen_address(settings.admin, "admin"), listen_address(settings.listen, "listen")
+        if admin == listen and admin[1]:
+            raise UsageError(f"admin: {settings.admin} is the address of `listen`, too: expected another port")
+    if settings.upstream and is_own_address(settings, *uri.split_host_port(uri.normalise(settings.upstream))):
+        raise UsageError(f"upstream: {settings.upstream} is this proxy itself")
+    for value in sorted({settings.upstream_proxy, *(rule.overrides.get(OPTION, "") for rule in rules)}):
         parent = parent_proxy.parse(value) if value != parent_proxy.ENVIRONMENT else None
-        if parent is not None and is_own_address(app.settings, parent.host, parent.port):
+        if parent is not None and is_own_address(settings, parent.host, parent.port):
             raise UsageError(f"{OPTION}: {parent} is this proxy itself")
 
 
