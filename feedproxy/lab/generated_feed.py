@@ -12,10 +12,20 @@ SYNTHETIC_START: Instant = 1_767_571_200
 """Time of the first version of a generated feed: 2026-01-05T00:00:00Z."""
 
 
+VERSIONS_MAX = 5000
+"""Maximum number of versions of a generated feed, which are all in memory: 5 KB each. A plan with more versions is
+rejected."""
+
+
+def version_count(days: float, change: Seconds) -> int:
+    """Return the number of versions of a generated feed: one at the start and one after the end, too."""
+    return math.ceil(days * 86_400 / change) + 2
+
+
 def generate_feed(days: float, change: Seconds) -> ReplayWorld:
     """Return a generated feed with a new entry every `change` seconds, served at `/feed.xml` of every host."""
-    count = min(5000, math.ceil(days * 86_400 / change) + 2)
-    return ReplayWorld({}, {"/feed.xml": Timeline([_version(number, change) for number in range(count)])})
+    versions = [_version(number, change) for number in range(version_count(days, change))]
+    return ReplayWorld({}, {"/feed.xml": Timeline(versions)})
 
 
 def _version(number: int, change: Seconds) -> Version:

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.config.config_file import item_line, line_of, read_document
 from feedproxy.errors import UsageError
-from feedproxy.lab.generated_feed import SYNTHETIC_START
+from feedproxy.lab.generated_feed import SYNTHETIC_START, VERSIONS_MAX, version_count
 from feedproxy.lab.replay.faults import CATALOGUE
 from feedproxy.lab.replay.faults.fault import parse_fault
 from feedproxy.lab.replay.hint_overrides import parse_changes
@@ -42,7 +42,8 @@ class Plan(Struct, frozen=True):
     days: float = 2.0
     every: Seconds = 3600
     jitter: Seconds = 300
-    """Maximum random delay of each start, in seconds. It has no effect if the command keeps running."""
+    """Maximum random delay of each start, in seconds, and at most `every`. It has no effect if the command keeps
+    running."""
     speed: float = 0.0
     """Ratio of virtual to real time for a command that keeps running, or 0 to start the command for each poll."""
     add: tuple[str, ...] = ()
@@ -84,7 +85,13 @@ def read_plan(path: Path) -> Plan:
     if plan.days * 86_400 / plan.every > STARTS_MAX:
         line = line_of(document, "every" if "every" in document else "days")
         raise UsageError(f"{path}:{line}: every: the command would be started more than {STARTS_MAX} times")
-    return plan
+    if not plan.source and version_count(plan.days, plan.change) > VERSIONS_MAX:
+        line = line_of(document, "change" if "change" in document else "days")
+        raise UsageError(f"{path}:{line}: change: the generated feed would have more than {VERSIONS_MAX} versions")
+    if "jitter" in document and not plan.speed and plan.jitter > plan.every:
+        location = f"{path}:{line_of(document, 'jitter')}"
+        raise UsageError(f"{location}: jitter: expected at most the value of every, {plan.every:g} s")
+    return replace(plan, jitter=min(plan.jitter, plan.every))
 
 
 def _parse_values(path: Path, document: Mapping[Any, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -149,6 +149,8 @@ def test_lab_run_names_missing_command_in_one_line(plan: Path, capsys: pytest.Ca
         ("days: 1\n\nevery: 0", "3: every: expected a duration of at least 1 s and at most 366d"),
         ("days: 1\nevery: 2s", "2: every: the command would be started more than 10000 times"),
         ("jitter: -5", "1: jitter: expected a duration of at least 0 s and at most 366d"),
+        ("every: 10m\njitter: 11m", "2: jitter: expected at most the value of every, 600 s"),
+        ("days: 10\nchange: 60", "2: change: the generated feed would have more than 5000 versions"),
         ("timeout: .inf", "1: timeout: expected a duration of at least 1 s and at most 366d"),
         ("faketime: 1", "1: faketime: expected true or false"),
         ("seed: [1]", "1: seed: expected one value"),
