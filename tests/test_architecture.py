@@ -224,6 +224,96 @@ def test_addon_has_no_name_of_a_module_and_no_dataclass() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+MODEL_OF_CONVERSIONS = ROOT / "feedproxy/feed/convert/model.py"
+"""Module whose values are all dataclasses, because `Feed` is one."""
+
+
+def test_frozen_value_is_a_struct_unless_it_has_a_reason_to_be_a_dataclass() -> None:
+    """docs/decisions/value-classes.md lists the reasons."""
+    wrong = [
+        f"{_where(path, node.lineno)}: {node.name}"
+        for path, tree in _sources().items()
+        if path != MODEL_OF_CONVERSIONS
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and _is_frozen_dataclass(node) and not _is_dataclass_for_a_reason(path, node)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_struct_is_frozen() -> None:
+    wrong = [
+        f"{_where(path, node.lineno)}: {node.name}"
+        for path, tree in _sources().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        and any(ast.unparse(base) in ("Struct", "msgspec.Struct") for base in node.bases)
+        and not _has_argument(node.keywords, "frozen", value=True)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("source", "is_permitted"),
+    [
+        ("@dataclass(frozen=True)\nclass A:\n    a: int", False),
+        ("@dataclasses.dataclass(slots=True, frozen=True)\nclass A:\n    a: int", False),
+        ("@dataclass(frozen=True)\nclass A:\n    a: str = field(repr=False)", True),
+        ("@dataclass(frozen=True)\nclass A:\n    a: str = field(repr=True)", False),
+        ("@dataclass(frozen=True)\nclass A:\n    a: str = field(default='', metadata={})", True),
+        ("@dataclass(frozen=True)\nclass A:\n    a: str = option('')", True),
+        ("@dataclass(frozen=True)\nclass A:\n    @cached_property\n    def b(self): ...", True),
+        ("@dataclass(frozen=True)\nclass A:\n    a: str = field(compare=False)", True),
+        ("@dataclass(slots=True)\nclass A:\n    a: int", True),
+        ("@dataclass\nclass A:\n    a: int", True),
+    ],
+)
+def test_rule_of_value_classes_is_recognised(source: str, is_permitted: bool) -> None:
+    (node,) = ast.parse(source).body
+
+    assert isinstance(node, ast.ClassDef)
+    assert (not _is_frozen_dataclass(node) or _is_dataclass_for_a_reason(None, node)) is is_permitted
+
+
+def _is_frozen_dataclass(node: ast.ClassDef) -> bool:
+    return any(
+        isinstance(decorator, ast.Call)
+        and ast.unparse(decorator.func) in ("dataclass", "dataclasses.dataclass")
+        and _has_argument(decorator.keywords, "frozen", value=True)
+        for decorator in node.decorator_list
+    )
+
+
+def _is_dataclass_for_a_reason(path: Path | None, node: ast.ClassDef) -> bool:
+    """Return True if the class has one of the properties of value-classes.md. `path` is None without imports."""
+    calls = [part for part in ast.walk(node) if isinstance(part, ast.Call)]
+    has_reason = any(
+        ast.unparse(call.func) == "option"
+        or _has_argument(call.keywords, "repr", value=False)
+        or _has_argument(call.keywords, "compare", value=False)
+        or any(argument.arg == "metadata" for argument in call.keywords)
+        for call in calls
+        if call not in node.decorator_list
+    )
+    has_cached_property = any(
+        ast.unparse(decorator).rpartition(".")[2] == "cached_property"
+        for part in node.body
+        if isinstance(part, ast.FunctionDef)
+        for decorator in part.decorator_list
+    )
+    of_mitmproxy = (
+        {name.rpartition(".")[2] for _, name in _imports(path) if name.startswith("mitmproxy.")} if path else set()
+    )
+    bases = {ast.unparse(base).partition("[")[0].partition(".")[0] for base in node.bases}
+    return has_reason or has_cached_property or bool(bases & of_mitmproxy)
+
+
+def _has_argument(keywords: list[ast.keyword], name: str, *, value: bool) -> bool:
+    return any(
+        keyword.arg == name and isinstance(keyword.value, ast.Constant) and keyword.value.value is value
+        for keyword in keywords
+    )
+
+
 def test_modules_import_each_other_without_cycles() -> None:
     imported = {_dotted(path): {name for _, name in _imports(path) if name != _dotted(path)} for path in _sources()}
     TopologicalSorter(imported).prepare()  # raises CycleError, which names the modules
