@@ -2,13 +2,14 @@
 
 import asyncio
 import errno
+import gc
 import logging
 import os
 import resource
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -20,6 +21,7 @@ from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.process.mitmproxy_master import Master
 from feedproxy.refresh.ingest import helper_pool
 from feedproxy.refresh.ingest.helper_pool import HelperPool
+from feedproxy.refresh.ingest.helper_process import Limits
 from feedproxy.store.resource import Failures
 from feedproxy.upstream import local_resource_exhaustion
 from feedproxy.upstream.local_resource_exhaustion import NetworkState, RateLimitedLog, is_exhaustion, overload_of
@@ -39,52 +41,50 @@ def network(monkeypatch: pytest.MonkeyPatch) -> NetworkState:
     return made
 
 
-async def test_overload_is_no_failure_of_the_feed() -> None:
-    stage = OnService(ManualClock(1_795_176_000.0), {"polling": "off"})
-    await stage.open()
-    proxy, feed, clock = Proxy(stage), stage.origin, stage.clock
-    feed.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
-    await proxy.get("/feed.rss")
-    clock.advance(minutes=10)
-    feed.break_down(Overload("no descriptor is left"))
-
-    (await proxy.get("/feed.rss")).expect(200, cache="detail=overload")
-    refused = (await proxy.get("/new.rss")).expect(503, cache="detail=overload")
-
-    assert int(refused.fields.get("retry-after") or 0) > 0
-    held = stage.service.store.get(feed.url("/feed.rss"))
-    assert held is not None
-    assert held.failures == Failures()
-    await stage.close()
+@pytest.fixture
+async def stage() -> AsyncIterator[OnService]:
+    opened = OnService(ManualClock(1_795_176_000.0), {"polling": "off"})
+    await opened.open()
+    yield opened
+    await opened.close()
 
 
-async def test_full_slow_lane_is_no_failure_of_the_feed(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = OnService(ManualClock(1_795_176_000.0), {"polling": "off"})
-    await stage.open()
+async def test_overload_is_no_failure_of_the_feed(stage: OnService, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine lacks descriptors, or the slow lane of the helper pool is full."""
     proxy, feed, clock = Proxy(stage), stage.origin, stage.clock
     feed.publish("/feed.rss", a_feed("first"), cache_control="max-age=60")
     await proxy.get("/feed.rss")
     clock.advance(minutes=10)
+
+    feed.break_down(Overload("no descriptor is left"))
+    (await proxy.get("/feed.rss")).expect(200, cache="detail=overload")
+    refused = (await proxy.get("/new.rss")).expect(503, cache="detail=overload")
+
+    assert int(refused.fields.get("retry-after") or 0) > 0
+    assert _failures(stage) == Failures()
+
+    clock.advance(minutes=10)
+    feed.recover()
     feed.publish("/feed.rss", a_feed("second"), cache_control="max-age=60")
     monkeypatch.setattr(helper_pool, "LARGE_JOB", 1)
     monkeypatch.setattr(helper_pool, "SLOW_QUEUE_MAX", 0)
     pool = stage.service._coordinator.helper_pool
     monkeypatch.setattr(pool, "_in_threads", False)
-
     (await proxy.get("/feed.rss")).expect(200, cache="detail=overload")
 
-    stored = stage.service.store.get(feed.url("/feed.rss"))
-    assert stored is not None
-    assert stored.failures == Failures()
+    assert _failures(stage) == Failures()
     monkeypatch.setattr(pool, "_in_threads", True)
     clock.advance(minutes=10)
     assert b"second" in (await proxy.get("/feed.rss")).expect(200, cache="stored").body
-    await stage.close()
 
 
-async def test_failure_of_the_parent_proxy_is_neither_a_move_nor_an_end_of_the_feed() -> None:
-    stage = OnService(ManualClock(1_795_176_000.0), {"polling": "off"})
-    await stage.open()
+def _failures(stage: OnService) -> Failures:
+    held = stage.service.store.get(stage.origin.url("/feed.rss"))
+    assert held is not None
+    return held.failures
+
+
+async def test_failure_of_the_parent_proxy_is_neither_a_move_nor_an_end_of_the_feed(stage: OnService) -> None:
     proxy, feed, clock = Proxy(stage), stage.origin, stage.clock
     feed.publish("/feed.rss", a_feed("good"), cache_control="max-age=60")
     await proxy.get("/feed.rss")
@@ -98,7 +98,6 @@ async def test_failure_of_the_parent_proxy_is_neither_a_move_nor_an_end_of_the_f
         assert held.relocation is None
         assert not any(each.invalid for each in held.variants)
         assert held.failures.count == failed
-    await stage.close()
 
 
 @pytest.mark.parametrize("name", ["EMFILE", "ENFILE", "ENOBUFS", "ENOMEM", "EADDRNOTAVAIL"])
@@ -153,6 +152,8 @@ async def test_failed_local_name_lookup_is_overload(
 
 @contextmanager
 def few_descriptors(spare: int = 2) -> Iterator[None]:
+    """Leave this process only `spare` free descriptors."""
+    gc.collect()  # within the block, a collection would close the descriptors of earlier tests, and free them
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest = os.open(os.devnull, os.O_RDONLY)
     os.close(lowest)
@@ -167,7 +168,8 @@ async def test_missing_descriptors_for_a_process_are_overload(
     network: NetworkState, caplog: pytest.LogCaptureFixture
 ) -> None:
     with ThreadPoolExecutor(1) as threads, caplog.at_level(logging.WARNING):
-        pool = HelperPool(threads)
+        # On a busy machine, the sleeping job could otherwise move to the slow lane, where no job waits for it.
+        pool = HelperPool(threads, Limits(quick=PATIENCE, wall=2 * PATIENCE))
         pool.start()
         async with asyncio.timeout(PATIENCE):
             worker = await pool.submit(os.getpid)
@@ -187,6 +189,15 @@ async def test_missing_descriptors_for_a_process_are_overload(
         await pool.close()
     assert [each.levelname for each in caplog.records] == ["ERROR"]
     assert caplog.records[0].exc_info is None
+
+
+def test_process_without_descriptors_counts_as_one_that_has_used_no_processor_time() -> None:
+    """A job on a busy machine gets more time, although its processor time cannot be read."""
+    with few_descriptors(0):
+        usage = helper_pool._process_usage(os.getpid())
+
+    assert usage == ("R", 0.0)
+    assert helper_pool._process_usage(2**30) == ("R", float("inf"))
 
 
 async def test_exchange_without_descriptors_is_refused_before_it_begins(

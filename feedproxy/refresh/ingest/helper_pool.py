@@ -477,10 +477,10 @@ def _copy_result(target: "asyncio.Future[Parts]", source: "asyncio.Future[Parts]
 def _process_usage(pid: int) -> tuple[str, Seconds]:
     """Return the state letter of a process (`proc_pid_stat(5)`) and its processor time in seconds.
 
-    For an unknown process, return "R" (running) and infinity.
+    For an unknown process, return "R" (running) and infinity, and without a free file descriptor "R" and 0.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return fields[0].decode(), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
-        return "R", float("inf")
+    except (OSError, ValueError, IndexError) as error:
+        return "R", 0.0 if local_resource_exhaustion.is_exhaustion(error) else float("inf")
