@@ -11,6 +11,7 @@ from feedproxy.feed.channel import Kind
 from feedproxy.feed.document_syntax import DocumentSyntax
 from feedproxy.feed.encoding_detection import declared_encoding, encoding_by_bytes
 from feedproxy.feed.encoding_labels import codec_of
+from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.field_values import parse_parameters
 from feedproxy.notes import Category, Level, Note
 from feedproxy.upstream.upstream_errors import MalformedResponse
@@ -47,6 +48,8 @@ def check(observations: FeedObservations, document: CheckedDocument | None, chal
         yield REFUSED(status=last.status)
     elif last.status != 200:
         yield STATUS_NOT_200(status=last.status)
+    elif unknown := bounded_decompression.unknown_codings(last.coding):
+        yield CODING_UNKNOWN(coding=", ".join(unknown))
     elif last.content is None:
         yield CODING_INVALID(coding=last.coding)
     elif document is not None:
@@ -120,6 +123,14 @@ class CHALLENGE_PAGE(Note, level=Level.BAD, category=Category.FAILURES):
     summary = "%(vendor)s sends a page that tests for a browser instead of the feed."
     advice = "Feed readers cannot pass such a test. Exempt the address of the feed from the challenge."
     reference = "RFC 9110, section 10.1.5"
+
+
+class CODING_UNKNOWN(Note, level=Level.BAD, category=Category.CODING):
+    summary = "The Content-Encoding is %(coding)s, which readers cannot decode."
+    advice = """\
+    Content-Encoding names only the compression: gzip, br, zstd or deflate. The character encoding belongs into
+    Content-Type (`charset=utf-8`). Without compression, omit the field."""
+    reference = "RFC 9110, section 8.4.1"
 
 
 class CODING_INVALID(Note, level=Level.BAD, category=Category.CODING):
@@ -276,7 +287,9 @@ class CHARSETS_DISAGREE(Note, level=Level.WARN, category=Category.FORMAT):
 def _check_coding(observations: FeedObservations) -> Iterator[Note]:
     last, plain = observations.last, observations.plain
     content = last.content or b""
-    if last.coding:
+    if last.coding and last.content == last.body:
+        yield CODING_NOT_APPLIED(coding=last.coding)
+    elif last.coding:
         yield COMPRESSED(coding=last.coding, share=round(100 * len(last.body) / max(1, len(content))))
     elif len(content) > SMALL_SIZE:
         yield NOT_COMPRESSED(size=len(content))
@@ -286,6 +299,14 @@ def _check_coding(observations: FeedObservations) -> Iterator[Note]:
 
 class COMPRESSED(Note, level=Level.GOOD, category=Category.CODING):
     summary = "The feed is sent compressed (%(coding)s), with %(share)s %% of its uncompressed size."
+    reference = "RFC 9110, section 8.4"
+
+
+class CODING_NOT_APPLIED(Note, level=Level.BAD, category=Category.CODING):
+    summary = "Content-Encoding is %(coding)s, but the feed is sent uncompressed."
+    advice = """\
+    Many readers fail at such a feed. Compress the feed, or omit Content-Encoding. Often a cache or a plugin
+    decompresses the content and keeps the field."""
     reference = "RFC 9110, section 8.4"
 
 

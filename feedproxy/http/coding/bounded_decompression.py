@@ -52,6 +52,11 @@ The decoder does not limit its output. A call therefore gets only as much input 
 """
 
 
+def unknown_codings(content_encoding: str | None) -> tuple[str, ...]:
+    """Return the codings of a Content-Encoding for which there is no decoder."""
+    return tuple(coding for coding in layers(content_encoding) if coding not in _DECODERS)
+
+
 def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
     """Return the decoded content of a body.
 
@@ -61,9 +66,8 @@ def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
     damaged content.
     """
     codings = layers(content_encoding)
-    for coding in codings:
-        if coding not in _DECODERS:
-            raise UnknownCoding(coding)
+    for coding in unknown_codings(content_encoding):
+        raise UnknownCoding(coding)
     if len(codings) > LAYERS_MAX:
         raise Undecodable(f"{len(codings)} content codings: expected at most {LAYERS_MAX}")
     remaining = limit
