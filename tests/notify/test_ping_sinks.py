@@ -8,7 +8,7 @@ import pytest
 
 from feedproxy.cli import main
 from feedproxy.errors import UsageError
-from feedproxy.http.message import Response
+from feedproxy.http.message import Fields, Response
 from feedproxy.notify.changes.change_lists import ChangeLists
 from feedproxy.notify.notification_protocol import Delivered, Refused, Retry
 from feedproxy.notify.pings.sinks import PingSinks, SinkKind, interpret_response, ping_message, read_ping_sink
@@ -81,6 +81,22 @@ def answered(value: Any) -> Response:
 )
 def test_ping_response_is_delivered_refused_or_retried(answer: Any, kind: type) -> None:
     assert isinstance(interpret_response(read_ping_sink(RPC), answer), kind)
+
+
+def test_ping_response_may_state_its_encoding_in_content_type() -> None:
+    body = xmlrpc.client.dumps(({"flerror": False, "message": "Merci, c'est noté"},), methodresponse=True)
+    fields = Fields([("Content-Type", "text/xml; charset=iso-8859-1")])
+
+    verdict = interpret_response(read_ping_sink(RPC), Response(200, fields, body.partition("?>")[2].encode("latin-1")))
+
+    assert verdict == Delivered("Merci, c'est noté")
+
+
+def test_ping_by_xml_rpc_states_its_encoding() -> None:
+    message = ping_message(read_ping_sink(RPC), name="Café", url="http://a.example/")
+
+    assert message.fields.get("content-type") == "text/xml; charset=utf-8"
+    assert xmlrpc.client.loads(message.body.decode())[0] == ("Café", "http://a.example/")
 
 
 async def test_ping_sinks_get_changes_of_upstream_only(stand_at: Callable[..., Any]) -> None:

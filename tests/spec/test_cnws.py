@@ -386,6 +386,14 @@ async def test_notification_with_foreign_namespace_elements_is_accepted(stand_at
     assert service.stand.origin.requests == requests + 1
 
 
+async def test_notification_may_state_its_encoding_in_content_type(stand_at: Callable[..., Any]) -> None:
+    service = await subscribed(stand_at)
+    content = CHANGE.format(resource=TARGET).replace("A title", "Café")
+    request = call(await our_path(service), content.encode("latin-1"), Content_Type="text/xml; charset=iso-8859-1")
+
+    assert status(await service.subscriber.endpoint(request)) == "true"
+
+
 async def test_notification_for_unsubscribed_resource_is_answered_false(stand_at: Callable[..., Any]) -> None:
     """ "To unsubscribe from a resource notification list no action needs to be taken. When the next notification is
     received for a resource that is no longer of interest simply return 'false' as the status." """

@@ -674,6 +674,19 @@ async def test_notification_causes_a_fetch(stand_at: Callable[..., Any]) -> None
     assert clouds.stand.origin.requests == requests + 3
 
 
+async def test_notification_may_state_its_encoding_in_content_type(stand_at: Callable[..., Any]) -> None:
+    clouds = await registered(stand_at)
+    path, fields = await our_path(clouds), {"Content_Type": "text/xml; charset=iso-8859-1"}
+    by_rpc = xmlrpc.client.dumps((TARGET,), "rssCloud.notify").partition("?>")[2] + "<!-- é -->"
+    by_soap = soap.write_call("notify", [("url", TARGET), ("title", "Café")]).decode().partition("?>")[2]
+
+    called = await clouds.aggregator.endpoint(call(path, by_rpc.encode("latin-1"), **fields))
+    sent = await clouds.aggregator.endpoint(call(path, by_soap.encode("latin-1"), **fields))
+
+    assert xmlrpc.client.loads(called.body.decode())[0] == (True,)
+    assert soap.read_answer(sent.body) == "1"
+
+
 async def test_notification_for_an_unregistered_feed_is_rejected(stand_at: Callable[..., Any]) -> None:
     clouds = await registered(stand_at)
     path, requests = await our_path(clouds), clouds.stand.origin.requests

@@ -20,6 +20,7 @@ from feedproxy.notify.notification_protocol import DAY, Delivered, Delivery, Mes
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings.ping_messages import InvalidCall
 from feedproxy.notify.refresh_requests import TooManyRequests
+from feedproxy.notify.rpc.xmlrpc import utf8_content
 from feedproxy.notify.subscription_table import Role, State, Subscription
 from feedproxy.notify.subscriptions_to_moved_or_private_feeds import SubscriberMaintenance
 from feedproxy.notify.topics import is_no_longer_public, resolve_topics
@@ -50,7 +51,7 @@ class Publisher:
         "If the response is an error (HTTP, or FALSE) then the subscription is refused" (CNWS).
         """
         try:
-            request = cnws_messages.read(call.content)
+            request = cnws_messages.read(utf8_content(call.content, call.request.fields))
         except InvalidCall as error:
             return generated_response(400, XML, cnws_messages.write_result(False, description=str(error)))
         if not isinstance(request, SubscriptionRequest):
@@ -102,7 +103,9 @@ class Publisher:
             return
         answer = await self._service.delivery_worker.request_now(await self._change_message(callback, topic, resource))
         try:
-            if not 200 <= answer.status < 300 or not cnws_messages.read_result(answer.body):
+            if not 200 <= answer.status < 300 or not cnws_messages.read_result(
+                utf8_content(answer.body, answer.fields)
+            ):
                 raise AccessDenied("the subscriber refused the test notification", 403)
         except InvalidCall as error:
             raise AccessDenied(str(error), 403) from error
@@ -132,7 +135,7 @@ class Publisher:
         if not 200 <= answer.status < 300:
             return Refused(f"status {answer.status}", remove=True)
         try:
-            is_wanted = cnws_messages.read_result(answer.body)
+            is_wanted = cnws_messages.read_result(utf8_content(answer.body, answer.fields))
         except InvalidCall:
             return Delivered(f"status {answer.status} without a result")
         if not is_wanted:

@@ -15,6 +15,7 @@ from feedproxy.notify.notification_protocol import DAY, Delivery, Message, Retry
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.outbound_subscriptions import OutboundSubscriptions, SubscriptionTarget, callback_of
 from feedproxy.notify.pings.ping_messages import InvalidCall
+from feedproxy.notify.rpc.xmlrpc import utf8_content
 from feedproxy.notify.subscription_table import Subscription
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.store.resource import Resource
@@ -72,7 +73,7 @@ class Subscriber:
         if not 200 <= answer.status < 300:
             return await self.subscriptions.on_rejected(subscription, f"status {answer.status}")
         try:
-            if not cnws_messages.read_result(answer.body):
+            if not cnws_messages.read_result(utf8_content(answer.body, answer.fields)):
                 return await self.subscriptions.on_rejected(subscription, "refused")
         except InvalidCall as error:
             return await self.subscriptions.on_rejected(subscription, str(error))
@@ -81,7 +82,7 @@ class Subscriber:
     async def endpoint(self, call: Call) -> Response:
         """Answer a notification at `/-/push/cnws/…`: true if feedproxy has a subscription to the changed resource."""
         try:
-            message = cnws_messages.read(call.content)
+            message = cnws_messages.read(utf8_content(call.content, call.request.fields))
         except InvalidCall:
             return generated_response(400, XML, cnws_messages.write_result(False))
         subscription = await self.subscriptions.find_by_callback(call.path.rpartition("/")[2])

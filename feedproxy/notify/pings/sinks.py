@@ -16,6 +16,7 @@ from urllib.parse import quote, urlsplit
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.target_uri.url_redaction import redact_setting
+from feedproxy.notify.endpoint_responses import XML
 from feedproxy.notify.notification_protocol import (
     Change,
     Delivered,
@@ -27,7 +28,7 @@ from feedproxy.notify.notification_protocol import (
     Verdict,
 )
 from feedproxy.notify.pings.ping_messages import InvalidCall, Ping
-from feedproxy.notify.rpc.xmlrpc import read_answer, write_call
+from feedproxy.notify.rpc.xmlrpc import read_answer, utf8_content, write_call
 from feedproxy.notify.sink_address import SinkAddress, check_sink_url, split_prefix
 from feedproxy.notify.subscription_table import Subscription
 from feedproxy.request.upstream_and_public_urls import displayed_url, is_upstream_target
@@ -81,7 +82,7 @@ def ping_message(sink: PingSink, *, name: str, url: str, feed: str = "") -> Mess
         body = write_call("weblogUpdates.extendedPing", name, url, url, feed or url)
     else:
         body = write_call("weblogUpdates.ping", name, url)
-    return Message("POST", sink.url, Fields([("Content-Type", "text/xml")]), body, address_trust=trust)
+    return Message("POST", sink.url, Fields([("Content-Type", XML)]), body, address_trust=trust)
 
 
 def site_ping_request(sink: str, ping: Ping) -> DeliveryRequest:
@@ -102,7 +103,7 @@ def interpret_response(sink: PingSink, answer: Response | FeedproxyError) -> Ver
     if sink.kind is SinkKind.GET:
         return Delivered(f"{answer.status}")
     try:
-        result = read_answer(answer.body)
+        result = read_answer(utf8_content(answer.body, answer.fields))
     except InvalidCall as error:
         return Refused(str(error))
     if not isinstance(result, dict):

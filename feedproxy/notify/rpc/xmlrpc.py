@@ -14,7 +14,7 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.feed.encoding_detection import declared_encoding, encoding_by_bytes, to_utf8
 from feedproxy.feed.xml_characters import valid_text
 from feedproxy.http.field_values import charset_of
-from feedproxy.http.message import Response
+from feedproxy.http.message import Fields, Response
 from feedproxy.notify.endpoint_responses import XML, generated_response
 from feedproxy.notify.pings.ping_messages import InvalidCall
 from feedproxy.request.endpoint_registry import Call
@@ -51,7 +51,7 @@ class XmlRpcDispatcher:
     async def answer(self, call: Call) -> Response:
         """Return the response to a call. A fault has status 200, as the specification requires."""
         try:
-            name, parameters = read_call(utf8_content(call))
+            name, parameters = read_call(utf8_content(call.content, call.request.fields))
         except InvalidCall as error:
             return write_response(xmlrpc.client.Fault(NOT_WELL_FORMED, str(error)))
         method = self._methods.get(name)
@@ -73,12 +73,12 @@ def is_excessive(content: bytes) -> bool:
     return any(content.count(character) > limit for character, limit in CHARACTER_COUNTS_MAX.items())
 
 
-def utf8_content(call: Call) -> bytes:
-    """Return the XML content of a call.
+def utf8_content(content: bytes, fields: Fields) -> bytes:
+    """Return the XML content of a message with these fields.
 
     It is converted to UTF-8 if only the charset of Content-Type states another encoding.
     """
-    content, charset = call.content, charset_of(call.request.fields.get("content-type"))
+    charset = charset_of(fields.get("content-type"))
     if charset is None or encoding_by_bytes(content) is not None or declared_encoding(content) is not None:
         return content
     text = to_utf8(content, charset)

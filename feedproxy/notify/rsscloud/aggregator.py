@@ -126,7 +126,7 @@ class RssCloudAggregator:
             succeeded = await self._on_notification(subscription, form.get("url", ""))
             return plain_text(200, "Thanks.") if succeeded else plain_text(404, "There is no such subscription.")
         try:
-            return await self._answer_call(call.content, subscription)
+            return await self._answer_call(rpc.utf8_content(call.content, call.request.fields), subscription)
         except InvalidCall as error:
             return rpc.write_response(xmlrpc.client.Fault(rsscloud_messages.FAULT_CODE, str(error)))
 
@@ -201,5 +201,6 @@ def _registration_result(method: NotificationMethod, answer: Response) -> tuple[
         if not 200 <= answer.status < 300:
             return False, f"status {answer.status}"
         return rsscloud_messages.read_result(answer.body)
-    value = rpc.read_answer(answer.body) if method is NotificationMethod.XML_RPC else soap.read_answer(answer.body)
+    content = rpc.utf8_content(answer.body, answer.fields)
+    value = rpc.read_answer(content) if method is NotificationMethod.XML_RPC else soap.read_answer(content)
     return value is True or value in ("1", "true"), ""

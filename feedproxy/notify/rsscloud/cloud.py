@@ -77,7 +77,7 @@ class RssCloudServer:
     async def by_soap(self, call: Call) -> Response:
         """Answer a registration or a ping at `/-/soap`."""
         try:
-            soap_call = soap.read_call(utf8_content(call))
+            soap_call = soap.read_call(utf8_content(call.content, call.request.fields))
             if soap_call.method in METHODS:
                 return soap.write_response(
                     soap_call, await self._try_register(rsscloud_messages.from_soap, soap_call, call)

@@ -219,9 +219,8 @@ def failure_reason(method: NotificationMethod, answer: Response, *, strictly: bo
     if method.is_form:
         return ""
     try:
-        value = (
-            xmlrpc.read_answer(answer.body) if method is NotificationMethod.XML_RPC else soap.read_answer(answer.body)
-        )
+        content = xmlrpc.utf8_content(answer.body, answer.fields)
+        value = xmlrpc.read_answer(content) if method is NotificationMethod.XML_RPC else soap.read_answer(content)
     except InvalidCall as error:
         return str(error) if strictly or "fault" in str(error) else ""
     if value is False or value in ("0", "false"):
