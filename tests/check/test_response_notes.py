@@ -269,6 +269,57 @@ DOCUMENTS: dict[str, str] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("body", "coding", "found"),
+    [
+        (gzip.compress(gzip.compress(feed(1.78e9).encode()))[:-1], "gzip, gzip", "coding-invalid"),
+        (feed(1.78e9).encode(), ", ".join(["gzip"] * 20), "coding-invalid"),
+        (gzip.compress(feed(1.78e9).encode()), "foo, gzip", "coding-unknown"),
+        (gzip.compress(feed(1.78e9).encode())[:-30], "gzip", "coding-invalid"),
+        (gzip.compress(b""), "gzip", "document-empty"),
+        (b"", "gzip", "document-empty"),
+        (b" \n", "", "document-empty"),
+        (b"<!doctype html><p>Hello", "", "html-instead-of-feed"),
+        (bytes(30_000_000), "", "feed-too-large"),
+    ],
+    ids=[
+        "half-of-two",
+        "twenty",
+        "unknown-of-two",
+        "truncated",
+        "empty-in-gzip",
+        "empty",
+        "white-space",
+        "html",
+        "30-mb",
+    ],
+)
+async def test_content_that_is_no_feed_gets_one_finding(body: bytes, coding: str, found: str) -> None:
+    async with publishing() as publisher:
+        publisher.fault = content(body, **({"Content-Encoding": coding} if coding else {}))
+
+        assert find(await observe(publisher)) == {found}
+
+
+async def test_feed_in_two_codings_is_decoded() -> None:
+    async with publishing() as publisher:
+        publisher.fault = content(
+            gzip.compress(gzip.compress(feed(1.78e9).encode())), **{"Content-Encoding": "gzip, gzip"}
+        )
+
+        assert (await observe(publisher)).last.content == feed(1.78e9).encode()
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+async def test_feed_in_utf_16_without_a_byte_order_mark_is_read(encoding: str) -> None:
+    async with publishing() as publisher:
+        publisher.fault = content(feed(1.78e9).replace("utf-8", "utf-16").encode(encoding))
+
+        found = find(await observe(publisher))
+    assert "not-in-utf-8" in found
+    assert not found & {"not-a-feed", "ill-formed"}
+
+
 async def test_content_above_the_limit_when_decoded_is_too_large() -> None:
     body = gzip.compress(bytes(OPEN.decoded_max + 1))
     async with publishing() as publisher:
