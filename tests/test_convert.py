@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from feedproxy.cli import main
+from feedproxy.commands import convert
+from feedproxy.feed.convert.read import from_document
 from tests.stages.origin import a_feed
 
 DOCUMENTS = {
@@ -161,3 +163,17 @@ def test_opml_of_a_feed_without_a_known_address_warns(feed_file: Path, capsys: p
     written = capsys.readouterr()
     assert 'xmlUrl="https://a.example/feed"' in written.out
     assert not written.err
+
+
+def test_conversion_of_more_items_than_are_read_warns(
+    feed_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(from_document, "ITEMS_MAX", 2)
+    monkeypatch.setattr(convert, "ITEMS_MAX", 2)
+    feed_file.write_bytes(a_feed("one", "two", "three"))
+
+    assert main(["convert", str(feed_file), "--to", "json"]) == 0
+
+    out, err = capsys.readouterr()
+    assert [item["title"] for item in json.loads(out)["items"]] == ["one", "two"]
+    assert err == "feedproxy: warning: only the first 2 items of the feed are converted\n"

@@ -11,6 +11,7 @@ from feedproxy.errors import NotAFeed, TooLarge, UsageError
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.markup import is_web
 from feedproxy.feed.convert.model import Feed
+from feedproxy.feed.convert.read.element_precedence import ITEMS_MAX
 from feedproxy.feed.convert.read.from_document import read, with_source_address
 from feedproxy.http.date import parse_http_date
 from feedproxy.refresh.standalone_fetch import Document, fetch_document, follow_saved_redirect
@@ -56,6 +57,8 @@ def convert(args: argparse.Namespace) -> int:
         feed = _read_local(args.source, args.base, settings)
     if args.to == "opml" and not feed.address:
         print_error("warning: the feed does not state its address, which OPML requires: state it with --base URL")
+    if len(feed.items) >= ITEMS_MAX:
+        print_error(f"warning: only the first {ITEMS_MAX} items of the feed are converted")
     written = FORMATS[args.to].render(feed)
     sys.stdout.buffer.write(written)
     if sys.stdout.isatty() and not written.endswith(b"\n"):
