@@ -229,6 +229,8 @@ def resource_after_unstored(job: RefreshJob, stored: Resource | None, learned: R
     served instead.
 
     * A failed request with varying fields changes nothing, because these fields may have caused the failure.
+    * After a HEAD or oversized content with varying fields, the failures in `learned` are those of earlier requests
+      with the same fields. The failures in `stored` remain.
     * If a copy is stored, a request with `no-store` changes only the failures and the time of the last fetch.
     * After any other request, all facts in `learned` are stored.
     """
@@ -236,6 +238,8 @@ def resource_after_unstored(job: RefreshJob, stored: Resource | None, learned: R
         stored = Resource(learned.target)
     if len(job.varying_fields) and not is_good:
         return stored
+    if len(job.varying_fields) and (learned.oversized or job.request.method == "HEAD"):
+        learned = replace(learned, failures=stored.failures)
     if not CacheControl.from_request(job.request.fields).no_store or not (stored.variants or stored.parts):
         return learned
     return replace(stored, fetched=learned.fetched, failures=learned.failures)

@@ -5,7 +5,7 @@ import pytest
 from feedproxy.http.message import Fields, Response
 from feedproxy.refresh.policy.client_keyed_failures import NO_RECORD, RECORDS_MAX, KeyedFailures, KeyedRecord
 from feedproxy.request.context import Entrance
-from feedproxy.store.resource import Failures
+from feedproxy.store.resource import NO_FAILURES, Failures
 from feedproxy.upstream.upstream_errors import Unreachable
 from tests.stages.origin import Origin, a_feed
 
@@ -180,3 +180,22 @@ async def test_client_with_its_own_fields_is_told_the_retry_after_of_a_429(stage
 
         assert seen.expect(503, cache="detail=rate-limited").fields.get("retry-after") == "600"
         await proxy.service.admin.purge(origin.url("/feed.rss"))
+
+
+async def test_head_does_not_make_failures_of_some_clients_those_of_all(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    fields = {"content_type": "text/plain", "cache_control": "max-age=60", "vary": "Accept-Language"}
+    origin.publish("/page", b"page", validators=False, **fields)
+    german = {"accept_language": "de", "entrance": Entrance.PROXY}
+    (await proxy.get("/page", entrance=Entrance.PROXY)).expect(200)
+    (await proxy.get("/page", **german)).expect(200)
+    clock.advance(minutes=10)
+    fail_with(origin, 503, Retry_After="600")
+    (await proxy.get("/page", **german)).expect(503, cache="fwd-status=503")
+    clock.advance(seconds=601)
+    origin.recover()
+
+    (await proxy.head("/page", **german)).expect(200, cache="fwd-status=200")
+
+    resource = proxy.service.store.get(origin.url("/page"))
+    assert resource.failures == NO_FAILURES
