@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from feedproxy.clock import ManualClock
 from feedproxy.feed_rules import Rule, Rules
 from feedproxy.http.target_uri.target_pattern import TargetPattern
+from feedproxy.server.mitm import server_addresses
 from feedproxy.server.mitm.passthrough import enforce_address_policy
 from feedproxy.server.mitm.server_addresses import ParentProxyHost, install
 from feedproxy.upstream.address_policy import AddressPolicy
@@ -239,3 +241,15 @@ async def test_incompatible_mitmproxy_is_refused(monkeypatch: pytest.MonkeyPatch
     )
 
     assert "this version of mitmproxy cannot connect through" in (server.error or "")
+
+
+async def test_connection_without_an_answer_ends_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def connect(*_: Any, **__: Any) -> None:
+        await asyncio.Event().wait()
+
+    install()
+    monkeypatch.setattr(server_addresses, "CONNECT_TIMEOUT", 0.01)
+    monkeypatch.setattr(asyncio, "open_connection", connect)
+
+    with pytest.raises(OSError, match=re.escape("no connection after 0.01 s")):
+        await vars(server_module)["asyncio"].open_connection("192.0.2.1", 80)

@@ -24,8 +24,8 @@ from feedproxy.upstream.parent_proxy_tunnel import connect_to_parent, open_tunne
 from feedproxy.upstream.upstream_errors import ParentFailed
 
 CONNECT_TIMEOUT: Seconds = 10
-"""The connection to the parent, and through the parent to the origin, must be open within this many seconds: the
-default of `connect_timeout`."""
+"""A connection to an origin, to the parent, or through the parent must be open within this many seconds: the default of
+`connect_timeout`. TCP itself would try for two minutes."""
 
 
 class ParentProxyHost(str):
@@ -119,7 +119,11 @@ class _AsyncioWithParents:
         if isinstance(host, _PinnedName):
             host = host.address
         if not isinstance(host, ParentProxyHost):
-            return await asyncio.open_connection(host, port, **options)
+            try:
+                async with asyncio.timeout(CONNECT_TIMEOUT):
+                    return await asyncio.open_connection(host, port, **options)
+            except TimeoutError as error:
+                raise OSError(f"no connection after {CONNECT_TIMEOUT:g} s") from error
         return await asyncio.open_connection(sock=await host.open())
 
 
