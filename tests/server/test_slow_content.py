@@ -32,6 +32,9 @@ class Responses:
     def interim_responses(self, flow: http.HTTPFlow) -> Iterable[http.Response]:
         return []
 
+    def streamed_interim_response(self, flow: http.HTTPFlow, response: http.Response) -> http.Response | None:
+        return response
+
     def refuse(self, flow: http.HTTPFlow, error: FeedproxyError) -> None:
         flow.response = http.Response.make(error.status_hint)
 

@@ -291,6 +291,14 @@ class FlowHandler:
         state = self._flows.get(flow.id)
         return [passthrough.to_mitmproxy(response) for response in state.interim] if state is not None else []
 
+    def streamed_interim_response(self, flow: http.HTTPFlow, response: http.Response) -> http.Response | None:
+        """Return the 1xx response to send for the one that an origin sent to a streamed request, or None."""
+        state = self._flows.get(flow.id)
+        if state is None or state.client.entrance is Entrance.GATEWAY:
+            return None  # the links in 1xx responses are relative to the target's origin
+        fields = fields_of(response).end_to_end().without("content-length", "alt-svc")
+        return passthrough.to_mitmproxy(Response(response.status_code, fields))
+
     def reserve_content(self, flow: http.HTTPFlow, size: int) -> None:
         """Reserve `size` bytes for the content of a request. Content of at most CONTENT_MAX bytes needs no reservation.
 

@@ -1,7 +1,7 @@
 """Limits of HTTP/1 heads, and corrections to mitmproxy 12's handling of streamed HTTP/1 messages.
 
-* mitmproxy treats an origin's 1xx response as the final response, and the client hangs. Here, 1xx responses are
-  skipped.
+* mitmproxy treats an origin's 1xx response as the final response, and the client hangs. Here, the stream gets 1xx
+  responses in addition to the final response.
 * mitmproxy raises NotImplementedError for trailers. Here, trailers are dropped, as RFC 9110, section 6.5.1, permits.
 * mitmproxy does not limit message heads. Here, all heads are limited in size, and a client's heads in time.
 * mitmproxy passes on control characters and folded lines. Here, feedproxy's parsers read all heads
@@ -211,6 +211,9 @@ class LimitedHttp1Server(_http1.Http1Server):
             logger.error("response withheld: its head has control characters")
             yield from self.refuse(502)
             return
+        if isinstance(event, ResponseHeaders) and event.response.status_code < 200:
+            yield commands.SendData(self.conn, _encode_head(event.response))  # the response is still to come
+            return
         yield from super().send(event)
 
     def read_headers(self, event: events.ConnectionEvent) -> layer.CommandGenerator[None]:
@@ -300,7 +303,7 @@ class LimitedHttp1Server(_http1.Http1Server):
 
 
 class InterimTolerantClient(_http1.Http1Client):
-    """mitmproxy's HTTP/1 layer for servers, which also skips interim responses (1xx)."""
+    """mitmproxy's HTTP/1 layer for servers, which also accepts interim responses (1xx)."""
 
     _interim = 0
     _reusable = True
@@ -322,16 +325,19 @@ class InterimTolerantClient(_http1.Http1Client):
         if not isinstance(event, events.DataReceived) or not self.request:
             yield from super().read_headers(event)
             return
+        interim: list[ResponseHead] = []
         try:
-            head = self._next_head()
+            head = self._next_head(interim)
         except MalformedResponse as error:
             yield commands.CloseConnection(self.conn)
             assert self.stream_id is not None
             yield ReceiveHttp(ResponseProtocolError(self.stream_id, str(error), ErrorCode.GENERIC_SERVER_ERROR))
             return
+        assert self.stream_id is not None
+        for interim_head in interim:
+            yield ReceiveHttp(ResponseHeaders(self.stream_id, response_of(interim_head, self.request.method), False))
         if head is None:
             return
-        assert self.stream_id is not None
         has_content = head.has_content(self.request.method)
         size = 0 if not has_content else None if head.chunked else -1 if head.length is None else head.length
         # The announced content may arrive later, in place of the next response.
@@ -350,9 +356,12 @@ class InterimTolerantClient(_http1.Http1Client):
         self.state = self.read_body
         yield from self.state(event)
 
-    def _next_head(self) -> ResponseHead | None:
+    def _next_head(self, interim: list[ResponseHead]) -> ResponseHead | None:
         """Return the head of the final response, or None if it is incomplete. Raises MalformedResponse if the head is
-        invalid."""
+        invalid.
+
+        The heads of interim responses except 100 (Continue), which this proxy sends itself, are added to `interim`.
+        """
         while True:
             data = bytes(self.buf)
             if not could_be_http(data):
@@ -370,6 +379,8 @@ class InterimTolerantClient(_http1.Http1Client):
                 self._interim = 0
                 return head
             self._interim += 1
+            if head.status != 100:
+                interim.append(head)
 
     def mark_done(self, *, request: bool = False, response: bool = False) -> layer.CommandGenerator[None]:
         yield from super().mark_done(request=request, response=response)

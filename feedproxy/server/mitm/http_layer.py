@@ -78,6 +78,10 @@ class LocalResponses(Protocol):
         """Return the 1xx responses to send before the flow's response."""
         ...
 
+    def streamed_interim_response(self, flow: http.HTTPFlow, response: http.Response) -> http.Response | None:
+        """Return the 1xx response to send for the one that an origin sent to a streamed request, or None."""
+        ...
+
     def refuse(self, flow: http.HTTPFlow, error: FeedproxyError) -> None:
         """Set the response of a flow if the content of its request is refused."""
         ...
@@ -124,6 +128,9 @@ class FeedStream(HttpStream):
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
         if isinstance(event, RequestData | ResponseData) and not event.data:
             return  # an empty DATA frame (RFC 9113, section 6.1) has no meaning, but would be the last chunk in HTTP/1
+        if isinstance(event, ResponseHeaders) and event.response.status_code < 200:
+            yield from self._forward_interim(event.response)
+            return
         if isinstance(event, RequestHeaders):
             self._is_without_content = event.end_stream
         if isinstance(event, RequestTrailers | ResponseTrailers) and event.trailers is not None:
@@ -135,6 +142,13 @@ class FeedStream(HttpStream):
             late = BadRequest("The content of this request did not come in time.", status=408)
             yield from self._refuse_content(late)
         self.events_in_progress -= 1
+
+    def _forward_interim(self, response: http.Response) -> layer.CommandGenerator[None]:
+        # RFC 9110, section 15.2: a proxy forwards 1xx responses. HTTP/1.0 does not define them.
+        if self.flow.request.http_version == "HTTP/1.0" or self.client_state == self.state_errored:
+            return
+        if (interim := self._responses.streamed_interim_response(self.flow, response)) is not None:
+            yield SendHttp(ResponseHeaders(self.stream_id, interim, False), self.context.client)
 
     def passthrough(self, event: events.Event) -> layer.CommandGenerator[None]:
         # The layer of a tunnel would fail at an event of HTTP. If a peer disconnects before the tunnel is open, the
