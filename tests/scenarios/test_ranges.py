@@ -292,3 +292,20 @@ async def test_head_ignores_range(stage):
     (await proxy.head("/a.mp3", range="bytes=0-9")).expect(200)
 
     assert "range" not in origin.heard
+
+
+async def test_tag_of_another_coding_does_not_match_a_request_for_a_range(stage):
+    """Chromium sends such requests, and after a 304 takes the range from its copy in the other coding."""
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", a_feed("one", "two", "three"), cache_control="max-age=600")
+    plain = (await proxy.get("/feed.rss")).expect(200)
+    coded = (await proxy.get("/feed.rss", accept_encoding="gzip")).expect(200)
+    assert coded.fields.get("content-encoding") == "gzip"
+    wanted = {"range": "bytes=0-9", "accept_encoding": "identity"}
+
+    seen = await proxy.get("/feed.rss", if_none_match=coded.tag, **wanted)
+
+    seen.expect(206, cache="hit", body=plain.body[:10])
+    assert seen.tag == plain.tag
+    (await proxy.get("/feed.rss", if_none_match=plain.tag, **wanted)).expect(304)
+    (await proxy.get("/feed.rss", if_none_match=coded.tag)).expect(304)
