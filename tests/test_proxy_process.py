@@ -978,7 +978,12 @@ async def test_reload_applies_another_parent_proxy_and_refuses_an_invalid_one(
 
 
 def test_reason_of_a_failed_start_has_no_error_number() -> None:
-    unknown = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+    """mitmproxy gives its own error the number of the cause, and appends the text of the cause."""
+    cause = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+    unknown = OSError(cause.errno, f"gateway failed to listen on nowhere.test:8080 with {cause}")
+    taken = OSError(
+        errno.EADDRINUSE, "gateway failed to listen on 127.0.0.1:8080 with [Errno 98] Address already in use"
+    )
 
     assert proxy_process._short_reason(unknown) == "Temporary failure in name resolution"
-    assert proxy_process._short_reason(OSError(errno.EADDRINUSE, "x with y")) == "Address already in use"
+    assert proxy_process._short_reason(taken) == "Address already in use"

@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import signal
-import socket
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -294,7 +294,8 @@ def _change_listeners(app: App) -> None:
 
 def _short_reason(error: BaseException) -> str:
     """Return the system's reason why a listener could not be opened, in place of mitmproxy's three lines."""
-    if isinstance(error, socket.gaierror):
-        return error.strerror or str(error)
     number = getattr(error, "errno", None) or 0
-    return os.strerror(number) if number > 0 else str(error).rpartition(" with ")[2]
+    if number > 0:
+        return os.strerror(number)
+    # The errors of name resolution have negative numbers: "… with [Errno -2] Name or service not known".
+    return re.sub(r"\A\[Errno -?[0-9]+\] ", "", str(error).rpartition(" with ")[2])
