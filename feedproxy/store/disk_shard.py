@@ -238,9 +238,11 @@ class Shard:
         try:
             return Rows(self._folder, size_max=self._size_max)
         except (*_ERRORS, *_MISSHAPEN) as error:
+            # UnicodeError, a damaged text, is a ValueError, too.
+            is_misshapen = isinstance(error, _MISSHAPEN) and not isinstance(error, UnicodeError)
             if not isinstance(error, _MISSHAPEN) and not is_corrupt(error):
                 raise
-            self._set_aside(str(error))
+            self._set_aside(f"the tables of {DBNAME} are not those of a store" if is_misshapen else str(error))
         return Rows(self._folder, size_max=self._size_max)
 
     def _set_aside(self, reason: str) -> None:

@@ -105,6 +105,26 @@ def test_shard_corrupt_at_opening_is_set_aside_with_a_warning(
     assert list(shard.keys()) == ["https://new.example/"]
 
 
+def test_shard_with_unexpected_tables_is_set_aside_with_a_reason_in_words(
+    open_shard: OpenShard, folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full during the creation of a shard leaves tables without the rows that diskcache unpacks."""
+    filled(open_shard(), folder)
+    opened = iter([ValueError("not enough values to unpack (expected 1, got 0)")])
+
+    def open_rows(path: Path, *, size_max: int | None) -> Rows:
+        for error in opened:
+            raise error
+        return Rows(path, size_max=size_max)
+
+    monkeypatch.setattr(module, "Rows", open_rows)
+    with caplog.at_level(logging.WARNING):
+        use(open_shard())
+
+    assert "000.corrupt: the tables of cache.db are not those of a store" in caplog.text
+    assert "unpack" not in caplog.text
+
+
 def use(shard: Shard) -> None:
     """Use the shard as the store does: failures are ignored, and the writer replaces a corrupt file."""
     for number in range(200):
