@@ -4,9 +4,10 @@ from msgspec.structs import replace
 
 from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.field_values import split_list
-from feedproxy.http.message import Fields, Request, Response
-from feedproxy.refresh.policy.dictionary_privacy import is_for_all
+from feedproxy.http.message import NO_FIELDS, Fields, Request, Response
+from feedproxy.refresh.policy.dictionary_privacy import is_public
 from feedproxy.request.context import ClientContext, ProxyResponse
+from feedproxy.request.upstream_request import is_only_language
 from feedproxy.settings import Settings
 
 _METHODS = ("GET", "HEAD")
@@ -19,7 +20,12 @@ _MAX_AGE = 86400
 def with_cors(response: ProxyResponse, client: ClientContext, settings: Settings) -> ProxyResponse:
     """Return the response with permission for scripts of every web origin, if every client may get the response."""
     stored = response.stored
-    if not settings.cors or client.user or stored is None or not is_for_all(stored, settings):
+    if not settings.cors or client.user or stored is None:
+        return response
+    if is_only_language(stored.key):
+        # The copy for all clients may still be missing, but each client may get this response by its Accept-Language.
+        stored = replace(stored, key=NO_FIELDS)
+    if not is_public(stored, settings):
         return response
     fields = response.response.fields.with_field("Access-Control-Allow-Origin", "*")
     fields = fields.with_field("Access-Control-Expose-Headers", "*")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from feedproxy.request.context import Entrance
 from tests.stages.origin import a_feed
 
 PATH = "/feed.rss"
@@ -93,3 +94,26 @@ async def test_preflight_for_a_protected_or_private_feed_permits_nothing(door, r
     seen = await proxy.send("OPTIONS", PATH, **PREFLIGHT)
 
     assert "access-control-allow-origin" not in seen.fields
+
+
+async def test_first_response_for_a_language_may_be_read(stage):
+    """A redirect may depend on Accept-Language, so the first response is for clients with this language only."""
+    proxy, origin, _ = await stage(cors=True)
+    origin.publish(PATH, a_feed("one"), cache_control="max-age=600")
+    origin.publish("/news", b"", status=302, location=PATH, content_type="text/plain")
+
+    seen = (await proxy.get("/news", accept_language="de", origin="https://reader.example")).expect(200)
+    own = {"cookie": "a=1", "entrance": Entrance.PROXY}
+    private = (await proxy.get(PATH, accept_language="de", origin="https://reader.example", **own)).expect(200)
+
+    assert seen.fields.get("access-control-allow-origin") == "*"
+    assert "access-control-allow-origin" not in private.fields
+
+
+async def test_feed_that_must_not_be_transformed_may_be_read(stage):
+    proxy, origin, _ = await stage(cors=True)
+    origin.publish(PATH, a_feed("one"), cache_control="max-age=600, no-transform")
+
+    for _ in range(2):
+        seen = (await proxy.get(PATH, origin="https://reader.example")).expect(200)
+        assert seen.fields.get("access-control-allow-origin") == "*"

@@ -29,16 +29,23 @@ def is_shared(stored: StoredResponse, settings: Settings) -> bool:
 def is_for_all(stored: StoredResponse, settings: Settings) -> bool:
     """Return whether every client may have this stored feed in this form.
 
-    A rule, the origin, a credential, a client-specific field or a secret address can make a feed private. The result is
-    also False if the origin forbids transformation.
+    The result is also False if the origin forbids transformation.
     """
-    if settings.private or settings.readers:
+    if stored.content.tag is None or "identity" not in stored.content.bodies:
         return False
-    if stored.content.tag is None or not stored.content.feed or "identity" not in stored.content.bodies:
+    return not CacheControl.from_fields(stored.fields).no_transform and is_public(stored, settings)
+
+
+def is_public(stored: StoredResponse, settings: Settings) -> bool:
+    """Return whether every client may have this stored feed.
+
+    A rule, the origin, a credential, a client-specific field or a secret address can make a feed private.
+    """
+    if settings.private or settings.readers or not stored.content.feed:
         return False
     if stored.authorized or len(stored.key) or any(is_credential(name) for name, _ in stored.vary_request):
         return False
     directives = CacheControl.from_fields(stored.fields)
-    if directives.private or directives.no_store or directives.no_transform:
+    if directives.private or directives.no_store:
         return False
     return uri.without_fragment(stored.target) == stored.target and not has_secret(stored.target)
