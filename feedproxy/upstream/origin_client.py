@@ -4,7 +4,6 @@ Callers handle redirects, cookies, content codings and caching.
 """
 
 import asyncio
-import functools
 import os
 import re
 import ssl
@@ -211,7 +210,9 @@ class Fetcher:
         try:
             slot = await shares.acquire(timeout=self._limits.connect, site=host.site, host=host.authority)
             try:
-                return await self._fetch_in_slot(
+                # Exchanges of feedproxy's own refreshes are never ended for other requests.
+                fetch = self._fetch_until_ended if slot.client else self._fetch_in_slot
+                return await fetch(
                     slot,
                     request.method,
                     host,
@@ -255,20 +256,32 @@ class Fetcher:
         An idempotent request is repeated on a new connection if the origin closed a pooled connection before it
         responded.
         """
+        arguments = (slot, method, host, message, parent, trust, asyncio.get_running_loop().time() + self._limits.total)
+        try:
+            return await self._exchange(*arguments, reuse=reuse)
+        except StaleConnection:
+            if method not in _IDEMPOTENT:
+                raise
+            return await self._exchange(*arguments, reuse=reuse, is_repeated=True)
+
+    async def _fetch_until_ended(
+        self,
+        slot: Slot,
+        method: str,
+        host: _Host,
+        message: bytes,
+        parent: Parent | None,
+        trust: AddressTrust,
+        *,
+        reuse: bool,
+    ) -> Fetched | Oversized:
+        """Return the result of `_fetch_in_slot`. Raises Overload if the exchange is ended for a waiting request."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._limits.total
-        exchange = functools.partial(
-            self._exchange, *(slot, method, host, message, parent, trust, deadline), reuse=reuse
-        )
         try:
             async with asyncio.timeout(None) as timeout:
                 slot.end = lambda: timeout.reschedule(loop.time())
                 try:
-                    return await exchange()
-                except StaleConnection:
-                    if method not in _IDEMPOTENT:
-                        raise
-                    return await exchange(is_repeated=True)
+                    return await self._fetch_in_slot(slot, method, host, message, parent, trust, reuse=reuse)
                 finally:
                     slot.end = None
         except TimeoutError as error:
