@@ -21,10 +21,11 @@ _OF_THE_CONTENT = (
     *("content-md5", "content-digest", "repr-digest", "digest"),
 )
 _VALIDATORS = ("etag", "last-modified")
+_AGE = frozenset({"age"})
 # set_cookie.py decides about Set-Cookie.
-_NOT_UPDATED = ("set-cookie", *_OF_THE_CONTENT)
+_NOT_UPDATED = frozenset({"set-cookie", *_OF_THE_CONTENT})
 # The media type of a feed is determined from its content. The media type of other content may be updated.
-_NOT_UPDATED_IN_A_FEED = (*_NOT_UPDATED, "content-type")
+_NOT_UPDATED_IN_A_FEED = _NOT_UPDATED | {"content-type"}
 
 
 def conditional_fields(stored: StoredResponse) -> Fields:
@@ -161,7 +162,8 @@ def _with_received_fields(
     """
     # The stored response may have a targeted field, which governs the updated response in place of this Cache-Control.
     received_fields = without_withheld_fields(received_fields, targeted=targeted)
-    provided = received_fields.end_to_end().without(*(_NOT_UPDATED_IN_A_FEED if stored.content.feed else _NOT_UPDATED))
+    not_updated = _NOT_UPDATED_IN_A_FEED if stored.content.feed else _NOT_UPDATED
+    provided = received_fields.end_to_end().without_any(not_updated)
     if (tag := provided.get("etag")) and tag != (_single(stored.fields, "etag") or tag):
         # The ETag is the same tag with another mark, which belongs only to the new message.
         provided = provided.without("etag")
@@ -171,7 +173,7 @@ def _with_received_fields(
         provided = provided.with_added("Date", format_http_date(response_time))
     # "the cache MUST update its header fields with the header fields provided in the 304 (Not Modified) response". Age
     # counts from this validation, so the stored Age is dropped in any case.
-    updated = stored.fields.without("age").updated(provided)
+    updated = stored.fields.without_any(_AGE).updated(provided)
     fields = without_withheld_fields(updated, targeted=targeted)
     return replace(
         stored,

@@ -132,7 +132,7 @@ class Fields:
 
     def without_names_of(self, others: "Fields") -> Self:
         """Return a copy without the lines of all names that occur in `others`."""
-        return self._without(frozenset(others._lowered or others._names))
+        return self.without_any(frozenset(others._lowered or others._names))
 
     def only(self, names: AbstractSet[str]) -> Self:
         """Return a copy with only the lines of these names, which must be in lower case."""
@@ -140,19 +140,18 @@ class Fields:
 
     def without(self, *names: str) -> Self:
         """Return a copy without the lines of these names."""
-        return self._without(_set_of(names))
+        return self.without_any(_set_of(names))
 
     def end_to_end(self) -> Self:
         """Return a copy without hop-by-hop fields: those in HOP_BY_HOP and those that Connection names."""
         if "connection" not in (self._lowered or self._names):
-            return self._without(HOP_BY_HOP)
-        return self._without(hop_by_hop_names(self.get_all("connection")))
+            return self.without_any(HOP_BY_HOP)
+        return self.without_any(hop_by_hop_names(self.get_all("connection")))
 
-    def _without(self, removed: AbstractSet[str]) -> Self:
-        names = self._lowered or self._names
-        if removed.isdisjoint(names):
-            return self
-        return self._at([at for at, name in enumerate(names) if name not in removed])
+    def without_any(self, names: AbstractSet[str]) -> Self:
+        """Return a copy without the lines of these names, which must be in lower case."""
+        own = self._lowered or self._names
+        return self if names.isdisjoint(own) else self._at([at for at, name in enumerate(own) if name not in names])
 
     def _at(self, positions: list[int]) -> Self:
         """Return a copy with only the lines at these positions."""

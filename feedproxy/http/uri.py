@@ -130,7 +130,7 @@ def without_fragment(uri: str) -> str:
     return uri.partition("#")[0]
 
 
-def _of_origin[Result](function: Callable[[str], Result]) -> Callable[[str], Result]:
+def memoize_by_origin[Result](function: Callable[[str], Result]) -> Callable[[str], Result]:
     """Return a function that applies `function` to the scheme and authority of a target, and caches the results."""
     cached = memoize_short()(function)
 
@@ -142,14 +142,14 @@ def _of_origin[Result](function: Callable[[str], Result]) -> Callable[[str], Res
     return call
 
 
-@_of_origin
+@memoize_by_origin
 def origin_of(uri: str) -> str:
     """Return the origin of a normalised target: its scheme, host and port, such as `https://example.com`."""
     scheme, authority, _, _ = _parts(uri)
     return f"{scheme}://{authority}"
 
 
-@_of_origin
+@memoize_by_origin
 def split_host_port(uri: str) -> tuple[str, int]:
     """Return host and port of a normalised target. An IPv6 host is returned without brackets."""
     scheme, authority, _, _ = _parts(uri)
@@ -166,7 +166,7 @@ def is_local(uri: str) -> bool:
         return host == "localhost" or host.endswith((".localhost", ".test", ".internal", ".local"))
 
 
-@_of_origin
+@memoize_by_origin
 def host_of(uri: str) -> str:
     """Return the host of a normalised target. An IPv6 address has its brackets."""
     return _split_port(_parts(uri)[1] or "")[0]

@@ -101,7 +101,7 @@ def push_job(
 
 def _varying_fields(variant: StoredResponse) -> Fields:
     """Return the client's request fields that select this variant."""
-    return variant.vary_request.without(*FIXED_FIELDS)
+    return variant.vary_request.without_any(FIXED_FIELDS)
 
 
 def _with_page_fields(fields: Fields, variant: StoredResponse) -> Fields:

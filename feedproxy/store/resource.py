@@ -168,7 +168,7 @@ class Resource(Struct, frozen=True, omit_defaults=True, weakref=True, rename=_ST
 
     @property
     def responses(self) -> tuple[StoredResponse, ...]:
-        return (*self.variants, *self.parts, *self.keyed)
+        return (*self.variants, *self.parts, *self.keyed) if self.parts or self.keyed else self.variants
 
 
 def correct_future_instants(resource: Resource, now: Instant) -> Resource:
@@ -179,8 +179,8 @@ def correct_future_instants(resource: Resource, now: Instant) -> Resource:
     would otherwise become `now` at each read, and the copy would never age. The end of a lifetime, pause or
     lease moves together with its beginning.
     """
-    instants = [resource.fetched, resource.last_push, resource.failures.last, resource.first_seen]
-    instants += [variant.response_time for variant in resource.responses]
+    received = [response.response_time for response in resource.responses]
+    instants = [resource.fetched, resource.last_push, resource.failures.last, resource.first_seen, *received]
     if resource.relocation is not None:
         instants.append(resource.relocation.last)
     if resource.pending_format_change is not None:

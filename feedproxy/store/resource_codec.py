@@ -156,8 +156,9 @@ def _encode_bodies(area: _Area, bodies: Bodies) -> dict[str, object]:
     The decoded body is omitted if the gzip body decodes to it, which saves four fifths of the bytes.
     """
     to_write = dict(bodies.stored)
-    if bodies.is_gzip_of_identity():
-        to_write["identity"] = len(bodies["identity"])
+    plain = to_write.get("identity")
+    if isinstance(plain, bytes) and bodies.is_gzip_of_identity():
+        to_write["identity"] = len(plain)
     return {coding: ["gzip", body] if isinstance(body, int) else area.append(body) for coding, body in to_write.items()}
 
 

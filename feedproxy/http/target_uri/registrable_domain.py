@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.target_uri.private_use_names import has_private_suffix, is_residential
-from feedproxy.http.uri import normalise, split_host_port
+from feedproxy.http.uri import memoize_by_origin, normalise, split_host_port
 
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
@@ -16,6 +16,7 @@ SUFFIX_LABELS = 8
 """At most this many labels of a host, from the right, are compared with public suffixes."""
 
 
+@memoize_by_origin
 def site_of(uri: str) -> str:
     """Return the site of a normalised target: its registrable domain.
 

@@ -57,6 +57,15 @@ def memory_size(resource: Resource) -> int:
 def fields_size(fields: Fields) -> int:
     """Return an estimate of the memory of field lines, in bytes."""
     lines = tuple(fields)
+    if not lines:
+        return 64
+    names, values = zip(*lines, strict=True)
+    if (
+        len(lines) <= USUAL_LINES_MAX
+        and max(map(len, names)) <= NAME_LONGEST
+        and max(map(len, values)) <= SHARED_LENGTH_MAX
+    ):
+        return 64 + LINE_SIZE * len(lines)
     usual, further = lines[:USUAL_LINES_MAX], lines[USUAL_LINES_MAX:]
     total = 64 + LINE_SIZE * len(usual)
     for name, value in usual:
