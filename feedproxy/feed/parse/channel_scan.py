@@ -42,7 +42,7 @@ def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> 
         return None
     name = first[1]
     ends = list(_END_TAGS[name].finditer(body, first.end()))
-    if not ends or not all(match[1] for match in ends[:-1]):
+    if not ends or [match for match in ends[:-1] if not match[1]]:
         return None
     end_tag = b"</%b>" % name
     end = ends[-1].start() + len(end_tag)
@@ -52,7 +52,7 @@ def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> 
         return None
     if any(body.rfind(begin, 0, first.start()) > body.rfind(end, 0, first.start()) for begin, end in _NOT_MARKUP):
         return None
-    if _has_end_tag_in_other_than_markup(body, (first.start(), *(match.start() for match in ends))):
+    if _has_end_tag_in_other_than_markup(body, (first.start(), *[match.start() for match in ends])):
         return None
     text = to_utf8(body, charset_of(content_type))
     if text.data is not body:
@@ -74,4 +74,8 @@ def _has_end_tag_in_other_than_markup(body: bytes, bounds: Sequence[int]) -> boo
     """Return True if an end tag may lie in a comment or a CDATA section. `bounds` are the starts of the first item and
     of all end tags."""
     kinds = [kind for kind in _NOT_MARKUP[:2] if body.find(kind[0], bounds[0], bounds[-1]) >= 0]
-    return any(body.count(begin, *item) != body.count(end, *item) for begin, end in kinds for item in pairwise(bounds))
+    for begin, end in kinds:
+        begins = [body.count(begin, *item) for item in pairwise(bounds)]
+        if begins != [body.count(end, *item) for item in pairwise(bounds)]:
+            return True
+    return False
