@@ -110,6 +110,8 @@ def _lifetime_expiries(schedule: Schedule, base: Instant, hint_max: Seconds) -> 
 
 
 def _skip_expiry(schedule: Schedule, instant: Instant, skip_max: Seconds) -> HintExpiry | None:
+    if not schedule.skip_hours and not schedule.skip_days:
+        return None
     week = _week(schedule.skip_hours, schedule.skip_days)
     current = _week_hour(instant)
     if not week[current]:

@@ -64,7 +64,9 @@ def background_job(
     """
     request, variant, varying_fields = background_request(target, via=via, agent=agent), None, NO_FIELDS
     if resource is not None and resource.variants:
-        variant = vary.choose(resource.variants, request.fields, own_agent=True) or resource.variants[-1]
+        variant = resource.variants[-1]
+        if len(resource.variants) > 1:
+            variant = vary.choose(resource.variants, request.fields, own_agent=True) or variant
         varying_fields = _varying_fields(variant)
         fields = _with_varying_fields(request.fields, varying_fields)
         if not variant.own_agent and resource.channel is None:

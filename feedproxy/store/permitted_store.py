@@ -5,7 +5,8 @@ requested target may lack permission for the new target. Access rules may also c
 Therefore every read applies the rules. A forbidden resource counts as absent.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 from feedproxy.store.coordination.coordination_interface import Coordination
 from feedproxy.store.interface import Precondition, Store
@@ -33,8 +34,8 @@ class PermittedStore:
     def unwritten_count(self) -> int:
         return self.wrapped.unwritten_count
 
-    async def load(self, target: str) -> None:
-        await self.wrapped.load(target)
+    def load(self, target: str) -> Coroutine[Any, Any, None]:
+        return self.wrapped.load(target)
 
     def get(self, target: str) -> Resource | None:
         return self._if_permitted(self.wrapped.get(target))
@@ -51,8 +52,8 @@ class PermittedStore:
     def holds(self, target: str) -> bool:
         return self.wrapped.holds(target)
 
-    async def put(self, resource: Resource, precondition: Precondition | None = None) -> None:
-        await self.wrapped.put(resource, precondition)
+    def put(self, resource: Resource, precondition: Precondition | None = None) -> Coroutine[Any, Any, None]:
+        return self.wrapped.put(resource, precondition)
 
     async def wait_written(self, target: str) -> None:
         await self.wrapped.wait_written(target)

@@ -171,7 +171,9 @@ class PollRhythms:
 
         Such a reader has polled at least twice, the last time after `since`.
         """
-        records = self._feeds.get(target, b"")
+        records = self._feeds.get(target)
+        if not records:
+            return 0
         return sum(reader.last >= since and bool(reader.gaps) for reader in _readers(records))
 
     def take_surprises(self) -> list[str]:
