@@ -8,23 +8,19 @@ import json
 import struct
 from abc import abstractmethod
 from collections.abc import Iterable
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from feedproxy.cache.stored_response import Bodies
 from feedproxy.errors import StoreError
-from feedproxy.feed.channel import Schedule
 from feedproxy.http.message import Fields
 from feedproxy.store import envelope
 from feedproxy.store.envelope import Damaged
 from feedproxy.store.packing.interning import Interner
 from feedproxy.store.resource import Resource
 from feedproxy.store.versions_for_dictionaries import PreviousContents
-
-SCHEDULES_MAX = 512
-"""At most this many schedules are shared by feeds. Thousands of feeds have the same few schedules."""
 
 _INTERNER = Interner()
 
@@ -189,12 +185,7 @@ def _share_values(resource: Resource, target: str) -> None:
             share(response.content, "media_type", _INTERNER.text(response.content.media_type))
     if resource.channel is not None:
         share(resource.channel, "version", _INTERNER.text(resource.channel.version))
-        share(resource.channel, "schedule", _shared_schedule(resource.channel.schedule))
-
-
-@lru_cache(maxsize=SCHEDULES_MAX)
-def _shared_schedule(schedule: Schedule) -> Schedule:
-    return schedule
+        share(resource.channel, "schedule", _INTERNER.intern(resource.channel.schedule))
 
 
 def _read_json(header: bytes | memoryview, context: "_Context") -> Resource:

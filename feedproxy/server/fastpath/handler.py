@@ -32,11 +32,11 @@ from feedproxy.server.fastpath.template_cache import (
     CACHEABLE_HEAD_MAX,
     FastPathCache,
     RequestKey,
-    TemplatePartInterner,
     digest_lines,
 )
 from feedproxy.server.mitm.request_routing import IncomingRequest, RoutedRequest, client_context, route
 from feedproxy.server.response_head import encode_head, finish_response, refusal_response
+from feedproxy.store.packing.interning import Interner
 from feedproxy.upstream import local_resource_exhaustion
 from feedproxy.upstream.own_urls import may_be_own
 
@@ -79,7 +79,7 @@ class FastPathHandler:
         self._iteration_start = 0.0
         self._generation = self._clock_steps = 0
         self._connections = connections
-        self._interner = TemplatePartInterner()
+        self._intern = Interner().intern
         self._lines = self.access_logger.batch.lines
         self._recent = self.access_logger.recent_hits
         self._clock = app.clock.now
@@ -174,7 +174,7 @@ class FastPathHandler:
         if not remaining:
             usual_lines = without_unique_lines(block[len(request_line) :])
             if cache.should_admit_section(usual_lines):
-                cache.put_section(usual_lines, (digest, self._interner(head.user_agent)))
+                cache.put_section(usual_lines, (digest, self._intern(head.user_agent)))
         return self._send_cached(connection, template, head.user_agent)
 
     def _is_current(self, template: ResponseTemplate) -> bool:
@@ -329,11 +329,12 @@ class FastPathHandler:
             AccessRecord(request, client, response.status, size, answer.status, answer.reason, seconds, response.fields)
         )
         self._store_template(connection, head, block, request, client, answer, response)
-        interim = b"" if client.entrance is Entrance.GATEWAY else _encode_interim(answer)
+        interim = () if client.entrance is Entrance.GATEWAY else answer.interim
+        interim_heads = [encode_head(early.status, early.fields, early.reason) for early in interim]
         closes = head.closes or app.draining
         fields = response.fields.with_added("Connection", "close") if closes else response.fields
         encoded_head = encode_head(response.status, fields, response.reason)
-        self._send(connection, interim + encoded_head, response.body, closes=closes)
+        self._send(connection, b"".join(interim_heads) + encoded_head, response.body, closes=closes)
         if was_pending and connection.fd >= 0:
             if not connection.unsent and connection.unparsed:
                 self.start_iteration()
@@ -383,23 +384,24 @@ class FastPathHandler:
             return
         channel = hit.resource.channel
         shared = SharedProperties(
-            self._interner.intern_conditions(hit.conditions),
-            self._interner(client),
-            self._interner(channel.schedule) if channel is not None else None,
-            self._interner(request.method),
-            self._interner(response.status),
+            # Settings are compared by identity.
+            self._intern(hit.conditions, (id(hit.conditions[0]), *hit.conditions[1:])),
+            self._intern(client),
+            self._intern(channel.schedule) if channel is not None else None,
+            self._intern(request.method),
+            self._intern(response.status),
             head.closes,
             [variant is hit.stored for variant in hit.resource.variants].index(True),
             hit.vary_names <= KEYED_FIELDS,
             self.app.rules,
             self.access_logger.counter_for(client.entrance, hit.detail, response.status),
-            self._interner(secret_hash(hit.resource.target)),
+            self._intern(secret_hash(hit.resource.target)),
             head_form,
             log_names(hit.resource.target, *self.app.names_in_log(hit.resource.target)),
         )
         template = ResponseTemplate(
             hit.resource.target,
-            self._interner.intern_properties(shared),
+            self._intern(shared, tuple(map(id, shared))),  # their parts are interned
             own_values,
             response.body,
             hit_state,
@@ -407,12 +409,8 @@ class FastPathHandler:
         template.generation, template.resource_version = self._generation, version
         # Oversized requests are neither scored (scoring/live_scores.py) nor interned.
         if self.app.settings.score_readers and sum(map(len, head.lines)) <= FIELDS_LENGTH_MAX:
-            template.request_lines = self._interner(tuple(map(self._interner, head.lines[1:])))
+            template.request_lines = self._intern(tuple(map(self._intern, head.lines[1:])))
         if shared.is_keyed:
             cache.put(key, template)
         elif cache.should_admit_section(block[len(request_line) :]):
             cache.put(block, template)
-
-
-def _encode_interim(answer: ProxyResponse) -> bytes:
-    return b"".join(encode_head(response.status, response.fields, response.reason) for response in answer.interim)

@@ -1,24 +1,17 @@
 """The cache of the fast path: response templates by the key of a request, and known field sections.
 
-The key of a request consists of the request line, and a digest of the field lines that affect the response
-(request_head.py). Clients send the same field lines with many requests. All bytes after the request line are the *field
-section* of a request. The cache contains the digest for each known field section, so that a request with a known field
-section is not parsed.
-
-The templates and the field sections each have a limit in bytes. A template is stored at the second request with its
-key, so that requests that never repeat evict nothing. While half of the space is free, a template is stored at the
-first request with its key.
+All bytes after the request line are the *field section* of a request. The cache contains the digest for each known
+field section, so that a request with a known field section is not parsed (docs/explanation/fast-path.md). Requests that
+never repeat evict nothing (`should_admit`).
 """
 
 import secrets
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from itertools import islice
-from typing import Any
 
-from feedproxy.proxy.repeated_hit import HitConditions
 from feedproxy.server.fastpath.body_files import BodyFiles
-from feedproxy.server.fastpath.response_template import ResponseTemplate, SharedProperties
+from feedproxy.server.fastpath.response_template import ResponseTemplate
 
 type RequestKey = bytes
 """The request line, followed by the digest of the field lines that affect the response. If Vary names a field that is
@@ -47,9 +40,6 @@ SAMPLE_AFTER = 1024
 
 SAMPLE_ONE_IN = 8
 """While it samples, an AdmissionFilter records one of this many new values."""
-
-INTERNED_MAX = 8192
-"""A TemplatePartInterner holds at most this many values."""
 
 EVICTION_BATCH = 32
 """A full cache evicts this many entries together, or one in 128 of all entries if that is less. After an eviction, it
@@ -90,35 +80,6 @@ class AdmissionFilter:
         if len(self._young) >= HASHES_PER_GENERATION:
             self._old, self._young = self._young, set()
         return False
-
-
-class TemplatePartInterner:
-    """Cache that returns one object for equal values, to save memory: the templates of most feeds have equal parts."""
-
-    def __init__(self) -> None:
-        self._values: dict[Any, Any] = {}
-
-    def __call__[T](self, value: T) -> T:
-        """Return the cached object that equals `value`. If there is none, cache `value` and return it."""
-        if len(self._values) >= INTERNED_MAX:
-            self._values.clear()
-        cached: T = self._values.setdefault(value, value)
-        return cached
-
-    def intern_properties(self, properties: SharedProperties) -> SharedProperties:
-        """Return the cached properties that equal `properties`. Two values are equal if their parts are the same
-        objects."""
-        if len(self._values) >= INTERNED_MAX:
-            self._values.clear()
-        cached: SharedProperties = self._values.setdefault(tuple(map(id, properties)), properties)
-        return cached
-
-    def intern_conditions(self, conditions: HitConditions) -> HitConditions:
-        """Return the cached conditions that equal `conditions`. Settings are compared by identity."""
-        if len(self._values) >= INTERNED_MAX:
-            self._values.clear()
-        cached: HitConditions = self._values.setdefault((id(conditions[0]), *conditions[1:]), conditions)
-        return cached
 
 
 class FastPathCache:

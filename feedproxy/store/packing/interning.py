@@ -1,4 +1,4 @@
-"""Interning of texts that thousands of feeds share, such as field lines, to save memory."""
+"""Interning of values that thousands of feeds share, such as field lines, to save memory."""
 
 from typing import Any
 
@@ -6,26 +6,25 @@ from feedproxy.http.field_lines import is_field
 from feedproxy.http.message import SHARED_LENGTH_MAX
 
 VALUES_MAX = 8192
-"""The cache holds at most this many texts and field lines, which take about 1 MB."""
+"""A cache holds at most this many values. Texts and field lines take about 1 MB."""
 
 
 class Interner:
-    """Cache that returns the same object for equal texts and equal field lines.
+    """Cache that returns the same object for equal values.
 
-    The cache is bounded, so equal texts may still be two objects. `sys.intern` is not used: origins choose these texts,
-    and some versions of Python never free interned strings.
+    The cache is bounded, so equal values may still be two objects. `sys.intern` is not used: origins choose the
+    texts, and some versions of Python never free interned strings.
     """
 
     def __init__(self) -> None:
         self._values: dict[Any, Any] = {}
-        """The cached texts and field lines, which are their own keys."""
 
     def text(self, text: str) -> str:
         """Return the cached text that equals `text`. A new text is added to the cache. Raises TypeError if `text` is
         not a str."""
         if type(text) is not str:
             raise TypeError(f"expected str, not {type(text).__name__}")
-        return self._intern(text, text) if len(text) <= SHARED_LENGTH_MAX else text
+        return self.intern(text) if len(text) <= SHARED_LENGTH_MAX else text
 
     def line(self, name: str, value: str) -> tuple[str, str]:
         """Return the cached field line that equals this line. A new line is added to the cache.
@@ -41,10 +40,12 @@ class Interner:
         line = (self.text(name), value)
         if not is_field(name, value):
             raise ValueError("invalid stored field: expected a valid name and value")
-        return self._intern(line, line) if len(value) <= SHARED_LENGTH_MAX else line
+        return self.intern(line) if len(value) <= SHARED_LENGTH_MAX else line
 
-    def _intern[Value](self, key: object, value: Value) -> Value:
+    def intern[Value](self, value: Value, key: object = None) -> Value:
+        """Return the cached value with the same key. If there is none, cache `value` and return it. By default, a value
+        is its own key."""
         if len(self._values) >= VALUES_MAX:
             self._values.clear()
-        interned: Value = self._values.setdefault(key, value)
+        interned: Value = self._values.setdefault(value if key is None else key, value)
         return interned
