@@ -23,27 +23,17 @@ from feedproxy.errors import StoreError
 from feedproxy.store.corrupt_files import make_folder
 
 FILE_MIN = 256 * 1024
-"""A value of at least this many bytes has a file of its own.
-
-With diskcache's default of 32 KiB, writing would take 5 to 9 times as long, because most feeds would have a file. With
-a much larger size, SQLite would copy long chains of pages.
-"""
+"""A value of at least this many bytes has a file of its own. With a much larger size, SQLite would copy long chains of
+pages (docs/decisions/store-on-disk.md)."""
 PAGE_CACHE_KIB = 256
-"""Size of the page cache of each connection, in KiB. The event loop, the writing thread and each reading
-thread (disk_reads.py) have a connection to each of nine files.
-
-With diskcache's default of 32 MiB, the caches of two threads could take 576 MiB. The kernel keeps the file's pages in
-memory as well: with a cache four times as large, reads and writes take the same time.
-"""
+"""Size of the page cache of each connection, in KiB. With a cache four times as large, reads and writes take the same
+time (docs/decisions/store-on-disk.md)."""
 JOURNAL_MAX = 4 * 1024 * 1024
 """After a checkpoint, SQLite truncates the journal of a file to this many bytes: about the size at which SQLite starts
 a checkpoint (1000 pages). `size_max` does not include the journal."""
 MAP_MAX = 0
-"""Size of the file's memory map, in bytes. 0 means that the file is not mapped. If a disk fails, or another program
-truncates the file, a read then returns an error. With a map, the kernel would end the process (SIGBUS).
-
-A map would save 40 µs for a value of 120 KB, and nothing for values below 20 KB.
-"""
+"""Size of the file's memory map, in bytes. 0 means that the file is not mapped: with a map, a failing disk would end
+the process (docs/decisions/store-on-disk.md)."""
 PAGE_ROWS = 256
 """When all keys are listed, one query reads this many keys, in half a millisecond."""
 BUSY_TIMEOUT = 0.25

@@ -1,14 +1,8 @@
 """Fair limits for connections to origins and for name look-ups.
 
 Each connection or look-up takes a slot. The slots that one site, one host and port, or one client may take are its
-*share*. All limits except that of a client reserve slots for known feeds: targets at which a feed is stored. A request
-with a full share waits. Waiting requests with free shares are admitted in their order.
-
-A request that has waited for EVICTS_AFTER seconds may end an exchange in its full share if the exchange's origin has
-been silent for SILENT_AFTER seconds. In the share of a site or host, the client of the exchange must have at least two
-more slots than the waiting client. The same difference is required in every share if the exchange is for a known feed,
-and the waiting request is not. feedproxy's own refreshes are never ended in this way
-(docs/decisions/connection-limits.md).
+*share*. A request with a full share waits, and may end an exchange with a silent origin (`_find_evictable`). Waiting
+requests with free shares are admitted in their order. See docs/decisions/connection-limits.md.
 """
 
 import asyncio
@@ -281,7 +275,7 @@ class FairLimits:
             and not candidate.is_ended
             and candidate.quiet_since() <= before
             # feedproxy's own refreshes are never evicted. Within a site or host, the evicted client needs two slots
-            # more.
+            # more, and in every share if only its exchange is for a known feed.
             and candidate.client
             and (key[0] not in ("site", "host") or of_client[candidate.client] > own_slots + 1)
             and (

@@ -1,15 +1,6 @@
 """Pool of helper processes that parse, convert and compress feeds. If no process can be started, threads run the jobs.
 
-A computing thread would hold Python's interpreter lock for milliseconds and delay hits. Helpers are forked from a
-template process (helper_process.py).
-
-The pool has a quick lane and a slow lane, each with its own queue and helpers. A job that runs longer than
-`Limits.quick` moves to the slow lane, together with its helper. Large jobs start in the slow lane. Slow jobs therefore
-delay only each other.
-
-A job that exceeds its processor time, its elapsed time or its memory fails with `JobLimitExceeded`, and its helper is
-ended. If a helper exits during a quick job, another helper repeats the job once. If the queue of the slow lane is full,
-further slow jobs fail with Overload. See docs/decisions/feed-processes.md.
+docs/decisions/feed-processes.md explains the two lanes, the limits of a job, and the repetition after a crash.
 """
 
 import asyncio

@@ -1,11 +1,7 @@
 """The helper processes that parse, convert and compress feeds, and the template process from which they are forked.
 
-The template process imports the modules of all jobs once. A fork then takes a few milliseconds. A helper runs one job
-after another, and gets the jobs over its own socket.
-
-The system limits a helper's memory, processor time and open files. A helper cannot write files, start processes or dump
-core. Template and helpers exit with the proxy, even if the proxy gets SIGKILL. They ignore signals to the process
-group, because the proxy needs the helpers until its last requests are answered.
+A helper runs one job after another, and gets the jobs over its own socket. docs/decisions/feed-processes.md lists the
+limits of a helper. Template and helpers exit with the proxy, even if the proxy gets SIGKILL.
 """
 
 import array

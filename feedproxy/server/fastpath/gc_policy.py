@@ -1,13 +1,8 @@
 """Schedule of Python's garbage collections.
 
-No client is answered during a full collection, which takes 0.1 s, or one second with a million stored feeds. A full
-collection therefore runs only while clients are idle, after memory has doubled, or every six hours. Python itself
-collects new objects. Such a collection takes less than a millisecond.
-
-Objects that survive a collection of this module are excluded from later collections until the next full one
-(gc.freeze). A *recent* collection therefore searches only the objects made since the last collection. It runs when
-memory has grown by a fortieth, and before the number of new objects makes it take more than some milliseconds. While
-recent collections find no garbage, most of them are replaced by a freeze without a search, which takes no time.
+No client is answered during a full collection, which takes 0.1 s, or one second with a million stored feeds. Objects
+that survive a collection of this module are excluded from later collections until the next full one (gc.freeze). A
+*recent* collection therefore searches only the objects made since the last collection (docs/explanation/fast-path.md).
 """
 
 import ctypes
@@ -47,16 +42,12 @@ FULL_INTERVAL: Seconds = 21_600
 """A full collection runs this many seconds after the last, even if clients are not idle."""
 
 FULL_GROWTH_SHARE, FULL_GROWTH_MIN = 1.0, 64 * 1024 * 1024
-"""A full collection runs after the resident memory has grown by this much since the last full collection.
-
-The growth is given as a fraction and in bytes. The larger of the two applies.
-"""
+"""A full collection runs after the resident memory has grown by this fraction and by this many bytes since the last
+full collection."""
 
 RECENT_GROWTH_SHARE, RECENT_GROWTH_MIN = 0.025, 4 * 1024 * 1024
-"""A recent collection runs after the resident memory has grown by this much since the last collection.
-
-The growth is given as a fraction and in bytes. The larger of the two applies.
-"""
+"""A recent collection runs after the resident memory has grown by this fraction and by this many bytes since the last
+collection."""
 
 RECENT_INTERVAL: Seconds = 600
 """A recent collection runs this many seconds after the last, even if memory has not grown."""

@@ -2,9 +2,9 @@
 
 The file contains:
 
-* A ring with the names of changed targets. A writer appends a name when the disk has the new value. Before a process
-  answers, it removes from its memory the targets named since its last check. If the ring has overwritten some of these
-  names, the process removes all targets. Therefore no process serves a replaced copy.
+* A ring with the names of changed targets (docs/decisions/worker-coordination.md). A writer appends a name when the
+  disk has the new value. If the ring has overwritten names that a process has not read, the process removes all targets
+  from its memory.
 * Counters of invalidations and of completed fetches, by hash of the target. If two targets share a counter, the effect
   is an additional fetch, or a response that is not stored.
 * The last request slots of sites (site_interval.py).
