@@ -1,5 +1,7 @@
 """Construction of a request's context: stored resource, directives, and upstream request."""
 
+from dataclasses import dataclass
+
 from feedproxy.errors import LoopDetected
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Request
@@ -19,36 +21,31 @@ If the Vary of a target is forgotten, the next request for the target is sent to
 """
 
 
+@dataclass(eq=False)
 class ContextBuilder:
     """Builder of request contexts, and counter of the clients that read feeds."""
 
-    def __init__(
-        self,
-        *,
-        lookup: ResourceLookup,
-        counts: SubscriberCounts,
-        readers: ReaderTracker,
-        pseudonym: str,
-    ) -> None:
-        self._lookup = lookup
-        self._counts = counts
-        self._readers = readers
-        self._pseudonym = pseudonym
-        self._via = f"1.1 {pseudonym}"
+    lookup: ResourceLookup
+    counts: SubscriberCounts
+    readers: ReaderTracker
+    pseudonym: str
+
+    def __post_init__(self) -> None:
+        self._via = f"1.1 {self.pseudonym}"
         self._unstored_names: LRU[str, frozenset[str]] = LRU(entries_max=UNSTORED_MAX)
         """The names in Vary of each target's earlier responses that were not stored."""
 
     def build(self, request: Request, client: ClientContext, settings: Settings) -> RequestContext:
         """Return the context of a GET or HEAD. Raises LoopDetected if the request has passed this proxy before."""
-        if is_loop(request.fields, self._pseudonym):
+        if is_loop(request.fields, self.pseudonym):
             raise LoopDetected("request loop: Via already names this proxy")
         target = request.target
-        resource = self._lookup.get(target)
+        resource = self.lookup.get(target)
         is_feed = resource is not None and resource.channel is not None
         is_new = resource is None or not resource.variants
         own_agent = is_feed or client.entrance is not Entrance.PROXY
         new_reader = None
-        if is_feed or (own_agent and is_new and self._counts.contains(target)):
+        if is_feed or (own_agent and is_new and self.counts.contains(target)):
             # The counts keep the text of the target. The stored resource's text is passed, so that it is in memory only
             # once.
             self.count_reader(target if resource is None else resource.target, request, client)
@@ -62,7 +59,7 @@ class ContextBuilder:
             client,
             resource,
             via=self._via,
-            own_agent=(lambda: self._readers.upstream_user_agent(target, new_reader)) if own_agent else None,
+            own_agent=(lambda: self.readers.upstream_user_agent(target, new_reader)) if own_agent else None,
             keep_range=request.method == "GET" and "range" in request.fields and is_new and not is_feed,
             shared_fields=shared_names(settings.shared_fields),
             unstored_names=self._unstored_names_of(target),
@@ -82,4 +79,4 @@ class ContextBuilder:
     def count_reader(self, target: str, request: Request, client: ClientContext) -> None:
         """Count the client as a reader of the target. A repeated call for the same client changes nothing."""
         if client.is_counted:
-            self._readers.record_read(target, client, request.fields.get("user-agent") or "")
+            self.readers.record_read(target, client, request.fields.get("user-agent") or "")

@@ -6,6 +6,7 @@ refresh/policy/refresh_ahead.py contains the rules of a plan. refresh/refresh_sc
 import asyncio
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -66,44 +67,33 @@ class FeedAudience(Struct, frozen=True):
         return rhythms.expected_polls(self.target, self.now, until, readers=readers)
 
 
+@dataclass(eq=False)
 class ScheduledRefreshes:
     """The refreshes that no request causes. `owns` returns True for a target that this process refreshes."""
 
-    def __init__(
-        self,
-        *,
-        settings_for: Callable[[str], Settings],
-        store: Store,
-        lookup: ResourceLookup,
-        clock: Clock,
-        coordinator: RefreshCoordinator,
-        counts: SubscriberCounts,
-        events: Events,
-        peers: PeerCopies,
-        owns: Callable[[str], bool],
-        count_demand: CountDemand,
-    ) -> None:
-        self._settings_for = settings_for
-        self._store = store
-        self._lookup = lookup
-        self._clock = clock
-        self._coordinator = coordinator
-        self._counts = counts
-        self._events = events
-        self._peers = peers
-        self.owns = owns
-        self._count_demand = count_demand
+    settings_for: Callable[[str], Settings]
+    store: Store
+    lookup: ResourceLookup
+    clock: Clock
+    coordinator: RefreshCoordinator
+    counts: SubscriberCounts
+    events: Events
+    peers: PeerCopies
+    owns: Callable[[str], bool]
+    count_demand: CountDemand
+
+    def __post_init__(self) -> None:
         self.scheduler = RefreshScheduler(
-            clock,
+            self.clock,
             self._own_planned_refresh,
             self._refresh_ahead,
             plan_due=self._planned_refresh_of_due_feed,
             load_due=self._load_due_feed,
             lane_of=self._lane_of,
-            surprises=counts.rhythms.take_surprises,
+            surprises=self.counts.rhythms.take_surprises,
         )
-        events.refresh_ended.subscribe(self._on_refresh_ended)
-        events.updated_by_peer.subscribe(self.reschedule)
+        self.events.refresh_ended.subscribe(self._on_refresh_ended)
+        self.events.updated_by_peer.subscribe(self.reschedule)
 
     def reschedule(self, target: str) -> None:
         """Recompute the next scheduled refresh of a target after a change by another process."""
@@ -116,7 +106,7 @@ class ScheduledRefreshes:
 
     def resume(self) -> None:
         """Fill the schedule from the stored subscriber counts, beginning with the most recently requested feeds."""
-        feeds = dict.fromkeys([*reversed(self._counts.targets()), *self._counts.rhythms.targets()])
+        feeds = dict.fromkeys([*reversed(self.counts.targets()), *self.counts.rhythms.targets()])
         self.scheduler.start(feeds, self._earliest_refresh)
 
     def _earliest_refresh(self, target: str) -> Instant | None:
@@ -124,24 +114,24 @@ class ScheduledRefreshes:
 
         A refresh is useful shortly before the expected poll of a reader (refresh/policy/expected_polls_and_price.py).
         """
-        now = self._clock.now()
-        if not self.owns(target) or self._count_demand(target, 0.0):
+        now = self.clock.now()
+        if not self.owns(target) or self.count_demand(target, 0.0):
             return None
-        next_poll = self._counts.rhythms.next_poll(target, now)
+        next_poll = self.counts.rhythms.next_poll(target, now)
         return None if next_poll is None else max(now, next_poll - expected_polls_and_price.LEAD)
 
     def plan(self, resource: Resource) -> refresh_ahead.Plan:
         """Return the next scheduled refresh of a resource, with its reason."""
-        target, now = resource.target, self._clock.now()
-        settings = self._settings_for(target)
+        target, now = resource.target, self.clock.now()
+        settings = self.settings_for(target)
         return refresh_ahead.plan(
             resource,
             assess(resource, resource.variants[-1], settings, now) if resource.variants else None,
-            FeedAudience(target, now, self._counts, self._count_demand),
+            FeedAudience(target, now, self.counts, self.count_demand),
             now,
             settings,
-            permission=lambda: self._coordinator.permissions.check(resource, target, settings),
-            price_factor=self._coordinator.site_limits.price_factor(site_of(target)),
+            permission=lambda: self.coordinator.permissions.check(resource, target, settings),
+            price_factor=self.coordinator.site_limits.price_factor(site_of(target)),
             jitter=refresh_ahead.own_jitter(target),
         )
 
@@ -150,24 +140,24 @@ class ScheduledRefreshes:
 
         Feeds of the upstream need no spacing, so each has its own lane.
         """
-        return target if is_upstream_target(target, self._settings_for(target)) else site_of(target)
+        return target if is_upstream_target(target, self.settings_for(target)) else site_of(target)
 
     def _own_planned_refresh(self, target: str) -> refresh_ahead.Plan:
-        return self._plan_if_owned(target, self._lookup.peek)
+        return self._plan_if_owned(target, self.lookup.peek)
 
     async def _load_due_feed(self, target: str) -> None:
         """Load the resource of a feed with a due refresh, before the refresh is planned, unless another process owns
         the feed."""
         if self.owns(target):
-            await self._store.load(target)
+            await self.store.load(target)
 
     def _planned_refresh_of_due_feed(self, target: str) -> refresh_ahead.Plan:
         # A resource in memory is unpacked once, for the plan and the refresh. A resource on the disk enters the memory
         # only if it is refreshed: after a start, most feeds are first planned for a later instant.
-        is_in_memory = self._store.version(target) is not None
-        plan = self._plan_if_owned(target, self._lookup.get if is_in_memory else self._lookup.peek)
+        is_in_memory = self.store.version(target) is not None
+        plan = self._plan_if_owned(target, self.lookup.get if is_in_memory else self.lookup.peek)
         if not is_in_memory and isinstance(plan, refresh_ahead.Refresh):
-            self._lookup.get(target)  # the store remembers the last resources that `load` has read
+            self.lookup.get(target)  # the store remembers the last resources that `load` has read
         return plan
 
     def _plan_if_owned(self, target: str, look_up: Callable[[str], Resource | None]) -> refresh_ahead.Plan:
@@ -177,14 +167,14 @@ class ScheduledRefreshes:
         return self.plan(resource)
 
     async def _refresh_ahead(self, target: str) -> None:
-        if await self._peers.sync(target) and not isinstance(self._own_planned_refresh(target), refresh_ahead.Refresh):
+        if await self.peers.sync(target) and not isinstance(self._own_planned_refresh(target), refresh_ahead.Refresh):
             self.scheduler.reschedule(target)  # a peer has already refreshed the target
             return
-        if await self._coordinator.backfill_publications(target) and not isinstance(
+        if await self.coordinator.backfill_publications(target) and not isinstance(
             self._own_planned_refresh(target), refresh_ahead.Refresh
         ):
             self.scheduler.reschedule(target)  # the feed changes rarely, or was fetched while its history was read
             return
         await asyncio.sleep(0)  # the start of a refresh takes as long as the plan: hits are served in between
-        self._events.scheduled_refresh_started.emit(target)
-        await asyncio.shield(self._coordinator.refresh(target))
+        self.events.scheduled_refresh_started.emit(target)
+        await asyncio.shield(self.coordinator.refresh(target))

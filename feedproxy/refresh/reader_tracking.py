@@ -1,6 +1,7 @@
 """Counting of readers. The User-Agent of requests to origins reports the number of readers."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from feedproxy.clock import Clock
 from feedproxy.http import user_agent
@@ -12,35 +13,26 @@ from feedproxy.subscribers.reader_pseudonyms import Identifier
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 
+@dataclass(eq=False)
 class ReaderTracker:
     """Counter of readers by pseudonym. The counts never contain a client's address."""
 
-    def __init__(
-        self,
-        *,
-        counts: SubscriberCounts,
-        identifier: Identifier,
-        clock: Clock,
-        settings_for: Callable[[str], Settings],
-        installation: str,
-        version: str,
-    ) -> None:
-        self.counts = counts
-        self.identifier = identifier
-        self._clock = clock
-        self._settings_for = settings_for
-        self._installation = installation
-        self._version = version
+    counts: SubscriberCounts
+    identifier: Identifier
+    clock: Clock
+    settings_for: Callable[[str], Settings]
+    installation: str
+    version: str
 
     def record_read(self, target: str, client: ClientContext, agent: str) -> None:
         """Count the client as a reader of the target."""
-        now = self._clock.now()
+        now = self.clock.now()
         pseudonym = self.identifier.pseudonym(client.address, agent, client.user, now)
         self.counts.record_read(target, pseudonym, agent, now)
 
     def has_expected_readers(self, target: str) -> bool:
         """Return whether polls of this target are expected within the time for which refreshes are planned."""
-        now = self._clock.now()
+        now = self.clock.now()
         return bool(self.counts.rhythms.expected_polls(target, now, now + HORIZON))
 
     def upstream_user_agent(self, target: str, newcomer: str | None = None) -> str:
@@ -48,13 +40,13 @@ class ReaderTracker:
 
         `newcomer` is the User-Agent of the first reader of a new feed. This reader is not counted yet.
         """
-        now = self._clock.now()
+        now = self.clock.now()
         subscribers = (
             self.counts.total(target, now) if newcomer is None else self.counts.count_with_first_reader(newcomer, now)
         )
-        contact = self._settings_for(target).contact_url
-        return user_agent.format_user_agent(self._version, contact, subscribers, feed_id(target, self._installation))
+        contact = self.settings_for(target).contact_url
+        return user_agent.format_user_agent(self.version, contact, subscribers, feed_id(target, self.installation))
 
     def log_name(self, client: ClientContext, agent: str) -> str:
         """Return the pseudonym of a reader as the access log shows it."""
-        return f"{self.identifier.pseudonym(client.address, agent, client.user, self._clock.now()).current:015x}"
+        return f"{self.identifier.pseudonym(client.address, agent, client.user, self.clock.now()).current:015x}"

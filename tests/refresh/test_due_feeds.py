@@ -32,7 +32,7 @@ async def test_due_feed_enters_memory_only_if_it_is_refreshed(tmp_path: Path, ag
     await app.close()
     app = open_app(tmp_path, clock)
     clock.advance(age)
-    app.service.schedule._counts.record_read(FEED, Pseudonym(1, 1), "Reader/1", clock.now())
+    app.service.schedule.counts.record_read(FEED, Pseudonym(1, 1), "Reader/1", clock.now())
 
     plan = app.service.schedule._planned_refresh_of_due_feed(FEED)
 
