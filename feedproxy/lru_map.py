@@ -14,12 +14,8 @@ class LRU[K, V]:
         self._bytes_max = bytes_max
         self._entries_max = entries_max
         self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
-        self._size = 0
-
-    @property
-    def size(self) -> int:
-        """Return the bytes of all entries, including ENTRY_OVERHEAD for each."""
-        return self._size
+        self.size = 0
+        """The bytes of all entries, including ENTRY_OVERHEAD for each."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -45,17 +41,17 @@ class LRU[K, V]:
         if size > self._bytes_max:
             return
         self._entries[key] = value, size
-        self._size += size
+        self.size += size
         self._make_room()
 
     def drop(self, key: K) -> None:
         if (former := self._entries.pop(key, None)) is not None:
-            self._size -= former[1]
+            self.size -= former[1]
 
     def resize(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._make_room()
 
     def _make_room(self) -> None:
-        while self._size > self._bytes_max or len(self._entries) > self._entries_max:
-            self._size -= self._entries.popitem(last=False)[1][1]
+        while self.size > self._bytes_max or len(self._entries) > self._entries_max:
+            self.size -= self._entries.popitem(last=False)[1][1]

@@ -46,7 +46,7 @@ class Autodiscovery:
         if (
             client.entrance is not Entrance.GATEWAY
             or not settings.lead_to_feeds
-            or not _is_labelled_page(answer.stored)
+            or parse_parameters(answer.stored.fields.get("content-type") or "")[0] not in _PAGE_TYPES
         ):
             return answer
         fields = content_negotiation.vary_on(answer.response.fields, "Accept")
@@ -75,10 +75,6 @@ class Autodiscovery:
 
 def _length(feeds: tuple[DiscoveredFeed, ...]) -> int:
     return sum([len(feed.address) + len(feed.title) for feed in feeds])
-
-
-def _is_labelled_page(stored: StoredResponse) -> bool:
-    return parse_parameters(stored.fields.get("content-type") or "")[0] in _PAGE_TYPES
 
 
 def _find_feeds(target: str, fields: Fields, label: str, body: bytes, limit: int) -> tuple[DiscoveredFeed, ...]:

@@ -44,7 +44,6 @@ class RefreshPipeline:
         store: Store,
         clock: Clock,
         helper_pool: HelperPool,
-        jitter: Callable[[], float] = random.random,
         *,
         may_serve_under: Callable[[str, str], bool],
         has_expected_readers: Callable[[str], bool],
@@ -53,7 +52,7 @@ class RefreshPipeline:
         self._store = store
         self._clock = clock
         self._helper_pool = helper_pool
-        self._interpreter = ResponseInterpreter(store, clock, jitter)
+        self._interpreter = ResponseInterpreter(store, clock, random.random)
         self._may_serve_under = may_serve_under
         self._has_expected_readers = has_expected_readers
 

@@ -206,7 +206,7 @@ class RefreshScheduler:
             async for target in iterate_cooperatively(self._surprises(), THROTTLED_BLOCKING_TIME):
                 self.reschedule(target)
             until = time.monotonic() + THROTTLED_BLOCKING_TIME
-            while (has_collected := self._collect()) or self._can_launch():
+            while (has_collected := self._collect()) or (self._free and len(self._in_progress) < self.limit):
                 if not has_collected:
                     # Hits are served while the feed is read, which takes as long as several collections.
                     await self._load_due(self._lanes[self._free[0]][0][0])
@@ -232,10 +232,6 @@ class RefreshScheduler:
                     self._free.append(lane)
                 return True
         return False
-
-    def _can_launch(self) -> bool:
-        """Return whether the refresh of a waiting feed may start."""
-        return bool(self._free) and len(self._in_progress) < self.limit
 
     def _launch(self) -> None:
         """Start the refresh of one waiting feed, taking the lanes in turn."""

@@ -277,7 +277,11 @@ def _make_forwarded_fields(
             lines.append(("Accept", "*/*"))
         lines += [line for line in forwarded if line[0].lower() in shared_fields and line[0] not in varying]
         # Some feeds are available in several languages. Only Vary in the response shows that a feed is one of them.
-        language = [line for line in client_specific if _is_language(*line)] if not is_known_feed else []
+        language = [
+            (name, value)
+            for name, value in client_specific
+            if not is_known_feed and name.lower() == "accept-language" and _ORDINARY.fullmatch(value)
+        ]
         fields, key = Fields((*lines, *language, *_cache_control_lines(client_fields))), Fields((*secrets, *language))
         withheld = {name.lower() for name, _ in client_specific if name not in key}
         members = _via_members(client_fields)
@@ -296,10 +300,6 @@ def _is_client_specific(name: str, value: str) -> bool:
     if name in ("accept", "accept-language"):
         return not _is_anything(value)
     return name not in _PROXY_FIELDS
-
-
-def _is_language(name: str, value: str) -> bool:
-    return name.lower() == "accept-language" and _ORDINARY.fullmatch(value) is not None
 
 
 def _is_anything(value: str | None) -> bool:

@@ -44,20 +44,13 @@ class MemoryStore:
         self._entries: dict[str, MemoryEntry] = {}
         self._unpacked: OrderedDict[str, MemoryEntry] = OrderedDict()
         self._state: dict[str, bytes] = {}
-        self._size = 0
+        self.size = 0
+        """The estimated memory in use, in bytes. It never exceeds `memory_max`."""
         self.coordination = LocalCoordination()
-
-    @property
-    def size(self) -> int:
-        """Return the estimated memory in use, in bytes. It never exceeds `memory_max`."""
-        return self._size
+        self.unwritten_count = 0
 
     def __len__(self) -> int:
         return len(self._entries)
-
-    @property
-    def unwritten_count(self) -> int:
-        return 0
 
     async def load(self, target: str) -> None:
         pass
@@ -105,13 +98,13 @@ class MemoryStore:
             return
         self._make_room(entry.size)
         self._entries[target] = entry
-        self._size += entry.size
+        self.size += entry.size
         self._keep_unpacked(target, entry)
 
     def _make_room(self, size: int) -> None:
         """Remove resources until there is room for one of `size` bytes."""
         moves_left = MOVED_MAX
-        while self._entries and (self._size + size > self._max or len(self._entries) >= self._entries_max):
+        while self._entries and (self.size + size > self._max or len(self._entries) >= self._entries_max):
             batch = min(REMOVED_BATCH, 1 + len(self._entries) // 128)
             used, unused = list[str](), list[str]()
             for target, entry in self._entries.items():
@@ -135,14 +128,14 @@ class MemoryStore:
         self._unpacked[target] = entry
         if len(self._unpacked) > UNPACKED_MAX:
             _, packed_entry = self._unpacked.popitem(last=False)
-            self._size -= packed_entry.size
+            self.size -= packed_entry.size
             packed_entry.pack()
-            self._size += packed_entry.size
+            self.size += packed_entry.size
 
     def drop(self, target: str) -> None:
         entry = self._entries.pop(target, None)
         if entry is not None:
-            self._size -= entry.size
+            self.size -= entry.size
             self._unpacked.pop(target, None)
 
     async def put(self, resource: Resource, precondition: object = None) -> None:
@@ -156,7 +149,7 @@ class MemoryStore:
     def clear(self) -> None:
         self._entries.clear()
         self._unpacked.clear()
-        self._size = 0
+        self.size = 0
 
     def targets(self) -> Iterator[str]:
         return iter(list(self._entries))

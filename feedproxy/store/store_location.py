@@ -6,7 +6,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from feedproxy import option_files
-from feedproxy.errors import StoreError, UsageError
+from feedproxy.errors import UsageError
 from feedproxy.store.coordination.worker_coordination import SharedMemoryCoordination
 from feedproxy.store.disk import DiskStore
 from feedproxy.store.interface import OnFailure, Store
@@ -38,7 +38,7 @@ def open_store(
         return MemoryStore(memory_max)
     if "://" in location:
         raise UsageError(f"store: invalid location {location}: expected a folder or `{MEMORY}`")
-    report_failure = on_failure or _log_failure
+    report_failure = on_failure or (lambda error: _LOG.warning("%s", error))
     disk = DiskStore(store_folder(location), size_max=disk_max, on_failure=report_failure)
     common = disk.folder / "common" if shared is True else shared
     return TieredStore(
@@ -54,7 +54,3 @@ def store_folder(location: str) -> Path:
     if location:
         return option_files.expand(location)
     return user_cache_path("feedproxy", appauthor=False)
-
-
-def _log_failure(error: StoreError) -> None:
-    _LOG.warning("%s", error)

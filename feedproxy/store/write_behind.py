@@ -79,7 +79,8 @@ class WriteQueue[Key, Value]:
         self._write, self._holds, self._idle, self._on_failure = write, holds, idle, on_failure
         self._max, self._timeout, self._retains = queue_max, timeout, retains
         self._pending: dict[Key, PendingWrite[Value]] = {}
-        self._size = 0
+        self.size = 0
+        """The total size of the values that wait for their first write, in bytes."""
         self._unwritten: dict[Key, PendingWrite[Value]] = {}
         """The values that could not be written, ordered by their last attempt."""
         self._unwritten_size = 0
@@ -115,11 +116,11 @@ class WriteQueue[Key, Value]:
         If the queue stays full until the time limit, the value is dropped, and the failure is reported.
         """
         entry = self._put(key, PendingWrite(value, size))
-        if not self._batch_window or self._size > self._max // 8:
+        if not self._batch_window or self.size > self._max // 8:
             self.wake()
         elif self._batch_timer is None:
             self._batch_timer = asyncio.get_running_loop().call_later(self._batch_window, self.wake)
-        while self._size > self._max and self._pending.get(key) is entry:
+        while self.size > self._max and self._pending.get(key) is entry:
             if not await self._writer_done(0.0 if self._stuck else self._timeout):
                 self._stuck = True
                 # `holds` is not called, because the disk does not respond.
@@ -147,11 +148,6 @@ class WriteQueue[Key, Value]:
         if entry is not None and entry.value is value and self._remove(key, entry, stale=True):
             self._report_failure(StoreError("store: the disk is too slow, a value was not written"))
 
-    @property
-    def size(self) -> int:
-        """Return the total size of the values that wait for their first write, in bytes."""
-        return self._size
-
     async def wait_written(self, key: Key) -> None:
         """Wait until the queued value of this key, or its replacement, is written or its write has failed.
 
@@ -172,10 +168,10 @@ class WriteQueue[Key, Value]:
         with self._lock:
             old = self._pending.get(key)
             self._pending[key] = entry
-            self._size += entry.size
+            self.size += entry.size
             self._forget_unwritten(key)
             if old is not None:
-                self._size -= old.size
+                self.size -= old.size
                 entry.completions += old.completions
         return entry
 
@@ -226,7 +222,7 @@ class WriteQueue[Key, Value]:
         """Remove all queued values, and return their number. The caller holds the lock."""
         pending = list(self._pending.values())
         self._pending.clear()
-        self._size = 0
+        self.size = 0
         _complete(pending)
         return len(pending)
 
@@ -291,10 +287,10 @@ class WriteQueue[Key, Value]:
         with self._lock:
             if self._pending.get(key) is entry:
                 del self._pending[key]
-                self._size -= entry.size
+                self.size -= entry.size
                 self._unwritten[key] = entry
                 self._unwritten_size += entry.size
-            while self._unwritten and self._size + self._unwritten_size > self._max:
+            while self._unwritten and self.size + self._unwritten_size > self._max:
                 lost.append(oldest := next(iter(self._unwritten)))
                 # Set the mark before the entry is removed (see `_remove`).
                 self.failed_keys.add(oldest)
@@ -352,7 +348,7 @@ class WriteQueue[Key, Value]:
             else:
                 self.failed_keys.discard(key)
             del self._pending[key]
-            self._size -= entry.size
+            self.size -= entry.size
         _complete([entry])
         return True
 

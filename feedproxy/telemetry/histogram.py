@@ -43,12 +43,8 @@ class LabelledHistogram:
         family = HistogramMetricFamily(self._name, self._text, labels=[self._label])
         for value, counts in self._counts.items():
             total, buckets = 0, list[tuple[str, float]]()
-            for bound, count in zip((*map(_format_bound, self._bounds), "+Inf"), counts, strict=True):
+            for bound, count in zip((*(str(float(bound)) for bound in self._bounds), "+Inf"), counts, strict=True):
                 total += count
                 buckets.append((bound, total))
             family.add_metric([value], buckets, self._sums[value])
         return [family]
-
-
-def _format_bound(bound: Seconds) -> str:
-    return str(float(bound))

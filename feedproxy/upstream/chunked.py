@@ -70,7 +70,7 @@ class ChunkedParser:
             at += 1
         end = data.find(b"\n", at, at + _LINE_MAX) + 1
         if not end:
-            if len(data) - at >= _LINE_MAX or not _may_be_size(data[at : at + 16]):
+            if len(data) - at >= _LINE_MAX or not re.match(rb"[0-9A-Fa-f]|\Z", data[at : at + 16]):
                 raise MalformedResponse("invalid chunk size")
             return 0
         match = _SIZE.fullmatch(data, at, end)
@@ -97,7 +97,3 @@ class ChunkedParser:
             raise MalformedResponse("invalid trailer: expected a field line")
         self.done = not line
         return length
-
-
-def _may_be_size(start: bytes) -> bool:
-    return not start or re.match(rb"[0-9A-Fa-f]", start) is not None

@@ -137,21 +137,15 @@ def _wide_path(path: str | None) -> str:
     for form in dict.fromkeys((normal, decoded, path_alone + mark + as_php(query))):
         before, mark, query = form.partition("?")
         if mark:
-            forms.append(_glob_expression(before.rstrip("/"), ".*") + r"/*\?" + _wide_query(query) + ".*")
+            # An asterisk at the end of a parameter matches only text within the parameter.
+            parameters = "".join(map(_parameter, filter(None, re.split("[&;]", query))))
+            forms.append(_glob_expression(before.rstrip("/"), ".*") + r"/*\?" + parameters + ".*")
         elif before.endswith("/*"):
             # The folder, and all paths below it.
             forms.append(_glob_expression(before.rstrip("*").rstrip("/"), ".*") + r"(?:/.*|\?.*)?")
         else:
             forms.append(_glob_expression(before.rstrip("/"), ".*") + r"/*(?:\?.*)?")
     return "(?:" + "|".join(forms) + ")"
-
-
-def _wide_query(query: str) -> str:
-    """Return a regular expression for the parameters of a query in any order.
-
-    An asterisk at the end of a parameter matches only text within the parameter.
-    """
-    return "".join(map(_parameter, filter(None, re.split("[&;]", query))))
 
 
 def _parameter(text: str) -> str:

@@ -132,17 +132,17 @@ def _find_base(bases: Bases, versions: Sequence[DeltaBase]) -> _Base | None:
     Return None if no stored version is named.
     """
     if bases.date is not None:
-        dated = [version for version in versions if _whole_second(version) == bases.date]
+        dated = [
+            version
+            for version in versions
+            if version.last_modified is not None and math.floor(version.last_modified) == bases.date
+        ]
         return _Base(tuple(dated)) if dated else None
     offered = {tag_base(tag): tag for tag in reversed(bases.tags)}
     for version in reversed(versions):
         if version.tag in offered:
             return _Base((version,), offered[version.tag])
     return None
-
-
-def _whole_second(version: DeltaBase) -> float | None:
-    return None if version.last_modified is None else math.floor(version.last_modified)
 
 
 def _make_delta(

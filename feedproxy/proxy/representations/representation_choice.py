@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Clock
-from feedproxy.http.message import Request, Response
+from feedproxy.http.message import Request
 from feedproxy.proxy.cors import with_cors
 from feedproxy.proxy.representations.coding_variants import CodingVariants
 from feedproxy.proxy.representations.conversions import REPRESENTATION_CONDITIONS, Conversions, with_vary_accept
@@ -120,13 +120,10 @@ class Renderer:
         shortened = await self.deltas.apply(
             response.response, selected.stored, context.request, selected.resource, context.settings
         )
-        if shortened is response.response or (encoded is not response and _is_smaller(encoded.response, shortened)):
+        is_encoded_smaller = encoded is not response and len(encoded.response.body) <= len(shortened.body)
+        if shortened is response.response or is_encoded_smaller:
             return encoded
         return replace(response, response=shortened)
-
-
-def _is_smaller(one: Response, other: Response) -> bool:
-    return len(one.body) <= len(other.body)
 
 
 def _for_entrance(response: ProxyResponse, target: str, client: ClientContext, settings: Settings) -> ProxyResponse:

@@ -121,9 +121,8 @@ def decide_replacement(resource: Resource | None, outcome: FetchOutcome, now: In
             return Replace(f"the feed is {format_seen} now, and the copy is too old")
         times = "once" if pending.count == 1 else f"{pending.count} times"
         item_counts = f" ({outcome.channel.items} of {resource.channel.items})" if loss else ""
-        fault = ContentFault(
-            _format_detail(outcome.channel), f"the feed is {format_seen} now{item_counts}, seen {times}"
-        )
+        detail = Detail.NEW_SHAPE if outcome.channel.well_formed else Detail.ILL_FORMED
+        fault = ContentFault(detail, f"the feed is {format_seen} now{item_counts}, seen {times}")
     if settings.on_bad_update == "pass":
         return PassThroughOnly(f"{fault.reason} (on_bad_update: pass)", fault.detail)
     if fault.allowance is StaleAllowance.NONE:
@@ -164,10 +163,6 @@ def _is_compatible(stored: Channel, update: Channel) -> bool:
     if not stored.well_formed:
         return update.well_formed or update.kind is stored.kind
     return update.well_formed and update.kind is stored.kind
-
-
-def _format_detail(channel: Channel) -> Detail:
-    return Detail.NEW_SHAPE if channel.well_formed else Detail.ILL_FORMED
 
 
 def _count_sighting(pending: PendingFormatChange | None, format_seen: str, now: Instant) -> PendingFormatChange:

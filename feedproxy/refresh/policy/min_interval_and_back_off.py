@@ -137,7 +137,8 @@ def record_failure(
     """
     is_concurrent = started < failures.last
     count = failures.count + (not is_concurrent)
-    pause = _longest_pause(count) / 2 * (1 + jitter) if back_off else 0.0
+    longest_pause = min(BACK_OFF_MAX, BACK_OFF_FIRST * 2.0 ** min(count, 32))  # the shortest is half of it
+    pause = longest_pause / 2 * (1 + jitter) if back_off else 0.0
     by_origin = not_before is not None and not_before >= now + pause
     next_try = not_before if by_origin and not_before is not None else now + pause
     stated = not_before or 0.0
@@ -165,8 +166,3 @@ def causes_back_off(target: str, status: int | None, *, is_feed: bool) -> bool:
     if status == 401:
         return uri.without_fragment(target) != target
     return is_feed
-
-
-def _longest_pause(count: int) -> Seconds:
-    """Return the longest back-off after `count` failures, in seconds. The shortest is half of it."""
-    return min(BACK_OFF_MAX, BACK_OFF_FIRST * 2.0 ** min(count, 32))

@@ -137,7 +137,9 @@ def route(
         case Entrance.PROXY if tunnel is not None:
             host, port = tunnel
             _check_tunnel_host(head, host, port)
-            target = uri.normalise(f"https://{uri.join_host_port(host, port)}{_path_in_target(head)}")
+            # For asterisk-form, the path of the target is empty (RFC 9112, section 3.3).
+            path = "" if is_asterisk(head.method, head.path) else head.path
+            target = uri.normalise(f"https://{uri.join_host_port(host, port)}{path}")
             return RoutedRequest(Request(head.method, target, head.fields))
         case Entrance.PROXY:
             return RoutedRequest(Request(head.method, uri.normalise(head.url), head.fields))
@@ -166,11 +168,6 @@ def route(
 def is_asterisk(method: str, path: str) -> bool:
     """Return True if a request is for the server as a whole (RFC 9112, section 3.2.4)."""
     return method == "OPTIONS" and path == ASTERISK
-
-
-def _path_in_target(head: IncomingRequest) -> str:
-    """Return the path for the target URI. For asterisk-form, the path is empty (RFC 9112, section 3.3)."""
-    return "" if is_asterisk(head.method, head.path) else head.path
 
 
 def _check_tunnel_host(head: IncomingRequest, host: str, port: int) -> None:
