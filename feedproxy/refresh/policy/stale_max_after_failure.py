@@ -73,7 +73,15 @@ def classify(outcome: FetchOutcome) -> ContentFault | None:
         case 304:
             return None
         case 200 | 203:
-            return _classify_content(outcome)
+            if outcome.error is not None:
+                return _failure_fault(outcome.error)
+            if outcome.empty:
+                return ContentFault(Detail.EMPTY, "the response has no content")
+            if outcome.channel is not None:
+                return None
+            if outcome.html:
+                return ContentFault(Detail.HTML_WHERE_FEED, "the response is HTML, not a feed")
+            return ContentFault(Detail.ILL_FORMED, "the response is not a feed")
         case 206 | 226:
             return ContentFault(Detail.TRUNCATED, f"the origin answered {status} to a request for the whole feed")
         case 204 | 205:
@@ -98,12 +106,7 @@ def classify(outcome: FetchOutcome) -> ContentFault | None:
 
 def stale_limit(fault: ContentFault, settings: Settings) -> Seconds:
     """Return the seconds for which a copy may be served after a fault, counted from `last_validated`."""
-    match fault.allowance:
-        case StaleAllowance.NONE:
-            return 0
-        case StaleAllowance.SHORT:
-            return min(settings.stale_max, REFUSED_STALE_MAX)
-    return settings.stale_max
+    return _seconds(fault.allowance, settings)
 
 
 def stale_limit_after_failure(failures: Failures, settings: Settings) -> Seconds:
@@ -112,30 +115,23 @@ def stale_limit_after_failure(failures: Failures, settings: Settings) -> Seconds
     The limit depends on the kind of the last failure, as in `stale_limit`. Otherwise clients would get the copy during
     the back-off, but an error as the result of each fetch after the back-off.
     """
-    match failures.detail:
-        case Detail.GONE:
+    allowances: dict[str, StaleAllowance] = {Detail.GONE: StaleAllowance.NONE, Detail.REFUSED: StaleAllowance.SHORT}
+    return _seconds(allowances.get(failures.detail, StaleAllowance.LONG), settings)
+
+
+def _seconds(allowance: StaleAllowance, settings: Settings) -> Seconds:
+    match allowance:
+        case StaleAllowance.NONE:
             return 0
-        case Detail.REFUSED:
+        case StaleAllowance.SHORT:
             return min(settings.stale_max, REFUSED_STALE_MAX)
-    return settings.stale_max
+        case StaleAllowance.LONG:
+            return settings.stale_max
 
 
 def last_validated(resource: Resource) -> Instant:
     """Return the instant at which the origin last sent or validated the stored feed."""
     return max(variant.response_time for variant in resource.variants)
-
-
-def _classify_content(outcome: FetchOutcome) -> ContentFault | None:
-    """Return the most specific fault of a complete response, or None if the response is a feed."""
-    if outcome.error is not None:
-        return _failure_fault(outcome.error)
-    if outcome.empty:
-        return ContentFault(Detail.EMPTY, "the response has no content")
-    if outcome.channel is not None:
-        return None
-    if outcome.html:
-        return ContentFault(Detail.HTML_WHERE_FEED, "the response is HTML, not a feed")
-    return ContentFault(Detail.ILL_FORMED, "the response is not a feed")
 
 
 def _failure_fault(error: FeedproxyError | None) -> ContentFault:
