@@ -50,7 +50,12 @@ def _matches(name: str, stored: StoredResponse, request: Fields, *, own_agent: b
     if name == "user-agent" and own_agent and stored.own_agent:
         return True
     if name == "accept-encoding":
-        return _accepts_coding(stored, request)
+        # "When a nominated request header field has a known mechanism for ranking preference (e.g., qvalues on
+        # Accept and similar request header fields), that mechanism MAY be used to choose a preferred response."
+        bodies = stored.content.bodies
+        if stored.content.tag is not None or "identity" in bodies:
+            return True
+        return choose_coding(request.combined("accept-encoding"), tuple(bodies)) in bodies
     stored_value, presented = stored.vary_request.combined(name), request.combined(name)
     # "If (after any normalization that might take place) a header field is absent from a request, it can
     # only match another request if it is also absent there."
@@ -63,15 +68,6 @@ def _matches(name: str, stored: StoredResponse, request: Fields, *, own_agent: b
     if name == "accept-language":
         return _languages(stored_value) == _languages(presented) or _is_preferred_language(stored, presented)
     return _normalise(stored_value) == _normalise(presented)
-
-
-def _accepts_coding(stored: StoredResponse, request: Fields) -> bool:
-    # "When a nominated request header field has a known mechanism for ranking preference (e.g., qvalues on
-    # Accept and similar request header fields), that mechanism MAY be used to choose a preferred response."
-    bodies = stored.content.bodies
-    if stored.content.tag is not None or "identity" in bodies:
-        return True
-    return choose_coding(request.combined("accept-encoding"), tuple(bodies)) in bodies
 
 
 @memoize_short()

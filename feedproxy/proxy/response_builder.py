@@ -168,7 +168,9 @@ def _with_freshness_fields(fields: Fields, selected: SelectedResponse) -> Fields
     has_own_cookie = "set-cookie" in selected.unshared_fields and context.client.entrance is not Entrance.GATEWAY
     withheld = has_own_cookie or _forbids_reuse(fields)
     if not withheld and sets_max_age(selected.stored, freshness, states_freshness=states_freshness):
-        fields = _with_max_age(fields, total)
+        other_fields = without_directives(fields, "max-age", "s-maxage")
+        fields = fields.without("expires").with_field("Cache-Control", total)
+        fields = fields.with_added("Cache-Control", other_fields) if other_fields else fields
     if states_freshness and selected.stored.content.feed:
         # RFC 9213: a CDN in front follows the schedule of the feed, independently of browsers.
         remaining = remaining_lifetime(lifetime, expires, allowance, age)
@@ -188,13 +190,6 @@ def sets_max_age(stored: StoredResponse, freshness: Freshness, *, states_freshne
         # A targeted field without a lifetime hides that of Cache-Control from this proxy, not from clients (RFC 9213).
         return explicit_lifetime(stored.fields, stored.response_time) is None
     return states_freshness and freshness.allowance is not None
-
-
-def _with_max_age(fields: Fields, total: str) -> Fields:
-    """Return the fields with the max-age directive `total`. Other directives move to a second Cache-Control line."""
-    other_fields = without_directives(fields, "max-age", "s-maxage")
-    fields = fields.without("expires").with_field("Cache-Control", total)
-    return fields.with_added("Cache-Control", other_fields) if other_fields else fields
 
 
 def _forbids_reuse(fields: Fields) -> bool:

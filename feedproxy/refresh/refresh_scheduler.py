@@ -178,7 +178,9 @@ class RefreshScheduler:
         # For a later instant, the earlier entry of the heap suffices: `_collect` replaces it.
         if planned is None or at < planned:
             heapq.heappush(self._heap, (at, target))
-            self._drop_superseded()
+            if len(self._heap) > 64 + 2 * len(self._due):  # most instants in the heap are superseded
+                self._heap = [(at, target) for target, at in self._due.items()]
+                heapq.heapify(self._heap)
         self._ensure_running()
         if self._wake_event is not None and self._heap[0] == (at, target):
             self._wake_event.set()
@@ -187,12 +189,6 @@ class RefreshScheduler:
         if self._runner is None:
             self._wake_event = asyncio.Event()
             self._runner = asyncio.ensure_future(self._run(self._wake_event))
-
-    def _drop_superseded(self) -> None:
-        """Remove superseded instants from the heap when most of its instants are superseded."""
-        if len(self._heap) > 64 + 2 * len(self._due):
-            self._heap = [(at, target) for target, at in self._due.items()]
-            heapq.heapify(self._heap)
 
     async def _run(self, wake_event: asyncio.Event) -> None:
         while True:

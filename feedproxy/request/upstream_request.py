@@ -171,7 +171,10 @@ def build_upstream_request(
     """
     client_fields = request.fields.end_to_end()
     keyed = resource.keyed if resource is not None else ()
-    forwarded = _forwarded_fields(
+    # The forwarded fields are memoized unless they contain credentials.
+    length = sum([len(name) + len(value) for name, value in client_fields])
+    is_memoized = length <= MEMOIZED_LENGTH_MAX and not any(is_credential(name) for name, _ in client_fields)
+    forwarded = (_memoized_forwarded_fields if is_memoized else _make_forwarded_fields)(
         client_fields,
         client.entrance is Entrance.GATEWAY,
         resource is not None and resource.channel is not None,
@@ -224,25 +227,6 @@ class _ForwardedFields(Struct, frozen=True):
     via_members: str
 
 
-def _forwarded_fields(
-    client_fields: Fields,
-    is_gateway: bool,
-    is_known_feed: bool,
-    names: frozenset[str],
-    keyed_names: frozenset[str],
-    shared_fields: frozenset[str],
-) -> _ForwardedFields:
-    """Return the forwarded fields. The result is memoized if the fields contain no credentials.
-
-    `names` are the fields by which the shared stored responses vary. `keyed_names` are the fields by which keyed
-    responses vary. They count only for requests with credentials.
-    """
-    length = sum([len(name) + len(value) for name, value in client_fields])
-    is_memoized = length <= MEMOIZED_LENGTH_MAX and not any(is_credential(name) for name, _ in client_fields)
-    make = _memoized_forwarded_fields if is_memoized else _make_forwarded_fields
-    return make(client_fields, is_gateway, is_known_feed, names, keyed_names, shared_fields)
-
-
 def _make_forwarded_fields(
     client_fields: Fields,
     is_gateway: bool,
@@ -251,6 +235,11 @@ def _make_forwarded_fields(
     keyed_names: frozenset[str],
     shared_fields: frozenset[str],
 ) -> _ForwardedFields:
+    """Return the forwarded fields.
+
+    `names` are the fields by which the shared stored responses vary. `keyed_names` are the fields by which keyed
+    responses vary. They count only for requests with credentials.
+    """
     forwarded = client_fields.without("user-agent", *[name for name, _ in client_fields if not is_forwarded(name)])
     if is_gateway:
         forwarded = forwarded.without("cookie", "cookie2", "referer", "origin")

@@ -85,7 +85,12 @@ class BytesOnly(diskcache.Disk):  # type: ignore[misc] # diskcache has no types
             return value
         if mode == MODE_BINARY and value is None and not read and _is_value_file(filename):
             try:
-                return _read_file(Path(self._directory, str(filename)))
+                # Without O_NONBLOCK, opening a FIFO would wait for a writer.
+                flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+                with open(os.open(Path(self._directory, str(filename)), flags), "rb") as file:
+                    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                        raise OSError("not a regular file")
+                    return file.read()
             except FileNotFoundError:
                 # Another process has just replaced the file. diskcache treats this as a miss.
                 raise
@@ -100,14 +105,6 @@ class BytesOnly(diskcache.Disk):  # type: ignore[misc] # diskcache has no types
 
 def _is_value_file(filename: object) -> bool:
     return type(filename) is str and _FILE_NAME.fullmatch(filename) is not None
-
-
-def _read_file(path: Path) -> bytes:
-    # Without O_NONBLOCK, opening a FIFO would wait for a writer.
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError("not a regular file")
-        return file.read()
 
 
 def _write_file(path: Path, value: bytes) -> None:

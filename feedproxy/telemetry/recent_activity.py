@@ -75,11 +75,16 @@ class RecentActivity:
         if (record := event.record) is None:
             return
         settings = self._settings()
-        self._keep(event.target, record, settings.memory.fetches)
+        fetches = self._fetches.get(event.target) or deque(maxlen=FETCHES_MAX)
+        fetches.append(record)
+        self._fetches.resize(settings.memory.fetches)
+        self._fetches.put(event.target, fetches, len(fetches) * FETCH_SIZE)
         if record.is_feed:
             self._failed.drop(event.target)
         elif record.is_missing_feed:
-            self._keep_failed(event.target, record)
+            before = self._failed.get(event.target)
+            first, count = (before.first, before.count) if before is not None else (record.at, 0)
+            self._failed.put(event.target, FailedAddress(event.target, first, count + 1, record))
         if fetch_log.is_logged(record, settings.log_format):
             name = self._name_in_log(uri.without_fragment(event.target))
             fetch_log.log_fetch(name, record, settings.log_format, self.log_lines)
@@ -109,17 +114,6 @@ class RecentActivity:
             for address in self._failed.values()
         ]
         return {"requests": [list(astuple(request)) for request in self._requests], "failed": failed}
-
-    def _keep(self, target: str, fetch: RefreshRecord, bytes_max: int) -> None:
-        fetches = self._fetches.get(target) or deque(maxlen=FETCHES_MAX)
-        fetches.append(fetch)
-        self._fetches.resize(bytes_max)
-        self._fetches.put(target, fetches, len(fetches) * FETCH_SIZE)
-
-    def _keep_failed(self, target: str, fetch: RefreshRecord) -> None:
-        before = self._failed.get(target)
-        first, count = (before.first, before.count) if before is not None else (fetch.at, 0)
-        self._failed.put(target, FailedAddress(target, first, count + 1, fetch))
 
 
 # -- several processes

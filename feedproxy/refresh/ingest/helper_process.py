@@ -171,14 +171,6 @@ def _limit_resources(memory: int) -> None:
             resource.setrlimit(limit, (maximum, maximum))
 
 
-def _extend_cpu_limit(cpu: Seconds) -> None:
-    """Permit this process `cpu` more seconds of processor time. The system ends the process after that time
-    (SIGXCPU)."""
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_CPU, (int(_cpu_time() + cpu) + 1, hard))
-
-
 def _cpu_time() -> Seconds:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
@@ -189,7 +181,10 @@ def _run_helper(descriptor: int, cpu: Seconds) -> None:
     with socket.socket(fileno=descriptor) as sock, sock.makefile("rb") as jobs:
         sock.sendall(os.getpid().to_bytes(NUMBER_SIZE, "big"))
         while len(count := jobs.read(NUMBER_SIZE)) == NUMBER_SIZE:
-            _extend_cpu_limit(cpu)
+            # The system ends this process (SIGXCPU) if the job takes more than `cpu` seconds of processor time.
+            _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(resource.RLIMIT_CPU, (int(_cpu_time() + cpu) + 1, hard))
             lengths = decode_numbers(jobs.read(NUMBER_SIZE * int.from_bytes(count, "big")))
             result = run_job([jobs.read(length) for length in lengths])
             sock.sendall(encode_numbers([int(_cpu_time() * 1_000_000)]))

@@ -107,21 +107,17 @@ class AccessLogger:
             self._since, self._until = now, self._app.service.audience.identifier.same_until(now)
         client = self._clients.get((address, user_agent_line))
         if client is None:
-            client = self._make_identity(address, user_agent_line, now)
-            self._clients[client.key] = client
+            user_agent = user_agent_line.partition(b":")[2].strip(b" \t").decode("latin-1")
+            pseudonym = self._app.service.audience.identifier.pseudonym(address, user_agent, "", now)
+            client = self._clients[address, user_agent_line] = ClientIdentity(
+                user_agent,
+                quote_agent(user_agent),
+                pseudonym,
+                f"{pseudonym.current:015x}",
+                (address, user_agent_line),
+                self._live_scores.name_of(address, user_agent, ""),
+            )
         return client
-
-    def _make_identity(self, address: str, user_agent_line: bytes, now: Instant) -> ClientIdentity:
-        user_agent = user_agent_line.partition(b":")[2].strip(b" \t").decode("latin-1")
-        pseudonym = self._app.service.audience.identifier.pseudonym(address, user_agent, "", now)
-        return ClientIdentity(
-            user_agent,
-            quote_agent(user_agent),
-            pseudonym,
-            f"{pseudonym.current:015x}",
-            (address, user_agent_line),
-            self._live_scores.name_of(address, user_agent, ""),
-        )
 
     def _format_line(self, template: ResponseTemplate, client: ClientIdentity, now: Instant) -> str:
         app = self._app

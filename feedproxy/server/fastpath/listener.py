@@ -410,7 +410,10 @@ class Listener:
         for connection, (until, is_writing) in list(self._deadlines.items()):
             if self._now >= until:
                 if not is_writing and not connection.handshake_pending:
-                    self._refuse_late_head(connection)
+                    page = late_head_page()
+                    record_unreadable(self._app, None, 408, page)
+                    with contextlib.suppress(OSError):
+                        connection.write(page, b"")
                 self.close_connection(connection)
             elif connection.handshake_pending:
                 with contextlib.suppress(OSError):
@@ -424,12 +427,6 @@ class Listener:
         self._handler.run_housekeeping(self._caches.values())
         self._gc.maybe_collect(now, self._handler.access_logger.batch.written_count)
         self._close_when_idle()
-
-    def _refuse_late_head(self, connection: ClientConnection) -> None:
-        page = late_head_page()
-        record_unreadable(self._app, None, 408, page)
-        with contextlib.suppress(OSError):
-            connection.write(page, b"")
 
     def reload_certificate(self) -> None:
         """Load the certificate again for new connections, and log the result.

@@ -14,7 +14,10 @@ from feedproxy.upstream.upstream_errors import MalformedResponse
 def clean_http2_request(request: http.Request) -> None:
     """Correct and check the head of an HTTP/2 request (RFC 9113, sections 8.2 and 8.3). Raises BadRequest if the head
     is invalid."""
-    _remove_empty_ports(request)
+    # The colon of an empty port is removed from the authority and from Host (RFC 3986, section 3.2.3).
+    request.data.authority = request.data.authority.removesuffix(b":")
+    if "host" in request.headers:
+        request.headers = http.Headers(request_validation.without_empty_port(request.headers.fields))
     data, fields = request.data, request.headers.fields
     request_validation.check_request_line(data.method, data.path)
     if data.method == b"CONNECT":
@@ -28,19 +31,7 @@ def clean_http2_request(request: http.Request) -> None:
     request_validation.check_fields(fields)
     request_validation.check_host(fields, required=not data.authority, may_be_empty=bool(data.authority))
     request_validation.check_framing(fields, minor=1)
-    _join_cookies(request)
-
-
-def _remove_empty_ports(request: http.Request) -> None:
-    """Remove the colon of an empty port from the authority and from Host of an HTTP/2 request (RFC 3986, section
-    3.2.3)."""
-    request.data.authority = request.data.authority.removesuffix(b":")
-    if "host" in request.headers:
-        request.headers = http.Headers(request_validation.without_empty_port(request.headers.fields))
-
-
-def _join_cookies(request: http.Request) -> None:
-    """Join the Cookie fields of an HTTP/2 request to one field. Browsers send one field for each cookie."""
+    # Browsers send one Cookie field for each cookie.
     # "If there are multiple Cookie header fields after decompression, these MUST be concatenated into a single octet
     # string using the two-octet delimiter of 0x3b, 0x20 (the ASCII string "; ") before being passed into a non-HTTP/2
     # context" -- RFC 9113, section 8.2.3
