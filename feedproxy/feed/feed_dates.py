@@ -82,19 +82,22 @@ equivalent to "-0000"" (RFC 2822, section 4.3)."""
 _EARLIEST, _LATEST = -2_208_988_800, 7_258_118_400
 """Range of valid dates in Unix seconds: 1900 to 2200. Dates outside the range are placeholders."""
 
+IGNORED_WORDS_MAX = 6
+"""At most this many words after the time of a date are ignored. Each word takes as long as a valid date."""
+
 
 def parse(text: str) -> int | None:
     """Return the instant of a feed's date in whole Unix seconds, or None for an invalid date.
 
-    A date without a zone is in GMT. A date without a day is the first of the month or year. Words after the time that
-    are no valid zone are ignored.
+    A date without a zone is in GMT. A date without a day is the first of the month or year. After the time, up to
+    IGNORED_WORDS_MAX words that are no valid zone are ignored.
     """
     text = " ".join(_COMMENT.sub(" ", text).split())
     if len(text) > 80:
         return None
-    match = _match(text)
-    while match is None and ":" in (text := text.rpartition(" ")[0]):
-        match = _match(text)
+    match, ignored = _match(text), 0
+    while match is None and ignored < IGNORED_WORDS_MAX and ":" in (text := text.rpartition(" ")[0]):
+        match, ignored = _match(text), ignored + 1
     instant = None if match is None else _instant(match.groupdict())
     return instant if instant is not None and is_valid(instant) else None
 

@@ -51,11 +51,11 @@ def _defaults(kind: Any) -> dict[str, Any]:
 
 def from_data[T](kind: type[T], data: Any) -> T:
     """Return a value of type `kind` from the result of `to_data`. Raises ValueError for invalid data."""
-    if not _is_writable(data):
-        raise ValueError(f"data is not of type {kind.__name__}: it has characters or numbers that XML cannot contain")
     try:
+        if not _is_writable(data):
+            raise ValueError("it has characters or numbers that XML cannot contain")
         return msgspec.convert(data, kind)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"data is not of type {kind.__name__}: {error}") from error
 
 

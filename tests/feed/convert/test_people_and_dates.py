@@ -1,5 +1,7 @@
 """Persons and dates: the forms that feeds use are parsed to one form of the model."""
 
+import re
+
 import pytest
 
 from feedproxy.feed import feed_dates
@@ -64,6 +66,8 @@ NOON = 1_700_049_600
         ("Wed, 15 Nov 2023 12:00:00 W. Europe Standard Time", NOON),
         ("Wed, 15 Nov 2023 13:00:00 +0100 +0100", NOON),
         ("2023-11-15 12:00:00.5 +0000 UTC m=+0.5", NOON),
+        ("2023-11-15 12:00 - - - - - -", NOON),
+        ("2023-11-15 12:00" + 20 * " -", None),
         ("Wed Nov 15 12:00:00 EST5EDT 2023", None),
         ("15. November 2023 12:00 Uhr", NOON),
         ("15 de noviembre de 2023 12:00", NOON),
@@ -96,6 +100,21 @@ NOON = 1_700_049_600
 )
 def test_date_is_parsed_to_its_instant(written: str, meant: int | None) -> None:
     assert feed_dates.parse(written) == meant
+
+
+@pytest.mark.parametrize("date", ["15 Nov 2023 12:00", "2023-11-15 12:00", "Wed Nov 15 12:00", "1:"])
+def test_invalid_date_of_many_words_is_compared_with_few_forms(date: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+    match = feed_dates._match
+
+    def compare(text: str) -> re.Match[str] | None:
+        compared.append(text)
+        return match(text)
+
+    monkeypatch.setattr(feed_dates, "_match", compare)
+
+    assert feed_dates.parse((date + 80 * " -")[:80]) is None
+    assert len(compared) <= 1 + feed_dates.IGNORED_WORDS_MAX
 
 
 def test_date_is_written_in_the_form_of_each_format() -> None:

@@ -265,6 +265,20 @@ def test_invalid_custom_object_is_ignored(custom: object, name: str) -> None:
     assert FORMATS[name].render(feed)
 
 
+@pytest.mark.parametrize("form", ['{"children": [%s]}', "[%s]", '{"x": %s}'])
+@pytest.mark.parametrize("depth", [100, 400, 1_000, 2_000])
+def test_deeply_nested_custom_object_is_ignored(form: str, depth: int) -> None:
+    nested = "1"
+    for _ in range(depth):
+        nested = form % nested
+    custom = f'{{"title": {{"value": "other"}}, "extensions": [{nested}]}}'
+    document = f'{{"version": "https://jsonfeed.org/version/1.1", "title": "t", "items": [], "_feedproxy": {custom}}}'
+    feed = read(document.encode())
+
+    assert feed is not None
+    assert feed.title == Text("t")
+
+
 @pytest.mark.parametrize("key", ["title\x00", "title\ud800"])
 def test_member_with_the_name_of_another_and_an_invalid_character_is_ignored(key: str) -> None:
     document = {"version": "https://jsonfeed.org/version/1.1", "title": "t", key: "x", "items": []}
