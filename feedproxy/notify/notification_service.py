@@ -343,15 +343,20 @@ class NotificationService:
                 await subscriber.renew(subscription)
 
     async def _reconcile(self) -> None:
-        """Record the changes that the previous process has left unrecorded."""
+        """Record the changes that the previous process has left unrecorded.
+
+        Each worker records those of the feeds that it owns. All workers of a machine have the machine's claim, so two
+        workers that record a change would both make its deliveries.
+        """
         try:
             snapshots = list[FeedSnapshot]()
             async for target in iterate_in_background(self.proxy.store.targets(), RECONCILIATION_IDLE_FACTOR):
                 await self.proxy.store.load(target)
                 resource = self.proxy.store.peek(target)
-                snapshot = self._snapshot(resource, first=False) if resource is not None else None
-                if resource is not None:
-                    self._emit_feed_seen(resource)
+                if resource is None:
+                    continue
+                self._emit_feed_seen(resource)
+                snapshot = self._snapshot(resource, first=False) if self.proxy.schedule.owns(target) else None
                 if snapshot is None:
                     continue
                 snapshots.append(snapshot)

@@ -324,9 +324,13 @@ async def test_change_during_reconciliation_is_notified_once(
     assert second.others.calls == [("GET", ME, b"")]
 
 
-async def test_change_stored_but_not_recorded_is_notified_after_restart(
-    stand_at: Callable[..., Any],
+@pytest.mark.parametrize(("is_owner", "calls"), [(True, [("GET", ME, b"")]), (False, [])])
+async def test_change_stored_but_not_recorded_is_notified_after_restart_by_the_worker_that_owns_the_feed(
+    stand_at: Callable[..., Any], is_owner: bool, calls: list[tuple[str, str, bytes]]
 ) -> None:
+    def set_owner(service: NotificationService) -> None:
+        service.proxy.schedule.owns = lambda _: is_owner
+
     clock, origin = ManualClock(NOON), Origin(ManualClock(NOON))
     first = await stand_at(folder="store", origin=origin, clock=clock)
     await first.subscribe(ME)
@@ -339,10 +343,10 @@ async def test_change_stored_but_not_recorded_is_notified_after_restart(
     await first.app.service.store.flush()
     await vanish(first)
 
-    second = await stand_at(folder="store", origin=origin, clock=clock)
+    second = await stand_at(folder="store", origin=origin, clock=clock, join=set_owner)
     await second.settled()
 
-    assert second.others.calls == [("GET", ME, b"")]
+    assert second.others.calls == calls
 
 
 async def test_stored_copy_older_than_recorded_change_is_not_notified(
