@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from feedproxy.feed.convert.formats import FORMATS
+from feedproxy.feed.convert.markup import resolve
 from feedproxy.feed.convert.model import Feed
 from tests.growth import grows_no_faster
 from tests.security.junk import DOCUMENTS
@@ -78,6 +79,10 @@ def test_document_processed_in_the_event_loop_takes_few_steps(name: str) -> None
         elif told := grows_no_faster(functools.partial(_reading_of, name, make), SEVERAL):
             slow[each] = told
     assert not slow
+
+
+def test_character_of_an_address_is_percent_encoded_in_few_steps() -> None:
+    assert steps(lambda: resolve("", "https://a.example/" + 1_000 * " <")) < 3 * 2_000
 
 
 def test_parser_of_a_whole_document_takes_more_steps_than_the_event_loop_permits() -> None:
