@@ -318,7 +318,12 @@ def test_listen_address_of_unsupported_ipv6_is_left_out(
 
 
 @pytest.mark.parametrize(
-    "found", [[(socket.AF_INET6, "::1")], [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "192.0.2.1")]]
+    "found",
+    [
+        [(socket.AF_INET6, "::1")],
+        [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "192.0.2.1")],
+        [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "2001:db8::1")],
+    ],
 )
 def test_listen_address_that_the_machine_lacks_is_an_error(
     monkeypatch: pytest.MonkeyPatch, found: list[tuple[int, str]]

@@ -74,8 +74,10 @@ def _bind_sockets(host: str, port: int, *, reuse_port: bool) -> list[socket.sock
                 sockets.append(bind_socket(family, (address[0], bound_port, *address[2:]), reuse_port=reuse_port))
             except OSError as error:
                 # A machine may list IPv6 addresses, such as ::1 for localhost, although it does not support IPv6
-                # (EAFNOSUPPORT) or IPv6 is disabled (EADDRNOTAVAIL).
-                if error.errno not in {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL} or (host and family == socket.AF_INET):
+                # (EAFNOSUPPORT) or IPv6 is disabled (EADDRNOTAVAIL). Another address of a host that cannot be bound is
+                # probably that of another machine.
+                is_missing = error.errno == errno.EADDRNOTAVAIL and (not host or address[0] == "::1")
+                if error.errno != errno.EAFNOSUPPORT and not is_missing:
                     raise
                 left_out = error
     except OSError:
