@@ -176,4 +176,4 @@ def test_conversion_of_more_items_than_are_read_warns(
 
     out, err = capsys.readouterr()
     assert [item["title"] for item in json.loads(out)["items"]] == ["one", "two"]
-    assert err == "feedproxy: warning: only the first 2 items of the feed are converted\n"
+    assert err == "feedproxy: warning: at most 2 items of a feed are converted\n"

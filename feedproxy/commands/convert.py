@@ -58,7 +58,7 @@ def convert(args: argparse.Namespace) -> int:
     if args.to == "opml" and not feed.address:
         print_error("warning: the feed does not state its address, which OPML requires: state it with --base URL")
     if len(feed.items) >= ITEMS_MAX:
-        print_error(f"warning: only the first {ITEMS_MAX} items of the feed are converted")
+        print_error(f"warning: at most {ITEMS_MAX} items of a feed are converted")
     written = FORMATS[args.to].render(feed)
     sys.stdout.buffer.write(written)
     if sys.stdout.isatty() and not written.endswith(b"\n"):
