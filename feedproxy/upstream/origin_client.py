@@ -7,9 +7,9 @@ import asyncio
 import os
 import re
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import aiohttp
 from aiohttp.connector import Connection
@@ -210,17 +210,10 @@ class Fetcher:
         try:
             slot = await shares.acquire(timeout=self._limits.connect, site=host.site, host=host.authority)
             try:
+                reuse = not any(map(authenticates_connection, request.fields.get_all("authorization")))
+                fetch = self._fetch_in_slot(slot, request.method, host, message, parent, trust, reuse=reuse)
                 # Exchanges of feedproxy's own refreshes are never ended for other requests.
-                fetch = self._fetch_until_ended if slot.client else self._fetch_in_slot
-                return await fetch(
-                    slot,
-                    request.method,
-                    host,
-                    message,
-                    parent,
-                    trust,
-                    reuse=not any(map(authenticates_connection, request.fields.get_all("authorization"))),
-                )
+                return await (_until_ended(slot, host, fetch) if slot.client else fetch)
             finally:
                 shares.release(slot)
         except FeedproxyError:
@@ -263,31 +256,6 @@ class Fetcher:
             if method not in _IDEMPOTENT:
                 raise
             return await self._exchange(*arguments, reuse=reuse, is_repeated=True)
-
-    async def _fetch_until_ended(
-        self,
-        slot: Slot,
-        method: str,
-        host: _Host,
-        message: bytes,
-        parent: Parent | None,
-        trust: AddressTrust,
-        *,
-        reuse: bool,
-    ) -> Fetched | Oversized:
-        """Return the result of `_fetch_in_slot`. Raises Overload if the exchange is ended for a waiting request."""
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(None) as timeout:
-                slot.end = lambda: timeout.reschedule(loop.time())
-                try:
-                    return await self._fetch_in_slot(slot, method, host, message, parent, trust, reuse=reuse)
-                finally:
-                    slot.end = None
-        except TimeoutError as error:
-            if not slot.is_ended:
-                raise
-            raise Overload(f"{host.authority} sent nothing while other requests waited") from error
 
     async def _exchange(
         self,
@@ -436,6 +404,22 @@ def _host_of(root: str) -> _Host:
         site_or_self(root),
         b"%b://%b" % (url.scheme.encode(), authority),
     )
+
+
+async def _until_ended[Result](slot: Slot, host: _Host, fetch: Coroutine[Any, Any, Result]) -> Result:
+    """Return the result of a fetch in this slot. Raises Overload if the exchange is ended for a waiting request."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(None) as timeout:
+            slot.end = lambda: timeout.reschedule(loop.time())
+            try:
+                return await fetch
+            finally:
+                slot.end = None
+    except TimeoutError as error:
+        if not slot.is_ended:
+            raise
+        raise Overload(f"{host.authority} sent nothing while other requests waited") from error
 
 
 def _raise_if_local(error: BaseException | None, authority: str) -> None:
