@@ -72,35 +72,48 @@ def check_value(name: str, value: Any, spec: OptionSpec, location: str) -> Any:
 def _plain_value(name: str, value: Any, spec: OptionSpec) -> Any:
     if value is None and spec.optional:
         return None
-    if spec.kind is list and isinstance(value, list | tuple):
-        # Operators write ports as numbers, and mitmproxy expects texts.
-        if all(isinstance(item, str | int) and not isinstance(item, bool) for item in value):
-            items = [str(item) for item in value]
-            for item in items if spec.own else ():
-                check_text(name, item, is_item=True)
-            return items
-    elif spec.kind is int and isinstance(value, str) and (number := parse(value, spec.unit)) is not None:
-        return _check_number(name, number, spec)
-    elif spec.kind is int and isinstance(value, int) and not isinstance(value, bool):
-        return _check_number(name, int(value), spec)
-    elif spec.kind is bool and isinstance(value, bool):
+    is_boolean = isinstance(value, bool)  # which Python also counts as int
+    if spec.kind is bool and is_boolean:
         return value
-    elif spec.kind is str and isinstance(value, str):
-        if spec.choices and value not in spec.choices:
-            choices = ", ".join(choice or "(empty)" for choice in spec.choices)
-            raise UsageError(f"{name} cannot be {str(value)!r}: expected {choices}{suggest(value, spec.choices)}")
-        if name == "polling" and price_of(value) is None:
-            raise UsageError(f"polling cannot be {str(value)!r}: expected {_PRICE}")
-        if spec.own:
-            check_text(name, value)
-        return str(value)
+    if spec.kind is int and not is_boolean:
+        number = parse(value, spec.unit) if isinstance(value, str) else value
+        if isinstance(number, int):
+            return _check_number(name, int(number), spec)
+    if spec.kind is str and isinstance(value, str):
+        return _plain_text(name, value, spec)
+    # Operators write ports as numbers, and mitmproxy expects texts.
+    if spec.kind is list and isinstance(value, list | tuple) and all(map(_is_text_or_number, value)):
+        items = [str(item) for item in value]
+        for item in items if spec.own else ():
+            check_text(name, item, is_item=True)
+        return items
+    raise _wrong_type(name, value, spec)
+
+
+def _is_text_or_number(item: Any) -> bool:
+    return isinstance(item, str | int) and not isinstance(item, bool)
+
+
+def _plain_text(name: str, text: str, spec: OptionSpec) -> str:
+    if spec.choices and text not in spec.choices:
+        choices = ", ".join(choice or "(empty)" for choice in spec.choices)
+        raise UsageError(f"{name} cannot be {str(text)!r}: expected {choices}{suggest(text, spec.choices)}")
+    if name == "polling" and price_of(text) is None:
+        raise UsageError(f"polling cannot be {str(text)!r}: expected {_PRICE}")
+    if spec.own:
+        check_text(name, text)
+    return str(text)
+
+
+def _wrong_type(name: str, value: Any, spec: OptionSpec) -> UsageError:
+    """Return the error for a value of another type than the option's."""
     is_price = name == "polling"
     hint = " (in quotes, if need be)" if spec.kind is str and value is not None and not is_price else ""
     expected = _PRICE if is_price else EXAMPLES.get(spec.unit) or _NOUNS.get(spec.kind, spec.kind.__name__)
     # A number or a switch is no secret, a text may be one.
     is_open = bool(spec.unit) or spec.kind in (bool, int, float)
     found = repr(value) if is_open and isinstance(value, str) else describe_type(value)
-    raise UsageError(f"{name}: expected {expected}, not {found}{hint}")
+    return UsageError(f"{name}: expected {expected}, not {found}{hint}")
 
 
 def _check_number(name: str, number: int, spec: OptionSpec) -> int:
