@@ -152,44 +152,43 @@ def find_xml_error(utf8: bytes) -> tuple[XmlError | None, bool]:
 def _read_entry(element: xml_parser.Element) -> CheckedEntry:
     own_namespace, _ = xml_parser.qualified_name(element)
     texts: dict[str, str] = {}
-    links: list[str] = []
+    link = ""
     written_dates: list[WrittenDate] = []
     content: list[str] = []
     is_permalink = False
     missing_attributes: list[str] = []
     for namespace, local, child in xml_parser.children(element):
         name = local.lower()
-        text = (
-            _text_with_markup(child)
-            if name in ("title", "summary", "content", "description")
-            else xml_parser.text_of(child)
-        )
         if name in _DATES and namespace in (own_namespace, DC, DCTERMS):
-            written_dates.append(_to_date(local, text))
-        elif name == "encoded" and namespace == CONTENT:
-            content.append(text[:_TEXT_LENGTH_MAX])
-        elif namespace != own_namespace:
+            written_dates.append(_to_date(local, xml_parser.text_of(child)))
             continue
-        elif name == "link":
-            if child.get("rel", "alternate") == "alternate":
-                links.append((child.get("href") or text).strip())
-        elif name == "enclosure":
-            missing_attributes += (
-                attribute for attribute in ("url", "length", "type") if not (child.get(attribute) or "").strip()
-            )
-        elif name in ("description", "summary", "content"):
-            content.append(text[:_TEXT_LENGTH_MAX])
-        else:
-            texts.setdefault(name, text)
-            if name == "guid":
+        if name == "encoded" and namespace == CONTENT:
+            content.append(xml_parser.text_of(child)[:_TEXT_LENGTH_MAX])
+            continue
+        if namespace != own_namespace:
+            continue
+        match name:
+            case "description" | "summary" | "content":
+                content.append(_text_with_markup(child)[:_TEXT_LENGTH_MAX])
+            case "title":
+                texts.setdefault(name, _text_with_markup(child))
+            case "link":
+                if child.get("rel", "alternate") == "alternate":
+                    link = link or (child.get("href") or xml_parser.text_of(child)).strip()
+            case "enclosure":
+                missing_attributes += (key for key in ("url", "length", "type") if not (child.get(key) or "").strip())
+            case "guid":
                 # "isPermaLink is optional, its default value is true" -- RSS 2.0
                 is_permalink = child.get("isPermaLink", "true").strip().lower() != "false"
+                texts.setdefault(name, xml_parser.text_of(child))
+            case _:
+                texts.setdefault(name, xml_parser.text_of(child))
     about = element.get(f"{{{xml_parser.RDF}}}about", "").strip()
     return CheckedEntry(
         id=texts.get("id") or texts.get("guid") or about,
         is_permalink=is_permalink,
         title=texts.get("title", ""),
-        link=next((link for link in links if link), ""),
+        link=link,
         dates=tuple(written_dates),
         content="\n".join(content),
         about=about,
