@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from random import Random
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import UsageError
@@ -84,9 +85,7 @@ def parse_when(text: str, start: Instant) -> FaultSchedule:
     Commas join several conditions, and "" means always. Durations count from `start`. Raises UsageError if the text is
     invalid.
     """
-    begin: Instant | None = None
-    end: Instant | None = None
-    share, numbers = 1.0, (1, None)
+    schedule = FaultSchedule()
     kinds: set[str] = set()
     for part in filter(None, text.split(",")):
         kind = "percentage" if "%" in part else "range of requests" if "#" in part else "period"
@@ -94,21 +93,33 @@ def parse_when(text: str, start: Instant) -> FaultSchedule:
             raise UsageError(f"{text!r}: expected at most one {kind}")
         kinds.add(kind)
         if match := _SHARE.fullmatch(part):
-            share = float(match[1]) / 100
-            if not 0 < share <= 1:
-                raise UsageError(f"{part!r}: expected a percentage above 0 and up to 100")
+            schedule = replace(schedule, share=_parse_share(part, match))
         elif match := _NUMBERS.fullmatch(part):
-            last = match[2] if match[2] is not None else match[1]
-            numbers = (int(match[1]), int(last) if last else None)  # type: ignore[assignment]  # None is for ever
-            if not numbers[0] or (last and int(last) < numbers[0]):
-                raise UsageError(f"{part!r}: expected numbers of requests such as #3, #3..5 or #2.., counted from 1")
+            schedule = replace(schedule, numbers=_parse_numbers(part, match))
         else:
-            opening, dots, closing = part.partition("..")
+            opening, _, closing = part.partition("..")
             begin = _instant(opening, start) if opening else None
-            end = _instant(closing, start) if dots and closing else None
-    if begin is not None and end is not None and end <= begin:
-        raise UsageError(f"{text!r} ends before it begins")
-    return FaultSchedule(begin, end, share, numbers)
+            end = _instant(closing, start) if closing else None
+            if begin is not None and end is not None and end <= begin:
+                raise UsageError(f"{text!r} ends before it begins")
+            schedule = replace(schedule, begin=begin, end=end)
+    return schedule
+
+
+def _parse_share(part: str, match: re.Match[str]) -> float:
+    share = float(match[1]) / 100
+    if not 0 < share <= 1:
+        raise UsageError(f"{part!r}: expected a percentage above 0 and up to 100")
+    return share
+
+
+def _parse_numbers(part: str, match: re.Match[str]) -> tuple[int, int | None]:
+    """Return the first and the last number. The last is None after `..`, which means for ever."""
+    first = int(match[1])
+    last = first if match[2] is None else int(match[2]) if match[2] else None
+    if not first or (last is not None and last < first):
+        raise UsageError(f"{part!r}: expected numbers of requests such as #3, #3..5 or #2.., counted from 1")
+    return first, last
 
 
 def _instant(text: str, start: Instant) -> Instant:
