@@ -130,39 +130,37 @@ def _parse_rules(value: Any, path: str, location: str) -> Iterable[Rule]:
         raise UsageError(
             f"{location}: {RULES_KEY}: expected a list of rules, each beginning with `- {MATCH_KEY}: PATTERN`"
         )
-    specs, allowed = option_specs(), set(per_feed_names())
+    specs, allowed = option_specs(), frozenset(per_feed_names())
     for index, entry in enumerate(value):
-        rule_location = f"{path}:{item_line(value, index, location)}"
+        item_location = f"{path}:{item_line(value, index, location)}"
         if not isinstance(entry, dict):
-            raise UsageError(f"{rule_location}: expected a rule, beginning with `- {MATCH_KEY}: PATTERN`")
+            raise UsageError(f"{item_location}: expected a rule, beginning with `- {MATCH_KEY}: PATTERN`")
         if MATCH_KEY not in entry:
-            raise UsageError(f"{rule_location}: this rule has no `{MATCH_KEY}: PATTERN`{suggest_key(entry, MATCH_KEY)}")
-        overrides: dict[str, Any] = {}
-        for name, option_value in entry.items():
-            rule_location = f"{path}:{line_of(entry, name)}"
-            if name == MATCH_KEY:
-                continue
-            if replace_former(name, option_value, rule_location, overrides):
-                continue
-            if name in specs and name not in allowed:
-                raise UsageError(f"{rule_location}: {name} applies to all feeds: expected outside of {RULES_KEY}")
-            if name not in allowed:
-                raise UsageError(
-                    f"{rule_location}: unknown option {name!r} in a rule{suggest(name, [*allowed, MATCH_KEY])}"
-                )
-            overrides[name] = _check_yaml_value(name, option_value, specs[name], rule_location)
-            if name == "moved_to" and option_value:
-                overrides[name] = uri.normalise(option_value)
-        rule_location = f"{path}:{line_of(entry, MATCH_KEY)}"
-        pattern = _parse_pattern(entry[MATCH_KEY], rule_location)
-        if len(entry) == 1:
-            # Options that are not indented would apply to all feeds.
-            raise UsageError(
-                f"{rule_location}: this rule has no option: expected options below `{MATCH_KEY}`, indented like it"
-            )
-        # Settings have tuples in place of lists.
-        plain = {name: tuple(item) if isinstance(item, list) else item for name, item in overrides.items()}
-        yield Rule(pattern, plain)
+            raise UsageError(f"{item_location}: this rule has no `{MATCH_KEY}: PATTERN`{suggest_key(entry, MATCH_KEY)}")
+        yield _parse_rule(entry, path, specs, allowed)
+
+
+def _parse_rule(entry: dict[str, Any], path: str, specs: Mapping[str, OptionSpec], allowed: frozenset[str]) -> Rule:
+    """Return the rule of a YAML mapping. `allowed` contains the names of the options that a rule may have."""
+    overrides: dict[str, Any] = {}
+    for name, value in entry.items():
+        location = f"{path}:{line_of(entry, name)}"
+        if name == MATCH_KEY or replace_former(name, value, location, overrides):
+            continue
+        if name not in allowed:
+            if name in specs:
+                raise UsageError(f"{location}: {name} applies to all feeds: expected outside of {RULES_KEY}")
+            raise UsageError(f"{location}: unknown option {name!r} in a rule{suggest(name, [*allowed, MATCH_KEY])}")
+        overrides[name] = _check_yaml_value(name, value, specs[name], location)
+        if name == "moved_to" and value:
+            overrides[name] = uri.normalise(value)
+    location = f"{path}:{line_of(entry, MATCH_KEY)}"
+    pattern = _parse_pattern(entry[MATCH_KEY], location)
+    if len(entry) == 1:
+        # Options that are not indented would apply to all feeds.
+        raise UsageError(f"{location}: this rule has no option: expected options below `{MATCH_KEY}`, indented like it")
+    # Settings have tuples in place of lists.
+    return Rule(pattern, {name: tuple(item) if isinstance(item, list) else item for name, item in overrides.items()})
 
 
 def _check_yaml_value(name: str, value: Any, spec: OptionSpec, location: str) -> Any:
