@@ -48,10 +48,9 @@ def check(observations: FeedObservations, document: CheckedDocument | None, chal
         yield REFUSED(status=last.status)
     elif last.status != 200:
         yield STATUS_NOT_200(status=last.status)
-    elif unknown := bounded_decompression.unknown_codings(last.coding):
-        yield CODING_UNKNOWN(coding=", ".join(unknown))
     elif last.content is None:
-        yield CODING_INVALID(coding=last.coding)
+        unknown = bounded_decompression.unknown_codings(last.coding)
+        yield CODING_UNKNOWN(coding=", ".join(unknown)) if unknown else CODING_INVALID(coding=last.coding)
     elif document is not None:
         yield from _check_content(observations, document)
 
@@ -126,7 +125,7 @@ class CHALLENGE_PAGE(Note, level=Level.BAD, category=Category.FAILURES):
 
 
 class CODING_UNKNOWN(Note, level=Level.BAD, category=Category.CODING):
-    summary = "The Content-Encoding is %(coding)s, which readers cannot decode."
+    summary = "The Content-Encoding is %(coding)s, which many readers do not know."
     advice = """\
     Content-Encoding names only the compression: gzip, br, zstd or deflate. The character encoding belongs into
     Content-Type (`charset=utf-8`). Without compression, omit the field."""
@@ -287,6 +286,9 @@ class CHARSETS_DISAGREE(Note, level=Level.WARN, category=Category.FORMAT):
 def _check_coding(observations: FeedObservations) -> Iterator[Note]:
     last, plain = observations.last, observations.plain
     content = last.content or b""
+    if unknown := bounded_decompression.unknown_codings(last.coding):
+        yield CODING_UNKNOWN(coding=", ".join(unknown))
+        return
     if last.coding and last.content == last.body:
         yield CODING_NOT_APPLIED(coding=last.coding)
     elif last.coding:

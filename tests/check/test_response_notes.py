@@ -137,7 +137,11 @@ CASES: dict[str, Any] = {
     ),
     "feed-too-large": fields(content_length="99999999"),
     "coding-invalid": content(b"\x1f\x8b\x08 no gzip at all", **{"Content-Encoding": "gzip"}),
-    "coding-unknown": content(feed(1.78e9).encode(), **{"Content-Encoding": "utf-8"}),
+    "coding-unknown": lambda publisher: change_feed(
+        lambda request, _: publisher.answer(
+            dataclasses.replace(request, fields={**request.fields, "accept-encoding": "identity"})
+        ).with_fields(content_encoding="utf-8")
+    ),
     "coding-not-applied": lambda publisher: change_feed(
         lambda request, _: publisher.answer(
             dataclasses.replace(request, fields={**request.fields, "accept-encoding": "identity"})

@@ -170,6 +170,21 @@ def test_decoder_returns_plain_text_labelled_gzip_or_zstd_unchanged(text: bytes,
     assert decode(text, label, limit=LIMIT) == text
 
 
+@pytest.mark.parametrize("label", ["utf-8", "none", "binary", "aws-chunked", "8bit", "identity, none"])
+def test_decoder_ignores_name_that_is_no_coding_if_the_body_is_text(label: str) -> None:
+    assert decode(FEED, label, limit=LIMIT) == FEED
+
+
+@pytest.mark.parametrize("label", ["gzip, aws-chunked", "aws-chunked, gzip", "utf-8,gzip"])
+def test_decoder_ignores_name_that_is_no_coding_beside_gzip(label: str) -> None:
+    assert decode(gzip.compress(FEED), label, limit=LIMIT) == FEED
+
+
+def test_decoder_rejects_binary_content_under_a_name_that_is_no_coding() -> None:
+    with pytest.raises(UnknownCoding):
+        decode(b"\x89PNG\r\n\x1a\n" + bytes(200), "none", limit=LIMIT)
+
+
 def test_decoder_decodes_once_what_is_compressed_once_and_labelled_twice() -> None:
     assert decode(gzip.compress(FEED), "gzip, gzip", limit=LIMIT) == FEED
 

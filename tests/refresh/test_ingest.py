@@ -41,6 +41,25 @@ def test_feed_with_ten_thousand_equal_items_is_a_feed() -> None:
     assert prepared.channel.items == 10_000
 
 
+@pytest.mark.parametrize("label", ["utf-8", "none", "aws-chunked, gzip", "gzip, aws-chunked"])
+def test_feed_labelled_with_a_name_that_is_no_coding_is_read_and_loses_the_label(label: str) -> None:
+    body = LINKED % b"now"
+    response = sent(gzip.compress(body) if "gzip" in label else body, Content_Encoding=label)
+
+    prepared = ingest(response, Settings(), self_href=ADDRESS, now=NOW)
+
+    assert prepared.channel is not None
+    assert prepared.content.bodies == {"identity": body}
+
+
+def test_page_labelled_with_a_name_that_is_no_coding_keeps_the_label() -> None:
+    page = b"<html><p>not a feed"
+
+    prepared = ingest(sent(page, Content_Encoding="none"), Settings(), self_href=ADDRESS, now=NOW)
+
+    assert prepared.content.bodies == {"none": page}
+
+
 # -- first fetch of a feed
 
 LINKED = (

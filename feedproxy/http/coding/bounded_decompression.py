@@ -11,12 +11,33 @@ import brotli
 import zstandard
 
 from feedproxy.errors import TooLarge, Undecodable
-from feedproxy.http.coding.content_coding import GZIP_MAGIC, UnknownCoding, is_mislabelled, is_zstd_frame, layers
+from feedproxy.http.coding.content_coding import (
+    GZIP_MAGIC,
+    UnknownCoding,
+    is_mislabelled,
+    is_text,
+    is_zstd_frame,
+    layers,
+    sniff,
+)
 from feedproxy.http.coding.deflate import zlib
 
 LAYERS_MAX = 4
 """Content with more than this many codings is not decoded. Servers apply at most two, for example to a file that is
 already gzip."""
+
+NOT_CODINGS = frozenset(
+    {
+        *("utf-8", "utf8", "utf-16", "us-ascii", "iso-8859-1", "windows-1252"),
+        *("none", "null", "binary", "7bit", "8bit", "plain", "text", "chunked", "aws-chunked"),
+    }
+)
+"""Names that servers send as Content-Encoding although they are no content codings.
+
+They are charsets, words for the absence of a coding, values of Content-Transfer-Encoding, and the framing of uploads to
+S3, which some storages keep. Browsers ignore all unknown codings. feedproxy ignores only these names, because content
+in a coding that it does not know must pass unchanged.
+"""
 
 _ALWAYS_ACCEPTED = 16 * 1024 * 1024
 _EXPANSION = 100
@@ -60,14 +81,12 @@ def unknown_codings(content_encoding: str | None) -> tuple[str, ...]:
 def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
     """Return the decoded content of a body.
 
-    An empty body is returned unchanged, and so is text that is mislabelled as gzip or zstd (`is_mislabelled`). `limit`
-    is the maximum size of the decoded content in bytes. If a body has several codings, the sizes after each decoding
-    are added. Raises TooLarge above `limit`, UnknownCoding for an unknown coding, and Undecodable for truncated or
-    damaged content.
+    An empty body is returned unchanged, and so is text that is mislabelled as gzip or zstd (`is_mislabelled`). A
+    name of NOT_CODINGS is skipped if the body is text or coded in gzip or zstd. `limit` is the maximum size of the
+    decoded content in bytes. If a body has several codings, the sizes after each decoding are added. Raises TooLarge
+    above `limit`, UnknownCoding for an unknown coding, and Undecodable for truncated or damaged content.
     """
     codings = layers(content_encoding)
-    for coding in unknown_codings(content_encoding):
-        raise UnknownCoding(coding)
     if len(codings) > LAYERS_MAX:
         raise Undecodable(f"{len(codings)} content codings: expected at most {LAYERS_MAX}")
     remaining = limit
@@ -75,6 +94,10 @@ def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
     for coding in reversed(codings):
         if not body or is_mislabelled(body, coding):
             continue
+        if coding not in _DECODERS:
+            if coding in NOT_CODINGS and (is_text(body) or sniff(body)):
+                continue
+            raise UnknownCoding(coding)
         body = _gunzip_at_once(body, coding, remaining) or collect(
             _DECODERS[coding](body, remaining), coding, remaining
         )

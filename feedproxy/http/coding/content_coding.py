@@ -64,18 +64,19 @@ def sniff(body: bytes) -> str | None:
 
 
 def is_mislabelled(body: bytes, coding: str) -> bool:
-    """Return True if a body lacks the magic number of the stated coding and looks like XML or JSON.
+    """Return True if a body looks like XML or JSON, and the stated coding has a magic number that the body lacks.
 
     Such a body is taken as uncoded. Only gzip and zstd have magic numbers.
     """
     if coding == "gzip":
-        return not body.startswith(GZIP_MAGIC) and _is_text(body)
+        return not body.startswith(GZIP_MAGIC) and is_text(body)
     if coding == "zstd":
-        return not is_zstd_frame(body) and _is_text(body)
+        return not is_zstd_frame(body) and is_text(body)
     return False
 
 
-def _is_text(body: bytes) -> bool:
+def is_text(body: bytes) -> bool:
+    """Return True if a body begins like XML or JSON."""
     start = body[:512].removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
     # UTF-16 with its byte order mark, then the first bytes of XML and JSON.
     return start.startswith((b"\xff\xfe", b"\xfe\xff", b"<", b"{", b"["))

@@ -144,13 +144,16 @@ def ingest(
             is_offered = False
     except (Undecodable, TooLarge) as error:
         return IngestedContent(raw, error=error, empty=not response.body)
-    if identity is response.body and label:
-        raw = Content(Bodies({"identity": identity}))  # the label is wrong: the bytes are not coded
+    is_mislabelled = identity is response.body and bool(label)
+    if is_mislabelled:
         is_offered = is_offered and not layers
     declared = response.fields.get("content-type")
     # A computed digest is compared with that of the new document. Otherwise the digest may not be needed.
     with_digest = known_channel is not None and pending_hash(known_channel.content_digest) is None
     channel = channel_parser.read(identity, declared, digest=with_digest)
+    if is_mislabelled and (channel is not None or not bounded_decompression.unknown_codings(label)):
+        # The bytes are not coded. The programs that get a page may know a coding that feedproxy does not know.
+        raw = Content(Bodies({"identity": identity}))
     if channel is None:
         return IngestedContent(
             raw,
