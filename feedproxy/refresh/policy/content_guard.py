@@ -95,34 +95,45 @@ def decide_replacement(resource: Resource | None, outcome: FetchOutcome, now: In
     if resource is None or not resource.variants:
         fault = classify(outcome)
         return PassThroughOnly(fault.reason if fault else "no earlier copy", fault.detail if fault else None)
-    if resource.channel is None and (outcome.status is None or outcome.status < 400):
-        # For content that is not a feed, only HTTP's caching rules apply.
-        return Replace("no feed is stored")
-    fault = classify(outcome)
     if resource.channel is None:
+        # For content that is not a feed, only HTTP's caching rules apply.
+        if outcome.status is None or outcome.status < 400:
+            return Replace("no feed is stored")
+        fault = classify(outcome)
         return PassThroughOnly("no feed is stored", fault.detail if fault else None)
-    pending = resource.pending_format_change
-    if fault is None:
-        if outcome.status == 304 or outcome.channel is None:
-            return Replace("not modified")
-        loss = has_lost_items(resource, outcome.channel)
-        if not loss and _is_compatible(resource.channel, outcome.channel):
-            return Replace(f"usable feed ({outcome.channel.kind})")
-        format_seen = format_name(outcome.channel) + (" without most of its items" if loss else "")
-        if settings.on_bad_update == "pass":
-            return Replace(f"the feed is {format_seen} now (on_bad_update: pass)")
-        pending = _count_sighting(pending, format_seen, now)
-        if pending.count >= NEW_FORMAT_SIGHTINGS and now - pending.first >= NEW_FORMAT_SPAN:
-            return Replace(
-                f"the feed is {format_seen} now: seen {pending.count} times since {_format_time(pending.first)}"
-            )
-        if now >= last_validated(resource) + settings.stale_max:
-            # The stored copy must not be served any more: any feed is better.
-            return Replace(f"the feed is {format_seen} now, and the copy is too old")
-        times = "once" if pending.count == 1 else f"{pending.count} times"
-        item_counts = f" ({outcome.channel.items} of {resource.channel.items})" if loss else ""
-        detail = Detail.NEW_SHAPE if outcome.channel.well_formed else Detail.ILL_FORMED
-        fault = ContentFault(detail, f"the feed is {format_seen} now{item_counts}, seen {times}")
+    if (fault := classify(outcome)) is not None:
+        return _decide_fault(resource, fault, resource.pending_format_change, now, settings)
+    if outcome.status == 304 or outcome.channel is None:
+        return Replace("not modified")
+    return _decide_usable_feed(resource, resource.channel, outcome.channel, now, settings)
+
+
+def _decide_usable_feed(
+    resource: Resource, stored: Channel, update: Channel, now: Instant, settings: Settings
+) -> Verdict:
+    """Return the decision about a feed. A format change is a fault until it is confirmed."""
+    loss = has_lost_items(resource, update)
+    if not loss and _is_compatible(stored, update):
+        return Replace(f"usable feed ({update.kind})")
+    format_seen = format_name(update) + (" without most of its items" if loss else "")
+    if settings.on_bad_update == "pass":
+        return Replace(f"the feed is {format_seen} now (on_bad_update: pass)")
+    pending = _count_sighting(resource.pending_format_change, format_seen, now)
+    if pending.count >= NEW_FORMAT_SIGHTINGS and now - pending.first >= NEW_FORMAT_SPAN:
+        return Replace(f"the feed is {format_seen} now: seen {pending.count} times since {_format_time(pending.first)}")
+    if now >= last_validated(resource) + settings.stale_max:
+        # The stored copy must not be served any more: any feed is better.
+        return Replace(f"the feed is {format_seen} now, and the copy is too old")
+    times = "once" if pending.count == 1 else f"{pending.count} times"
+    item_counts = f" ({update.items} of {stored.items})" if loss else ""
+    detail = Detail.NEW_SHAPE if update.well_formed else Detail.ILL_FORMED
+    fault = ContentFault(detail, f"the feed is {format_seen} now{item_counts}, seen {times}")
+    return _decide_fault(resource, fault, pending, now, settings)
+
+
+def _decide_fault(
+    resource: Resource, fault: ContentFault, pending: PendingFormatChange | None, now: Instant, settings: Settings
+) -> KeepStored | PassThroughOnly:
     if settings.on_bad_update == "pass":
         return PassThroughOnly(f"{fault.reason} (on_bad_update: pass)", fault.detail)
     if fault.allowance is StaleAllowance.NONE:
