@@ -124,6 +124,10 @@ class RelocationSightings:
     first: Instant
     last: Instant
 
+    def add(self, at: Instant) -> None:
+        """Count an answer at the instant `at`."""
+        self.count, self.last = self.count + 1, at
+
 
 @dataclass(slots=True)
 class ReaderState:
@@ -264,25 +268,27 @@ class ReaderState:
             self.stored_is_delta = poll.status == 226
             self.is_storable = not CacheControl.from_fields(poll.answer).no_store
         elif poll.status == 304:
-            if not self.issued and not self.stored:
-                self.stored, self.stored_at = (
-                    Validators(validators.tag or _sent_validators(poll).tag, validators.modified),
-                    poll.at,
-                )
-            if validators not in self.rejected:
-                self.confirmed = validators  # servers answer 304 to validators of truncated answers, too
-        elif poll.status == 206:
-            self.confirmed = validators  # the reader may have combined parts (RFC 9111, section 3.4)
+            self._learn_confirmation(poll, validators)
+        elif poll.status == 206 or (poll.method == "HEAD" and poll.is_success):
+            # The reader may have combined parts (RFC 9111, section 3.4). A reader that polls by HEAD compares its copy
+            # with the last HEAD.
+            self.confirmed = validators
         elif validators and poll.status and poll.method == "GET":
             self.rejected.add(validators)
             return
-        elif poll.method == "HEAD" and poll.is_success:
-            self.confirmed = validators  # a reader that polls by HEAD compares its copy with the last HEAD
         self.issued.add(validators)
         if poll.is_success or poll.status == 206:
             self._learn_address_validators(poll, validators)
         if not validators.modified and (date := poll.answer.get("date")):
             self.date_fields.add(date)
+
+    def _learn_confirmation(self, poll: Poll, validators: Validators) -> None:
+        """Learn the validators of a 304."""
+        if not self.issued and not self.stored:
+            self.stored = Validators(validators.tag or _sent_validators(poll).tag, validators.modified)
+            self.stored_at = poll.at
+        if validators not in self.rejected:
+            self.confirmed = validators  # servers answer 304 to validators of truncated answers, too
 
     def _learn_address_validators(self, poll: Poll, validators: Validators) -> None:
         by_address = self.address_validators
@@ -316,14 +322,12 @@ class ReaderState:
             self.schedule = poll.content.schedule
 
     def _learn_moves(self, poll: Poll) -> None:
-        self.redirect_target = ""
         relocation = poll.content.relocation if poll.content is not None and poll.status == 200 else None
-        if poll.status in REDIRECTS:
-            self.redirect_target = resolve_redirect(poll)
-            if poll.status in PERMANENT and self.redirect_target:
-                self._record_move(poll, self.redirect_target, xml=False)
-            elif self.redirect_target and self.redirect_target not in self.direct_addresses:
-                self.temporary = _with_address(self.temporary, self.redirect_target)
+        self.redirect_target = resolve_redirect(poll) if poll.status in REDIRECTS else ""
+        if self.redirect_target and poll.status in PERMANENT:
+            self._record_move(poll, self.redirect_target, xml=False)
+        elif self.redirect_target and self.redirect_target not in self.direct_addresses:
+            self.temporary = _with_address(self.temporary, self.redirect_target)
         elif isinstance(relocation, Moved):
             self._record_move(poll, resolve_reference(poll, relocation.location), xml=True)
         elif poll.is_success and relocation is None:
@@ -334,18 +338,17 @@ class ReaderState:
         elif not poll.is_success and poll.status not in (*REDIRECTS, 410):
             self._discount_moves(self.chain[:-1])
         if poll.status == 410 or isinstance(relocation, Gone):
-            sightings = self.gone
-            if sightings is None:
+            if self.gone is None:
                 self.gone = RelocationSightings("", poll.status != 410, 1, poll.at, poll.at)
             else:
-                sightings.count, sightings.last = sightings.count + 1, poll.at
+                self.gone.add(poll.at)
         elif poll.is_success:
             self.gone = None
 
     def _record_move(self, poll: Poll, target: str, *, xml: bool) -> None:
         sightings = self.permanent.get(poll.target)
         if sightings is not None and sightings.location == target:
-            sightings.count, sightings.last = sightings.count + 1, poll.at
+            sightings.add(poll.at)
         elif len(self.permanent) < ADDRESSES_MAX:
             self.permanent[poll.target] = RelocationSightings(target, xml, 1, poll.at, poll.at)
 
