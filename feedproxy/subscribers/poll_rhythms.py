@@ -389,32 +389,44 @@ def _polls_of(reader: _Reader, now: Instant, until: Instant, multiple: float) ->
     usual = _usual(reader.gaps)
     if not usual:
         return  # a single poll is not a rhythm
-    elapsed, begin = now - reader.last, reader.last - reader.since_begin
-    gaps = _possible([gap for gap in reader.gaps if gap < SESSION_BREAK * usual])
-    cycle = reader.cycle if 0.5 * DAY < reader.cycle < 1.5 * DAY else DAY
-    end = begin + reader.length + usual if reader.length else math.inf
-    if elapsed <= SESSION_BREAK * usual:
-        awaited = [gap for gap in gaps if gap > elapsed]
-        likely = CONTINUES if reader.last + usual <= end else EXTENDS
-        if awaited:
-            for gap in awaited:
-                yield ExpectedPoll(reader.last + gap, multiple * likely / len(awaited))
-            nearest = reader.last + usual
-        elif elapsed <= OVERDUE * gaps[-1]:
-            yield ExpectedPoll(now + (OVERDUE * gaps[-1] - elapsed) / 2, multiple * likely / 2)
-            nearest = reader.last + usual
-        else:
-            likely *= MISSED
-            nearest = reader.last + usual * math.floor(elapsed / usual)
-        yield from _regular_polls(nearest + usual, usual, now, min(until, end), multiple * likely)
+    if now - reader.last <= SESSION_BREAK * usual:
+        yield from _polls_of_session(reader, usual, now, until, multiple)
         if reader.length == 0:
             return  # the reader has never paused, and is not expected to
-    start = begin + cycle
+    yield from _polls_after_pause(reader, usual, now, until, multiple)
+
+
+def _polls_of_session(
+    reader: _Reader, usual: Seconds, now: Instant, until: Instant, multiple: float
+) -> Iterator[ExpectedPoll]:
+    """Yield the expected polls up to the reader's next pause."""
+    elapsed = now - reader.last
+    gaps = _possible([gap for gap in reader.gaps if gap < SESSION_BREAK * usual])
+    end = reader.last - reader.since_begin + reader.length + usual if reader.length else math.inf
+    likely = CONTINUES if reader.last + usual <= end else EXTENDS
+    nearest = reader.last + usual
+    if awaited := [gap for gap in gaps if gap > elapsed]:
+        for gap in awaited:
+            yield ExpectedPoll(reader.last + gap, multiple * likely / len(awaited))
+    elif elapsed <= OVERDUE * gaps[-1]:
+        yield ExpectedPoll(now + (OVERDUE * gaps[-1] - elapsed) / 2, multiple * likely / 2)
+    else:
+        likely *= MISSED
+        nearest = reader.last + usual * math.floor(elapsed / usual)
+    yield from _regular_polls(nearest + usual, usual, now, min(until, end), multiple * likely)
+
+
+def _polls_after_pause(
+    reader: _Reader, usual: Seconds, now: Instant, until: Instant, multiple: float
+) -> Iterator[ExpectedPoll]:
+    """Yield the expected polls after the reader's next pause. A cycle of another length than a day counts as a day."""
+    cycle = reader.cycle if 0.5 * DAY < reader.cycle < 1.5 * DAY else DAY
+    start = reader.last - reader.since_begin + cycle
     while start + usual <= now:
         start += cycle
-    if start - usual / 2 > until:
-        return
     spread = usual / 2
+    if start - spread > until:
+        return
     for offset in (-spread, 0.0, spread):
         if start + offset > now:
             yield ExpectedPoll(start + offset, multiple * RETURNS / 3)
