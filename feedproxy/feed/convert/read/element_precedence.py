@@ -313,29 +313,30 @@ def _first(instants: dict[str, int], *keys: str) -> int | None:
 def _with_fallbacks(statements: Extract) -> tuple[Node, ...]:
     """Replace missing statements by those of Dublin Core. Return the extensions and the unused Dublin Core elements."""
     extensions = list(statements.extensions)
-    own = {
-        "title": {"title", "atom:title"},
-        "description": {"summary", "atom:summary", "content", "atom:content"},
-        "rights": {"rights", "atom:rights"},
-    }
     for local, node in statements.fallbacks:
-        value = node.text
-        language = statements.strings.get("language") or statements.language
-        if local == "language" and not language:
-            statements.language = value
-        elif local == "language" and value.lower() == language.lower():
-            continue
-        elif local == "date" and "dc" not in statements.dates and (instant := feed_dates.parse(value)) is not None:
-            statements.dates["dc"] = instant
-        elif (
-            local in own
-            and not own[local] & statements.texts.keys()
-            and (text := markup.make_text(value, is_html=True))
-        ):
-            statements.texts[{"description": "summary"}.get(local, local)] = text
-        elif value:
+        if not _use_fallback(statements, local, node.text) and node.text:
             extensions.append(node)
     return tuple(extensions)
+
+
+def _use_fallback(statements: Extract, local: str, value: str) -> bool:
+    """Use the value of a Dublin Core element if the statement is missing. Return False if the element states something
+    else than the document."""
+    match local:
+        case "language":
+            language = statements.strings.get("language") or statements.language
+            statements.language = statements.language if language else value
+            return not language or value.lower() == language.lower()
+        case "date" if "dc" not in statements.dates and (instant := feed_dates.parse(value)) is not None:
+            statements.dates["dc"] = instant
+            return True
+        case "title" | "description" | "rights":
+            name = "summary" if local == "description" else local
+            own = {name, f"atom:{name}", *(("content", "atom:content") if local == "description" else ())}
+            if not own & statements.texts.keys() and (text := markup.make_text(value, is_html=True)):
+                statements.texts[name] = text
+                return True
+    return False
 
 
 def _enclosures(statements: Extract) -> tuple[Enclosure, ...]:
