@@ -44,42 +44,32 @@ def check(document: CheckedDocument, channel: Channel, observations: FeedObserva
 def _check_self_link(
     document: CheckedDocument, channel: Channel, observations: FeedObservations | None
 ) -> Iterator[Note]:
-    if not channel.self_links and document.wrong_namespaces:
-        yield SELF_LINK_NAMESPACE_WRONG(namespace=document.wrong_namespaces[0] or "none")
-        return
     if not channel.self_links:
-        is_old = channel.kind in (Kind.RSS, Kind.RDF) and channel.version in NOT_EXTENSIBLE
-        yield SELF_LINK_UNSUPPORTED() if is_old or channel.kind is Kind.CDF else SELF_LINK_MISSING()
+        yield _missing_self_link(document, channel)
         return
-    is_old = channel.kind is Kind.ATOM and channel.version == "0.3"
-    proper = "start" if is_old else "self"
+    is_atom03 = channel.kind is Kind.ATOM and channel.version == "0.3"
+    proper = "start" if is_atom03 else "self"
     self_link = next((link for link in channel.self_links if link.rel == proper), channel.self_links[0])
     notes = [*_check_type(channel, self_link)]
-    if is_old and self_link.rel != proper:
+    if is_atom03 and self_link.rel != proper:
         notes.append(SELF_LINK_RELATION_WRONG())
     # In Atom 1.0, `start` is the first page of a feed in several documents.
-    relations = {"self"} if channel.kind is Kind.ATOM and not is_old else SELF_RELATIONS
+    relations = {"self"} if channel.kind is Kind.ATOM and not is_atom03 else SELF_RELATIONS
     self_links = [link for link in channel.self_links if link.rel in relations]
     if len({link.href for link in self_links}) > 1:
         notes.append(SELF_LINKS_SEVERAL(count=len(self_links)))
     yield from notes
     yield from _check_title(document, channel)
-    if not resolve_address("", self_link.href):
-        yield SELF_LINK_RELATIVE(href=self_link.href[:200])
-        return
-    if observations is None:
-        if not notes:
-            yield SELF_LINK_PRESENT(href=self_link.href)
-        return
-    target = self_address(channel, observations.target)
-    addresses = {uri.without_fragment(address) for address in (observations.address, observations.target)}
-    if target in addresses:
-        if not notes:
-            yield SELF_LINK_RIGHT()
-    elif target and observations.self_link is not None:
-        yield from _check_self_link_target(channel, target, observations.self_link)
-    else:
-        yield SELF_LINK_NOT_REQUESTED(href=self_link.href[:200])
+    address_note = _self_link_address(channel, self_link, observations)
+    if not notes or address_note.level is not Level.GOOD:  # a link with another fault gets no praise
+        yield address_note
+
+
+def _missing_self_link(document: CheckedDocument, channel: Channel) -> Note:
+    if document.wrong_namespaces:
+        return SELF_LINK_NAMESPACE_WRONG(namespace=document.wrong_namespaces[0] or "none")
+    is_old = channel.kind in (Kind.RSS, Kind.RDF) and channel.version in NOT_EXTENSIBLE
+    return SELF_LINK_UNSUPPORTED() if is_old or channel.kind is Kind.CDF else SELF_LINK_MISSING()
 
 
 def _check_announced_address(channel: Channel, observations: FeedObservations | None) -> Iterator[Note]:
@@ -110,14 +100,27 @@ def _check_title(document: CheckedDocument, channel: Channel) -> Iterator[Note]:
         yield SELF_LINK_TITLE_WRONG(title=wrong[0][:200], expected=expected)
 
 
-def _check_self_link_target(channel: Channel, target: str, answer: ProbeExchange) -> Iterator[Note]:
+def _self_link_address(channel: Channel, self_link: SelfLink, observations: FeedObservations | None) -> Note:
+    """Return the Note on the address in a self link."""
+    if not resolve_address("", self_link.href):
+        return SELF_LINK_RELATIVE(href=self_link.href[:200])
+    if observations is None:
+        return SELF_LINK_PRESENT(href=self_link.href)
+    target = self_address(channel, observations.target)
+    if target in {uri.without_fragment(address) for address in (observations.address, observations.target)}:
+        return SELF_LINK_RIGHT()
+    if not target or observations.self_link is None:
+        return SELF_LINK_NOT_REQUESTED(href=self_link.href[:200])
+    return _self_link_target(channel, target, observations.self_link)
+
+
+def _self_link_target(channel: Channel, target: str, answer: ProbeExchange) -> Note:
     other = read(answer.content or b"", answer.fields.get("content-type")) if answer.status == 200 else None
     if other is None:
-        yield SELF_LINK_NOT_A_FEED(href=target, reason=_failure(answer))
-    elif other.content_digest == channel.content_digest or other.title == channel.title:
-        yield SELF_LINK_ALTERNATIVE_ADDRESS(href=target)
-    else:
-        yield SELF_LINK_OF_ANOTHER_FEED(href=target)
+        return SELF_LINK_NOT_A_FEED(href=target, reason=_failure(answer))
+    if other.content_digest == channel.content_digest or other.title == channel.title:
+        return SELF_LINK_ALTERNATIVE_ADDRESS(href=target)
+    return SELF_LINK_OF_ANOTHER_FEED(href=target)
 
 
 class SELF_LINK_MISSING(Note, level=Level.WARN, category=Category.SUBSCRIBING):
