@@ -337,6 +337,25 @@ async def test_lease_expired_in_outage_is_requested_anew(
     assert asked["hub.callback"] != made.asked[0]["hub.callback"]
 
 
+async def test_short_lease_that_ended_in_outage_is_requested_anew_at_once(stand_at: Callable[..., Any]) -> None:
+    """The feed still has readers. Without a lease, changes are pushed again only after the next request to the hub."""
+    clock = ManualClock(NOON)
+    origin = Origin(clock)
+    made = await websub_at(stand_at, folder="store", origin=origin, clock=clock)
+    origin.publish("/feed.xml", a_feed(*OLD), link=LINKS)
+    await made.read_by_somebody()
+    await made.verify(lease_seconds=HOUR)
+    await made.stand.app.close()
+    clock.advance(2 * HOUR)
+
+    again = await websub_at(stand_at, folder="store", origin=origin, clock=clock)
+    await again.stand.pass_time(10)
+
+    ((_, url, body),) = _to_hubs(again)
+    assert url == HUB
+    assert dict(parse_qsl(body.decode()))["hub.callback"] != made.asked[0]["hub.callback"]
+
+
 async def test_lease_survives_short_outage(
     stand_at: Callable[..., Any],
 ) -> None:

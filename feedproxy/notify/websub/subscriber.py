@@ -142,7 +142,13 @@ class Subscriber:
 
     async def _check(self, target: str) -> bool:
         """Subscribe or unsubscribe, as required. Return False if the feed names a hub but has no readers yet."""
-        subscriptions = await self._service.subscriptions.all(role=Role.PUBLISHER, protocol=NAME, topic=target)
+        # A lease that has ended during an outage is no subscription, but its row is removed only after this check.
+        now, rows = self._service.clock.now(), self._service.subscriptions
+        subscriptions = [
+            subscription
+            for subscription in await rows.all(role=Role.PUBLISHER, protocol=NAME, topic=target)
+            if subscription.expires > now
+        ]
         await self._service.proxy.store.load(target)
         discovered = self._discover(target, self._service.proxy.store.peek(target))
         for subscription in subscriptions:
