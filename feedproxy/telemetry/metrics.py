@@ -42,10 +42,11 @@ PASSED_OUTCOMES = frozenset({f"fwd={Fwd.METHOD}", f"fwd={Fwd.BYPASS}"})
 PASSED_DETAILS = frozenset({Detail.PASS_THROUGH, Detail.OVERSIZED})
 """Details in Cache-Status of requests that mitmproxy streamed although their outcome is not in PASSED_OUTCOMES."""
 
-CODES = frozenset(str(int(status)) for status in HTTPStatus) | {"0"}
+CODES = frozenset(map(str, (0, *map(int, HTTPStatus), *range(400, 500))))
 """Permitted values of the label `status`. All other statuses share the label UNREGISTERED.
 
-An origin may send any three digits, and each value of a label takes memory.
+An origin may send any three digits, and each value of a label takes memory. All client errors have their own labels,
+because some unregistered ones (430, 499) are usual, and are no server errors.
 """
 UNREGISTERED = "other"
 
@@ -99,7 +100,7 @@ class Metrics:
         )
         self._origin = counter(
             "feedproxy_origin_requests",
-            "Requests to origins, by status (0: no response; other: an unregistered code) and detail.",
+            "Requests to origins, by status (0: no response; other: an unregistered code except 4xx) and detail.",
             ("status", "detail"),
         )
         # The library looks a counter up by its labels under a lock in 2 µs, which is longer than counting takes.
@@ -294,7 +295,7 @@ def _is_failure(status: str, detail: str) -> bool:
     """Return True if a request to an origin failed.
 
     A server error for a target without a stored copy has no detail. Unregistered codes, such as 520, count as server
-    errors.
+    errors, except 4xx.
     """
     return detail not in NO_FAILURE or (not detail and (status == UNREGISTERED or status.startswith("5")))
 

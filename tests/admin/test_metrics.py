@@ -28,6 +28,15 @@ def test_unregistered_status_codes_share_a_label() -> None:
     assert metrics.registry.get_sample_value("feedproxy_origin_requests_total", {"status": "other", "detail": ""}) == 4
 
 
+@pytest.mark.parametrize(("status", "failures"), [(430, 0), (499, 0), (404, 0), (520, 1), (503, 1)])
+def test_unregistered_client_error_is_no_server_error(status: int, failures: int) -> None:
+    metrics = Metrics()
+
+    metrics.count_fetch(status, "", 0, 0)
+
+    assert metrics.tally().failures == failures
+
+
 @pytest.mark.parametrize("status", [0, 200, 226, 304, 404, 429, 451, 503, *TITLES])
 def test_registered_status_codes_have_their_own_labels(status: int) -> None:
     metrics = Metrics()
