@@ -74,11 +74,15 @@ class Rules:
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self.rules = tuple(rules)
         self._protecting_rules = [rule for rule in self.rules if not _PROTECTING_OPTIONS.isdisjoint(rule.overrides)]
+        self._protecting_rules_of_host: dict[str | None, list[int]] = {}
+        """Indices in `_protecting_rules` by the only host of a rule. None stands for rules with several hosts."""
         self._rules_of_host: dict[str | None, list[int]] = {}
         """Numbers of the rules by the host of their pattern. None stands for patterns with an asterisk in the host."""
         for index, rule in enumerate(self.rules):
             rule.match.compile(protects=not _PROTECTING_OPTIONS.isdisjoint(rule.overrides))
             self._rules_of_host.setdefault(rule.match.host, []).append(index)
+        for index, rule in enumerate(self._protecting_rules):
+            self._protecting_rules_of_host.setdefault(rule.match.only_host, []).append(index)
         self._memo: OrderedDict[str, _Match] = OrderedDict()
         self._base: Settings | None = None
         self._settings: dict[_Match, Settings] = {}
@@ -122,15 +126,19 @@ class Rules:
 
         Blocked feeds do not count, because a block only limits what this proxy serves.
         """
-        return any(_is_secret(rule) and self._is_of_host(rule, host, base) for rule in self._protecting_rules)
+        return any(map(_is_secret, self._protecting_rules_at(host, base)))
 
-    def _is_of_host(self, rule: Rule, host: str, base: Settings) -> bool:
-        if rule.match.is_of_host(host):
-            return True
-        public = base.public_url if base.upstream else ""
-        if not public or not rule.match.is_of_host(uri.host_of(uri.normalise(public))):
-            return False
-        return uri.host_of(uri.normalise(base.upstream)) == host
+    def _protecting_rules_at(self, host: str, base: Settings) -> list[Rule]:
+        """Return the protecting rules of a host, in the order of the file.
+
+        In reverse mode, the rules of the public host are also rules of the upstream's host.
+        """
+        hosts = [host.lower()]
+        if base.upstream and base.public_url and uri.host_of(uri.normalise(base.upstream)) == hosts[0]:
+            hosts.append(uri.host_of(uri.normalise(base.public_url)))
+        candidates = {index for key in (None, *hosts) for index in self._protecting_rules_of_host.get(key, ())}
+        rules = [self._protecting_rules[index] for index in sorted(candidates)]
+        return [rule for rule in rules if any(map(rule.match.is_of_host, hosts))]
 
     def _lookup(self, target: str) -> _Match:
         if (cached := self._memo.get(target)) is not None:
@@ -154,8 +162,7 @@ class Rules:
         base = self._base
         if base is None or not self._protecting_rules or "://" not in target:
             return None
-        host = uri.host_of(target)
-        protecting = [rule for rule in self._protecting_rules if self._is_of_host(rule, host, base)]
+        protecting = self._protecting_rules_at(uri.host_of(target), base)
         if not protecting:
             return None
         try:

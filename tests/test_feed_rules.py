@@ -45,6 +45,43 @@ def test_rules_of_other_hosts_are_not_compared(monkeypatch: pytest.MonkeyPatch) 
     assert sorted(compared) == sorted(patterns)
 
 
+def test_protecting_rules_of_other_hosts_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+    is_of_host = TargetPattern.is_of_host
+
+    def count(pattern: TargetPattern, host: str) -> bool:
+        compared.append(pattern.text)
+        return is_of_host(pattern, host)
+
+    monkeypatch.setattr(TargetPattern, "is_of_host", count)
+    patterns = ["h7.example/*", "*.example/x", "https://H7.example:443/feed", "127.0.0.1/*"]
+    others = [f"https://h{number}.example/*" for number in range(100, 200)]
+    rules = Rules(Rule(TargetPattern(text), {"private": True}) for text in [*patterns, *others])
+
+    assert rules.settings_for("https://h7.example/feed", Settings()).private
+    assert set(compared) == set(patterns)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "host"),
+    [
+        ("H7.example/*", "h7.example"),
+        ("https://h7.example:8443/*", "H7.EXAMPLE"),
+        ("localhost/*", "127.0.0.9"),
+        ("[::1]:80/*", "sub.localhost"),
+        ("192.0.2.1/*", "[::ffff:192.0.2.1]"),
+        ("*.example/*", "h7.example"),
+        ("public.example/*", "upstream.example"),
+    ],
+)
+def test_protecting_rule_is_found_by_each_name_of_its_host(pattern: str, host: str) -> None:
+    base = Settings(upstream="http://upstream.example", public_url="https://public.example")
+    rules = Rules([Rule(TargetPattern(pattern), {"private": True})])
+
+    assert rules.protects_host(host, base)
+    assert not rules.protects_host("other.example", base) or pattern.startswith("*")
+
+
 @pytest.mark.parametrize(
     ("pattern", "target"),
     [

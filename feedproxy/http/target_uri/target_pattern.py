@@ -53,6 +53,11 @@ class TargetPattern:
         return uri.host_of(uri.normalise(f"{'http' if scheme == '*' else scheme}://{authority}/"))
 
     @cached_property
+    def only_host(self) -> str | None:
+        """The one host for which `is_of_host` is True, or None if there may be several."""
+        return self.host if self.host is not None and self._host.pattern == re.escape(self.host) else None
+
+    @cached_property
     def _regex(self) -> re.Pattern[str]:
         return re.compile(_expression(self.text), re.DOTALL)
 
