@@ -57,7 +57,7 @@ def grade_recording(recording: Recording, side: Side | None = None, *, one_reade
     for number, exchange in enumerate(recording.exchanges, 1):
         if exchange.side is not side or exchange.request.method not in ("GET", "HEAD"):
             continue
-        if exchange.is_cached or exchange.failure.startswith("address"):
+        if exchange.is_unsent or exchange.failure.startswith("address"):
             continue
         name = name_of(exchange)
         reader = readers.setdefault(name, Reader(name.reader))

@@ -272,7 +272,7 @@ def test_har_that_another_tool_saved_is_the_same_recording(separators: tuple[str
 
 
 @pytest.mark.parametrize(
-    ("members", "is_cached"),
+    ("members", "is_unsent"),
     [
         ({"_fromCache": "disk"}, True),
         ({"_fetchType": "Memory Cache"}, True),
@@ -282,12 +282,16 @@ def test_har_that_another_tool_saved_is_the_same_recording(separators: tuple[str
         ({"_fetchType": "Network Load"}, False),
         ({"cache": {"afterRequest": {"eTag": "a", "hitCount": 1}}}, False),
         ({"cache": {"beforeRequest": None, "afterRequest": None}}, False),
+        ({"response": {"status": 0, "_error": "net::ERR_BLOCKED_BY_CLIENT"}, "serverIPAddress": ""}, True),
+        ({"response": {"status": 0, "_error": "net::ERR_EMPTY_RESPONSE"}, "serverIPAddress": "192.0.2.1"}, False),
+        ({"response": {"status": 0}}, False),
+        ({"serverIPAddress": ""}, False),
     ],
 )
-def test_har_of_browser_states_answers_of_its_own_cache(members: dict[str, Any], is_cached: bool) -> None:
+def test_har_of_browser_states_which_requests_it_did_not_send(members: dict[str, Any], is_unsent: bool) -> None:
     (exchange,) = har_format.parse(_har(_entry(**members))).exchanges
 
-    assert exchange.is_cached == is_cached
+    assert exchange.is_unsent == is_unsent
 
 
 @pytest.mark.parametrize("response", [None, {}, {"status": None, "headers": None, "content": None}])

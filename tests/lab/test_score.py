@@ -359,7 +359,7 @@ def test_retry_after_with_a_past_date_lets_the_reader_poll_at_once(date: str) ->
 def test_answers_of_the_readers_own_cache_are_not_graded() -> None:
     recording = play(CorrectReader())
     first = recording.exchanges[0]
-    cached = [replace(exchange, is_cached=True) for exchange in _hourly(200, 200, 200, hour=1200).exchanges]
+    cached = [replace(exchange, is_unsent=True) for exchange in _hourly(200, 200, 200, hour=1200).exchanges]
 
     score = score_of(replace(recording, exchanges=(first, *cached, *recording.exchanges[1:])))
 

@@ -58,8 +58,8 @@ class Exchange(Struct, frozen=True):
     faults: tuple[str, ...] = ()
     failure: str = ""
     """The reason why there was no response, or ""."""
-    is_cached: bool = False
-    """True if the client answered from its own cache, and sent no request."""
+    is_unsent: bool = False
+    """True if the client sent no request: it answered from its own cache, or blocked the request."""
 
     @property
     def user_agent(self) -> str:

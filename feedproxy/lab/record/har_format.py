@@ -251,7 +251,7 @@ def _parse_exchange(entry: Any) -> tuple[Exchange, bytes]:
         raw=_member(extension, "raw", bool, False),
         faults=tuple(map(str, _member(extension, "faults", list, []))),
         failure=_member(entry, "response._error", str, ""),
-        is_cached=not extension and _is_cached(entry),
+        is_unsent=not extension and (_is_cached(entry) or _is_blocked(entry)),
     )
     if exchange.status > 999:
         raise ValueError(f"response.status: {exchange.status:.4g}: expected a number of three digits")
@@ -275,6 +275,14 @@ def _is_cached(entry: Any) -> bool:
         or str(entry.get("_fetchType")).endswith("Cache")
         or ("beforeRequest" not in cache and cache.get("afterRequest", ...) is None)
     )
+
+
+def _is_blocked(entry: Any) -> bool:
+    """Return True if a browser had no connection for a request, because it blocked the request or failed before.
+
+    Chrome then states status 0 and an empty address of the server. Other tools leave the address out.
+    """
+    return not _member(entry, "response.status", float, 0.0) and entry.get("serverIPAddress") == ""
 
 
 def _body_size(response: Any, content: bytes) -> int:
