@@ -1,10 +1,13 @@
 """Cross-origin reads by scripts in browsers: the option `cors` (Fetch Standard, "CORS protocol")."""
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
 from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.field_values import split_list
 from feedproxy.http.message import NO_FIELDS, Fields, Request, Response
+from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.refresh.policy.dictionary_privacy import is_public
 from feedproxy.request.context import ClientContext, ProxyResponse
 from feedproxy.request.upstream_request import is_only_language
@@ -27,9 +30,30 @@ def with_cors(response: ProxyResponse, client: ClientContext, settings: Settings
         stored = replace(stored, key=NO_FIELDS)
     if not is_public(stored, settings):
         return response
-    fields = response.response.fields.with_field("Access-Control-Allow-Origin", "*")
-    fields = fields.with_field("Access-Control-Expose-Headers", "*")
-    return replace(response, response=response.response.with_fields(fields))
+    return replace(response, response=permit_all(response.response))
+
+
+def permit_all(response: Response) -> Response:
+    """Return the response with permission for scripts of every web origin."""
+    fields = response.fields.with_field("Access-Control-Allow-Origin", "*")
+    return response.with_fields(fields.with_field("Access-Control-Expose-Headers", "*"))
+
+
+def with_cors_for_failure(
+    response: ProxyResponse, request: Request, client: ClientContext, settings: Settings, is_feed: Callable[[str], bool]
+) -> ProxyResponse:
+    """Return the response with permission for scripts of every web origin, if it reports the failure of a public feed.
+
+    Without the permission, a script learns neither that a feed is gone nor when to try again. `is_feed` returns True
+    for the target of a stored feed.
+    """
+    if response.response.status < 400 or not settings.cors or settings.private or settings.readers or client.user:
+        return response
+    if "access-control-allow-origin" in response.response.fields or has_secret(request.target):
+        return response
+    if any(is_credential(name) for name, _ in request.fields) or not is_feed(request.target):
+        return response
+    return replace(response, response=permit_all(response.response))
 
 
 def preflight_response(request: Request, settings: Settings) -> Response | None:

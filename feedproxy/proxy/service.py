@@ -10,6 +10,7 @@ from feedproxy.http.message import Request
 from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.cache_admin import CacheAdmin
 from feedproxy.proxy.context_builder import ContextBuilder
+from feedproxy.proxy.cors import with_cors_for_failure
 from feedproxy.proxy.equivalent_targets import EquivalentTargets, with_ignored_query
 from feedproxy.proxy.error_responses import ErrorResponses
 from feedproxy.proxy.moved_and_gone_responses import RelocationResponses
@@ -181,7 +182,8 @@ class Service:
             selected = self._errors.error_response(request, client, error)
         if isinstance(selected, PassThrough):
             return selected
-        return await self._renderer.render(selected, representation, request, client, settings)
+        response = await self._renderer.render(selected, representation, request, client, settings)
+        return with_cors_for_failure(response, request, client, settings, self.admin.is_feed)
 
     def _stored_media_type(self, target: str) -> str | None:
         resource = self.store.get(target)

@@ -117,3 +117,60 @@ async def test_feed_that_must_not_be_transformed_may_be_read(stage):
     for _ in range(2):
         seen = (await proxy.get(PATH, origin="https://reader.example")).expect(200)
         assert seen.fields.get("access-control-allow-origin") == "*"
+
+
+READER = {"origin": "https://reader.example"}
+
+
+@pytest.mark.parametrize("status", [404, 410, 503])
+async def test_failure_of_a_known_feed_may_be_read(stage, status):
+    proxy, origin, clock = await stage(cors=True, stale_max=0, feed_min_interval=0, site_interval=0)
+    origin.publish(PATH, a_feed("one"), cache_control="max-age=60")
+    await proxy.get(PATH)
+    origin.publish(PATH, b"no", status=status, content_type="text/plain")
+    clock.advance(3600 * 48)
+
+    seen = await proxy.get(PATH, **READER)
+    converted = await proxy.get(PATH, accept="application/feed+json", **READER)
+
+    assert seen.status >= 400
+    assert seen.fields.get("access-control-allow-origin") == "*"
+    assert converted.fields.get("access-control-allow-origin") == "*"
+
+
+async def test_failure_of_an_unknown_or_private_target_permits_nothing(stage):
+    proxy, origin, clock = await stage(cors=True, stale_max=0, feed_min_interval=0, site_interval=0)
+    origin.publish(PATH, a_feed("one"), cache_control="max-age=60")
+    await proxy.get(PATH)
+    for path in (PATH, "/unknown"):
+        origin.publish(path, b"no", status=404, content_type="text/plain")
+    clock.advance(3600 * 48)
+
+    unknown = await proxy.get("/unknown", **READER)
+    personal = await proxy.get(PATH, authorization="Basic YTpi", **READER)
+    proxy.rule(PATH, private=True)
+    private = await proxy.get(PATH, **READER)
+
+    for seen in (unknown, personal, private):
+        assert seen.status == 404
+        assert "access-control-allow-origin" not in seen.fields
+
+
+async def test_conditional_response_of_a_conversion_may_be_read(door):
+    proxy, origin, _ = await door(cors=True)
+    origin.publish(PATH, a_feed("one"), cache_control="max-age=600")
+    path = "/-/as/json/" + origin.url(PATH)
+    first = (await proxy.ask(path, **READER)).expect(200)
+
+    seen = (await proxy.ask(path, if_none_match=first.fields.get("etag"), **READER)).expect(304)
+
+    assert seen.fields.get("access-control-allow-origin") == "*"
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+async def test_lists_of_public_feeds_may_be_read(door, is_on):
+    proxy, _, _ = await door(cors=is_on)
+
+    for path in ("/-/feeds.opml", "/-/changes.xml"):
+        seen = (await proxy.ask(path, **READER)).expect(200)
+        assert (seen.fields.get("access-control-allow-origin") == "*") is is_on

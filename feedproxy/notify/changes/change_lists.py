@@ -14,6 +14,7 @@ from feedproxy.notify.changes.changes_xml import ENTRIES_MAX, HOUR, LONG_LIST, S
 from feedproxy.notify.notification_protocol import Change
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.topics import is_no_longer_public
+from feedproxy.proxy.cors import permit_all
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.upstream_and_public_urls import displayed_url
 
@@ -77,6 +78,7 @@ class ChangeLists:
         body = changes_xml.write_document(changes, displayed=displayed, updated=updated, count=count, minutes=minutes)
         tag = EntityTag(hashlib.blake2b(body, digest_size=12).hexdigest())
         # Caches may store the list and must validate it before each use, so that a change is visible at once.
-        return generated_document.respond(
+        response = generated_document.respond(
             call.request, body, "application/xml; charset=utf-8", tag=tag, modified=modified, cache_control=caching
         )
+        return permit_all(response) if settings.cors else response
