@@ -1,4 +1,4 @@
-"""Replacement of references to entities by the text of the entities (XML 1.0, section 4.4), and of bare ampersands.
+"""Replacement of references to entities by the text of the entities (XML 1.0, section 4.4), and of bare `&` and `<`.
 
 The length of all texts is limited. External entities and parameter entities are never read. A reference to an
 undeclared entity of HTML is a fault. After a fault, libxml2 leaves out all references by name, so references by number
@@ -36,10 +36,10 @@ _ESCAPED_REFERENCE = re.compile(b"&#(?:38|x26);#")
 reference: `&#38;#60;` declares `&#60;`, which stands for `<`."""
 
 _REFERENCE = re.compile(b"&(" + _NAME + b");")
-_NOT_CONTENT = rb"(?<=<)(?:!\[CDATA\[(?:[^\]]++|\](?!\]>))*+|!--(?:[^-]++|-(?!->))*+|\?[^>]*+)"
+NOT_CONTENT = rb"(?<=<)(?:!\[CDATA\[(?:[^\]]++|\](?!\]>))*+|!--(?:[^-]++|-(?!->))*+|\?[^>]*+)"
 """Pattern of CDATA sections, comments and instructions after their `<`. References have no meaning in them."""
 
-_REFERENCE_IN_CONTENT = re.compile(rb"[<&](?:(?<=&)(" + _NAME + rb");|" + _NOT_CONTENT + rb")")
+_REFERENCE_IN_CONTENT = re.compile(rb"[<&](?:(?<=&)(" + _NAME + rb");|" + NOT_CONTENT + rb")")
 """Pattern of a reference to an entity. The first group is the name of the entity.
 
 The pattern also matches CDATA sections, comments and instructions, in which references have no meaning. The first group
@@ -47,13 +47,16 @@ is then None.
 """
 
 _NO_REFERENCE = rb"(?!(?:" + _NAME + rb"|#[0-9]{1,7}|#x[0-9A-Fa-f]{1,6});)"
-_BARE_AMPERSAND = re.compile(b"&" + _NO_REFERENCE)
-"""Pattern of an ampersand that begins no reference."""
-_AMPERSAND_IN_CONTENT = re.compile(rb"[<&](?:(?<=&)()" + _NO_REFERENCE + rb"|" + _NOT_CONTENT + rb")")
-"""Pattern of an ampersand that begins no reference. For such an ampersand, the first group is empty.
+_NO_MARKUP = rb"(?=[^A-Za-z_:/!?\x80-\xff])"
+_BARE = re.compile(b"&" + _NO_REFERENCE + b"|<" + _NO_MARKUP)
+"""Pattern of an ampersand that begins no reference, and of a `<` that begins no markup."""
+_BARE_IN_CONTENT = re.compile(
+    rb"[<&](?:(?<=&)()" + _NO_REFERENCE + rb"|(?<=<)()" + _NO_MARKUP + rb"|" + NOT_CONTENT + rb")"
+)
+"""Pattern of an ampersand that begins no reference, and of a `<` that begins no markup.
 
-The pattern also matches CDATA sections, comments and instructions, in which an ampersand is allowed. The first group is
-then None.
+For such an ampersand, the first group is empty. For such a `<`, the second group is empty. The pattern also matches
+CDATA sections, comments and instructions, in which both are allowed. Both groups are then None.
 """
 
 _SURROGATE = (
@@ -65,27 +68,28 @@ _FIRST_SURROGATE = re.compile(_SURROGATE)
 """A pattern that begins with two fixed bytes. A search for it is 25 times as fast as for the repetition below."""
 _SURROGATES = re.compile(rb"(?:" + _SURROGATE + rb")+")
 
-_BARE_AMPERSANDS_MAX = 10_000
-"""At most this many bare ampersands in one document are read as text."""
+_BARE_MAX = 10_000
+"""At most this many bare `&` and `<` in one document are read as text."""
 
 _PREDEFINED = {b"amp": b"&#38;", b"lt": b"&#60;", b"gt": b"&#62;", b"quot": b"&#34;", b"apos": b"&#39;"}
 
 
-def escape_bare_ampersands(data: bytes) -> bytes:
-    """Return a document in UTF-8 with `&amp;` in place of bare ampersands, at most _BARE_AMPERSANDS_MAX.
+def escape_bare(data: bytes) -> bytes:
+    """Return a document in UTF-8 with references in place of bare `&` and `<`, at most _BARE_MAX.
 
-    Ampersands that begin no reference are ill-formed (XML 1.0, section 2.4), but common in addresses. libxml2 would
-    read `?a=1&b=2` as `?a=1=2`. A well-formed document is returned unchanged.
+    An ampersand that begins no reference and a `<` that begins no markup are ill-formed (XML 1.0, section 2.4), but
+    common in addresses and in texts like `3 < 4`. libxml2 would read `?a=1&b=2` as `?a=1=2`, and would lose items after
+    `<4`. A well-formed document is returned unchanged.
     """
     pieces, done = list[bytes](), 0
-    matches = _AMPERSAND_IN_CONTENT.finditer(data) if _BARE_AMPERSAND.search(data) else ()
+    matches = _BARE_IN_CONTENT.finditer(data) if _BARE.search(data) else ()
     for match in matches:
-        if match[1] is not None:
-            pieces.append(data[done : match.start()])
+        if match[1] is not None or match[2] is not None:
+            pieces += (data[done : match.start()], b"&lt;" if match[1] is None else b"&amp;")
             done = match.end()
-            if len(pieces) == _BARE_AMPERSANDS_MAX:
+            if len(pieces) == 2 * _BARE_MAX:
                 break
-    return b"&amp;".join((*pieces, data[done:])) if pieces else data
+    return b"".join((*pieces, data[done:])) if pieces else data
 
 
 def replace_surrogates(data: bytes) -> bytes:

@@ -16,7 +16,7 @@ from feedproxy.feed.convert.write.xml_writer import finish, put
 from feedproxy.feed.document_syntax import find_document_start
 from feedproxy.feed.edit.self_link import plain_title
 from feedproxy.feed.encoding_detection import to_utf8
-from feedproxy.feed.entity_references import escape_bare_ampersands, replace_surrogates
+from feedproxy.feed.entity_references import escape_bare, replace_surrogates
 from feedproxy.feed.feed_scheme import resolve_address
 from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import (
@@ -81,7 +81,7 @@ def read(body: bytes, charset: str | None = None) -> SubscriptionList | None:
     end = safe_length(text)
     parser = etree.XMLParser(**PARSER_OPTIONS, remove_pis=True)
     try:
-        root = etree.fromstring(replace_surrogates(escape_bare_ampersands(text[start:end])), parser)
+        root = etree.fromstring(replace_surrogates(escape_bare(text[start:end])), parser)
     except (etree.LxmlError, ValueError):
         return None
     if root is None or qualified_name(root)[1].lower() != "opml":

@@ -3,13 +3,14 @@ exceptions.
 
 libxml2 recovers from faults in a document. `XmlTree.well_formed` is then False. Entities that the document declares are
 expanded within limits (feed/entity_references.py). The option huge_tree is off, so libxml2 limits the depth (256
-elements) and single texts (10 MB). Large documents are parsed in pieces, and each processed item is removed.
+elements) and single texts (10 MB). Elements nested more deeply lose their tags. Large documents are parsed in pieces,
+and each processed item is removed.
 """
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from html import unescape
-from itertools import islice
 from typing import Any
 from xml.parsers.expat import ExpatError, ParserCreate
 
@@ -18,7 +19,7 @@ from msgspec import Struct
 
 from feedproxy.feed.document_syntax import SEARCH_MAX, find_document_start, skip_prolog
 from feedproxy.feed.encoding_detection import Utf8Text
-from feedproxy.feed.entity_references import escape_bare_ampersands, replace_surrogates, resolve_references
+from feedproxy.feed.entity_references import NOT_CONTENT, escape_bare, replace_surrogates, resolve_references
 
 ATOM = "http://www.w3.org/2005/Atom"
 ATOM03 = "http://purl.org/atom/ns#"
@@ -62,6 +63,25 @@ ATTRIBUTES_MAX = 256
 """At most this many attributes of one element are read. Known feeds have a dozen.
 
 lxml finds a value by a linear search, so the time grows with the square of the number of attributes.
+"""
+
+_DEPTH_MAX = 250
+"""Elements nested more deeply than this are replaced by their content if libxml2 refuses a document."""
+
+_FLATTENED_MAX = 4 * 1024 * 1024
+"""Only a document of at most this many bytes is searched for such elements."""
+
+_LIMIT_ERRORS = frozenset({etree.ErrorTypes.ERR_RESOURCE_LIMIT, etree.ErrorTypes.ERR_INTERNAL_ERROR})
+"""Types of errors by which libxml2 states that a document exceeds its own limits, depending on the version."""
+
+_TAG = re.compile(
+    rb"""<(?:/()[^<>]*+>|(?=[A-Za-z_:\x80-\xff])(?:[^"'<>]++|"[^"]*+"|'[^']*+')*+()>|"""
+    + NOT_CONTENT.replace(b"(?<=<)", b"", 1)
+    + rb")"
+)
+"""Pattern of an end tag (the first group is not None) or a start tag (the second group is not None).
+
+The pattern also matches CDATA sections, comments and instructions, in which tags have no meaning.
 """
 
 _NAMESPACE_MAX = 256
@@ -159,15 +179,16 @@ def _parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlT
     start = find_document_start(text.data) or 0
     end = safe_length(text.data)
     parser = _StreamParser(on_item)
-    escaped = escape_bare_ampersands(text.data[start:end])
+    escaped = escape_bare(text.data[start:end])
     resolved, has_fault = resolve_references(escaped, skip_prolog(escaped, 0))
     replaced = replace_surrogates(resolved)
     # The texts of entities may contain tags.
     data = replaced if replaced is escaped else replaced[: safe_length(replaced)]
-    for at in range(0, len(data), _PIECE):
-        if not parser.feed(data[at : at + _PIECE]):
-            break
-    faultless = parser.close()
+    faultless = parser.feed_all(data)
+    if parser.exceeded_limit and (flat := _flatten(data)) is not data:
+        # libxml2 stops at such an element. The items before it have been passed on.
+        parser, has_fault = _StreamParser(_skip(parser.items, on_item)), True
+        parser.feed_all(flat)
     if parser.root is None:
         return None
     whole = end == len(text.data) and text.sound and not _is_displaced(text.data, start)
@@ -176,16 +197,55 @@ def _parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlT
     return XmlTree(parser.root, well_formed=is_faultless and whole)
 
 
+def _skip(count: int, on_item: Callable[[Element], None]) -> Callable[[Element], None]:
+    """Return a function that calls `on_item` for each item except the first `count`."""
+    numbers = itertools.count()
+    return lambda item: on_item(item) if next(numbers) >= count else None
+
+
+def _flatten(data: bytes) -> bytes:
+    """Return the document without the tags of elements that are nested too deeply, or `data` itself if it has none.
+
+    The content of such elements remains, as a part of the innermost element that is not nested too deeply.
+    """
+    pieces, done, depth = list[bytes](), 0, 0
+    for match in _TAG.finditer(data) if len(data) <= _FLATTENED_MAX else ():
+        is_end, is_start = match[1] is not None, match[2] is not None
+        is_empty = is_start and data.endswith(b"/>", match.start(), match.end())
+        if (is_end or is_start) and depth + is_start > _DEPTH_MAX:
+            if done < match.start():
+                pieces.append(data[done : match.start()])
+            done = match.end()
+        if is_end:
+            depth = max(0, depth - 1)
+        elif is_start and not is_empty:
+            depth += 1
+    return b"".join((*pieces, data[done:])) if done else data
+
+
 class _StreamParser:
     def __init__(self, on_item: Callable[[Element], None]) -> None:
         self.root: Element | None = None
+        self.items = 0
+        """Number of items that were passed on."""
+        self.exceeded_limit = False
+        """True if libxml2 stopped at one of its own limits."""
         self._on_item = on_item
         self._last: Element | None = None
         self._bytes_since_count = 0
         self._bytes_until_count = 0
         self._parser = etree.XMLPullParser(events=("start", "end"), tag=[*_ROOT_TAGS, *_ITEM_TAGS], **PARSER_OPTIONS)
 
-    def feed(self, piece: bytes) -> bool:
+    def feed_all(self, data: bytes) -> bool:
+        """Parse a whole document. Return True if it had no fault."""
+        for at in range(0, len(data), _PIECE):
+            if not self._feed(data[at : at + _PIECE]):
+                break
+        is_faultless = self._close()
+        self.exceeded_limit = any(entry.type in _LIMIT_ERRORS for entry in self._parser.feed_error_log)
+        return is_faultless
+
+    def _feed(self, piece: bytes) -> bool:
         """Parse the next piece. Return False if the rest of the document is not needed."""
         self._parser.feed(piece)
         self._consume()
@@ -199,7 +259,7 @@ class _StreamParser:
         self._bytes_since_count, self._bytes_until_count = 0, int(size) * _BYTES_PER_NODE
         return size <= _TREE_MAX
 
-    def close(self) -> bool:
+    def _close(self) -> bool:
         """End the document. Return True if it had no fault."""
         try:
             self._parser.close()
@@ -218,6 +278,7 @@ class _StreamParser:
                     continue
                 self.root = element
             if event == "end" and qualified_name(element)[1] in ITEMS and not _is_within_another(element):
+                self.items += 1
                 self._on_item(element)
                 self._drop(element)
 
@@ -239,7 +300,7 @@ def attributes(element: Element) -> list[tuple[str, str]]:
     all_attributes = element.attrib
     if len(all_attributes) <= ATTRIBUTES_MAX:
         return [(str(key), str(value)) for key, value in all_attributes.items()]
-    return [(str(key), element.get(key) or "") for key in islice(all_attributes, ATTRIBUTES_MAX)]
+    return [(str(key), element.get(key) or "") for key in itertools.islice(all_attributes, ATTRIBUTES_MAX)]
 
 
 def attribute_of(element: Element, name: str) -> str:

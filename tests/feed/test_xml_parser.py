@@ -7,7 +7,8 @@ from functools import partial
 import pytest
 
 from feedproxy.feed import xml_parser
-from feedproxy.feed.entity_references import escape_bare_ampersands
+from feedproxy.feed.encoding_detection import to_utf8
+from feedproxy.feed.entity_references import escape_bare
 from feedproxy.feed.parse.channel_parser import read
 from tests.growth import TIMES, grows_no_faster
 
@@ -24,6 +25,8 @@ ATTACKS: dict[str, Callable[[int], bytes]] = {
     "tags without end": lambda many: HEAD + b"<date " * many,
     "comments without end": lambda many: HEAD + b"&" + b"<!--" * many,
     "ampersands": lambda many: HEAD + b"& " * many,
+    "signs of less": lambda many: HEAD + b"< " * many,
+    "depth with quotes": lambda many: HEAD + b"<a b='" * (many // 2) + b"<a>" * (many // 2),
     "references": lambda many: HEAD + b"&x;" * many,
     "instructions": lambda many: HEAD + b"<?a?>" * many,
     "CDATA without end": lambda many: HEAD + b"<![CDATA[" * (many // 4),
@@ -182,5 +185,42 @@ def test_ampersand_without_reference_is_text(reference: str, read_as: str) -> No
 def test_ampersand_outside_content_is_no_fault(part: str) -> None:
     document = f"<rss version='2.0'><channel>{part}<item><title>t</title></item></channel></rss>".encode()
 
-    assert escape_bare_ampersands(document) == document
-    assert escape_bare_ampersands(document + b"&") == document + b"&amp;"
+    assert escape_bare(document) == document
+    assert escape_bare(document + b"&") == document + b"&amp;"
+
+
+def test_sign_of_less_in_a_text_is_read_as_text_and_loses_no_item() -> None:
+    items = b"<item><title>a < b and 3<4</title></item><item><title>next</title></item>"
+
+    channel = read(b"<rss version='2.0'><channel><title>1<2</title>" + items + b"</channel></rss>", None)
+
+    assert channel is not None
+    assert (channel.title, channel.items, channel.well_formed) == ("1<2", 2, False)
+
+
+@pytest.mark.parametrize("part", ["<![CDATA[a < b]]>", "<!-- a < b -->", "<?php 1 < 2?>", "<é>a</é>", "<_a/>"])
+def test_sign_of_less_where_xml_allows_it_is_unchanged(part: str) -> None:
+    document = f"<rss version='2.0'><channel>{part}</channel></rss>".encode()
+
+    assert escape_bare(document) == document
+
+
+@pytest.mark.parametrize("depth", [240, 256, 5_000])
+@pytest.mark.parametrize(
+    "tags", [("<d>", "</d>"), ("<d a='>'><!-- <d> --><e/>", "</d>"), ("<d>", "<![CDATA[<d>]]></d>")]
+)
+def test_item_with_deeply_nested_elements_is_read_and_so_are_the_items_after_it(
+    depth: int, tags: tuple[str, str]
+) -> None:
+    deep = f"<item><title>deep</title><x>{tags[0] * depth}text{tags[1] * depth}</x></item>"
+    item = "<item><title>t</title></item>"
+    items: list[str] = []
+
+    tree = xml_parser.parse(
+        to_utf8(f"<rss><channel>{item}{deep}{item}</channel></rss>".encode()),
+        lambda element: items.append("".join(map(str, element.itertext()))),
+    )
+
+    assert tree is not None
+    assert [text.replace("<d>", "") for text in items] == ["t", "deeptext", "t"]
+    assert tree.well_formed is (depth < 250)
