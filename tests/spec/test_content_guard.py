@@ -117,7 +117,7 @@ def test_status_of_other_refusals_keeps_the_copy_for_a_day(status: int) -> None:
     assert verdict.until == NOW - HOUR + DAY
 
 
-@pytest.mark.parametrize("status", [408, 421, 425])
+@pytest.mark.parametrize("status", [408, 421, 425, 420, 430, 444, 460, 499])
 def test_status_of_retryable_refusals_keeps_the_copy_for_seven_days(status: int) -> None:
     verdict = decide_replacement(a_copy(age=HOUR), FetchOutcome(status), NOW, SETTINGS)
 

@@ -5,6 +5,8 @@ The time depends on the fault:
 * `stale_max` after 429, 5xx, no response, and content that is not a feed. These outcomes say nothing about the feed.
 * `stale_max` after 408, 421 and 425, because the same request may succeed later (RFC 9110, sections 15.5.9 and 15.5.20;
   RFC 8470, section 5.2).
+* `stale_max` after unregistered statuses of this kind: 420 and 430 limit rates, and 444, 460 and 499 report that the
+  connection between two servers of the publisher ended.
 * `stale_max`, but at most REFUSED_STALE_MAX, after 403, 404 and other 4xx, which may be intended.
 * No time after 401 and 451, which restrict access, and after 410.
 
@@ -92,7 +94,7 @@ def classify(outcome: FetchOutcome) -> ContentFault | None:
             return ContentFault(Detail.GONE, "the origin answered 410, gone", StaleAllowance.NONE)
         case 429:
             return ContentFault(Detail.RATE_LIMITED, "the origin answered 429, too many requests")
-        case 408 | 421 | 425:
+        case 408 | 421 | 425 | 420 | 430 | 444 | 460 | 499:
             return ContentFault(Detail.ERROR_STATUS, f"the origin answered {status}")
     if 300 <= status < 400:
         detail = outcome.redirect_error or Detail.REDIRECT_LOOP
