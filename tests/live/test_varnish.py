@@ -14,7 +14,7 @@ import pytest
 from conformance.process import free_port
 from tests.live.conftest import needs
 from tests.live.origin import Origin, a_feed, until
-from tests.live.product import ROOT, Feedproxy, Process, Seen, ask, clean_environment
+from tests.live.product import ROOT, Feedproxy, Process, Seen, ask, clean_environment, run
 from tests.live.test_clouds import ADMIN
 from tests.waiting import PATIENCE
 
@@ -117,6 +117,16 @@ def a_row(start: Start, origin: Origin, tmp_path: Path) -> Iterator[Callable[...
     yield begin
     for each in made:
         each.end()
+
+
+def test_command_on_the_page_finds_the_configuration(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "how-to" / "behind-a-cdn.md").read_text(encoding="utf-8")
+    (command,) = [line.strip() for line in page.splitlines() if line.startswith("    varnishd ")]
+    options = command.partition(" -a ")[0]
+
+    compiled = run(["sh", "-c", f"cd {ROOT} && {options} -C -n {tmp_path / 'work'}"], tmp_path)
+
+    assert compiled.returncode == 0, compiled.stderr
 
 
 def test_changed_feed_is_served_by_varnish_at_once(a_row: Callable[..., Row], origin: Origin) -> None:
