@@ -17,6 +17,7 @@ _SPACE = re.compile(rb"\s*")
 _INVISIBLE = re.compile(rb"(?:\s|\0|\xc2\xa0|\xe2\x80\x8b|\xef\xbb\xbf)*")
 """Pattern of white space and characters that many publishers send before a feed by mistake: NUL, no-break space,
 zero-width space, and further byte order marks. Such marks come from scripts that consist of several files."""
+_JSON_START = re.compile(rb"(?:\s|\xef\xbb\xbf)*+[{\[]")
 _PROLOG = re.compile(rb"(?:\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>)*", re.DOTALL | re.IGNORECASE)
 _HTML_DOCTYPE = re.compile(rb"<!doctype\s+html\b", re.IGNORECASE)
 _HTML_ROOT = re.compile(rb"<(?:html|head|body|script|meta|title|frameset)[\s/>]", re.IGNORECASE)
@@ -44,7 +45,7 @@ def detect_syntax(body: bytes) -> DocumentSyntax:
 def detect_utf8_syntax(data: bytes) -> DocumentSyntax:
     if not data[:SEARCH_MAX].strip(b"\0 \t\r\n\f\v"):
         return DocumentSyntax.EMPTY
-    if data.startswith((b"{", b"["), _skip_space(data)):
+    if _JSON_START.match(data):
         return DocumentSyntax.JSON
     start = find_document_start(data)
     if start is None:

@@ -285,6 +285,18 @@ def test_json_feed_with_trailing_data_is_ill_formed() -> None:
     assert not channel.well_formed
 
 
+@pytest.mark.parametrize(
+    ("before", "title"), [("\ufeff\ufeff", "News"), ("\n\ufeff", "News"), ("", "News\nof\tone"), ("", "News\x01")]
+)
+def test_json_feed_with_a_second_mark_or_control_characters_is_read_and_is_ill_formed(before: str, title: str) -> None:
+    body = '{"version": "https://jsonfeed.org/version/1.1", "title": "TITLE", "items": [{"id": "1"}]}'
+    body = before + body.replace("TITLE", title)
+
+    channel = channel_of(body.encode(), "application/feed+json")
+
+    assert (channel.title, channel.items, channel.well_formed) == (title.strip(), 1, False)
+
+
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
 def test_json_feed_with_a_constant_that_is_no_json_is_ill_formed(constant: str) -> None:
     body = f'{{"title": "t", "items": [], "version": "https://jsonfeed.org/version/1.1", "_x": {constant}}}'

@@ -56,14 +56,24 @@ def decode(data: bytes) -> tuple[Any, bool]:
     """Return the JSON value at the beginning of `data`, and True if nothing follows. Raises ValueError for other data.
 
     Some files continue after the feed, with test records or a second object, or contain NaN or Infinity, which are no
-    JSON. Such a document is a feed, but not well-formed. These constants, numbers beyond the range of a float, and
-    integers of more than 4,300 digits are read as null: no document with them could be written as JSON.
+    JSON. Others begin with a second byte order mark, or have line ends in strings, because a template wrote them. Such
+    a document is a feed, but not well-formed. These constants, numbers beyond the range of a float, and integers of
+    more than 4,300 digits are read as null: no document with them could be written as JSON.
     """
-    text = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+    whole = data.decode("utf-8", "replace").lstrip(" \t\r\n")
+    text = whole.lstrip("\ufeff \t\r\n")
     constants: list[str] = []
-    decoder = json.JSONDecoder(parse_constant=constants.append, parse_float=_finite_float, parse_int=parse_integer)
-    value, end = decoder.raw_decode(text)
-    return value, not constants and not text[end:].strip(" \t\r\n")
+    numbers: dict[str, Any] = {"parse_float": _finite_float, "parse_int": parse_integer}
+    is_strict = True
+    try:
+        value, end = json.JSONDecoder(parse_constant=constants.append, **numbers).raw_decode(text)
+    except json.JSONDecodeError as error:
+        if not error.msg.startswith("Invalid control character"):
+            raise
+        is_strict = False
+        value, end = json.JSONDecoder(parse_constant=constants.append, strict=False, **numbers).raw_decode(text)
+    is_whole = len(text) == len(whole)
+    return value, is_strict and is_whole and not constants and not text[end:].strip(" \t\r\n")
 
 
 def _finite_float(text: str) -> float | None:
