@@ -75,13 +75,14 @@ _LIMIT_ERRORS = frozenset({etree.ErrorTypes.ERR_RESOURCE_LIMIT, etree.ErrorTypes
 """Types of errors by which libxml2 states that a document exceeds its own limits, depending on the version."""
 
 _TAG = re.compile(
-    rb"""<(?:/()[^<>]*+>|(?=[A-Za-z_:\x80-\xff])(?:[^"'<>]++|"[^"]*+"|'[^']*+')*+()>|"""
+    rb"""<(?:/()[^<>]*+>|(?=[A-Za-z_:\x80-\xff])(?:[^"'<>]++|"[^"<]*+"|'[^'<]*+')*+()>|"""
     + NOT_CONTENT.replace(b"(?<=<)", b"", 1)
     + rb")"
 )
 """Pattern of an end tag (the first group is not None) or a start tag (the second group is not None).
 
-The pattern also matches CDATA sections, comments and instructions, in which tags have no meaning.
+The pattern also matches CDATA sections, comments and instructions, in which tags have no meaning. A tag with a `<` in a
+value is not matched: XML forbids it, and the search for the end of each such tag might read the rest of the document.
 """
 
 _NAMESPACE_MAX = 256

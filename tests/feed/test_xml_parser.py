@@ -26,6 +26,7 @@ ATTACKS: dict[str, Callable[[int], bytes]] = {
     "comments without end": lambda many: HEAD + b"&" + b"<!--" * many,
     "ampersands": lambda many: HEAD + b"& " * many,
     "signs of less": lambda many: HEAD + b"< " * many,
+    "quotes in a deep element": lambda many: HEAD + b"<a>" * 300 + (b"<a '<a ''" * 3000 + b">") * (many // 8000),
     "depth with quotes": lambda many: HEAD + b"<a b='" * (many // 2) + b"<a>" * (many // 2),
     "references": lambda many: HEAD + b"&x;" * many,
     "instructions": lambda many: HEAD + b"<?a?>" * many,
