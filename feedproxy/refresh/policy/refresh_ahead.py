@@ -22,6 +22,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.durations_and_sizes import span
 from feedproxy.feed.schedule_hints import next_unskipped
 from feedproxy.http import uri
+from feedproxy.http.memoize import memoize_short
 from feedproxy.refresh.policy import expected_polls_and_price, moved_and_gone
 from feedproxy.refresh.policy.freshness_by_hints_and_history import rate_of
 from feedproxy.refresh.policy.min_interval_and_back_off import Deferred, Permission
@@ -224,6 +225,7 @@ def _minutes(seconds: Seconds) -> str:
     return f"{seconds / 60:.1f} min" if seconds < 5940 else f"{seconds / 3600:.1f} h"
 
 
+@memoize_short(entries=1024)
 def own_jitter(target: str) -> float:
     """Return a number in [0, 1) that depends only on the target. The port in the target does not matter."""
     host, _ = uri.split_host_port(target)

@@ -4,6 +4,7 @@ The packed form is the compressed header (resource_header_compression.py) and th
 callers get the same `Resource` object as long as any caller refers to it.
 """
 
+from itertools import chain
 from weakref import ref
 
 from feedproxy.cache.stored_response import Bodies
@@ -57,15 +58,8 @@ def memory_size(resource: Resource) -> int:
 def fields_size(fields: Fields) -> int:
     """Return an estimate of the memory of field lines, in bytes."""
     lines = tuple(fields)
-    if not lines:
-        return 64
-    names, values = zip(*lines, strict=True)
-    if (
-        len(lines) <= USUAL_LINES_MAX
-        and max(map(len, names)) <= NAME_LONGEST
-        and max(map(len, values)) <= SHARED_LENGTH_MAX
-    ):
-        return 64 + LINE_SIZE * len(lines)
+    if len(lines) <= USUAL_LINES_MAX and max(map(len, chain.from_iterable(lines)), default=0) <= NAME_LONGEST:
+        return 64 + LINE_SIZE * len(lines)  # the names and values of most messages are short
     usual, further = lines[:USUAL_LINES_MAX], lines[USUAL_LINES_MAX:]
     total = 64 + LINE_SIZE * len(usual)
     for name, value in usual:
