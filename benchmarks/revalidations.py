@@ -8,17 +8,21 @@ refreshed as by the schedule. A refresh begins with the decision that the feed i
 written and the next refresh is planned. The time is that of this process and its helper processes, with all threads,
 divided by the number of refreshes.
 
-The number of calls of Python functions in the event loop does not depend on the machine, so two versions can be
-compared by it.
+Other programs on the machine lengthen the time by a half, although their own time does not count. The lowest time of a
+part of the run depends less on them. The number of calls of Python functions in the event loop does not depend on the
+machine at all. Two versions can be compared by these figures.
 """
 
 import argparse
 import asyncio
 import cProfile
+import itertools
 import logging
+import math
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +43,9 @@ AIM_MS = 0.6
 
 AIM_CALLS = 720
 """Target: a refresh that is answered with 304 makes at most this many calls of Python functions."""
+
+PART = 100
+"""Number of refreshes in a part of the run. The lowest of the parts' times is a figure of its own."""
 
 COUNTED = 20
 """Number of feeds for which the calls of Python functions are counted."""
@@ -65,12 +72,19 @@ async def scheduled(service: Service, target: str) -> None:
 
 async def measure(
     service: Service, targets: Sequence[str], act: Callable[[str], Awaitable[object]], origin: int
-) -> float:
-    """Return the CPU milliseconds for each target. `origin` is a process that is not counted."""
-    before = cpu_seconds(os.getpid()) - cpu_seconds(origin)
-    await each(targets, act)
-    await service.store.flush()
-    return (cpu_seconds(os.getpid()) - cpu_seconds(origin) - before) / len(targets) * 1e3
+) -> tuple[float, float]:
+    """Return the CPU milliseconds for each target: the mean, and the lowest of a part of the targets.
+
+    `origin` is a process that is not counted. The lowest time is that of this process, without its helper processes.
+    """
+    before, lowest = cpu_seconds(os.getpid()) - cpu_seconds(origin), math.inf
+    for part in itertools.batched(targets, PART):
+        began = time.process_time()
+        await each(part, act)
+        await service.store.flush()
+        lowest = min(lowest, (time.process_time() - began) / len(part) * 1e3)
+    mean = (cpu_seconds(os.getpid()) - cpu_seconds(origin) - before) / len(targets) * 1e3
+    return mean, lowest
 
 
 async def count_calls(targets: Sequence[str], act: Callable[[str], Awaitable[object]]) -> float:
@@ -92,10 +106,11 @@ async def count_calls(targets: Sequence[str], act: Callable[[str], Awaitable[obj
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The CPU milliseconds and the calls of Python functions of a first fetch, and of a refresh with 304."""
+    """The CPU milliseconds (mean and lowest) and the calls of Python functions of a first fetch, and of a refresh with
+    304."""
 
-    first_ms: float
-    again_ms: float
+    first_ms: tuple[float, float]
+    again_ms: tuple[float, float]
     first_calls: float
     again_calls: float
 
@@ -139,8 +154,10 @@ def aims(feeds: int, rounds: int, profile: Path | None = None) -> list[Aim]:
             freeze_startup_objects()
             cost = asyncio.run(play(folder / "store", port, feeds, rounds, profile, process.pid))
     return [
-        Aim("a first fetch by the schedule, CPU", cost.first_ms, "ms"),
-        Aim("a scheduled refresh that is answered with 304, CPU", cost.again_ms, "ms", "≤", AIM_MS),
+        Aim("a first fetch by the schedule, CPU", cost.first_ms[0], "ms"),
+        Aim(f"a first fetch by the schedule, lowest CPU of {PART}", cost.first_ms[1], "ms"),
+        Aim("a scheduled refresh that is answered with 304, CPU", cost.again_ms[0], "ms", "≤", AIM_MS),
+        Aim(f"a scheduled refresh that is answered with 304, lowest CPU of {PART}", cost.again_ms[1], "ms"),
         Aim("a first fetch by the schedule, calls", cost.first_calls, "calls"),
         Aim("a scheduled refresh that is answered with 304, calls", cost.again_calls, "calls", "≤", AIM_CALLS),
     ]
