@@ -99,6 +99,7 @@ async def test_finding_is_the_first_sentence_of_the_page(proxy: Proxy, monkeypat
     ("detail", "advice"),
     [
         ("unreachable", "Open the address in a browser."),
+        ("unreachable", "If its certificate is from your own CA, set ssl_verify_upstream_trusted_ca."),
         ("rate-limited", "asks for fewer requests"),
         ("html-where-feed", "feedproxy discover"),
         ("no-such-detail", "feedproxy tries again"),

@@ -15,7 +15,8 @@ _TELL_PUBLISHER = "This usually passes. If it does not, consider telling the pub
 
 _FAILING: Mapping[str, str] = {
     Detail.UNREACHABLE: "Open the address in a browser. If it opens there, check this machine's network and DNS. If "
-    "the site is gone for good, tell its readers.",
+    "its certificate is from your own CA, set ssl_verify_upstream_trusted_ca. If the site is gone for good, tell its "
+    "readers.",
     Detail.TIMEOUT: "The publisher's server is slow or overloaded, and feedproxy asks it less often. If the server "
     "always takes this long, raise fetch_timeout.",
     Detail.ERROR_STATUS: "The publisher's server fails. You cannot repair it here. Consider telling the publisher.",
