@@ -19,7 +19,15 @@ from msgspec import Struct
 
 from feedproxy.feed.document_syntax import SEARCH_MAX, find_document_start, skip_prolog
 from feedproxy.feed.encoding_detection import Utf8Text
-from feedproxy.feed.entity_references import NOT_CONTENT, escape_bare, replace_surrogates, resolve_references
+from feedproxy.feed.entity_references import (
+    NESTED_MAX,
+    NOT_CONTENT,
+    close_void_elements,
+    escape_bare,
+    replace_surrogates,
+    resolve_references,
+    well_formedness_check,
+)
 
 ATOM = "http://www.w3.org/2005/Atom"
 ATOM03 = "http://purl.org/atom/ns#"
@@ -181,8 +189,9 @@ def _parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlT
     end = safe_length(text.data)
     parser = _StreamParser(on_item)
     escaped = escape_bare(text.data[start:end])
-    resolved, has_fault = resolve_references(escaped, skip_prolog(escaped, 0))
-    replaced = replace_surrogates(resolved)
+    is_well_formed = well_formedness_check()
+    resolved, has_fault = resolve_references(escaped, skip_prolog(escaped, 0), is_well_formed)
+    replaced = close_void_elements(replace_surrogates(resolved), is_well_formed)
     # The texts of entities may contain tags.
     data = replaced if replaced is escaped else replaced[: safe_length(replaced)]
     faultless = parser.feed_all(data)
@@ -332,17 +341,24 @@ def _has_only_safe_declarations(data: bytes) -> bool:
 
     `_safe_namespaces_length` also finds texts that look like a declaration, such as a program in a CDATA section.
     """
-    prefixes = 0
+    prefixes = depth = 0
+
+    def leave(_: str) -> None:
+        nonlocal depth
+        depth -= 1
 
     def count_declarations(_: str, attributes: dict[str, str]) -> None:
-        nonlocal prefixes
+        nonlocal prefixes, depth
+        depth += 1
+        if depth > NESTED_MAX:
+            raise ValueError("too many open elements")  # each takes 128 bytes in expat
         names = [name for name in attributes if name.startswith("xmlns")]
         prefixes += sum(":" in name for name in names)
         if prefixes > _NAMESPACES_MAX or any(len(attributes[name].encode()) > _NAMESPACE_MAX for name in names):
             raise ValueError("a namespace declaration exceeds a limit")
 
     parser = ParserCreate("utf-8")
-    parser.StartElementHandler = count_declarations
+    parser.StartElementHandler, parser.EndElementHandler = count_declarations, leave
     try:
         parser.Parse(data, True)
     except (ExpatError, ValueError):

@@ -8,7 +8,7 @@ import pytest
 
 from feedproxy.feed import xml_parser
 from feedproxy.feed.encoding_detection import to_utf8
-from feedproxy.feed.entity_references import escape_bare
+from feedproxy.feed.entity_references import close_void_elements, escape_bare
 from feedproxy.feed.parse.channel_parser import read
 from tests.growth import TIMES, grows_no_faster
 
@@ -25,6 +25,14 @@ ATTACKS: dict[str, Callable[[int], bytes]] = {
     "tags without end": lambda many: HEAD + b"<date " * many,
     "comments without end": lambda many: HEAD + b"&" + b"<!--" * many,
     "ampersands": lambda many: HEAD + b"& " * many,
+    "unclosed elements of HTML": lambda many: HEAD + b"<br>" * many,
+    "depth after a reference": lambda many: HEAD + b"&amp;" + b"<a>" * many,
+    "depth after a text like a namespace declaration": lambda many: (
+        HEAD + b"<![CDATA[xmlns='" + b"x" * 300 + b"']]>" + b"<a>" * many
+    ),
+    "balanced depth after a surrogate": lambda many: (
+        HEAD + b"&#55357;" + b"<a>" * (many // 2) + b"</a>" * (many // 2) + b"</channel></rss>"
+    ),
     "signs of less": lambda many: HEAD + b"< " * many,
     "quotes in a deep element": lambda many: HEAD + b"<a>" * 300 + (b"<a '<a ''" * 3000 + b">") * (many // 8000),
     "depth with quotes": lambda many: HEAD + b"<a b='" * (many // 2) + b"<a>" * (many // 2),
@@ -225,3 +233,21 @@ def test_item_with_deeply_nested_elements_is_read_and_so_are_the_items_after_it(
     assert tree is not None
     assert [text.replace("<d>", "") for text in items] == ["t", "deeptext", "t"]
     assert tree.well_formed is (depth < 250)
+
+
+@pytest.mark.parametrize("tag", ["<br>", "<BR clear='all'>", "<hr>", "<img src='a'>"])
+def test_unescaped_html_element_without_content_loses_no_item(tag: str) -> None:
+    items = f"<item><description><p>a{tag}b</p></description></item><item><title>next</title></item>"
+
+    channel = read(f"<rss version='2.0'><channel><title>t</title>{items}</channel></rss>".encode(), None)
+
+    assert channel is not None
+    assert (channel.items, channel.well_formed) == (2, False)
+
+
+@pytest.mark.parametrize("part", ["<br/>", "<br></br>", "<![CDATA[<br>]]>", "<!-- <br> -->", "<brand>a</brand>"])
+def test_element_without_content_is_unchanged_where_it_is_no_fault(part: str) -> None:
+    document = f"<rss version='2.0'><channel>{part}</channel></rss>".encode()
+
+    assert close_void_elements(document) == document
+    assert close_void_elements(document + b"<br>") == document + b"<br/>"
