@@ -94,8 +94,8 @@ def _fault(path: Path, is_expected: Callable[[int], bool], fault_if_unexpected: 
         mode = path.stat().st_mode
     except FileNotFoundError:
         return "a dangling symbolic link" if path.is_symlink() else ""
-    except NotADirectoryError:
-        return ""  # the fault is in the parent folder
+    except (NotADirectoryError, PermissionError):
+        return ""  # the fault is in a parent folder
     except OSError as error:
         return error.strerror or str(error)
     if not is_expected(mode):

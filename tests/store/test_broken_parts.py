@@ -1,5 +1,6 @@
 """Any part of a store's folder that is broken at the start is set aside; the others are kept, and nothing hangs."""
 
+import errno
 import os
 import random
 import shutil
@@ -12,6 +13,7 @@ import pytest
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError
 from feedproxy.notify.notification_database import NotificationDatabase
+from feedproxy.store.corrupt_files import clear_file, file_fault
 from feedproxy.store.interface import Store
 from feedproxy.store.sqlite_rows import FILE_MIN
 from feedproxy.store.store_location import open_store
@@ -203,3 +205,20 @@ async def test_broken_notification_database_is_replaced(tmp_path: Path, part: st
             assert number == 0  # what is found corrupt in use fails once
 
     await ledger.close()
+
+
+def test_forbidden_parent_folder_is_no_fault_of_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part that cannot be examined is not renamed: it may be whole, and its folder may be permitted again later."""
+    part = tmp_path / "feeds"
+    part.mkdir()
+
+    def stat(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "stat", stat)
+        fault = file_fault(part)
+        clear_file(part)
+
+    assert fault == ""
+    assert os.listdir(tmp_path) == ["feeds"]
