@@ -4,6 +4,7 @@ from msgspec import Struct, field
 
 from feedproxy.event_signal import AsyncSignal, Signal
 from feedproxy.notify.changes.change_log import FeedSnapshot
+from feedproxy.notify.subscription_table import Subscription
 from feedproxy.store.resource import Resource
 
 
@@ -19,6 +20,8 @@ class NotificationEvents(Struct, frozen=True):
     feed_relocated: Signal[str] = field(default_factory=Signal)
     """Emitted with the target after each refresh of a public feed while its origin reports a move or an end
     (Relocation)."""
+    subscription_expired: Signal[Subscription] = field(default_factory=Signal)
+    """Emitted after the removal of an expired subscription, in the process that sends deliveries."""
     delivery_started: AsyncSignal = field(default_factory=AsyncSignal)
     """Emitted when this process begins to send deliveries, and after an outage."""
     tick: AsyncSignal = field(default_factory=AsyncSignal)

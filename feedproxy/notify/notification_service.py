@@ -335,7 +335,8 @@ class NotificationService:
 
     async def _renew_and_expire(self) -> None:
         now = self.clock.now()
-        await self.subscriptions.expire(now)
+        for subscription in await self.subscriptions.expire(now):
+            self.events.subscription_expired.emit(subscription)
         for subscription in await self.subscriptions.due_for_renewal(now):
             await self.subscriptions.postpone_renewal(subscription.id, now)
             subscriber = self.subscribers.get(subscription.protocol)

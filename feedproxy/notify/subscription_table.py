@@ -255,13 +255,14 @@ class Subscriptions:
         ).fetchone()
         return min((instant for instant in row if instant is not None), default=None)
 
-    async def expire(self, now: Instant) -> int:
-        """Remove expired subscriptions and return their number."""
+    async def expire(self, now: Instant) -> list[Subscription]:
+        """Remove expired subscriptions, and return them."""
 
-        def work(db: sqlite3.Connection) -> int:
+        def work(db: sqlite3.Connection) -> list[Subscription]:
             expired = "SELECT id FROM subscriptions WHERE expires <= ?"
             db.execute(f"DELETE FROM deliveries WHERE subscription IN ({expired})", (now,))  # noqa: S608
-            return db.execute("DELETE FROM subscriptions WHERE expires <= ?", (now,)).rowcount
+            rows = db.execute("DELETE FROM subscriptions WHERE expires <= ? RETURNING *", (now,)).fetchall()
+            return [_read(row) for row in rows]
 
         return await self._database.run(work)
 

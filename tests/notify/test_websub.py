@@ -356,6 +356,25 @@ async def test_short_lease_that_ended_in_outage_is_requested_anew_at_once(stand_
     assert dict(parse_qsl(body.decode()))["hub.callback"] != made.asked[0]["hub.callback"]
 
 
+async def test_lease_that_ended_without_an_answer_of_the_hub_is_requested_anew_at_once(
+    stand_at: Callable[..., Any],
+) -> None:
+    made = await websub_at(stand_at)
+    made.stand.origin.publish("/feed.xml", a_feed(*OLD), link=LINKS)
+    await made.read_by_somebody()
+    await made.verify(lease_seconds=300)
+    made.hub = lambda: Response(503)
+    await made.stand.pass_time(285)
+    (known,) = await made.held(Role.PUBLISHER)
+
+    await made.stand.pass_time(20)
+    await made.stand.pass_time(1)
+
+    (new,) = await made.held(Role.PUBLISHER)
+    assert new.id != known.id
+    assert made.asked[-1]["hub.callback"].partition("/websub/")[2].startswith(f"{new.id}.")
+
+
 async def test_lease_survives_short_outage(
     stand_at: Callable[..., Any],
 ) -> None:

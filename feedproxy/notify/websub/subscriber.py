@@ -77,7 +77,8 @@ class Subscriber:
         self._last_sweep: Instant | None = None
         self._sweep_remaining: list[str] = []
         service.events.feed_seen.subscribe(self._on_feed)
-        service.events.feed_private.subscribe(self._on_feed_private)
+        service.events.feed_private.subscribe(self._check_soon)
+        service.events.subscription_expired.subscribe(self._on_expired)
         service.events.tick.subscribe(self._on_tick)
 
     # -- which feeds
@@ -94,8 +95,14 @@ class Subscriber:
         else:
             self._without_hub.add(resource.target)
 
-    def _on_feed_private(self, target: str) -> None:
-        """Check at once a feed that is no longer public, because hubs must not know of private feeds."""
+    def _on_expired(self, subscription: Subscription) -> None:
+        """Check the feed of a lease that has ended, because the hub accepted no request to renew the lease."""
+        if subscription.role is Role.PUBLISHER and subscription.protocol == NAME:
+            self._check_soon(subscription.topic)
+
+    def _check_soon(self, target: str) -> None:
+        """Check a feed in the next iteration of the service's loop. A feed that is no longer public is checked at once,
+        too, because hubs must not know of private feeds."""
         if self._service.can_receive_calls and len(self._pending_checks) < PENDING_CHECKS_MAX:
             self._pending_checks[target] = self._service.clock.now()
             self._service.wake()
