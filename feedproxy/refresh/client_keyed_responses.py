@@ -161,7 +161,8 @@ def keyed_view(resource: Resource, job: RefreshJob) -> Resource:
 def merge_keyed(stored_resource: Resource, learned: Resource, key: Fields) -> Resource:
     """Return the stored resource after a refresh with this key.
 
-    Responses with this key in `learned`, the result of the refresh, replace the stored responses with this key.
+    Responses with this key in `learned`, the result of the refresh, replace the stored responses with this key. At most
+    KEYED_MAX keyed responses remain, the latest.
     """
     others = [response for response in stored_resource.keyed if sorted(response.key) != sorted(key)]
     same_key = [response for response in (*learned.parts, *learned.variants) if sorted(response.key) == sorted(key)]

@@ -86,7 +86,7 @@ def active_relocation(
     """Return the decision to respond with 301 or 410, or None if the feed is served.
 
     The options `moved_to` and `gone` of a rule take precedence. A `moved_to` that names `target` itself is ignored.
-    After an unconfirmed 410, each request causes a fetch if the minimum interval allows it.
+    After an unconfirmed 410, each request causes a fetch, unless the fetch is deferred (min_interval_and_back_off.py).
     """
     if settings.moved_to and (moved_to := to_upstream(settings.moved_to, settings)) != target:
         return RespondMoved(moved_to)
