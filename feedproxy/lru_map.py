@@ -35,7 +35,10 @@ class LRU[K, V]:
         return [value for value, _ in self._entries.values()]
 
     def put(self, key: K, value: V, size: int = 0) -> None:
-        """Store a value of `size` bytes, unless it exceeds `bytes_max`. Other values may be evicted."""
+        """Store a value of `size` bytes in place of the key's former value. Other values may be evicted.
+
+        If the value and ENTRY_OVERHEAD exceed `bytes_max`, only the former value is removed.
+        """
         self.drop(key)
         size += ENTRY_OVERHEAD
         if size > self._bytes_max:

@@ -244,7 +244,7 @@ def _with_channel_data(entry: Subscription, resource: Resource | None) -> Subscr
 def _merge_requested(raw: bytes | None, recent: Sequence[tuple[str, Readers]], since: Instant) -> dict[str, Readers]:
     """Return the readers of each requested feed: the saved ones (`raw`) merged with the recent ones.
 
-    Requests before the instant `since` are left out. An unreadable saved value counts as empty.
+    Only requests after the instant `since` count. An unreadable saved value counts as empty.
     """
     try:
         state = json.loads(raw) if raw else {}

@@ -69,7 +69,7 @@ class ImportedFeeds:
         return self._imported
 
     def count_since(self, target: str, since: Instant) -> int:
-        """Return 1 if the feed was imported after the instant `since`, else 0."""
+        """Return 1 if the feed was imported at the instant `since` or later, else 0."""
         imported = self.current.since.get(target)
         return int(imported is not None and imported >= since)
 

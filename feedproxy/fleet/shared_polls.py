@@ -52,7 +52,11 @@ class SharedPolls:
 
 
 def parse_polls(payload: Iterable[Any]) -> Iterator[Poll]:
-    """Yield the valid polls of an event. Raises ValueError or TypeError if the payload has another form."""
+    """Yield the valid polls of an event's payload.
+
+    Each poll of the payload has four values: target, current and previous pseudonym, instant. Raises ValueError or
+    TypeError if a poll has another form.
+    """
     for target, current, previous, at in payload:
         pseudonyms, instant = (int(current), int(previous)), float(at)
         is_valid = isinstance(target, str) and len(target) <= TARGET_MAX and math.isfinite(instant)

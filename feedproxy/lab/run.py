@@ -142,7 +142,8 @@ class _CommandRunner:
     ) -> None:
         """Start the command and wait at most `timeout` seconds for its exit.
 
-        With `keeps_running`, a timeout is not a failure, because the command should still run.
+        With `keeps_running`, a timeout is not a failure, because the command should still run. Raises UsageError if the
+        command cannot be started.
         """
         arguments = self._arguments(number, now)
         sink = None if self._verbose else asyncio.subprocess.DEVNULL

@@ -165,7 +165,10 @@ def open_access_warnings(settings: Settings, addresses: Iterable[tuple[Any, ...]
 
 
 def check_folders(settings: Settings) -> None:
-    """Raise UsageError unless the folders of the store and of the recording are writable."""
+    """Raise UsageError if the folder of the store or of the recording, or an existing recording, is not writable.
+
+    If a folder does not exist, its nearest existing parent must be a writable folder.
+    """
     folders = {"store": None if settings.is_fleet or settings.store == MEMORY else store_folder(settings.store)}
     if settings.record:
         recording = option_files.expand(settings.record).absolute()

@@ -169,7 +169,7 @@ class PollRhythms:
     def count_regular(self, target: str, since: Instant) -> int:
         """Return the number of sampled readers with a predictable next poll.
 
-        Such a reader has polled at least twice, the last time after `since`.
+        Such a reader has polled at least twice, the last time at `since` or later.
         """
         records = self._feeds.get(target)
         if not records:

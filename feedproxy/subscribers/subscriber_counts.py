@@ -198,7 +198,7 @@ class SubscriberCounts:
         return current_claim(claim_state, now, self._window) if claim_state is not None else 0
 
     def count_recent(self, target: str, since: Instant) -> int:
-        """Return the number of readers and fetchers that requested the feed after `since`, at most RECENT_MAX."""
+        """Return the number of readers and fetchers that requested the feed at `since` or later, at most RECENT_MAX."""
         feed = self._feeds.get(target)
         if feed is None:
             return 0

@@ -64,7 +64,8 @@ class Notice(Struct, frozen=True):
 class ActionOutcome(Struct, frozen=True):
     """The outcome of an action.
 
-    A client gets `view` as JSON, or a redirect to the page at `path`, which shows the notice.
+    A client that prefers JSON gets `view`. Any other client gets a redirect to the page at `path`, which shows the
+    notice (html_or_json.py).
     """
 
     view: View

@@ -29,7 +29,7 @@ DISK_FULL_BYTES = 50_000_000
 
 
 class Health(StrEnum):
-    """Levels of health, the worst first."""
+    """Levels of the proxy's health, the worst first."""
 
     BAD = "bad"  # readers get errors, or data may be lost
     DEGRADED = "degraded"  # readers are served, but a limit is near or a part of the proxy fails
@@ -45,7 +45,7 @@ class Finding(Struct, frozen=True):
 
 
 class HealthFacts(Struct, frozen=True):
-    """The facts for findings.
+    """The facts about the proxy from which `examine` derives findings.
 
     `workers` is the number of workers that answer, and `silent` the number of those that do not. `recent` is the
     traffic of this hour and the hour before.

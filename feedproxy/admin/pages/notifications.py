@@ -43,7 +43,8 @@ class NotificationsPage:
     async def act(self, request: web.Request) -> ActionOutcome:
         """Pause, resume or remove a subscription. The parameters are `id` and `action`.
 
-        `deed` is the former name of `action`. Requests may still use `deed`, and responses contain both names.
+        Raises InvalidForm if a parameter is invalid. `deed` is the former name of `action`. Requests may still use
+        `deed`, and responses contain both names.
         """
         self._pages.service()
         parameters = await request_parameters.read_parameters(request)
@@ -63,7 +64,10 @@ class NotificationsPage:
         return ActionOutcome(view, notice, "/notifications")
 
     async def ping(self, request: web.Request) -> ActionOutcome:
-        """Send a ping about a site to all sinks in `ping_sinks`. The parameters are `url`, `name` and `feed`."""
+        """Send a ping about a site to all sinks in `ping_sinks`. The parameters are `url`, `name` and `feed`.
+
+        Raises InvalidForm if a parameter is invalid, or if there is no sink.
+        """
         self._pages.service()
         parameters, notifications = await request_parameters.read_parameters(request), self._app.notifications
         try:

@@ -46,7 +46,7 @@ class TargetPattern:
 
     @cached_property
     def host(self) -> str | None:
-        """The host of all targets that the pattern matches, or None if the pattern's host contains an asterisk."""
+        """Return the host of all targets that the pattern matches, or None if the host contains an asterisk."""
         scheme, authority, _ = _split(self.text)
         if "*" in authority:
             return None
@@ -54,7 +54,7 @@ class TargetPattern:
 
     @cached_property
     def only_host(self) -> str | None:
-        """The one host for which `is_of_host` is True, or None if there may be several."""
+        """Return the one host for which `is_of_host` is True, or None if there may be several."""
         return self.host if self.host is not None and self._host.pattern == re.escape(self.host) else None
 
     @cached_property

@@ -158,7 +158,10 @@ class Hub:
     # -- messages
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the message of a delivery: a verification, a denial, or the feed. Return None to drop the delivery."""
+        """Return the message of a delivery: a verification, a denial, or the feed. Return None to drop the delivery.
+
+        Raises NotFound if the topic is not stored, and could not be fetched as a feed.
+        """
         request = delivery.request
         if request.what == DENY:
             return Message("GET", _denial(request.callback, request.data))

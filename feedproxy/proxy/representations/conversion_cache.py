@@ -41,7 +41,7 @@ FAILED_BYTES = 2 * 1024 * 1024
 """The remembered failures take at most this many bytes of memory, for their keys and error texts."""
 
 FEED_FORMATS = frozenset({"rss", "rdf", "atom", "json"})
-"""Formats for feed readers. Documents in these formats state the address of the conversion."""
+"""Formats for feed readers. Documents in these formats name the address of the conversion in their self link."""
 
 type _Version = tuple[str, str]
 type _Key = tuple[_Version, str, str, str]
