@@ -88,7 +88,7 @@ class FleetSynchronization:
         """Load the shared state of the fleet, which consists of named values.
 
         `makers` maps the name of each value to a function that makes the value if neither Redis nor this machine has
-        it.
+        it. Raises UsageError if redis-py is missing.
         """
         local = self.store.local
         own = {name: state for name in makers if (state := local.get_state(name))}

@@ -248,7 +248,10 @@ class Subscriptions:
         return await self._database.run(lambda db: sum(remove_in(db, number) for number in numbers) > 0)
 
     def next_due_in(self, db: sqlite3.Connection) -> Instant | None:
-        """Return the earliest instant at which a subscription expires or is due for renewal, or None."""
+        """Return the earliest instant at which a subscription expires or is due for renewal, or None without one.
+
+        Paused subscriptions expire, but are not renewed.
+        """
         row = db.execute(
             "SELECT (SELECT min(expires) FROM subscriptions), (SELECT renew_at FROM subscriptions"
             " WHERE renew_at IS NOT NULL AND state <> 'paused' ORDER BY renew_at LIMIT 1)"

@@ -109,7 +109,7 @@ class RefreshCoordinator:
     def refresh_shared_copy(self, context: RequestContext, result: RefreshResult) -> None:
         """Refresh the shared copy after a request with client-specific fields, if the copy is stale or missing.
 
-        `result` is the result of the client's request.
+        Nothing happens if the fetch is deferred now. `result` is the result of the client's request.
         """
         if not client_keyed_responses.is_client_specific(context, result):
             return
