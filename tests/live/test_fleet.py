@@ -222,13 +222,19 @@ def test_loss_of_redis_is_unnoticed_by_readers_and_repaired(fleet: Fleet, origin
     numbers = itertools.count()
 
     def all_workers_share_copies() -> bool:
-        """Each worker connects to Redis by itself, and /healthz shows the connection of the first."""
-        path = f"/{fault}/later-{next(numbers)}"
-        origin.publish(path, a_feed(path), Cache_Control=LASTING)
-        get(fleet.two, origin.url(path))
-        until(lambda: held(fleet, origin.url(path)), deadline=PATIENT)
+        """Each worker connects to Redis by itself, and /healthz shows the connection of the first.
+
+        Each worker is asked for a copy of its own: a copy that one worker has fetched is in the store of all workers.
+        """
         with connections(fleet.one, each=1) as all_:
-            return all("; hit" in connection.get(origin.url(path)).cache for connection in all_)
+            for connection in all_:
+                path = f"/{fault}/later-{next(numbers)}"
+                origin.publish(path, a_feed(path), Cache_Control=LASTING)
+                get(fleet.two, origin.url(path))
+                until(lambda path=path: held(fleet, origin.url(path)), deadline=PATIENT)  # type: ignore[misc]
+                if "; hit" not in connection.get(origin.url(path)).cache:
+                    return False
+        return True
 
     until(all_workers_share_copies, deadline=PATIENT)
     before = len(origin.asked(paths[2]))
