@@ -1,4 +1,4 @@
-"""Replacement of references to entities by the text of the entities (XML 1.0, section 4.4), and of bare `&` and `<`.
+"""Replacement of references to entities by their texts (XML 1.0, section 4.4), and repairs of bare `&`, `<` and `<br>`.
 
 The length of all texts is limited. External entities and parameter entities are never read. A reference to an
 undeclared entity of HTML is a fault. After a fault, libxml2 leaves out all references by name, so references by number
@@ -6,11 +6,10 @@ replace them.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from html.entities import html5
-from xml.parsers.expat import ExpatError, ParserCreate
 
-type IsWellFormed = Callable[[bytes], bool]
+from feedproxy.feed.xml_well_formedness import IsWellFormed, is_well_formed
 
 _ENTITY_MAX = 8 * 1024
 """An entity of more than this many bytes is not expanded. Known entities are letters, names and addresses."""
@@ -70,12 +69,6 @@ _VOID_IN_CONTENT = re.compile(rb"(" + _VOID + rb")|<" + NOT_CONTENT, re.IGNORECA
 """Pattern of such a tag. The pattern also matches CDATA sections, comments and instructions, in which tags have no
 meaning. The first group is then None."""
 
-NESTED_MAX = 10_000
-"""A document with more than this many open elements counts as ill-formed."""
-
-_COUNTED = 64 * 1024
-"""The tags in this many bytes are counted together."""
-
 _VOID_MAX = 10_000
 """In one document, at most this many such tags, CDATA sections, comments and instructions are examined."""
 
@@ -113,14 +106,14 @@ def escape_bare(data: bytes) -> bytes:
     return b"".join((*pieces, data[done:])) if pieces else data
 
 
-def close_void_elements(data: bytes, is_well_formed: IsWellFormed | None = None) -> bytes:
+def close_void_elements(data: bytes, check: IsWellFormed = is_well_formed) -> bytes:
     """Return a document in UTF-8 with `<br/>` in place of `<br>`, and likewise for `hr` and `img`.
 
     HTML in a description that is not escaped is ill-formed if it has such tags. libxml2 would take all that follows,
     with further items, for the content of the element. A well-formed document is returned unchanged, as the same
-    object. `is_well_formed` is the check for this purpose (`well_formedness_check`).
+    object. `check` returns True for such a document.
     """
-    if _FIRST_VOID.search(data) is None or (is_well_formed or _is_well_formed)(data):
+    if _FIRST_VOID.search(data) is None or check(data):
         return data
     return _VOID_IN_CONTENT.sub(
         lambda match: match[0] if match[1] is None else match[1][:-1] + b"/>", data, count=_VOID_MAX
@@ -135,7 +128,7 @@ def replace_surrogates(data: bytes) -> bytes:
     an exception for the text. A well-formed document is returned unchanged, as the same object. In another
     document, references in CDATA sections are replaced as well, because a fault may hide where a section begins.
     """
-    if _FIRST_SURROGATE.search(data) is None or _is_well_formed(data):
+    if _FIRST_SURROGATE.search(data) is None or is_well_formed(data):
         return data
     return _SURROGATES.sub(lambda match: _join_surrogates(match[0]), data)
 
@@ -147,19 +140,19 @@ def _join_surrogates(references: bytes) -> bytes:
     return text.encode("ascii", "xmlcharrefreplace")
 
 
-def resolve_references(data: bytes, root: int, is_well_formed: IsWellFormed | None = None) -> tuple[bytes, bool]:
+def resolve_references(data: bytes, root: int, check: IsWellFormed = is_well_formed) -> tuple[bytes, bool]:
     """Return a document in UTF-8 with texts in place of references to entities, and True if a reference was a fault.
 
     `root` is the offset of the root element. A well-formed document without a document type is returned unchanged.
     References to unknown entities remain. A reference to a declared entity that exceeds a limit is a fault, and becomes
-    the text `&name;`. `is_well_formed` is the check of a document without a document type.
+    the text `&name;`. `check` returns True for a well-formed document. It is called only without a document type.
     """
     if _REFERENCE.search(data, root) is None:
         return data, False
     at = data.find(b"<!DOCTYPE", 0, root)
     subset = _DOCUMENT_TYPE.match(data, at, root) if at >= 0 else None
     declared = _declarations(subset[1]) if subset is not None else {}
-    is_faulty = at < 0 and not (is_well_formed or _is_well_formed)(data)
+    is_faulty = at < 0 and not check(data)
     if at < 0 and not is_faulty:
         return data, False
     texts: dict[bytes, bytes | None] = {}
@@ -185,66 +178,6 @@ def resolve_references(data: bytes, root: int, is_well_formed: IsWellFormed | No
                 blocks.append(b"".join(pieces))
                 pieces.clear()
     return (b"".join((*blocks, *pieces, data[done:])) if done else data), has_fault
-
-
-def well_formedness_check() -> IsWellFormed:
-    """Return a function that returns True for a well-formed document, and remembers the result for the last one."""
-    last: tuple[bytes, bool] | None = None
-
-    def check(data: bytes) -> bool:
-        nonlocal last
-        if last is None or last[0] is not data:
-            last = data, _is_well_formed(data)
-        return last[1]
-
-    return check
-
-
-def _is_well_formed(data: bytes) -> bool:
-    """Return True if a document is well-formed, and not nested so deeply that libxml2 refuses it anyway.
-
-    expat has no limit of the depth, and takes 128 bytes for each open element.
-    """
-    parser = ParserCreate("utf-8")
-    if _may_be_deep(data):
-        parser.StartElementHandler, parser.EndElementHandler = _depth_handlers()
-    try:
-        parser.Parse(data, True)
-    except (ExpatError, _TooDeep):
-        return False
-    return True
-
-
-class _TooDeep(Exception):
-    """Exception that ends the parsing of a document with more than NESTED_MAX open elements."""
-
-
-def _may_be_deep(data: bytes) -> bool:
-    """Return True if more than NESTED_MAX elements may be open at once, by a count of tags, without parsing."""
-    depth = 0
-    for at in range(0, len(data), _COUNTED):
-        counted = data[at : at + _COUNTED].count
-        depth += counted(b"<") - 2 * counted(b"</") - counted(b"/>") - counted(b"<!")
-        if depth > NESTED_MAX:
-            return True
-        depth = max(0, depth)
-    return False
-
-
-def _depth_handlers() -> tuple[Callable[[str, dict[str, str]], None], Callable[[str], None]]:
-    depth = 0
-
-    def start(*_: object) -> None:
-        nonlocal depth
-        depth += 1
-        if depth > NESTED_MAX:
-            raise _TooDeep
-
-    def end(_: str) -> None:
-        nonlocal depth
-        depth -= 1
-
-    return start, end
 
 
 def _html_character(name: bytes) -> bytes | None:

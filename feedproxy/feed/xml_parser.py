@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterator
 from html import unescape
 from typing import Any
-from xml.parsers.expat import ExpatError, ParserCreate
 
 from lxml import etree
 from msgspec import Struct
@@ -20,14 +19,13 @@ from msgspec import Struct
 from feedproxy.feed.document_syntax import SEARCH_MAX, find_document_start, skip_prolog
 from feedproxy.feed.encoding_detection import Utf8Text
 from feedproxy.feed.entity_references import (
-    NESTED_MAX,
     NOT_CONTENT,
     close_void_elements,
     escape_bare,
     replace_surrogates,
     resolve_references,
-    well_formedness_check,
 )
+from feedproxy.feed.xml_well_formedness import is_well_formed, remembering_check
 
 ATOM = "http://www.w3.org/2005/Atom"
 ATOM03 = "http://purl.org/atom/ns#"
@@ -189,9 +187,9 @@ def _parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlT
     end = safe_length(text.data)
     parser = _StreamParser(on_item)
     escaped = escape_bare(text.data[start:end])
-    is_well_formed = well_formedness_check()
-    resolved, has_fault = resolve_references(escaped, skip_prolog(escaped, 0), is_well_formed)
-    replaced = close_void_elements(replace_surrogates(resolved), is_well_formed)
+    check = remembering_check()
+    resolved, has_fault = resolve_references(escaped, skip_prolog(escaped, 0), check)
+    replaced = close_void_elements(replace_surrogates(resolved), check)
     # The texts of entities may contain tags.
     data = replaced if replaced is escaped else replaced[: safe_length(replaced)]
     faultless = parser.feed_all(data)
@@ -341,29 +339,19 @@ def _has_only_safe_declarations(data: bytes) -> bool:
 
     `_safe_namespaces_length` also finds texts that look like a declaration, such as a program in a CDATA section.
     """
-    prefixes = depth = 0
-
-    def leave(_: str) -> None:
-        nonlocal depth
-        depth -= 1
+    prefixes = 0
 
     def count_declarations(_: str, attributes: dict[str, str]) -> None:
-        nonlocal prefixes, depth
-        depth += 1
-        if depth > NESTED_MAX:
-            raise ValueError("too many open elements")  # each takes 128 bytes in expat
+        nonlocal prefixes
         names = [name for name in attributes if name.startswith("xmlns")]
         prefixes += sum(":" in name for name in names)
         if prefixes > _NAMESPACES_MAX or any(len(attributes[name].encode()) > _NAMESPACE_MAX for name in names):
             raise ValueError("a namespace declaration exceeds a limit")
 
-    parser = ParserCreate("utf-8")
-    parser.StartElementHandler, parser.EndElementHandler = count_declarations, leave
     try:
-        parser.Parse(data, True)
-    except (ExpatError, ValueError):
+        return is_well_formed(data, count_declarations)
+    except ValueError:
         return False
-    return True
 
 
 def _safe_namespaces_length(data: bytes) -> int:

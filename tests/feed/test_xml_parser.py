@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from feedproxy.feed import xml_parser
+from feedproxy.feed import xml_parser, xml_well_formedness
 from feedproxy.feed.encoding_detection import to_utf8
 from feedproxy.feed.entity_references import close_void_elements, escape_bare
 from feedproxy.feed.parse.channel_parser import read
@@ -140,7 +140,8 @@ def test_namespace_declaration_beyond_a_limit_ends_the_document(tag: bytes) -> N
 
 
 def test_text_that_looks_like_a_namespace_declaration_expands_no_entities(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xml_parser, "ParserCreate", None)  # expat expands entities to a hundred times the document
+    # expat expands entities to a hundred times the document
+    monkeypatch.setattr(xml_well_formedness, "ParserCreate", None)
     text = b'<title>&e;</title><!-- xmlns="' + b"x" * 300 + b'" -->'
     doctype = b'<!DOCTYPE rss [<!ENTITY e "x">]>'
 

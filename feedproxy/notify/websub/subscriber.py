@@ -77,7 +77,7 @@ class Subscriber:
         self._last_sweep: Instant | None = None
         self._sweep_remaining: list[str] = []
         service.events.feed_seen.subscribe(self._on_feed)
-        service.events.feed_private.subscribe(self._check_soon)
+        service.events.feed_private.subscribe(self._check_soon)  # hubs must not know of private feeds
         service.events.subscription_expired.subscribe(self._on_expired)
         service.events.tick.subscribe(self._on_tick)
 
@@ -101,8 +101,7 @@ class Subscriber:
             self._check_soon(subscription.topic)
 
     def _check_soon(self, target: str) -> None:
-        """Check a feed in the next iteration of the service's loop. A feed that is no longer public is checked at once,
-        too, because hubs must not know of private feeds."""
+        """Check a feed in the next iteration of the service's loop, without waiting for the next sweep."""
         if self._service.can_receive_calls and len(self._pending_checks) < PENDING_CHECKS_MAX:
             self._pending_checks[target] = self._service.clock.now()
             self._service.wake()

@@ -325,7 +325,8 @@ def _use_fallback(statements: Extract, local: str, value: str) -> bool:
     match local:
         case "language":
             language = statements.strings.get("language") or statements.language
-            statements.language = statements.language if language else value
+            if not language:
+                statements.language = value
             return not language or value.lower() == language.lower()
         case "date" if "dc" not in statements.dates and (instant := feed_dates.parse(value)) is not None:
             statements.dates["dc"] = instant

@@ -1,0 +1,73 @@
+"""Check whether a document is well-formed (XML 1.0, section 2.1), with a limit of its depth.
+
+expat parses the document. It has no limit of the depth, and takes 128 bytes for each open element.
+"""
+
+from collections.abc import Callable
+from xml.parsers.expat import ExpatError, ParserCreate
+
+type IsWellFormed = Callable[[bytes], bool]
+type OnStart = Callable[[str, dict[str, str]], None]
+
+_NESTED_MAX = 10_000
+"""A document with more than this many open elements counts as ill-formed. libxml2 refuses it at 256."""
+
+_COUNTED = 64 * 1024
+"""The tags in this many bytes are counted together."""
+
+
+class _TooDeep(Exception):
+    """Exception that ends the parsing of a document with more than _NESTED_MAX open elements."""
+
+
+def is_well_formed(data: bytes, on_start: OnStart | None = None) -> bool:
+    """Return True if a document in UTF-8 is well-formed, and not nested too deeply.
+
+    `on_start` is called with the name and the attributes of each start tag. Its exceptions are passed on.
+    """
+    parser, depth = ParserCreate("utf-8"), 0
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > _NESTED_MAX:
+            raise _TooDeep
+        if on_start is not None:
+            on_start(name, attributes)
+
+    def end(_: str) -> None:
+        nonlocal depth
+        depth -= 1
+
+    if on_start is not None or _may_be_deep(data):
+        parser.StartElementHandler, parser.EndElementHandler = start, end
+    try:
+        parser.Parse(data, True)
+    except (ExpatError, _TooDeep):
+        return False
+    return True
+
+
+def remembering_check() -> IsWellFormed:
+    """Return `is_well_formed` with a memory: the result for the last document is not computed again."""
+    last: tuple[bytes, bool] | None = None
+
+    def check(data: bytes) -> bool:
+        nonlocal last
+        if last is None or last[0] is not data:
+            last = data, is_well_formed(data)
+        return last[1]
+
+    return check
+
+
+def _may_be_deep(data: bytes) -> bool:
+    """Return True if more than _NESTED_MAX elements may be open at once, by a count of tags, without parsing."""
+    depth = 0
+    for at in range(0, len(data), _COUNTED):
+        counted = data[at : at + _COUNTED].count
+        depth += counted(b"<") - 2 * counted(b"</") - counted(b"/>") - counted(b"<!")
+        if depth > _NESTED_MAX:
+            return True
+        depth = max(0, depth)
+    return False
