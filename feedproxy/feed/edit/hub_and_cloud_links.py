@@ -77,7 +77,7 @@ def _allows_cloud(channel: Channel) -> bool:
 
 
 def _edit_xml(document: EncodedDocument, channel: Channel, hub: str, cloud: Cloud | None) -> list[Edit]:
-    offsets = find_channel(document.utf8, atom=channel.kind is Kind.ATOM, whole=bool(channel.self_links))
+    offsets = find_channel(document.utf8, channel)
     position = _insert_position(document, offsets) if offsets is not None else None
     if offsets is None or position is None:
         return []

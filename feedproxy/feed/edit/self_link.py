@@ -70,7 +70,7 @@ def apply_self_link(
     document = open_document(body, charset)
     if document is None:
         return body
-    offsets = find_channel(document.utf8, atom=channel.kind is Kind.ATOM, whole=bool(channel.self_links), every=every)
+    offsets = find_channel(document.utf8, channel, every_self_link=every)
     form = _link_form(channel.kind, offsets) if offsets else None
     if offsets is None or form is None:
         return body

@@ -10,6 +10,7 @@ from xml.parsers.expat import ExpatError, ParserCreate
 
 from msgspec import Struct
 
+from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.parse.link_elements import RELATION_REGISTRY
 from feedproxy.feed.xml_parser import ATOM, ATOM03
 
@@ -69,16 +70,15 @@ class _StopParsing(Exception):
     """Exception that ends the parsing of a document early."""
 
 
-def find_channel(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -> ChannelOffsets | None:
-    """Return the offsets of the channel's tags and self links. `atom` is True for Atom, and False for RSS.
+def find_channel(utf8: bytes, channel: Channel, *, every_self_link: bool = False) -> ChannelOffsets | None:
+    """Return the offsets of the channel's tags and self links. `channel` is the parsed channel of the document.
 
-    Return None for any other format, and for a document that must not be edited, such as a signed one.
-
-    * With `every`, all self links are collected. Without `every`, the search ends at the first self link with the
-      format's own relation (`start` in Atom 0.3, else `self`).
-    * Without `whole`, the search also ends at the first item if a `link` of the feed's own format precedes the item.
+    Return None for a format other than RSS and Atom, and for a document that must not be edited, such as a signed one.
+    With `every_self_link`, all self links are collected. Otherwise the search ends at the first self link with the
+    format's own relation (`start` in Atom 0.3, else `self`). In a document without self links, it ends at the first
+    item that a `link` of the feed's own format precedes.
     """
-    finder = _ChannelFinder(utf8, atom=atom, whole=whole, every=every)
+    finder = _ChannelFinder(utf8, channel, every_self_link=every_self_link)
     try:
         finder.parser.Parse(utf8, True)
     except _StopParsing:
@@ -91,18 +91,17 @@ def find_channel(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -
 class _ChannelFinder:
     """Handlers for expat's events that collect ChannelOffsets."""
 
-    def __init__(self, utf8: bytes, *, atom: bool, whole: bool, every: bool) -> None:
+    def __init__(self, utf8: bytes, channel: Channel, *, every_self_link: bool) -> None:
         self.utf8 = utf8
         self.parser = parser = ParserCreate("utf-8")
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         # Declared entities and default attributes change the meaning of the rest of the document.
         parser.EntityDeclHandler = parser.AttlistDeclHandler = refuse_declaration
-        self._level = 1 if atom else 2
-        self._item = "entry" if atom else "item"
+        self._level, self._item = (1, "entry") if channel.kind is Kind.ATOM else (2, "item")
         self._is_signed = SIGNATURES in utf8
-        self._reads_whole = whole or self._is_signed
-        self._reads_every_link = every or self._is_signed
+        self._reads_whole = bool(channel.self_links) or self._is_signed
+        self._reads_every_link = every_self_link or self._is_signed
         self._depth = 0
         self._scope: dict[str, str] = {}
         self._prefix: str | None = None
