@@ -295,7 +295,7 @@ class NotificationService:
         """Read in one transaction when each kind of work is due next. Most iterations find nothing due."""
         subscriptions, refresh_requests, queue = self.subscriptions, self.refresh_requests, self.queue
         instants = await self.database.run(
-            lambda db: (subscriptions.next_due_in(db), refresh_requests.next_due_in(db), queue.next_due_in(db))
+            lambda db: (subscriptions.next_due(db), refresh_requests.next_due(db), queue.next_due(db))
         )
         return _NextDue(*(math.inf if instant is None else instant for instant in instants))
 

@@ -172,7 +172,7 @@ class RefreshRequests:
         before = now - max(86_400, self._settings().ping_interval)
         await self._database.execute("DELETE FROM rung WHERE at < ?", before)
 
-    def next_due_in(self, db: sqlite3.Connection) -> Instant | None:
+    def next_due(self, db: sqlite3.Connection) -> Instant | None:
         """Return the earliest due time of the waiting requests, or None without a waiting request."""
         running = tuple(self._running)  # the event loop may change the running refreshes at any time
         query = f"SELECT min(due) FROM errands WHERE target NOT IN ({','.join('?' * len(running))})"  # noqa: S608

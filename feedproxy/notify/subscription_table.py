@@ -247,7 +247,7 @@ class Subscriptions:
     async def remove(self, *numbers: int) -> bool:
         return await self._database.run(lambda db: sum(remove_in(db, number) for number in numbers) > 0)
 
-    def next_due_in(self, db: sqlite3.Connection) -> Instant | None:
+    def next_due(self, db: sqlite3.Connection) -> Instant | None:
         """Return the earliest instant at which a subscription expires or is due for renewal, or None without one.
 
         Paused subscriptions expire, but are not renewed.

@@ -72,7 +72,7 @@ async def test_clock_step_back_does_not_delay_ping(told: Stand) -> None:
     await told.notifications.refresh_requests.accept_ping([TARGET], "192.0.2.1")
     await told.settled()
     await told.notifications.refresh_requests.accept_ping([TARGET], "192.0.2.1")  # queued: ping_interval
-    next_due = told.notifications.refresh_requests.next_due_in
+    next_due = told.notifications.refresh_requests.next_due
     assert await told.notifications.database.run(next_due) == NOON + 30
 
     told.clock.advance(-YEAR)

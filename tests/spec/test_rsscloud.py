@@ -819,7 +819,7 @@ async def test_registration_result_with_half_of_a_surrogate_pair_does_not_end_al
     assert clouds.stand.notifications.delivery_worker.running_count == 0
     notifications = clouds.stand.notifications
     assert not notifications.delivery_worker.has_outcomes
-    assert await notifications.database.run(notifications.queue.next_due_in) is None
+    assert await notifications.database.run(notifications.queue.next_due) is None
 
 
 async def test_secret_callback_that_a_cloud_repeats_is_not_logged(

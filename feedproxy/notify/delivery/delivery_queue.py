@@ -106,7 +106,7 @@ class DeliveryQueue:
 
         await self._database.run(work)
 
-    def next_due_in(self, db: sqlite3.Connection) -> Instant | None:
+    def next_due(self, db: sqlite3.Connection) -> Instant | None:
         """Return the instant at which the next delivery is due, or None if the queue is empty."""
         due: Instant | None = db.execute("SELECT min(due) FROM deliveries").fetchone()[0]
         return due
