@@ -14,9 +14,9 @@ from feedproxy.errors import TooLarge, Undecodable
 from feedproxy.http.coding.content_coding import (
     GZIP_MAGIC,
     UnknownCoding,
-    is_mislabelled,
     is_text,
     is_zstd_frame,
+    lacks_magic_number,
     layers,
     sniff,
 )
@@ -81,7 +81,7 @@ def unknown_codings(content_encoding: str | None) -> tuple[str, ...]:
 def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
     """Return the decoded content of a body.
 
-    An empty body is returned unchanged, and so is text that is mislabelled as gzip or zstd (`is_mislabelled`). A
+    An empty body is returned unchanged, and so is text that is mislabelled as gzip or zstd (`lacks_magic_number`). A
     name of NOT_CODINGS is skipped if the body is text or coded in gzip or zstd. `limit` is the maximum size of the
     decoded content in bytes. If a body has several codings, the sizes after each decoding are added. Raises TooLarge
     above `limit`, UnknownCoding for an unknown coding, and Undecodable for truncated or damaged content.
@@ -92,7 +92,7 @@ def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
     remaining = limit
     # "the codings are listed in the order in which they were applied" -- section 8.4
     for coding in reversed(codings):
-        if not body or is_mislabelled(body, coding):
+        if not body or lacks_magic_number(body, coding):
             continue
         if coding not in _DECODERS:
             if coding in NOT_CODINGS and (is_text(body) or sniff(body)):

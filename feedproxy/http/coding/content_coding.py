@@ -63,7 +63,7 @@ def sniff(body: bytes) -> str | None:
     return None
 
 
-def is_mislabelled(body: bytes, coding: str) -> bool:
+def lacks_magic_number(body: bytes, coding: str) -> bool:
     """Return True if a body looks like XML or JSON, and the stated coding has a magic number that the body lacks.
 
     Such a body is taken as uncoded. Only gzip and zstd have magic numbers.
