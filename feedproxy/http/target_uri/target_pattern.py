@@ -55,7 +55,7 @@ class TargetPattern:
     @cached_property
     def only_host(self) -> str | None:
         """Return the one host for which `is_of_host` is True, or None if there may be several."""
-        return self.host if self.host is not None and self._host.pattern == re.escape(self.host) else None
+        return self.host if self.host is not None and not _HAS_ALIASES.fullmatch(self.host) else None
 
     @cached_property
     def _regex(self) -> re.Pattern[str]:
@@ -103,6 +103,8 @@ def _split(text: str) -> tuple[str, str, str | None]:
 _LOOPBACK = (
     r"(?:(?:[^/:]*\.)?localhost|127(?:\.\d+){3}|0\.0\.0\.0|\[::1?\]|\[::ffff:127(?:\.\d+){3}\]|\[::ffff:0\.0\.0\.0\])"
 )
+_HAS_ALIASES = re.compile(_LOOPBACK + r"|(?:\[::ffff:)?\d+(?:\.\d+){3}\]?")
+"""Pattern of the hosts for which `_aliases` returns more than one name."""
 
 
 def _aliases(host: str) -> str:
