@@ -18,7 +18,7 @@ from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Response
 from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.lru_map import LRU
-from feedproxy.proxy.cors import permit_all
+from feedproxy.proxy.cors import with_cors_for_list
 from feedproxy.request.context import Entrance
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.upstream_and_public_urls import displayed_url, rebase
@@ -68,7 +68,7 @@ class FeedListDocuments:
 
         form = f"opml {through} {call.client.entrance}"
         response = await self._respond(call, listing, form, write, opml.MEDIA_TYPE)
-        return permit_all(response) if self._settings().cors else response
+        return with_cors_for_list(response, self._settings())
 
     async def pac(self, call: Call) -> Response:
         """Return `proxy.pac`. Browsers send requests to listed or decrypted hosts through the proxy, and all others

@@ -30,11 +30,15 @@ def with_cors(response: ProxyResponse, client: ClientContext, settings: Settings
         stored = replace(stored, key=NO_FIELDS)
     if not is_public(stored, settings):
         return response
-    return replace(response, response=permit_all(response.response))
+    return replace(response, response=_permit_all(response.response))
 
 
-def permit_all(response: Response) -> Response:
-    """Return the response with permission for scripts of every web origin."""
+def with_cors_for_list(response: Response, settings: Settings) -> Response:
+    """Return a list of public feeds with permission for scripts of every web origin, if the option `cors` is set."""
+    return _permit_all(response) if settings.cors else response
+
+
+def _permit_all(response: Response) -> Response:
     fields = response.fields.with_field("Access-Control-Allow-Origin", "*")
     return response.with_fields(fields.with_field("Access-Control-Expose-Headers", "*"))
 
@@ -53,7 +57,7 @@ def with_cors_for_failure(
         return response
     if any(is_credential(name) for name, _ in request.fields) or not is_feed(request.target):
         return response
-    return replace(response, response=permit_all(response.response))
+    return replace(response, response=_permit_all(response.response))
 
 
 def preflight_response(request: Request, settings: Settings) -> Response | None:

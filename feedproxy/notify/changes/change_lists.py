@@ -14,7 +14,7 @@ from feedproxy.notify.changes.changes_xml import ENTRIES_MAX, HOUR, LONG_LIST, S
 from feedproxy.notify.notification_protocol import Change
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.topics import is_no_longer_public
-from feedproxy.proxy.cors import permit_all
+from feedproxy.proxy.cors import with_cors_for_list
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.upstream_and_public_urls import displayed_url
 
@@ -81,4 +81,4 @@ class ChangeLists:
         response = generated_document.respond(
             call.request, body, "application/xml; charset=utf-8", tag=tag, modified=modified, cache_control=caching
         )
-        return permit_all(response) if settings.cors else response
+        return with_cors_for_list(response, settings)
