@@ -16,7 +16,7 @@ from feedproxy.feed.convert.write.xml_writer import finish, put
 from feedproxy.feed.document_syntax import find_document_start
 from feedproxy.feed.edit.self_link import plain_title
 from feedproxy.feed.encoding_detection import to_utf8
-from feedproxy.feed.entity_references import escape_bare, replace_surrogates
+from feedproxy.feed.entity_references_and_repairs import escape_bare, replace_surrogates
 from feedproxy.feed.feed_scheme import resolve_address
 from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import (

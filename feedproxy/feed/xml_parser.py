@@ -2,9 +2,9 @@
 exceptions.
 
 libxml2 recovers from faults in a document. `XmlTree.well_formed` is then False. Entities that the document declares are
-expanded within limits (feed/entity_references.py). The option huge_tree is off, so libxml2 limits the depth (256
-elements) and single texts (10 MB). Elements nested more deeply lose their tags. Large documents are parsed in pieces,
-and each processed item is removed.
+expanded within limits (feed/entity_references_and_repairs.py). The option huge_tree is off, so libxml2 limits the depth
+(256 elements) and single texts (10 MB). Elements nested more deeply lose their tags. Large documents are parsed in
+pieces, and each processed item is removed.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from feedproxy.feed.document_syntax import SEARCH_MAX, find_document_start, skip_prolog
 from feedproxy.feed.encoding_detection import Utf8Text
-from feedproxy.feed.entity_references import (
+from feedproxy.feed.entity_references_and_repairs import (
     NOT_CONTENT,
     close_void_elements,
     escape_bare,
