@@ -403,12 +403,37 @@ class Supervisor:
 
     def _end(self) -> int:
         """End all workers, and kill slow ones. Return 0 if all of them ended as requested, and 1 if not."""
+        self._kill_reader()
+        self._stop_listening()
+        running = [worker for worker in self._workers if worker.pid]
+        for worker in running:
+            os.kill(worker.pid, signal.SIGTERM)
+        deadline, are_clean = time.monotonic() + self.options.settings.drain_timeout + SHUTDOWN_GRACE, True
+        while running:
+            if time.monotonic() > deadline:
+                for worker in running:
+                    logger.error("worker %d did not end in time", worker.index)
+                    os.kill(worker.pid, signal.SIGKILL)
+                deadline = float("inf")
+            for worker in list(running):
+                if (status := _exit_status(worker.pid)) is not None:
+                    # SIGTERM kills a worker that is starting.
+                    are_clean &= os.waitstatus_to_exitcode(status) in (0, -signal.SIGTERM)
+                    worker.pid = 0
+                    running.remove(worker)
+            if running:
+                wait_for_signal(0.2)
+        return 0 if are_clean else 1
+
+    def _kill_reader(self) -> None:
         if self._reader is not None:
             pid, result = self._reader
             self._reader = None
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             os.close(result)
+
+    def _stop_listening(self) -> None:
         # A draining worker must be the last process with its sockets open, so that closing them ends listening.
         for worker in self._workers:
             if not self.plan.sockets:
@@ -418,26 +443,6 @@ class Supervisor:
             worker.sockets = ()
         _close(self._admin)
         self._admin = ()
-        under_way = [worker for worker in self._workers if worker.pid]
-        for worker in under_way:
-            os.kill(worker.pid, signal.SIGTERM)
-        deadline, code = time.monotonic() + self.options.settings.drain_timeout + SHUTDOWN_GRACE, 0
-        while under_way:
-            if time.monotonic() > deadline:
-                for worker in under_way:
-                    logger.error("worker %d did not end in time", worker.index)
-                    os.kill(worker.pid, signal.SIGKILL)
-                deadline = float("inf")
-            for worker in list(under_way):
-                if (status := _exit_status(worker.pid)) is not None:
-                    # SIGTERM kills a worker that is starting.
-                    is_clean = os.waitstatus_to_exitcode(status) in (0, -signal.SIGTERM)
-                    code = code or (0 if is_clean else 1)
-                    worker.pid = 0
-                    under_way.remove(worker)
-            if under_way:
-                wait_for_signal(0.2)
-        return code
 
 
 type Place = tuple[socket.AddressFamily, tuple[str | int, ...]]
