@@ -282,17 +282,7 @@ class BoundedServer(Http2Server):
         if isinstance(event, events.DataReceived):
             yield from self._receive(event.data)
         elif isinstance(event, events.Wakeup):
-            if event.command is self._next_batch:
-                self._next_batch = None
-                yield from self._handle_batch()
-            elif event.command is self._deadline_timer:
-                self._deadline_timer = None
-                yield from self._check_deadline()
-            elif event.command is self._poll_timer:
-                self._poll_timer = None
-                yield from self._send_more()
-            elif event.command is self._drain_notice:
-                self._is_draining = True
+            yield from self._on_wakeup(event.command)
         else:
             yield from super()._handle_event(event)
             if isinstance(event, events.Start):
@@ -303,6 +293,19 @@ class BoundedServer(Http2Server):
             yield from self._schedule_poll()
         if self._is_draining and not self._received and self._handle_event != self.done:
             yield from self._go_away_if_idle()
+
+    def _on_wakeup(self, timer: commands.Command) -> layer.CommandGenerator[None]:
+        if timer is self._next_batch:
+            self._next_batch = None
+            yield from self._handle_batch()
+        elif timer is self._deadline_timer:
+            self._deadline_timer = None
+            yield from self._check_deadline()
+        elif timer is self._poll_timer:
+            self._poll_timer = None
+            yield from self._send_more()
+        elif timer is self._drain_notice:
+            self._is_draining = True
 
     def _receive(self, data: bytes) -> layer.CommandGenerator[None]:
         self._received += data
@@ -383,9 +386,8 @@ class BoundedServer(Http2Server):
     # -- deadlines
 
     def _update_deadline(self) -> layer.CommandGenerator[None]:
-        partial = self._received[
-            self._counted : self._counted + FRAME_HEAD
-        ]  # frames that wait to be handled have arrived completely
+        # Frames that wait to be handled have arrived completely.
+        partial = self._received[self._counted : self._counted + FRAME_HEAD]
         is_incomplete = (
             bool(self._preface) or self._allowance.in_block or (len(partial) > 0 and partial[3:4] != bytes([DATA]))
         )
