@@ -135,33 +135,37 @@ def resolve_html(base: str, html: str) -> str:
     if not base or len(html) > _PLAIN_MAX:
         return html
 
-    def resolve_attribute(attribute: re.Match[str]) -> str:
-        name, equals, written = attribute.groups()
-        if not written or name.lower() not in _ADDRESSES:
-            return attribute[0]
-        quote = written[0] if written[0] in "\"'" else ""
-        if quote and not (len(written) > 1 and written.endswith(quote)):
-            return attribute[0]  # the tag has no end
-        inside = written.strip(quote) if quote else written
-        value = _unescape(inside).strip()
-        absolute = _resolve_value(base, name, value)
-        replacement = absolute.replace("&", "&amp;")
-        # The match may lie in a comment or in the value of another attribute. With more or fewer of these characters,
-        # that comment or value could end elsewhere, and its text would become tags or attributes.
-        for mark in "\"'<>":
-            if mark not in inside:
-                replacement = replacement.replace(mark, f"&#{ord(mark)};")
-            elif replacement.count(mark) != inside.count(mark):
-                return attribute[0]
-        if absolute == value or not (quote or re.fullmatch(r"\S+", absolute)):
-            return attribute[0]
-        return f"{name}{equals}{quote}{replacement}{quote}"
-
     def resolve_tag(tag: re.Match[str]) -> str:
         start = tag.start(1) - tag.start()
         return tag[0][:start] + _ATTRIBUTE.sub(resolve_attribute, tag[1]) if "=" in tag[1] else tag[0]
 
+    def resolve_attribute(attribute: re.Match[str]) -> str:
+        name, equals, written = attribute.groups()
+        resolved = _resolve_written(base, name, written) if written and name.lower() in _ADDRESSES else None
+        return attribute[0] if resolved is None else f"{name}{equals}{resolved}"
+
     return _START.sub(resolve_tag, html)
+
+
+def _resolve_written(base: str, attribute: str, written: str) -> str | None:
+    """Return an attribute's value as HTML with absolute addresses, or None if it must stay as it is written."""
+    quote = written[0] if written[0] in "\"'" else ""
+    if quote and not (len(written) > 1 and written.endswith(quote)):
+        return None  # the tag has no end
+    inside = written.strip(quote) if quote else written
+    value = _unescape(inside).strip()
+    absolute = _resolve_value(base, attribute, value)
+    if absolute == value or not (quote or re.fullmatch(r"\S+", absolute)):
+        return None
+    replacement = absolute.replace("&", "&amp;")
+    # The match may lie in a comment or in the value of another attribute. With more or fewer of these characters, that
+    # comment or value could end elsewhere, and its text would become tags or attributes.
+    for mark in "\"'<>":
+        if mark not in inside:
+            replacement = replacement.replace(mark, f"&#{ord(mark)};")
+        elif replacement.count(mark) != inside.count(mark):
+            return None
+    return f"{quote}{replacement}{quote}"
 
 
 def _resolve_value(base: str, attribute: str, value: str) -> str:
