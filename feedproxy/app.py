@@ -36,6 +36,7 @@ from feedproxy.refresh.credentialed_client import ClosableOriginClient, Credenti
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.policy import paused_and_blocked
 from feedproxy.refresh.policy.paused_and_blocked import OperatorDecisions
+from feedproxy.refresh.reader_tracking import ReaderTracker
 from feedproxy.refresh.refresh_events import Events
 from feedproxy.request.endpoint_registry import Call, Endpoints
 from feedproxy.request.loops_and_max_forwards import new_pseudonym
@@ -401,13 +402,16 @@ class _Services:
             store=self.store,
             fetcher=self.fetcher,
             clock=app.clock,
-            counts=self.counts,
-            identifier=Identifier(secret, period=max(86_400, settings.subscriber_window)),
-            pseudonym=pseudonym.decode(),
-            version=__version__,
+            audience=ReaderTracker(
+                self.counts,
+                Identifier(secret, period=max(86_400, settings.subscriber_window)),
+                app.clock,
+                app.settings_for,
+                installation=pseudonym.decode(),
+                version=__version__,
+            ),
             events=app.events,
-            with_cache_key=self.access_control.origin_credentials.with_cache_key,
-            keys_for=self.access_control.origin_credentials.keys_for,
+            credentials=self.access_control.origin_credentials,
             peers=self.fleet,
             owns=partial(is_owner, app.worker.index, app.worker.size) if app.worker is not None else None,
             count_demand=imports.count_since,

@@ -12,7 +12,6 @@ from feedproxy.request.context import ClientContext, Entrance, RequestContext
 from feedproxy.request.loops_and_max_forwards import is_loop
 from feedproxy.request.upstream_request import build_upstream_request, shared_names
 from feedproxy.settings import Settings
-from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 UNSTORED_MAX = 4096
 """The Vary of a response that is not stored is remembered for at most this many targets.
@@ -26,18 +25,16 @@ class ContextBuilder:
     """Builder of request contexts, and counter of the clients that read feeds."""
 
     lookup: ResourceLookup
-    counts: SubscriberCounts
     readers: ReaderTracker
-    pseudonym: str
 
     def __post_init__(self) -> None:
-        self._via = f"1.1 {self.pseudonym}"
+        self._via = f"1.1 {self.readers.installation}"
         self._unstored_names: LRU[str, frozenset[str]] = LRU(entries_max=UNSTORED_MAX)
         """The names in Vary of each target's earlier responses that were not stored."""
 
     def build(self, request: Request, client: ClientContext, settings: Settings) -> RequestContext:
         """Return the context of a GET or HEAD. Raises LoopDetected if the request has passed this proxy before."""
-        if is_loop(request.fields, self.pseudonym):
+        if is_loop(request.fields, self.readers.installation):
             raise LoopDetected("request loop: Via already names this proxy")
         target = request.target
         resource = self.lookup.get(target)
@@ -45,7 +42,7 @@ class ContextBuilder:
         is_new = resource is None or not resource.variants
         own_agent = is_feed or client.entrance is not Entrance.PROXY
         new_reader = None
-        if is_feed or (own_agent and is_new and self.counts.contains(target)):
+        if is_feed or (own_agent and is_new and self.readers.counts.contains(target)):
             # The counts keep the text of the target. The stored resource's text is passed, so that it is in memory only
             # once.
             self.count_reader(target if resource is None else resource.target, request, client)

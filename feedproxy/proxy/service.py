@@ -1,9 +1,10 @@
 """The shared cache as one object. All entrances call `Service.answer`."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
+from feedproxy.access.origin_credentials import OriginCredentials
 from feedproxy.clock import Clock, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Request
@@ -34,8 +35,6 @@ from feedproxy.refresh.refresh_events import Events
 from feedproxy.request.context import ClientContext, PassThrough, ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
-from feedproxy.subscribers.reader_pseudonyms import Identifier
-from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 __all__ = ["PassThrough", "ProxyResponse", "Service"]
 
@@ -50,13 +49,9 @@ class Service:
         store: Store,
         fetcher: OriginClient,
         clock: Clock,
-        counts: SubscriberCounts,
-        identifier: Identifier,
-        pseudonym: str,
-        version: str,
+        audience: ReaderTracker,
         events: Events,
-        with_cache_key: Callable[[Request, str], Request] = lambda request, _: request,
-        keys_for: Callable[[str], Sequence[str]] = lambda _: (),
+        credentials: OriginCredentials | None = None,
         peers: PeerCopies | None = None,
         owns: Callable[[str], bool] | None = None,
         count_demand: CountDemand = lambda *_: 0,
@@ -64,21 +59,15 @@ class Service:
         helper_pool: HelperPool | None = None,
     ) -> None:
         limits = limits or Settings().memory
+        credentials = credentials or OriginCredentials("", clock, b"")
+        helper_pool = helper_pool or HelperPool()
         self.store = store
         self._settings_for = settings_for
         self._clock = clock
-        self._with_cache_key = with_cache_key
-        self.counts = counts
-        self.pseudonym = pseudonym
-        self.via = f"1.1 {pseudonym}"
-        self.audience = ReaderTracker(
-            counts=counts,
-            identifier=identifier,
-            clock=clock,
-            settings_for=settings_for,
-            installation=pseudonym,
-            version=version,
-        )
+        self._with_cache_key = credentials.with_cache_key
+        self.audience, self.counts = audience, audience.counts
+        self.pseudonym = audience.installation
+        self.via = f"1.1 {self.pseudonym}"
         self.events = events
         self._errors = ErrorResponses(clock, self.via, settings_for)
         coordinator = RefreshCoordinator(
@@ -88,20 +77,19 @@ class Service:
             clock=clock,
             events=events,
             via=self.via,
-            agent=self.audience.upstream_user_agent,
-            has_expected_readers=self.audience.has_expected_readers,
+            readers=audience,
             helper_pool=helper_pool,
         )
         self._coordinator = coordinator
-        self.helper_pool = coordinator.helper_pool
+        self.helper_pool = helper_pool
         lookup, peers = ResourceLookup(store, clock), peers or NoPeers()
         self._equivalents = EquivalentTargets(store, clock, settings_for)
-        self._codings = CodingVariants(store, coordinator.helper_pool)
-        self._deltas = Deltas(coordinator.helper_pool, limits)
-        self._dictionaries = Dictionaries(coordinator.helper_pool, limits)
-        self._conversion_cache = ConversionCache(coordinator.helper_pool, limits)
+        self._codings = CodingVariants(store, helper_pool)
+        self._deltas = Deltas(helper_pool, limits)
+        self._dictionaries = Dictionaries(helper_pool, limits)
+        self._conversion_cache = ConversionCache(helper_pool, limits)
         self.conversions = Conversions(self.answer_original, self._conversion_cache, settings_for, clock)
-        self._autodiscovery = Autodiscovery(coordinator.helper_pool, limits, events)
+        self._autodiscovery = Autodiscovery(helper_pool, limits, events)
         self._renderer = Renderer(
             codings=self._codings,
             deltas=self._deltas,
@@ -111,7 +99,7 @@ class Service:
             via=self.via,
         )
         self._selector = ResponseSelector(
-            contexts=ContextBuilder(lookup=lookup, counts=counts, readers=self.audience, pseudonym=pseudonym),
+            contexts=ContextBuilder(lookup, audience),
             coordinator=coordinator,
             errors=self._errors,
             relocations=RelocationResponses(store, self._errors),
@@ -125,7 +113,7 @@ class Service:
             lookup=lookup,
             clock=clock,
             coordinator=coordinator,
-            counts=counts,
+            counts=self.counts,
             events=events,
             peers=peers,
             owns=owns or (lambda _: True),
@@ -141,7 +129,7 @@ class Service:
             peers=peers,
             schedule=self.schedule,
             equivalents=self._equivalents,
-            keys_for=keys_for,
+            keys_for=credentials.keys_for,
         )
         DECODED_BODIES.resize(limits.decoded)
 

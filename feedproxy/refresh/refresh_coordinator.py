@@ -28,6 +28,7 @@ from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred
 from feedproxy.refresh.policy.origin_rate_limits import LimitRecordingClient, SiteLimits
 from feedproxy.refresh.policy.pushed_content import PushedContent
 from feedproxy.refresh.publication_backfill import PublicationBackfill
+from feedproxy.refresh.reader_tracking import ReaderTracker
 from feedproxy.refresh.redirect_following import NonFeedRedirects, OriginClient
 from feedproxy.refresh.refresh_events import Events, FeedChanged, RefreshEnded
 from feedproxy.refresh.refresh_job import RefreshJob, background_job, push_job
@@ -54,17 +55,16 @@ class RefreshCoordinator:
         clock: Clock,
         events: Events,
         via: str,
-        agent: Callable[[str], str],
-        has_expected_readers: Callable[[str], bool],
-        helper_pool: HelperPool | None = None,
+        readers: ReaderTracker,
+        helper_pool: HelperPool,
     ) -> None:
         self._settings_for = settings_for
         self._store = store
         self._clock = clock
         self._events = events
         self._via = via
-        self._agent = agent
-        self.helper_pool = helper_pool or HelperPool()
+        self._agent = readers.upstream_user_agent
+        self.helper_pool = helper_pool
         self.site_limits = SiteLimits(store.coordination.sites, clock)
         self.permissions = FetchPermissions(store.coordination.sites, clock)
         self._pipeline = RefreshPipeline(
@@ -73,14 +73,14 @@ class RefreshCoordinator:
             clock,
             self.helper_pool,
             may_serve_under=lambda start, end: may_serve_under(settings_for(start), settings_for(end)),
-            has_expected_readers=has_expected_readers,
+            has_expected_readers=readers.has_expected_readers,
         )
         self._refreshes = RunningRefreshes(store.coordination)
         self._backfill = PublicationBackfill(
             store,
             self.helper_pool,
             is_refreshing=lambda target: bool(self._refreshes.joinable_keys(target)),
-            has_expected_readers=has_expected_readers,
+            has_expected_readers=readers.has_expected_readers,
         )
         self._initiators: dict[asyncio.Task[RefreshResult], Requester] = {}
         self._coordination = store.coordination

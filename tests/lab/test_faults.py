@@ -20,10 +20,9 @@ from feedproxy.scoring.client_hygiene_rules import READ_MAX
 from feedproxy.server.replay_backend import ReplayClient
 from feedproxy.settings import Settings
 from feedproxy.store.lru_memory_store import MemoryStore
-from feedproxy.subscribers.reader_pseudonyms import Identifier
-from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 from feedproxy.upstream.origin_client import FetchLimits
 from tests.lab.stage import AT, URL, Got, Stage, a_feed, on_stage
+from tests.stages.play import an_audience
 
 
 @pytest.mark.parametrize("kind", CATALOGUE.values(), ids=list(CATALOGUE))
@@ -278,12 +277,7 @@ async def _feedproxy(stage: Stage) -> AsyncIterator[Service]:
         store=MemoryStore(10_000_000),
         fetcher=client,
         clock=stage.clock,
-        counts=SubscriberCounts(
-            window=settings.subscriber_window, claim_max=settings.claim_max, claim_jump=settings.claim_jump
-        ),
-        identifier=Identifier(b"0123456789abcdef"),
-        pseudonym="feedproxy-00000000",
-        version="0",
+        audience=an_audience(stage.clock, settings),
         events=Events(),
     )
     try:

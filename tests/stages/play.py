@@ -16,6 +16,7 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.http.target_uri.target_pattern import TargetPattern
 from feedproxy.proxy.service import Service
+from feedproxy.refresh.reader_tracking import ReaderTracker
 from feedproxy.refresh.refresh_events import Events
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.settings import Settings
@@ -130,6 +131,14 @@ def resolved(settings: dict[str, Any], origin: Origin) -> dict[str, Any]:
     }
 
 
+def an_audience(clock: ManualClock, settings: Settings) -> ReaderTracker:
+    counts = SubscriberCounts(
+        window=settings.subscriber_window, claim_max=settings.claim_max, claim_jump=settings.claim_jump
+    )
+    identifier = Identifier(b"0123456789abcdef")
+    return ReaderTracker(counts, identifier, clock, lambda _: settings, "feedproxy-00000000", "0")
+
+
 class OnService:
     """The service alone, without mitmproxy and sockets."""
 
@@ -159,12 +168,7 @@ class OnService:
             store=MemoryStore(100_000_000),
             fetcher=OriginFetcher(self.origin),
             clock=self.clock,
-            counts=SubscriberCounts(
-                window=settings.subscriber_window, claim_max=settings.claim_max, claim_jump=settings.claim_jump
-            ),
-            identifier=Identifier(b"0123456789abcdef"),
-            pseudonym="feedproxy-00000000",
-            version="0",
+            audience=an_audience(self.clock, settings),
             events=events,
         )
 
