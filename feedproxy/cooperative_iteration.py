@@ -21,7 +21,7 @@ Work of 0.14 ms for each of 100,000 feeds then takes about a minute, and a quart
 
 
 LATE_MIN: Seconds = 0.002
-"""If a pause ends at least this many seconds late, the event loop counts as busy."""
+"""If a pause ends more than this many seconds late, the event loop counts as busy."""
 
 LATE_FACTOR = 10
 """For each second by which a pause was too long, the next pause is longer by this many seconds.

@@ -11,7 +11,7 @@ from feedproxy.feed.feed_scheme import resolve_address
 from feedproxy.notes import Category, Level, Note
 
 LARGE_SIZE = 250_000
-"""A feed counts as large from this many bytes on, after decoding. Nine of ten known feeds are smaller."""
+"""A feed of more than this many bytes, after decoding, counts as large. Nine of ten known feeds are smaller."""
 MONTH = 30 * 86_400.0
 """An entry counts as new until this many seconds after its publication."""
 _CLOCK_TOLERANCE = 600.0

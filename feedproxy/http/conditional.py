@@ -23,7 +23,7 @@ SKEW: Seconds = 60
 """Maximum seconds by which a client's clock may be slow.
 
 Some clients send the time of their last request in If-Modified-Since, and a slow clock makes that time too early. A
-version that was stored less than this many seconds after the time in the field counts as the client's version.
+version that was stored at most this many seconds after the time in the field counts as the client's version.
 """
 
 

@@ -38,8 +38,8 @@ class RecordingScores(Struct, frozen=True):
 
 
 CHANGING_AGENTS_MIN = 6
-"""A reader that changes its User-Agent with every request counts as one reader. Its requests have at least this many
-User-Agents, most of which occur only once, but one feed, one network address and one product."""
+"""Requests of one product for one feed from one network address count as one reader if they have at least this many
+User-Agents, and on average fewer than two requests with each."""
 
 
 def grade_recording(recording: Recording, side: Side | None = None, *, one_reader: bool = False) -> RecordingScores:

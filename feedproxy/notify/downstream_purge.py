@@ -95,7 +95,10 @@ class DownstreamPurge:
                 yield DeliveryRequest(self.name, "purge", target, read_purge_sink(sink).url, change=number, data=sink)
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the purge request. The operator has configured the address, so it is not checked."""
+        """Return the purge request, or None if the operator has removed the sink.
+
+        The operator has configured the address, so it is not checked.
+        """
         settings, request = self._settings(), delivery.request
         if request.data not in settings.purge_sinks:
             return None  # the operator has removed the sink

@@ -344,7 +344,7 @@ class CacheAdmin:
         )
 
     def freshness_of(self, resource: Resource) -> Freshness | None:
-        """Return the freshness of the newest stored response of a resource."""
+        """Return the freshness of the newest stored response of a resource, or None without a response."""
         if not resource.variants:
             return None
         return assess(resource, resource.variants[-1], self.settings_for(resource.target), self.clock.now())

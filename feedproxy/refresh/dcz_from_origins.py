@@ -100,7 +100,8 @@ class DictionaryClient:
     async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
         """Return the origin's response without the coding `dcz`.
 
-        If the response cannot be decoded, it is fetched again without a dictionary.
+        If the response cannot be decoded, it is fetched again without a dictionary. Raises Overload if this machine
+        lacks a resource for decoding, and the errors of the wrapped client.
         """
         if request.target != self._target:
             return await self._client.fetch(request, skip_address_check=skip_address_check)

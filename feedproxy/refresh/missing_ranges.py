@@ -60,7 +60,7 @@ async def fetch_missing(
     """Fetch the missing range and return it combined with the stored part.
 
     Return None if the whole content must be fetched: after a redirect, a 416, or a range that cannot be combined. Any
-    other response of the origin is returned unchanged.
+    other response of the origin is returned unchanged. Raises the errors of `fetcher`.
     """
     fields = job.request.fields.without("if-range").with_field("Range", missing.range)
     # Ranges count coded bytes if the content is coded. The stored part is not coded.

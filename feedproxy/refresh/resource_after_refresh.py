@@ -74,7 +74,7 @@ def final_target(job: RefreshJob, at: str) -> str | None:
 def update_relocation(
     before: Resource, chain: redirect_following.RedirectChain, outcome: FetchOutcome, now: Instant, job: RefreshJob
 ) -> Relocation | None:
-    """Return the relocation to record after this response to a job's request."""
+    """Return the relocation to record after this response to a job's request, or None to record none."""
     ending, location, settings = None, "", job.settings
     if outcome.status == 410 and _may_be_feed(before, outcome, job):
         ending = RelocationKind.GONE

@@ -38,7 +38,7 @@ RETRY_AFTER_MAX: Seconds = 2 * DAY
 """A Retry-After of more than this many seconds counts as this number. Longer values are mistakes of the server."""
 
 HOUR_EDGE: Seconds = 10
-"""A poll counts as on the hour up to this many seconds after the full hour. Most cron jobs start in this time."""
+"""A poll less than this many seconds after the full hour counts as on the hour. Most cron jobs start in this time."""
 
 HOURS_MIN = 6
 """The rule HOUR applies from this many polls on. Fewer polls may come on the hour by chance."""

@@ -36,7 +36,7 @@ HEAD_TIMEOUT: Seconds = 30
 """A GET within this many seconds of a HEAD for the same target belongs to the same poll."""
 
 DUPLICATE_GAP: Seconds = 1
-"""A second request for the same target within this many seconds repeats the first request."""
+"""A second request for the same target, less than this many seconds after the first, repeats the first."""
 
 
 class Validators(Struct, frozen=True):

@@ -34,8 +34,8 @@ LOCK_TRIES = 40
 After a failed write, later writes wait only once, until a write succeeds.
 """
 OPEN_TIMEOUT: Seconds = 5
-"""A process waits at most this many seconds for another that opens, renames or creates files. The wait is limited,
-because a stopped process (SIGSTOP) keeps its lock."""
+"""A process waits at most this many seconds for another that opens, renames or creates files. It then continues without
+the lock, because a stopped process (SIGSTOP) keeps its lock."""
 RETRY_INTERVAL: Seconds = 1
 """Seconds between two attempts to open a shard."""
 

@@ -54,7 +54,7 @@ class Store(Protocol):
         ...
 
     def get_latest(self, target: str) -> Resource | None:
-        """Return the resource that was put last, even if other processes cannot read it yet.
+        """Return the resource that was put last, or None, even if other processes cannot read it yet.
 
         Every update must start from this resource, so that no earlier update is lost.
         """

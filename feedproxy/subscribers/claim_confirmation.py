@@ -18,7 +18,7 @@ CONFIRMATION: Seconds = 3600
 """A claim that has increased suddenly is confirmed if it is repeated at least this many seconds later."""
 
 FIRST_MAX = 10_000
-"""A fetcher's first claim needs no repetition if it names at most this many subscribers."""
+"""A fetcher's first claim needs no repetition if it names at most this many subscribers, and at most `room`."""
 
 PEAKS_MAX = 8
 """At most this many confirmed claims are stored for one fetcher (`ClaimState.peaks`)."""

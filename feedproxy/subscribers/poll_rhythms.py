@@ -23,7 +23,7 @@ SURPRISES_MAX = 10_000
 """After unexpected polls, at most this many feeds wait for a new plan of their refresh."""
 
 REPEAT: Seconds = 20
-"""Two polls of a reader within this many seconds count as one."""
+"""Two polls of a reader that are less than this many seconds apart count as one."""
 
 SESSION_BREAK = 2.5
 """A pause of more than this many usual intervals ends a session. After one missed poll, the session continues."""

@@ -109,7 +109,7 @@ class OriginProtocol(ResponseHandler):
 
         * `read_timeout` limits each silence of the origin, in seconds.
         * `deadline` is the time at which the response must be complete, on the event loop's clock.
-        * `is_wanted` returns False if no client waits. Reading then stops when UNREAD_MAX bytes have arrived.
+        * `is_wanted` returns False if no client waits. Reading then stops when more than UNREAD_MAX bytes have arrived.
 
         Raises ReadTimeout, TimeoutError, MalformedResponse, StaleConnection, Overload. The connection is then closed.
         """

@@ -47,7 +47,7 @@ class ResponseParser:
         return bytes(self._content)
 
     def feed(self, data: bytes) -> bool:
-        """Parse further bytes. Return True if the response is complete."""
+        """Parse further bytes. Return True if the response is complete. Raises MalformedResponse if it is invalid."""
         self.silent = self.silent and not data
         if self.head is not None:
             return self._read_content(data)

@@ -34,10 +34,7 @@ def parse_source(source: str) -> str | None:
 
 @contextmanager
 def private_address_hint(source: str, settings: Settings) -> Iterator[None]:
-    """For an address in a private network, add the option `--allow-private` to the message of a Forbidden.
-
-    `source` contains the address.
-    """
+    """Add the option `--allow-private` to the message of a Forbidden if the address in `source` is private."""
     try:
         yield
     except Forbidden as error:

@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 MAX_CONCURRENT = 32
 """At most this many deliveries of all subscriptions together are in progress."""
 MAX_PER_HOST = 2
-"""One site (registrable domain) gets at most this many requests at a time.
+"""One site (registrable domain) gets at most this many deliveries at a time, and as many immediate requests.
 
 A client may name callbacks at another party's site. The limit protects that site.
 """

@@ -75,7 +75,7 @@ class RssCloudServer:
         return rsscloud_messages.write_result("notifyResult", True, REGISTERED, accept)
 
     async def by_soap(self, call: Call) -> Response:
-        """Answer a registration or a ping at `/-/soap`."""
+        """Answer a registration or a ping at `/-/soap`. An invalid call gets a fault."""
         try:
             soap_call = soap.read_call(utf8_content(call.content, call.request.fields))
             if soap_call.method in METHODS:

@@ -75,7 +75,7 @@ def check_fetch_allowed(
     `site_free_at` is the first instant at which `site_interval` permits a fetch. `site_paused_until` is the end of the
     pause for which the site has asked. A pause that is too long for a client to wait counts like Retry-After. A stored
     instant that lies in the future, because the clock was set back, counts as now. A deferral ends within DEFER_MAX
-    seconds.
+    seconds, unless `feed_min_interval` or a pause by the operator is longer.
     """
     if settings.feed_min_interval >= PAUSE_INTERVAL:
         fetched = now if resource is None else min(resource.fetched, now)

@@ -141,7 +141,7 @@ def merge_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
 
 
 def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | None:
-    """Return the channel's picture, if any, without a title or link that only repeats the channel's title or link."""
+    """Return the picture, or None if it is None, without a title or link that only repeats that of the channel."""
     if image is None:
         return None
     return replace(
