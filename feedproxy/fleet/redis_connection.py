@@ -32,6 +32,9 @@ STABLE_AFTER: Seconds = 10
 MAX_CONCURRENT = 32
 """Maximum number of concurrent requests to Redis, each on its own connection."""
 READ_ONLY = "it is a read-only replica"
+REFUSALS_FOR_NOW = ("OOM", "MISCONF", "NOREPLICAS", "BUSY")
+"""Codes of errors that end without a change of the request: the memory is full, a snapshot has failed, too few replicas
+are connected, or a script takes long."""
 FOREIGN_DATA = ("WRONGTYPE", "not an integer", "not a valid float")
 """Parts of the messages with which Redis reports a value that another program has written."""
 
@@ -56,8 +59,8 @@ class RedisRefused(StoreError):
     """Error if Redis answered with an error, for example for a missing permission."""
 
 
-class RedisFull(RedisRefused):
-    """Error if Redis refused a write because its memory is full. A later attempt may succeed."""
+class RedisRefusedForNow(RedisRefused):
+    """Error if Redis refused a request for a reason that ends (REFUSALS_FOR_NOW). A later attempt may succeed."""
 
 
 def host_and_port(url: str) -> str:
@@ -92,8 +95,8 @@ class RedisConnection:
         self._refusal = ""
         self._refused_at = -LOG_INTERVAL
         self._refusals = RepeatedMessages()
-        self._full_for: set[Script] = set()
-        """Scripts that Redis has refused because its memory is full.
+        self._refused_for_now: set[Script] = set()
+        """Scripts that Redis has refused for now.
 
         The set is emptied when Redis accepts one of them, or refuses a request for another reason.
         """
@@ -152,22 +155,22 @@ class RedisConnection:
     def _refuse(self, error: BaseException, call: ScriptCall) -> RedisRefused:
         script, keys, _ = call
         refusal = self.refuse(_refusal_message(error, keys))
-        if not _is_full(error):
+        if not _is_for_now(error):
             return refusal
-        self._full_for.add(script)
-        return RedisFull(str(refusal))
+        self._refused_for_now.add(script)
+        return RedisRefusedForNow(str(refusal))
 
     def _on_accepted(self, script: Script) -> None:
-        """Forget that Redis was full, if Redis had refused this script for that reason."""
-        if script in self._full_for:
-            self._full_for.clear()
+        """Forget the refusal, if Redis had refused this script for now."""
+        if script in self._refused_for_now:
+            self._refused_for_now.clear()
             self._refused_at = -LOG_INTERVAL
 
     def refuse(self, message: str) -> RedisRefused:
         """Record that Redis refused a request or returned a value of an unexpected form. Return the error to raise."""
         now = asyncio.get_running_loop().time()
         if message != self._refusal:
-            self._full_for.clear()
+            self._refused_for_now.clear()
         self.refusal_count += 1
         self._refusal, self._refused_at = message, now
         if self._refusals.may_log(message, now):
@@ -178,7 +181,7 @@ class RedisConnection:
     def refusal(self) -> str:
         """Return the message of the last refusal, or "" after LOG_INTERVAL seconds.
 
-        After a refusal because Redis was full, return "" as soon as Redis accepts writes again.
+        After a refusal for now, return "" as soon as Redis accepts writes again.
         """
         now = asyncio.get_running_loop().time()
         return self._refusal if now - self._refused_at < LOG_INTERVAL else ""
@@ -339,9 +342,13 @@ def _short_message(error: BaseException) -> str:
     return text or type(error).__name__
 
 
-def _is_full(error: BaseException) -> bool:
-    # Redis before version 7 reports an error in a script as ERR, with the original error in the text.
-    return type(error).__name__ == "OutOfMemoryError" or "-OOM " in str(error)
+def _is_for_now(error: BaseException) -> bool:
+    text = str(error)
+    # redis-py omits the code of an error that has a class of its own. Redis before version 7 reports an error in a
+    # script as ERR, with the original error in the text.
+    return type(error).__name__ == "OutOfMemoryError" or any(
+        text.startswith(f"{code} ") or f"-{code} " in text for code in REFUSALS_FOR_NOW
+    )
 
 
 def _refusal_message(error: BaseException, keys: Sequence[str | bytes]) -> str:

@@ -1,7 +1,7 @@
 """The queue of messages to Redis. Callers do not wait until a message is sent.
 
-The copy of a target is read from the store when it is sent. Messages stay queued while Redis is unavailable or full.
-Sending a message twice does no harm.
+The copy of a target is read from the store when it is sent. Messages stay queued while Redis is unavailable or refuses
+them for now, for example because its memory is full. Sending a message twice does no harm.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from feedproxy.clock import Clock, Seconds
 from feedproxy.errors import StoreError
-from feedproxy.fleet.redis_connection import RedisFull, RedisRefused, RedisUnavailable
+from feedproxy.fleet.redis_connection import RedisRefused, RedisRefusedForNow, RedisUnavailable
 from feedproxy.fleet.redis_operations import RedisOperations
 from feedproxy.store import resource_codec
 from feedproxy.store.resource import Resource
@@ -71,8 +71,8 @@ class RedisQueue:
         self.busy = False
         self._sending: tuple[str, _PendingUpdate] = ("", _PendingUpdate())
         """The target and its update that are being sent."""
-        self._is_redis_full = False
-        """True if Redis refused the last message for lack of memory."""
+        self._is_redis_refusing = False
+        """True if Redis refused the last message for now."""
         self.sent = 0
         self.refused = 0
 
@@ -120,7 +120,9 @@ class RedisQueue:
         return int(self._clock.now() * 1_000_000)
 
     async def flush(self, timeout: Seconds) -> None:
-        """Return when all messages are sent, after `timeout` seconds, or at once while Redis is unavailable or full."""
+        """Return when all messages are sent, after `timeout` seconds, or at once while Redis is unavailable or
+        refuses messages.
+        """
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
         while self._is_progressing and loop.time() < end:  # noqa: ASYNC110 (an operator waits)
@@ -142,7 +144,7 @@ class RedisQueue:
 
     @property
     def _is_progressing(self) -> bool:
-        return (bool(self) or self.busy) and self._redis_operations.connection.up and not self._is_redis_full
+        return (bool(self) or self.busy) and self._redis_operations.connection.up and not self._is_redis_refusing
 
     async def _work(self) -> None:
         while True:
@@ -152,11 +154,11 @@ class RedisQueue:
                 self.busy = True
                 try:
                     await self._send_next()
-                    self._is_redis_full = False
+                    self._is_redis_refusing = False
                 except RedisUnavailable:
                     break
-                except RedisFull:
-                    self._is_redis_full = True
+                except RedisRefusedForNow:
+                    self._is_redis_refusing = True
                     with contextlib.suppress(RedisUnavailable, RedisRefused):
                         await self._release_leases()
                     break
@@ -170,7 +172,7 @@ class RedisQueue:
             send = self._events.popleft()
             try:
                 await send()
-            except (RedisFull, RedisUnavailable):
+            except (RedisRefusedForNow, RedisUnavailable):
                 if len(self._events) < EVENTS_MAX:
                     self._events.appendleft(send)
                 raise
@@ -180,7 +182,7 @@ class RedisQueue:
         target, update = self._sending = self._updates.popitem(last=False)
         try:
             await self._send(target, update)
-        except RedisFull:
+        except RedisRefusedForNow:
             self.refused += 1
             self._put_back(target, update)
             raise

@@ -19,6 +19,7 @@ from feedproxy.fleet.redis_connection import (
     RedisConnection,
     RedisRefused,
     RedisUnavailable,
+    _is_for_now,
     _short_message,
     host_and_port,
 )
@@ -243,8 +244,9 @@ async def test_redis_full_is_logged_once_without_failed_requests(
     assert len([record for record in caplog.records if "refuses" in record.getMessage()]) == 1
 
 
-async def test_redis_full_gets_copies_and_purges_when_it_has_room(
-    start: Start, origin: Origin, own_redis: RedisServer
+@pytest.mark.parametrize("setting", ["maxmemory", "min-replicas-to-write"])
+async def test_redis_that_refuses_writes_for_now_gets_copies_and_purges_later(
+    start: Start, origin: Origin, own_redis: RedisServer, setting: str
 ) -> None:
     one, other = await start(url=own_redis.url), await start(url=own_redis.url)
     for path in ("/purged", "/later"):
@@ -252,7 +254,7 @@ async def test_redis_full_gets_copies_and_purges_when_it_has_room(
     await one.get("/purged")
     await one.flush()
     await other.get("/purged")
-    own_redis.ask("CONFIG", "SET", "maxmemory", "1")
+    own_redis.ask("CONFIG", "SET", setting, "1")
     await one.get("/later")
     await until(lambda: one.fleet.connection.refusal)
     await one.service.admin.purge(origin.url("/purged"))
@@ -261,12 +263,27 @@ async def test_redis_full_gets_copies_and_purges_when_it_has_room(
     assert "; hit" not in (await one.get("/purged")).cache  # Redis still has the purged copy
     assert "redis refuses commands" in one.fleet.status_line()
 
-    own_redis.ask("CONFIG", "SET", "maxmemory", "0")
+    own_redis.ask("CONFIG", "SET", setting, "0")
     await until(lambda: not one.fleet.store.redis_queue)
     assert one.fleet.status_line() == "fleet: ok"
     assert own_redis.ask("EXISTS", one.fleet.keys.copy(origin.url("/later")))
     await until(lambda: other.service.store.get(origin.url("/purged")) is None)
     assert b"new" in (await other.get("/purged")).body
+
+
+@pytest.mark.parametrize(
+    ("text", "is_for_now"),
+    [
+        ("MISCONF Redis is configured to save RDB snapshots", True),
+        ("ERR Error running script (call to f_1): @user_script:9: -OOM command not allowed", True),
+        ("NOPERM this user has no permissions", False),
+        ("WRONGTYPE Operation against a key holding the wrong kind of value", False),
+    ],
+)
+def test_redis_refusal_is_for_now_by_its_code(text: str, is_for_now: bool) -> None:
+    from redis.exceptions import ResponseError
+
+    assert _is_for_now(ResponseError(text)) == is_for_now
 
 
 async def test_purge_is_pending_while_redis_has_not_answered_it() -> None:
