@@ -130,8 +130,8 @@ PURGE_COPY = Script(
     + _EVENTS
     + """
 local stored = tonumber(redis.call('HGET', KEYS[1], 'f') or '0')
-local version = tonumber(ARGV[1])
-if version == 0 then version = next_token(KEYS[2], stored) end
+local age = tonumber(ARGV[1])
+local version = age > 0 and microseconds() - age or next_token(KEYS[2], stored)
 if version < stored then return text(stored) end
 redis.call('HSET', KEYS[1], 'f', text(version))
 redis.call('HDEL', KEYS[1], 'd')
@@ -142,8 +142,8 @@ return text(version)
 )
 """Delete a copy, and keep its version, so that copies of earlier fetches are refused.
 
-KEYS: copy, fencing counter, sequence, log. ARGV: version (0 stands for a new version), lifetime of the version in
-milliseconds, channel, length of the log, message.
+KEYS: copy, fencing counter, sequence, log. ARGV: age of the purge in microseconds (0 deletes every copy),
+lifetime of the version in milliseconds, channel, length of the log, message.
 """
 
 INVALIDATE_ALL = Script(

@@ -110,12 +110,12 @@ class RedisOperations:
         )
         return bool(accepted), self._integer(stored_version)
 
-    async def purge(self, target: str, version: int) -> None:
-        """Delete the target's copy if its version is at most `version`. 0 stands for a new version, which is higher
-        than all others."""
+    async def purge(self, target: str, age: int) -> None:
+        """Delete the target's copy if it was fetched at least `age` microseconds ago by the clock of Redis. With an age
+        of 0, delete it in any case."""
         names = self.keys
         keys: list[str | bytes] = [names.copy(target), names.fencing_counter, names.sequence, names.log]
-        await self._transfer(lua_scripts.PURGE_COPY, keys, version, self._expiry, *self._event_values("purge", target))
+        await self._transfer(lua_scripts.PURGE_COPY, keys, age, self._expiry, *self._event_values("purge", target))
 
     async def invalidate_all(self) -> None:
         """Make Redis refuse the copies of all fetches that are in progress on any machine."""

@@ -206,8 +206,9 @@ class RedisQueue:
 
     async def _send(self, target: str, update: _PendingUpdate) -> None:
         if update.purged:
-            is_late = self.now() - update.purged > PURGE_DELAY_MAX
-            await self._redis_operations.purge(target, update.purged if is_late else 0)
+            # The age is the same by all clocks, and the clock of this machine may differ from that of Redis.
+            age = self.now() - update.purged
+            await self._redis_operations.purge(target, age if age > PURGE_DELAY_MAX else 0)
         data, version = None, 0
         if update.has_copy and (resource := self._get_copy(target)) is not None:
             try:

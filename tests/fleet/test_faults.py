@@ -170,6 +170,27 @@ async def test_purge_while_cut_off_is_applied_later(
         assert "; hit" in (await other.get("/newer")).cache
 
 
+async def test_purge_while_cut_off_is_applied_if_the_clock_of_the_machine_is_behind(
+    start: Start, origin: Origin, own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_queue, "PURGE_DELAY_MAX", 0)  # otherwise a late purge would have to wait for a second
+    with Wire(own_redis.socket) as wire:
+        one, other = await start(url=own_redis.url), await start(url=wire.url)
+        clock = SimpleNamespace(now=lambda: SystemClock().now() - 300)
+        monkeypatch.setattr(other.fleet.store.redis_queue, "_clock", clock)
+        origin.publish("/purged", a_feed("x"), cache_control=LASTING)
+        await one.get("/purged")
+        await one.flush()
+        await other.get("/purged")
+
+        wire.drop()
+        await until(lambda: not other.fleet.connection.up)
+        assert await other.service.admin.purge(origin.url("/purged")) == [origin.url("/purged")]
+        wire.mend()
+
+        await until(lambda: one.service.store.get(origin.url("/purged")) is None)
+
+
 async def test_copies_fetched_while_cut_off_resolve_to_the_later(
     start: Start, origin: Origin, own_redis: RedisServer
 ) -> None:
