@@ -68,8 +68,9 @@ class FleetStore(PermittedStore):
         the resource is written, nothing is stored or sent.
         """
         target, token = resource.target, self.coordination.token(resource.target)
-        # Without a lease, the time of the fetch in microseconds is the token.
-        fencing_token = max(token or int(resource.fetched * 1_000_000), resource.fencing_token + 1)
+        # Without a lease, the time of the fetch is the token.
+        fetched_token = token or self.redis_operations.token_at(resource.fetched)
+        fencing_token = max(fetched_token, resource.fencing_token + 1)
         await self.local.put(replace(resource, fencing_token=fencing_token), precondition)
         if precondition is None or precondition():
             self.redis_queue.enqueue_copy(target, token)

@@ -185,8 +185,13 @@ return {now, redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[1], '+inf')}
 KEYS: sequence, log. ARGV: the given number.
 """
 
-LAST_EVENT_NUMBER = Script("return redis.call('GET', KEYS[1]) or '0'")
-"""Return the number of the last event. KEYS: sequence."""
+LAST_EVENT_NUMBER = Script(
+    _NUMBERS
+    + """
+return {redis.call('GET', KEYS[1]) or '0', text(microseconds())}
+"""
+)
+"""Return the number of the last event, and the time of Redis in microseconds. KEYS: sequence."""
 
 COPY_VERSION = Script("return {redis.call('HGET', KEYS[1], 'f') or '0', redis.call('HEXISTS', KEYS[1], 'd')}")
 """Return the version of a copy, and 1 for a stored copy or 0 for a purged one. KEYS: copy."""

@@ -171,7 +171,9 @@ class MachineCoordination:
 
     def _announce(self, kind: str, event: tuple[str, Instant]) -> None:
         if self._redis_operations.connection.up:
-            self._redis_queue.send_event(lambda: self._redis_operations.publish_unlogged(kind, *event))
+            self._redis_queue.send_event(
+                lambda: self._redis_operations.publish_unlogged(kind, *event), is_useful_later=False
+            )
 
     async def _wait(self, target: str) -> None:
         # The event stays set until the lease is acquired, so that a completion between two waits also counts.

@@ -32,11 +32,15 @@ STABLE_AFTER: Seconds = 10
 MAX_CONCURRENT = 32
 """Maximum number of concurrent requests to Redis, each on its own connection."""
 READ_ONLY = "it is a read-only replica"
-REFUSALS_FOR_NOW = ("OOM", "MISCONF", "NOREPLICAS", "BUSY")
-"""Codes of errors that end without a change of the request: the memory is full, a snapshot has failed, too few replicas
-are connected, or a script takes long."""
 FOREIGN_DATA = ("WRONGTYPE", "not an integer", "not a valid float")
 """Parts of the messages with which Redis reports a value that another program has written."""
+NOT_PERMITTED = "The user executing the script can't"
+"""Part of the message, without a code of its own, with which Redis reports that an ACL forbids a step of a script."""
+ERROR_CODE = re.compile(r"(?:^|: ?-?)(?!ERR )[A-Z]{3,} ")
+"""Code of an error of Redis other than ERR, which redis-py omits.
+
+Redis before version 7 reports an error in a script as ERR, with the original error in the text.
+"""
 
 FILE_PARAMETERS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 """Parameters of a Redis address that name a file."""
@@ -56,11 +60,16 @@ class RedisTimeout(RedisUnavailable):
 
 
 class RedisRefused(StoreError):
-    """Error if Redis answered with an error, for example for a missing permission."""
+    """Error if Redis answered with an error. Redis would refuse the same request again, because the request is wrong,
+    for example by an unknown command or an invalid argument."""
 
 
 class RedisRefusedForNow(RedisRefused):
-    """Error if Redis refused a request for a reason that ends (REFUSALS_FOR_NOW). A later attempt may succeed."""
+    """Error if Redis refused a request for a reason that may end without a change of the request.
+
+    Examples are a full memory, a failed snapshot, too few replicas, a missing permission, and a value of another
+    program.
+    """
 
 
 def host_and_port(url: str) -> str:
@@ -96,7 +105,7 @@ class RedisConnection:
         self._refused_at = -LOG_INTERVAL
         self._refusals = RepeatedMessages()
         self._refused_for_now: set[Script] = set()
-        """Scripts that Redis has refused for now.
+        """Scripts that Redis has refused for now, for a reason that concerns all targets.
 
         The set is emptied when Redis accepts one of them, or refuses a request for another reason.
         """
@@ -154,11 +163,11 @@ class RedisConnection:
 
     def _refuse(self, error: BaseException, call: ScriptCall) -> RedisRefused:
         script, keys, _ = call
-        refusal = self.refuse(_refusal_message(error, keys))
-        if not _is_for_now(error):
-            return refusal
-        self._refused_for_now.add(script)
-        return RedisRefusedForNow(str(refusal))
+        message = _refusal_message(error, keys)
+        self.refuse(message)
+        if not _is_foreign_data(message):
+            self._refused_for_now.add(script)
+        return _refusal(error, message)
 
     def _on_accepted(self, script: Script) -> None:
         """Forget the refusal, if Redis had refused this script for now."""
@@ -253,7 +262,8 @@ class RedisConnection:
         results = list(await pipeline.execute(raise_on_error=False))
         exceptions = self._library.exceptions
         for result in results:
-            if isinstance(result, exceptions.NoScriptError | exceptions.ReadOnlyError):
+            # redis-py reports a Redis that still loads its data (LOADING) as a ConnectionError.
+            if isinstance(result, exceptions.NoScriptError | exceptions.ReadOnlyError | exceptions.ConnectionError):
                 raise result
         return results
 
@@ -285,8 +295,6 @@ class RedisConnection:
         try:
             async with asyncio.timeout(timeout), self._slots:
                 return await request()
-        except exceptions.NoScriptError as error:
-            raise RedisRefused(_short_message(error)) from error
         except (exceptions.TimeoutError, TimeoutError) as error:
             self._back_off()
             raise RedisTimeout("timeout") from error
@@ -298,7 +306,7 @@ class RedisConnection:
             self._back_off()
             raise RedisUnavailable(_short_message(error)) from error
         except exceptions.RedisError as error:
-            raise RedisRefused(_short_message(error)) from error
+            raise _refusal(error, _short_message(error)) from error
 
     def _back_off(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -342,19 +350,27 @@ def _short_message(error: BaseException) -> str:
     return text or type(error).__name__
 
 
-def _is_for_now(error: BaseException) -> bool:
+def _refusal(error: BaseException, message: str) -> RedisRefused:
+    """Return the error to raise for an error of Redis.
+
+    ERR, the only code for a wrong request, is final, unless the text names another program's data or a missing
+    permission. redis-py has classes of their own for some other codes.
+    """
     text = str(error)
-    # redis-py omits the code of an error that has a class of its own. Redis before version 7 reports an error in a
-    # script as ERR, with the original error in the text.
-    return type(error).__name__ == "OutOfMemoryError" or any(
-        text.startswith(f"{code} ") or f"-{code} " in text for code in REFUSALS_FOR_NOW
-    )
+    is_for_now = ERROR_CODE.search(text) or _is_foreign_data(text) or NOT_PERMITTED in text
+    if is_for_now or type(error).__name__ not in ("ResponseError", "DataError"):
+        return RedisRefusedForNow(message)
+    return RedisRefused(message)
+
+
+def _is_foreign_data(message: str) -> bool:
+    return any(part in message for part in FOREIGN_DATA)
 
 
 def _refusal_message(error: BaseException, keys: Sequence[str | bytes]) -> str:
     """Return an error of Redis in a few words. The text names kinds of keys, and no targets."""
     message = _short_message(error)
-    if not any(part in message for part in FOREIGN_DATA):
+    if not _is_foreign_data(message):
         return message
     kinds = {kind: None for key in keys if (kind := key_kind(key))}
     return f"{message} (another program has written to {' or '.join(kinds)})" if kinds else message

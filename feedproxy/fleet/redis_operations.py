@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from feedproxy.clock import Seconds
+from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.fleet import lua_scripts
 from feedproxy.fleet.copy_compression import compress
 from feedproxy.fleet.lua_scripts import Script
@@ -55,9 +55,19 @@ class RedisOperations:
     """
 
     def __init__(
-        self, connection: RedisConnection, keys: RedisKeys, machine: str, *, lease: Seconds, expiry: Seconds
+        self,
+        connection: RedisConnection,
+        keys: RedisKeys,
+        machine: str,
+        clock: Clock,
+        *,
+        lease: Seconds,
+        expiry: Seconds,
     ) -> None:
         self.connection = connection
+        self._clock = clock
+        self._clock_difference = 0
+        """Microseconds by which the clock of Redis was last ahead of this machine's clock."""
         self.keys = keys
         self.machine = machine
         self._lease = int(lease * 1000)
@@ -110,12 +120,15 @@ class RedisOperations:
         )
         return bool(accepted), self._integer(stored_version)
 
-    async def purge(self, target: str, age: int) -> None:
-        """Delete the target's copy if it was fetched at least `age` microseconds ago by the clock of Redis. With an age
-        of 0, delete it in any case."""
+    async def purge(self, target: str, age: Seconds) -> None:
+        """Delete the target's copy if it was fetched at least `age` seconds ago by the clock of Redis. With an age of
+        0, delete it in any case."""
         names = self.keys
         keys: list[str | bytes] = [names.copy(target), names.fencing_counter, names.sequence, names.log]
-        await self._transfer(lua_scripts.PURGE_COPY, keys, age, self._expiry, *self._event_values("purge", target))
+        microseconds = int(age * 1_000_000)
+        await self._transfer(
+            lua_scripts.PURGE_COPY, keys, microseconds, self._expiry, *self._event_values("purge", target)
+        )
 
     async def invalidate_all(self) -> None:
         """Make Redis refuse the copies of all fetches that are in progress on any machine."""
@@ -133,7 +146,19 @@ class RedisOperations:
         await self._transfer(lua_scripts.PUBLISH_UNLOGGED, [], self.keys.channel, message)
 
     async def last_event_number(self) -> int:
-        return self._integer(await self.connection.run(lua_scripts.LAST_EVENT_NUMBER, [self.keys.sequence]))
+        """Return the number of the last event. Also compare the clock of Redis with this machine's clock."""
+        began = self._clock.now()
+        number, microseconds = await self.connection.run(lua_scripts.LAST_EVENT_NUMBER, [self.keys.sequence])
+        middle = (began + self._clock.now()) / 2
+        self._clock_difference = self._integer(microseconds) - int(middle * 1_000_000)
+        return self._integer(number)
+
+    def token_at(self, instant: Instant) -> int:
+        """Return the fencing token of a fetch without a lease, at this instant of this machine's clock.
+
+        The token is the time in microseconds by the clock of Redis, as far as this machine has read that clock.
+        """
+        return int(instant * 1_000_000) + self._clock_difference
 
     async def events_since(self, number: int) -> tuple[int, list[FleetEvent] | None]:
         """Return the number of the last event, and all events after `number`. The second value is None if the log lacks

@@ -1,15 +1,18 @@
 """The queue of messages to Redis. Callers do not wait until a message is sent.
 
 The copy of a target is read from the store when it is sent. Messages stay queued while Redis is unavailable or refuses
-them for now, for example because its memory is full. Sending a message twice does no harm.
+them for now, for example because its memory is full. Then a refused message does not prevent others from being sent.
+Sending a message twice does no harm.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sized
 from dataclasses import dataclass
+
+from msgspec import Struct
 
 from feedproxy.clock import Clock, Seconds
 from feedproxy.errors import StoreError
@@ -22,26 +25,37 @@ from feedproxy.task_cancellation import cancel
 logger = logging.getLogger("feedproxy.fleet")
 
 WAITING_MAX = 100_000
-"""Maximum number of targets in the queue. Above the limit, the oldest is dropped, and a later comparison finds its copy
-(synchronization.py)."""
+"""The queue holds the copies of at most this many targets. Above the limit, the oldest is dropped, and a later
+comparison finds its copy (synchronization.py)."""
+PURGES_MAX = 100_000
+"""The queue holds the purges of at most this many targets. Above the limit, the oldest is dropped."""
 EVENTS_MAX = 10_000
 """The queue holds at most this many events. Above the limit, the oldest is dropped."""
 
 FLUSH_TIMEOUT: Seconds = 2
 """A caller waits at most this many seconds until queued messages, such as an operator's purge, are sent to Redis."""
 
+PURGE_DELAY_MAX: Seconds = 1
+"""A purge that has waited in the queue for at most this many seconds deletes the target's copy in any case.
+
+A purge that has waited longer deletes the copy only if it was fetched before the purge was requested.
+"""
+
 type SendEvent = Callable[[], Awaitable[None]]
+
+
+class _PendingEvent(Struct, frozen=True):
+    send: SendEvent
+    is_useful_later: bool
 
 
 @dataclass(slots=True)
 class _PendingUpdate:
-    """The queued messages about a target.
+    """The queued messages about a target, except for a purge.
 
-    `purged` is the time of a purge in microseconds, or 0. `has_copy` is True if a copy waits to be sent. `release` is
-    True if the lease with `token` waits to be ended.
+    `has_copy` is True if a copy waits to be sent. `release` is True if the lease with `token` waits to be ended.
     """
 
-    purged: int = 0
     has_copy: bool = False
     token: int = 0
     release: bool = False
@@ -64,65 +78,63 @@ class RedisQueue:
         self._get_copy = get_copy
         self._pull = pull
         self._clock = clock
+        self._events: deque[_PendingEvent] = deque(maxlen=EVENTS_MAX)
+        self._purges: OrderedDict[str, Seconds] = OrderedDict()
+        """The purged targets, with the time of the purge. This time does not change when the clock is set."""
         self._updates: OrderedDict[str, _PendingUpdate] = OrderedDict()
-        self._events: deque[SendEvent] = deque(maxlen=EVENTS_MAX)
+        self._unreleased: set[str] = set()
+        """The targets in `_updates` with a lease that waits to be ended."""
         self._awake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.busy = False
-        self._sending: tuple[str, _PendingUpdate] = ("", _PendingUpdate())
-        """The target and its update that are being sent."""
-        self._is_redis_refusing = False
-        """True if Redis refused the last message for now."""
+        self._purging: str | None = None
+        """The target of the purge that is being sent."""
         self.sent = 0
         self.refused = 0
 
     def __len__(self) -> int:
-        return len(self._updates) + len(self._events)
+        return len(self._events) + len(self._purges) + len(self._updates)
 
     def start(self) -> None:
         self._task = asyncio.ensure_future(self._work())
 
     def enqueue_copy(self, target: str, token: int) -> None:
         """Enqueue the target's new copy, fetched under the lease with this token."""
-        update = self._update_of(target)
-        update.has_copy, update.token = True, token
+        self._enqueue_update(target, _PendingUpdate(has_copy=True, token=token))
         self.wake()
 
     def enqueue_purge(self, target: str) -> None:
-        update = self._update_of(target)
-        update.purged, update.has_copy = self.now(), False
+        """Enqueue a purge of the target. It is sent before any copy of the target, and before all other copies."""
+        if (update := self._updates.get(target)) is not None:
+            update.has_copy = False
+        self._purges[target] = self._clock.monotonic()
+        if len(self._purges) > PURGES_MAX:
+            self._purges.popitem(last=False)
         self.wake()
 
     def enqueue_release(self, target: str, token: int) -> None:
-        update = self._update_of(target)
-        update.token, update.release = token, True
+        self._enqueue_update(target, _PendingUpdate(token=token, release=True))
         self.wake()
 
-    def send_event(self, send: SendEvent) -> None:
-        """Enqueue an event. `send` sends the event, after the events that were queued earlier have been sent."""
-        self._events.append(send)
+    def send_event(self, send: SendEvent, *, is_useful_later: bool = True) -> None:
+        """Enqueue an event. `send` sends the event, after the events that were queued earlier have been sent.
+
+        An event that is not useful later is dropped if Redis is unavailable or refuses the event.
+        """
+        self._events.append(_PendingEvent(send, is_useful_later))
         self.wake()
 
     def is_purge_pending(self, target: str) -> bool:
         """Return True if a purge of this target is queued or being sent."""
-        sending_target, sending_update = self._sending
-        if target == sending_target and sending_update.purged:
-            return True
-        update = self._updates.get(target)
-        return update is not None and update.purged > 0
+        return target == self._purging or target in self._purges
 
     def wake(self) -> None:
         """Process the queue now."""
         self._awake.set()
 
-    def now(self) -> int:
-        """Return the time of this machine's clock in microseconds, the unit of the fencing tokens in Redis."""
-        return int(self._clock.now() * 1_000_000)
-
     async def flush(self, timeout: Seconds) -> None:
-        """Return when all messages are sent, after `timeout` seconds, or at once while Redis is unavailable or
-        refuses messages.
-        """
+        """Return when all messages are sent or refused, after `timeout` seconds, or at once while Redis is
+        unavailable."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
         while self._is_progressing and loop.time() < end:  # noqa: ASYNC110 (an operator waits)
@@ -134,57 +146,97 @@ class RedisQueue:
 
     # -- internals
 
-    def _update_of(self, target: str) -> _PendingUpdate:
-        update = self._updates.get(target)
-        if update is None:
-            update = self._updates[target] = _PendingUpdate()
-            if len(self._updates) > WAITING_MAX:
-                self._updates.popitem(last=False)
-        return update
-
     @property
     def _is_progressing(self) -> bool:
-        return (bool(self) or self.busy) and self._redis_operations.connection.up and not self._is_redis_refusing
+        is_due = bool(self) and self._awake.is_set()
+        return (is_due or self.busy) and self._redis_operations.connection.up
+
+    def _enqueue_update(self, target: str, update: _PendingUpdate) -> None:
+        """Enqueue an update, or add it to the queued update of the target."""
+        queued = self._updates.setdefault(target, update)
+        queued.has_copy = queued.has_copy or update.has_copy
+        queued.token = max(queued.token, update.token)  # tokens only increase
+        queued.release = queued.release or update.release
+        if queued.release:
+            self._unreleased.add(target)
+        if len(self._updates) > WAITING_MAX:
+            self._pop_update()
+
+    def _pop_update(self) -> tuple[str, _PendingUpdate]:
+        target, update = self._updates.popitem(last=False)
+        self._unreleased.discard(target)
+        return target, update
 
     async def _work(self) -> None:
         while True:
             await self._awake.wait()
             self._awake.clear()
-            while self and self._redis_operations.connection.up:
-                self.busy = True
-                try:
-                    await self._send_next()
-                    self._is_redis_refusing = False
-                except RedisUnavailable:
-                    break
-                except RedisRefusedForNow:
-                    self._is_redis_refusing = True
-                    with contextlib.suppress(RedisUnavailable, RedisRefused):
-                        await self._release_leases()
-                    break
-                except Exception:
-                    logger.exception("fleet: message not sent")
-                finally:
-                    self.busy = False
-
-    async def _send_next(self) -> None:
-        if self._events:
-            send = self._events.popleft()
+            self.busy = True
             try:
-                await send()
-            except (RedisRefusedForNow, RedisUnavailable):
-                if len(self._events) < EVENTS_MAX:
-                    self._events.appendleft(send)
+                with contextlib.suppress(RedisUnavailable):
+                    await self._send_all()
+            finally:
+                self.busy = False
+
+    async def _send_all(self) -> None:
+        """Send all messages: first the events, then purges, then the rest. If Redis refuses a message for now, send no
+        further message of this kind. Raises RedisUnavailable if Redis does not answer."""
+        kinds: list[tuple[Sized, Callable[[], Awaitable[None]]]] = [
+            (self._events, self._send_next_event),
+            (self._purges, self._send_next_purge),
+            (self._updates, self._send_next_update),
+        ]
+        while self._redis_operations.connection.up and (kind := next((kind for kind in kinds if kind[0]), None)):
+            _, send_next = kind
+            try:
+                await send_next()
+            except RedisRefusedForNow:
+                kinds.remove(kind)
+            except RedisUnavailable:
                 raise
-            except RedisRefused:
-                pass
-            return
-        target, update = self._sending = self._updates.popitem(last=False)
+            except Exception:
+                logger.exception("fleet: message not sent")
+
+    async def _send_next_event(self) -> None:
+        event = self._events.popleft()
         try:
-            await self._send(target, update)
+            await event.send()
+        except (RedisRefusedForNow, RedisUnavailable):
+            if event.is_useful_later:
+                if len(self._events) < EVENTS_MAX:
+                    self._events.appendleft(event)
+                raise
+        except RedisRefused:
+            pass
+
+    async def _send_next_purge(self) -> None:
+        await self._send_purge(next(iter(self._purges)))
+
+    async def _send_purge(self, target: str) -> None:
+        self._purging, requested = target, self._purges.pop(target)
+        # The age is the same by all clocks, and the clock of this machine may differ from that of Redis.
+        age = self._clock.monotonic() - requested
+        try:
+            await self._redis_operations.purge(target, age if age > PURGE_DELAY_MAX else 0)
+        except (RedisRefusedForNow, RedisUnavailable):
+            self._purges.setdefault(target, requested)
+            raise
+        except RedisRefused:
+            self.refused += 1
+        finally:
+            self._purging = None
+
+    async def _send_next_update(self) -> None:
+        target, update = self._pop_update()
+        try:
+            if target in self._purges:
+                await self._send_purge(target)  # Redis would otherwise delete the copy that is sent first
+            await self._send_update(target, update)
         except RedisRefusedForNow:
             self.refused += 1
             self._put_back(target, update)
+            with contextlib.suppress(RedisRefused):
+                await self._release_leases()
             raise
         except RedisRefused:
             self.refused += 1
@@ -194,21 +246,22 @@ class RedisQueue:
         except RedisUnavailable:
             self._put_back(target, update)
             raise
-        finally:
-            self._sending = "", _PendingUpdate()
+
+    def _put_back(self, target: str, update: _PendingUpdate) -> None:
+        """Enqueue an unsent update again, behind all others, so that the others are sent even if Redis always refuses
+        this one."""
+        update.has_copy = update.has_copy and target not in self._purges
+        self._enqueue_update(target, update)
 
     async def _release_leases(self) -> None:
         """Release the leases of the queued copies, so that other machines do not wait for these copies."""
-        for target, update in list(self._updates.items()):
-            if update.release:
-                update.release = False
-                await self._redis_operations.release_lease(target, update.token)
+        while self._unreleased:
+            target = self._unreleased.pop()
+            update = self._updates[target]
+            update.release = False
+            await self._redis_operations.release_lease(target, update.token)
 
-    async def _send(self, target: str, update: _PendingUpdate) -> None:
-        if update.purged:
-            # The age is the same by all clocks, and the clock of this machine may differ from that of Redis.
-            age = self.now() - update.purged
-            await self._redis_operations.purge(target, age if age > PURGE_DELAY_MAX else 0)
+    async def _send_update(self, target: str, update: _PendingUpdate) -> None:
         data, version = None, 0
         if update.has_copy and (resource := self._get_copy(target)) is not None:
             try:
@@ -225,21 +278,3 @@ class RedisQueue:
                 self._pull(target)
         elif update.release:
             await self._redis_operations.release_lease(target, update.token)
-
-    def _put_back(self, target: str, update: _PendingUpdate) -> None:
-        """Enqueue an unsent update again. Messages that were queued since then take precedence."""
-        if (newer := self._updates.get(target)) is None:
-            self._updates[target] = update
-        else:
-            newer.has_copy = newer.has_copy or (update.has_copy and not newer.purged)
-            newer.purged = newer.purged or update.purged
-            newer.release = newer.release or update.release
-            newer.token = newer.token or update.token
-        self._updates.move_to_end(target, last=False)
-
-
-PURGE_DELAY_MAX = 1_000_000
-"""A purge that has waited in the queue for at most this many microseconds deletes the target's copy in any case.
-
-A purge that has waited longer deletes the copy only if it was fetched before the purge was requested.
-"""

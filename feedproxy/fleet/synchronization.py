@@ -59,7 +59,7 @@ class FleetSynchronization:
         self.keys = RedisKeys(settings.fleet_prefix)
         self.machine = secrets.token_hex(6)
         self.redis_operations = RedisOperations(
-            self.connection, self.keys, self.machine, lease=settings.fleet_lease, expiry=settings.fleet_expiry
+            self.connection, self.keys, self.machine, clock, lease=settings.fleet_lease, expiry=settings.fleet_expiry
         )
         self.store = FleetStore(local, is_redirect_permitted, self.redis_operations, clock, events)
         self.comparison_count = 0
@@ -198,11 +198,11 @@ class FleetSynchronization:
                     if loop.time() < self.connection.next_probe or not await self.connection.probe():
                         continue
                     await self._on_reconnected()
-                # A refusal of one step, by a full Redis or because of another program's data, does not prevent others.
+                # A refusal of one step does not prevent others.
                 for step in (self.event_listener.check, self._polls.sync, self.sums.sync):
                     with contextlib.suppress(RedisRefused):
                         await step()
-                self.store.redis_queue.wake()  # messages are left over if Redis was full
+                self.store.redis_queue.wake()  # messages are left over if Redis has refused them
             except RedisUnavailable:
                 continue
             except Exception:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from feedproxy.clock import SystemClock
+from feedproxy.clock import Clock, SystemClock
 from tests.fleet.machines import Machine
 from tests.fleet.redis_server import PROGRAM, RedisServer
 from tests.stages.origin import Origin
@@ -56,12 +56,14 @@ def prefix() -> str:
 
 @pytest.fixture
 async def start(origin: Origin, prefix: str, request: pytest.FixtureRequest) -> AsyncIterator[Start]:
-    """Start a machine: `await start()`, `await start(url=…, folder=…, fleet_lease=1)`."""
+    """Start a machine: `await start()`, `await start(url=…, folder=…, clock=…, fleet_lease=1)`."""
     started: list[Machine] = []
 
-    async def begin(*, url: str = "", folder: Path | None = None, **options: Any) -> Machine:
+    async def begin(
+        *, url: str = "", folder: Path | None = None, clock: Clock | None = None, **options: Any
+    ) -> Machine:
         where = url or request.getfixturevalue("redis_server").url
-        machine = Machine(where, origin, prefix, folder, **options)
+        machine = Machine(where, origin, prefix, folder, clock, **options)
         started.append(machine)
         return await machine.open()
 

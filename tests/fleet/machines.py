@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from feedproxy.app import App
-from feedproxy.clock import SystemClock
+from feedproxy.clock import Clock, SystemClock
 from feedproxy.fleet.synchronization import FleetSynchronization
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
@@ -20,11 +20,29 @@ PATIENT = 30_000
 """Milliseconds until Redis counts as lost. They are many because this machine may be busy with other tests."""
 
 
+class WrongClock(SystemClock):
+    """A clock that is ahead by some seconds."""
+
+    def __init__(self, ahead: float) -> None:
+        self.ahead = ahead
+
+    def now(self) -> float:
+        return super().now() + self.ahead
+
+
 class Machine:
     """One feedproxy. Its store is in `folder`, or else in memory."""
 
-    def __init__(self, url: str, origin: Origin, prefix: str, folder: Path | None = None, **options: Any) -> None:
-        self.app = App(SystemClock(), make_client=lambda _: OriginFetcher(origin))
+    def __init__(
+        self,
+        url: str,
+        origin: Origin,
+        prefix: str,
+        folder: Path | None = None,
+        clock: Clock | None = None,
+        **options: Any,
+    ) -> None:
+        self.app = App(clock or SystemClock(), make_client=lambda _: OriginFetcher(origin))
         self._origin = origin
         given: dict[str, Any] = {
             "store": url,

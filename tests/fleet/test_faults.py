@@ -1,6 +1,7 @@
 """Redis is killed, stopped or disconnected: clients notice nothing, and machines catch up afterwards."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import re
@@ -18,8 +19,9 @@ from feedproxy.fleet import redis_queue
 from feedproxy.fleet.redis_connection import (
     RedisConnection,
     RedisRefused,
+    RedisRefusedForNow,
     RedisUnavailable,
-    _is_for_now,
+    _refusal,
     _short_message,
     host_and_port,
 )
@@ -32,7 +34,7 @@ from feedproxy.repeated_log_messages import RepeatedMessages
 from feedproxy.store.resource import Resource
 from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 from tests.fleet.conftest import Start
-from tests.fleet.machines import until
+from tests.fleet.machines import WrongClock, until
 from tests.fleet.redis_server import RedisServer
 from tests.fleet.wire import Wire
 from tests.stages.origin import Origin, a_feed
@@ -175,9 +177,7 @@ async def test_purge_while_cut_off_is_applied_if_the_clock_of_the_machine_is_beh
 ) -> None:
     monkeypatch.setattr(redis_queue, "PURGE_DELAY_MAX", 0)  # otherwise a late purge would have to wait for a second
     with Wire(own_redis.socket) as wire:
-        one, other = await start(url=own_redis.url), await start(url=wire.url)
-        clock = SimpleNamespace(now=lambda: SystemClock().now() - 300)
-        monkeypatch.setattr(other.fleet.store.redis_queue, "_clock", clock)
+        one, other = await start(url=own_redis.url), await start(url=wire.url, clock=WrongClock(-300))
         origin.publish("/purged", a_feed("x"), cache_control=LASTING)
         await one.get("/purged")
         await one.flush()
@@ -189,6 +189,29 @@ async def test_purge_while_cut_off_is_applied_if_the_clock_of_the_machine_is_beh
         wire.mend()
 
         await until(lambda: one.service.store.get(origin.url("/purged")) is None)
+
+
+async def test_copy_fetched_by_a_wrong_clock_while_cut_off_is_purged_by_a_later_purge(
+    start: Start, origin: Origin, own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_queue, "PURGE_DELAY_MAX", 0)  # otherwise a late purge would have to wait for a second
+    one, other = await start(url=own_redis.url), await start(url=own_redis.url, clock=(clock := WrongClock(300)))
+    target = origin.url("/feed")
+    own_redis.kill()
+    await until(lambda: not one.fleet.connection.up and not other.fleet.connection.up)
+    clock.ahead = 240  # the fetch is a minute older than the purge
+    origin.publish("/feed", a_feed("x"), cache_control=LASTING)
+    await other.get("/feed")
+    clock.ahead = 300
+    await one.service.admin.purge(target)
+
+    own_redis.start()
+
+    await until(lambda: other.fleet.store.local.peek(target) is None)
+    for machine in (one, other):
+        await machine.flush()
+    assert not own_redis.ask("HEXISTS", one.fleet.keys.copy(target), "d")
+    assert one.fleet.store.local.peek(target) is None
 
 
 async def test_copies_fetched_while_cut_off_resolve_to_the_later(
@@ -296,15 +319,125 @@ async def test_redis_that_refuses_writes_for_now_gets_copies_and_purges_later(
     ("text", "is_for_now"),
     [
         ("MISCONF Redis is configured to save RDB snapshots", True),
-        ("ERR Error running script (call to f_1): @user_script:9: -OOM command not allowed", True),
-        ("NOPERM this user has no permissions", False),
-        ("WRONGTYPE Operation against a key holding the wrong kind of value", False),
+        ("NOREPLICAS Not enough good replicas to write. script: 0, on @user_script:1.", True),
+        ("BUSY Redis is busy running a script", True),
+        ("WRONGTYPE Operation against a key holding the wrong kind of value script: 0, on @user_script:1.", True),
+        ("value is not an integer or out of range script: 0, on @user_script:1.", True),
+        ("The user executing the script can't run this command or subcommand script: 0, on @user_script:1.", True),
+        ("Error running script (call to f_1): @user_script:9: -OOM command not allowed", True),
+        ("Error running script (call to f_1): @user_script:9: @user_script: 9: WRONGTYPE Operation against", True),
+        ("unknown command 'evalsha', with args beginning with: ", False),
+        ("user_script:1: attempt to perform arithmetic on a nil value script: 0, on @user_script:1.", False),
+        ("Wrong number of args calling Redis command from script script: 0, on @user_script:1.", False),
+        ("Error compiling script (new function): user_script:1: '=' expected near '<eof>'", False),
     ],
 )
-def test_redis_refusal_is_for_now_by_its_code(text: str, is_for_now: bool) -> None:
+def test_redis_refusal_is_final_if_the_request_is_wrong(text: str, is_for_now: bool) -> None:
     from redis.exceptions import ResponseError
 
-    assert _is_for_now(ResponseError(text)) == is_for_now
+    assert isinstance(_refusal(ResponseError(text), text), RedisRefusedForNow) == is_for_now
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"LOADING Redis is loading the dataset in memory",
+        b"CLUSTERDOWN The cluster is down",
+        b"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+        b"NOPERM this user has no permissions to run the 'evalsha' command",
+        b"TRYAGAIN Multiple keys request during rehashing of slot",
+    ],
+)
+async def test_purge_that_redis_refuses_for_now_is_sent_again(tmp_path: Path, reply: bytes) -> None:
+    scripts: list[list[bytes]] = []
+    replies = [b"-" + reply, b"$1\r\n7"]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                count = int((await reader.readuntil(b"\r\n"))[1:])
+                words = []
+                for _ in range(count):
+                    length = int((await reader.readuntil(b"\r\n"))[1:])
+                    words.append((await reader.readexactly(length + 2))[:-2])
+                if words[0] == b"EVALSHA":
+                    scripts.append(words)
+                    writer.write(replies[min(len(scripts), len(replies)) - 1] + b"\r\n")
+                else:
+                    writer.write(b"+OK\r\n")
+        writer.close()
+
+    server = await asyncio.start_unix_server(serve, tmp_path / "redis.sock")
+    link = RedisConnection(f"unix://{tmp_path / 'redis.sock'}", timeout=60)
+    assert await link.probe()
+    operations = RedisOperations(link, RedisKeys("a-test"), "machine", SystemClock(), lease=1, expiry=1)
+    queue = RedisQueue(operations, lambda _: None, lambda _: None, SystemClock())
+    queue.start()
+    queue.enqueue_purge("http://example.com/feed")
+    await until(lambda: scripts and not queue.busy)
+    assert queue.is_purge_pending("http://example.com/feed")
+
+    assert link.up or await link.probe()
+    queue.wake()
+    await until(lambda: not queue and not queue.busy)
+
+    assert [words[3].endswith(b":copy:http://example.com/feed") for words in scripts] == [True, True]
+    await queue.close(0)
+    await link.close()
+    server.close()
+
+
+async def test_purge_that_redis_always_refuses_does_not_delay_others() -> None:
+    tried: list[str] = []
+
+    class RefusingRedis:
+        connection = SimpleNamespace(up=True)
+
+        async def purge(self, target: str, age: float) -> None:
+            tried.append(target)
+            if target == "refused":
+                raise RedisRefusedForNow("WRONGTYPE")
+
+        async def release_lease(self, target: str, token: int) -> None:
+            tried.append(f"release of {target}")
+
+    queue = RedisQueue(RefusingRedis(), lambda _: None, lambda _: None, SystemClock())  # type: ignore[arg-type]
+    queue.enqueue_release("lease", 1)
+    for target in ("refused", "another", "a third"):
+        queue.enqueue_purge(target)
+    queue.start()
+    await until(lambda: not queue.busy and tried)
+    assert tried == ["refused", "release of lease"]
+
+    queue.wake()
+    await until(lambda: not queue.busy and "a third" in tried)
+
+    assert tried[2:] == ["another", "a third", "refused"]
+    assert queue.is_purge_pending("refused")
+    await queue.close(0)
+
+
+async def test_event_of_no_later_use_is_dropped_if_redis_refuses_it() -> None:
+    tried: list[str] = []
+
+    def event(name: str) -> Callable[[], Awaitable[None]]:
+        async def send() -> None:
+            tried.append(name)
+            raise RedisRefusedForNow("NOPERM")
+
+        return send
+
+    operations = SimpleNamespace(connection=SimpleNamespace(up=True))
+    queue = RedisQueue(operations, lambda _: None, lambda _: None, SystemClock())  # type: ignore[arg-type]
+    queue.send_event(event("slot"), is_useful_later=False)
+    queue.send_event(event("change"))
+    queue.start()
+    await until(lambda: not queue.busy and tried)
+    queue.wake()
+    await until(lambda: not queue.busy and len(tried) == 3)
+    await queue.close(0)
+
+    assert tried == ["slot", "change", "change"]
 
 
 async def test_purge_is_pending_while_redis_has_not_answered_it() -> None:
@@ -313,7 +446,7 @@ async def test_purge_is_pending_while_redis_has_not_answered_it() -> None:
     class SlowRedis:
         connection = SimpleNamespace(up=True)
 
-        async def purge(self, target: str, version: int) -> None:
+        async def purge(self, target: str, age: float) -> None:
             begun.set()
             await answered.wait()
 
@@ -434,7 +567,7 @@ async def test_redis_wrong_password_is_logged_as_such(own_redis: RedisServer, ca
 async def test_redis_invalid_number_is_refused(start: Start, own_redis: RedisServer) -> None:
     one = await start(url=own_redis.url)
     link, names = one.fleet.connection, RedisKeys("a-test:")
-    shelf = RedisOperations(link, names, "machine", lease=1, expiry=1)
+    shelf = RedisOperations(link, names, "machine", SystemClock(), lease=1, expiry=1)
     own_redis.ask("SET", names.sequence, "no number")
 
     with pytest.raises(RedisRefused):

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from feedproxy.clock import SystemClock
 from feedproxy.fleet.redis_connection import RedisConnection
 from feedproxy.fleet.redis_keys import RedisKeys
 from feedproxy.fleet.redis_operations import RedisOperations
@@ -21,7 +22,7 @@ TARGET = "http://origin.example/feed"
 async def a_store(server: RedisServer, prefix: str, machine: str, *, lease: float = 60) -> RedisOperations:
     link = RedisConnection(server.url, timeout=PATIENT / 1000)
     assert await link.probe()
-    return RedisOperations(link, RedisKeys(prefix), machine, lease=lease, expiry=3600)
+    return RedisOperations(link, RedisKeys(prefix), machine, SystemClock(), lease=lease, expiry=3600)
 
 
 def suspend_renewal(machine: Machine) -> None:
@@ -95,7 +96,7 @@ async def test_purge_sent_late_keeps_copies_fetched_since(redis_server: RedisSer
     taken, _ = await one.acquire_lease(TARGET, 0)
     await one.put(TARGET, taken, b"x", taken, release=True)
 
-    await one.purge(TARGET, 600_000_000)
+    await one.purge(TARGET, 600)
 
     assert (await one.get_if_later(TARGET, 0)).data == b"x"
 
