@@ -5,6 +5,18 @@ local count = tonumber(os.getenv("BENCH_COUNT") or "1")
 local number = tonumber(os.getenv("BENCH_START") or "0")
 local parts = {}
 
+-- A run may end after a number of responses instead of its time. Counting them makes requests dearer for wrk, so only
+-- tests do it.
+local remaining = tonumber(os.getenv("BENCH_RESPONSES") or "") or 0
+if remaining > 0 then
+   function response()
+      remaining = remaining - 1
+      if remaining == 0 then
+         wrk.thread:stop()
+      end
+   end
+end
+
 -- wrk writes the fields in an order of its own in every process; a reader has one and keeps to it.
 local function formatted(path)
    local lines = {}
