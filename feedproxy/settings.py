@@ -9,7 +9,7 @@ options to mitmproxy (`declare`), and the library reads all of them as one `Sett
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Protocol
 
 from feedproxy.durations_and_sizes import Unit, format_quantity, parse
@@ -924,14 +924,16 @@ def format_value(name: str, value: Any) -> Any:
     return format_quantity(value, unit) if unit and value else value
 
 
-def option_names() -> list[str]:
+@cache
+def option_names() -> tuple[str, ...]:
     """Return the names of all options in the order of this file, without deprecated ones."""
-    return [option_field.name for option_field in fields(Settings) if not option_field.metadata["deprecated"]]
+    return tuple(option_field.name for option_field in fields(Settings) if not option_field.metadata["deprecated"])
 
 
-def deprecated_names() -> list[str]:
+@cache
+def deprecated_names() -> tuple[str, ...]:
     """Return the names of the options that will be fixed limits in the next release."""
-    return [option_field.name for option_field in fields(Settings) if option_field.metadata["deprecated"]]
+    return tuple(option_field.name for option_field in fields(Settings) if option_field.metadata["deprecated"])
 
 
 def restart_names() -> list[str]:
@@ -957,12 +959,15 @@ def per_feed_names() -> list[str]:
 
 def from_options(values: Mapping[str, Any]) -> Settings:
     """Return Settings with these values. Missing options get their defaults, and unknown ones are ignored."""
-    options: dict[str, Any] = {}
-    for option_field in fields(Settings):
-        if option_field.name in values:
-            value = values[option_field.name]
-            options[option_field.name] = tuple(value) if isinstance(option_field.default, tuple) else value
+    sequences = _sequence_names()
+    known = ((name, values[name]) for name in (*option_names(), *deprecated_names()) if name in values)
+    options: dict[str, Any] = {name: tuple(value) if name in sequences else value for name, value in known}
     return Settings(**options)
+
+
+@cache
+def _sequence_names() -> frozenset[str]:
+    return frozenset(option_field.name for option_field in fields(Settings) if isinstance(option_field.default, tuple))
 
 
 def listen_address(text: str, option_name: str) -> tuple[str, int]:

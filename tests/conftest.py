@@ -15,7 +15,9 @@ from _pytest.logging import caplog_records_key
 from hypothesis import HealthCheck, settings
 from hypothesis.internal import charmap, intervalsets
 
+from feedproxy.process import option_sources
 from feedproxy.telemetry.log_stream import LineHandler
+from feedproxy.workers.available_memory import available_memory
 from tests import cheap_mitmproxy, local_names, short_reports
 
 CORPUS = Path(__file__).resolve().parents[1].parent / "shared" / "corpus"
@@ -53,6 +55,9 @@ def _can_keep_folders_in_memory() -> bool:
 # SQLite syncs every file of each store, which on a disk takes a fifth of the processor time of tests with stores.
 if _can_keep_folders_in_memory():
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+# The limits of this process's memory stay the same. Each proxy would read them from four files.
+setattr(option_sources, "available_memory", functools.cache(available_memory))  # noqa: B010 -- it is not exported there
 
 local_names.look_up_local_names_only()
 cheap_mitmproxy.cheapen_options_and_keys()
