@@ -15,6 +15,7 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.notify.notification_protocol import DAY
 from feedproxy.notify.subscription_table import Role, State
 from feedproxy.notify.websub import signatures_and_tokens
+from feedproxy.notify.websub.subscriber import Subscriber
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.store.permitted_store import PermittedStore
 from feedproxy.store.tiered import TieredStore
@@ -409,6 +410,33 @@ async def test_feed_without_readers_is_unsubscribed(stand_at: Callable[..., Any]
 
     assert (answer.status, answer.body) == (200, b"abc")
     assert await made.held(Role.PUBLISHER) == []
+
+
+async def test_feed_without_readers_is_unsubscribed_once_at_a_hub_that_it_no_longer_names(
+    stand_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await subscribed(stand_at)
+    await made.stand.pass_time(DAY / 2)
+    await made.read_by_somebody()
+    await made.stand.pass_time(DAY / 2 + HOUR)  # the counts are complete
+    other = LINKS.replace("https://hub.example/", HUB + "new")
+    made.stand.origin.publish("/feed.xml", a_feed("four", *OLD), link=other)
+    monkeypatch.setattr(Subscriber, "is_read", lambda *_: False)
+    ended: list[str] = []
+    end_push_lease = made.stand.app.service.admin.end_push_lease
+
+    async def end(target: str) -> None:
+        ended.append(target)
+        await end_push_lease(target)
+
+    monkeypatch.setattr(made.stand.app.service.admin, "end_push_lease", end)
+
+    await made.stand.read()
+    await made.stand.pass_time(5)
+
+    asked = [(dict(parse_qsl(body.decode()))["hub.mode"], url) for _, url, body in _to_hubs(made)]
+    assert asked == [("subscribe", HUB), ("unsubscribe", HUB)]
+    assert ended == [TARGET]
 
 
 async def test_clock_set_forward_after_the_start_ends_no_subscription_within_the_first_window(

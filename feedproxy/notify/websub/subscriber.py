@@ -157,28 +157,23 @@ class Subscriber:
         ]
         await self._service.proxy.store.load(target)
         discovered = self._discover(target, self._service.proxy.store.peek(target))
-        for subscription in subscriptions:
-            if subscription.callback not in discovered.hubs and _is_wanted(subscription):
+        wanted = [subscription for subscription in subscriptions if _is_wanted(subscription)]
+        current = [subscription for subscription in wanted if subscription.callback in discovered.hubs]
+        for subscription in wanted:
+            if subscription.callback not in discovered.hubs:
                 await self._unsubscribe(subscription)
         if not discovered.hubs:
             return True
         if not self.is_read(target):
             # After a start, the counts are complete only when a whole window has passed.
             if self._service.clock.monotonic() - self._started >= self._service.settings().subscriber_window:
-                for subscription in subscriptions:
-                    if _is_wanted(subscription):
-                        await self._unsubscribe(subscription)
+                for subscription in current:
+                    await self._unsubscribe(subscription)
             return False
-        for subscription in subscriptions:
-            if _is_wanted(subscription) and subscription.callback in discovered.hubs:
-                await self._request_changed(subscription, discovered.topic)
+        for subscription in current:
+            await self._request_changed(subscription, discovered.topic)
         failed = {subscription.callback for subscription in subscriptions if "failed" in subscription.data}
-        if not any(
-            _is_wanted(subscription)
-            and subscription.callback in discovered.hubs
-            and subscription.callback not in failed
-            for subscription in subscriptions
-        ):
+        if all(subscription.callback in failed for subscription in current):
             for hub in discovered.hubs:
                 if hub not in failed:
                     await self._subscribe(target, hub, discovered.topic)
