@@ -22,11 +22,8 @@ NAME_LENGTH_MAX = 200
 """Maximum number of characters in a list's name."""
 
 
-class ListTooLarge(FeedproxyError):
+class ListTooLarge(FeedproxyError, status=413, detail="too-large"):
     """Error for content larger than opml.CONTENT_MAX."""
-
-    status_hint = 413
-    detail = "too-large"
 
 
 class FeedListImport:

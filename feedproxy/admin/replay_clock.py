@@ -17,11 +17,8 @@ STEP_MAX: Seconds = 100 * 366 * 86_400
 """Largest step of the clock in seconds: a century."""
 
 
-class InvalidStep(FeedproxyError):
+class InvalidStep(FeedproxyError, status=400, detail="bad-step"):
     """Error for a missing or invalid `seconds`, and for a clock that cannot be advanced."""
-
-    status_hint = 400
-    detail = "bad-step"
 
 
 async def advance_clock(request: web.Request, clock: Clock) -> dict[str, Any]:

@@ -9,11 +9,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 from feedproxy.errors import FeedproxyError
 
 
-class InvalidForm(FeedproxyError):
+class InvalidForm(FeedproxyError, status=400, detail="bad-target"):
     """Error for a missing or invalid parameter."""
-
-    status_hint = 400
-    detail = "bad-target"
 
 
 UNREADABLE = (HttpProcessingError, web.RequestPayloadError)

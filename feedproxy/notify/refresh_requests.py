@@ -41,11 +41,8 @@ The reason for the deferral, such as a pause by the operator, may have ended.
 """
 
 
-class TooManyRequests(FeedproxyError):
+class TooManyRequests(FeedproxyError, status=429, detail="too-often"):
     """Error for a client that exceeds `source_limit`."""
-
-    status_hint = 429
-    detail = "too-often"
 
 
 class UnknownSite(Struct, frozen=True):

@@ -42,11 +42,8 @@ class State(StrEnum):
     PAUSED = "paused"  # set by the operator
 
 
-class SubscriptionsFull(FeedproxyError):
+class SubscriptionsFull(FeedproxyError, status=503, detail="full"):
     """Error for a subscription above the maximum number."""
-
-    status_hint = 503
-    detail = "full"
 
 
 @dataclass(frozen=True, slots=True)

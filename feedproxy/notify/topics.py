@@ -22,11 +22,8 @@ PINGED_FEEDS_MAX = 50
 """A ping of a site refreshes at most this many of its feeds."""
 
 
-class UnknownTopic(FeedproxyError):
+class UnknownTopic(FeedproxyError, status=404, detail="not-found"):
     """Error for a URL without a known public feed."""
-
-    status_hint = 404
-    detail = "not-found"
 
 
 async def resolve_topic(service: NotificationService, address: str, topics_allowed: str, base: str) -> str:

@@ -47,11 +47,8 @@ SORTS: Mapping[str, tuple[str, Callable[[View], Any]]] = {
 }
 
 
-class StoreClosed(FeedproxyError):
+class StoreClosed(FeedproxyError, status=503, detail="drain"):
     """Error for requests while the proxy is closing its store."""
-
-    status_hint = 503
-    detail = "drain"
 
 
 class Notice(Struct, frozen=True):

@@ -27,10 +27,8 @@ At the limit, all digests are forgotten, and contents are written again.
 """
 
 
-class RecordingFailed(FeedproxyError):
+class RecordingFailed(FeedproxyError, detail="recording"):
     """Error for a failed write. The entries that were written before are complete."""
-
-    detail = "recording"
 
 
 class HarWriter:

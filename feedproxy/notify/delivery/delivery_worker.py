@@ -77,11 +77,8 @@ SUBSCRIPTION_REQUESTS = SUBSCRIBER_REQUESTS | {"verify"}
 failures."""
 
 
-class Overloaded(FeedproxyError):
+class Overloaded(FeedproxyError, status=503, detail="busy"):
     """Error for an immediate request that would exceed the maximum number of waiting requests."""
-
-    status_hint = 503
-    detail = "busy"
 
 
 @dataclass(slots=True)

@@ -18,20 +18,15 @@ TAGS_MAX = 1024
 """Maximum number of characters in a ping's tags. Further characters are ignored."""
 
 
-class InvalidCall(FeedproxyError):
+class InvalidCall(FeedproxyError, status=400, detail="bad-target"):
     """Error for an invalid call, for example with wrong parameters. The answer is a fault."""
 
-    status_hint = 400
-    detail = "bad-target"
     fault_code = -32602
     """The XML-RPC fault code for invalid parameters (Specification for Fault Code Interoperability)."""
 
 
-class InvalidPing(FeedproxyError):
+class InvalidPing(FeedproxyError, status=400, detail="bad-target"):
     """Error for a call with invalid values. The answer has `flerror` 1 and the text of the error."""
-
-    status_hint = 400
-    detail = "bad-target"
 
 
 class Ping(Struct, frozen=True):

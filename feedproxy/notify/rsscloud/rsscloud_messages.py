@@ -64,11 +64,8 @@ class MalformedCall(InvalidCall):
     fault_code = FAULT_CODE
 
 
-class RegistrationRefused(FeedproxyError):
+class RegistrationRefused(FeedproxyError, status=403, detail="access"):
     """Error for a refused registration. The client gets the answer false."""
-
-    status_hint = 403
-    detail = "access"
 
 
 class Registration(Struct, frozen=True):

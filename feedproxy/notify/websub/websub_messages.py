@@ -38,10 +38,8 @@ class Mode(StrEnum):
     DENIED = "denied"
 
 
-class InvalidRequest(FeedproxyError):
+class InvalidRequest(FeedproxyError, detail="websub"):
     """Error for an invalid request to a hub."""
-
-    detail = "websub"
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)

@@ -45,11 +45,8 @@ _OVERRIDES: Mapping[FeedDecision, Mapping[str, Any]] = {
 }
 
 
-class TooManyDecisions(FeedproxyError):
+class TooManyDecisions(FeedproxyError, status=409, detail="overload"):
     """Error for a decision about a further feed when DECISIONS_MAX feeds are paused or blocked."""
-
-    status_hint = 409
-    detail = "overload"
 
 
 class OperatorDecisions:
