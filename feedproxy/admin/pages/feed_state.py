@@ -64,31 +64,33 @@ def feed_condition(
     next_at, next_reason = _next_fetch(resource, freshness, settings, now)
     if isinstance(plan, Later):
         next_at, next_reason = plan.at, f"{next_reason}; {plan.reason}"
-    active = moved_and_gone.active_relocation(resource.relocation, now, settings, target=resource.target)
     sighting = resource.relocation
-    if active is not None:
-        if isinstance(active, moved_and_gone.RespondMoved):
-            reason = f"readers are redirected to {to_public(active.location, settings)}"
-            state = FeedState.MOVED
-        elif settings.gone or (sighting is not None and sighting.confirmed):
-            reason = "the feed has ended, and readers get 410"
-            state = FeedState.GONE
-        else:
-            reason = "the origin answers that the feed has ended, and readers get its 410"
-            state = FeedState.FAILING
-        if settings.moved_to or settings.gone:
-            return Condition(state, f"{reason}, by a rule", next_at, next_reason)
-        if sighting is not None and sighting.confirmed:
-            recheck = sighting.last + settings.gone_recheck
-            if recheck > next_at:
-                next_at, next_reason = recheck, "moves and ends are checked again after gone_recheck"
-        return Condition(state, f"{reason}: {_sightings(resource)}", next_at, next_reason)
+    active = moved_and_gone.active_relocation(sighting, now, settings, target=resource.target)
+    if active is None:
+        return _condition_at_address(resource, freshness, now, next_at, next_reason)
+    if isinstance(active, moved_and_gone.RespondMoved):
+        state, reason = FeedState.MOVED, f"readers are redirected to {to_public(active.location, settings)}"
+    elif settings.gone or (sighting is not None and sighting.confirmed):
+        state, reason = FeedState.GONE, "the feed has ended, and readers get 410"
+    else:
+        state, reason = FeedState.FAILING, "the origin answers that the feed has ended, and readers get its 410"
+    if settings.moved_to or settings.gone:
+        return Condition(state, f"{reason}, by a rule", next_at, next_reason)
+    if sighting is not None and sighting.confirmed and sighting.last + settings.gone_recheck > next_at:
+        next_at = sighting.last + settings.gone_recheck
+        next_reason = "moves and ends are checked again after gone_recheck"
+    return Condition(state, f"{reason}: {_sightings(resource)}", next_at, next_reason)
+
+
+def _condition_at_address(
+    resource: Resource, freshness: Freshness | None, now: Instant, next_at: Instant, next_reason: str
+) -> Condition:
+    """Return the condition of a feed that has neither moved nor ended."""
     failures = resource.failures
     if failures.count:
-        tries = count_noun(failures.count, "failure")
         how_long = span(now - failures.since)
         when = f"{how_long} ago" if failures.count == 1 else f"in a row for {how_long}"
-        reason = f"{tries} {when}: {detail_sentence(failures.detail)}"
+        reason = f"{count_noun(failures.count, 'failure')} {when}: {detail_sentence(failures.detail)}"
         if freshness is not None:
             reason += f" The copy is {freshness.description}"
         return Condition(FeedState.FAILING, reason, next_at, next_reason)
@@ -99,9 +101,8 @@ def feed_condition(
         return Condition(FeedState.STALE, detail_sentence(Detail.INVALIDATED), now, next_reason)
     if freshness.is_fresh(now):
         return Condition(FeedState.FRESH, freshness.description, next_at, next_reason)
-    if freshness.allowance is not None:
-        return Condition(FeedState.HELD, freshness.description, next_at, next_reason)
-    return Condition(FeedState.STALE, freshness.description, next_at, next_reason)
+    state = FeedState.STALE if freshness.allowance is None else FeedState.HELD
+    return Condition(state, freshness.description, next_at, next_reason)
 
 
 def detail_sentence(detail: str) -> str:
