@@ -70,15 +70,21 @@ class OutboundSubscriptions:
         self._service.defer(partial(self._end_private, target))
 
     async def _end_private(self, topic: str) -> None:
+        if await self._target_of(topic) is None:
+            for subscription in await self._service.subscriptions.all(
+                role=Role.PUBLISHER, protocol=self._protocol, topic=topic
+            ):
+                await self._remove(subscription)
+
+    async def _target_of(self, topic: str) -> SubscriptionTarget | None:
+        """Return the server that offers notifications of a stored feed now, or None."""
         await self._service.proxy.store.load(topic)
         resource = self._service.proxy.store.peek(topic)
-        server = self._find_target(resource) if resource is not None else None
-        for subscription in await self._service.subscriptions.all(
-            role=Role.PUBLISHER, protocol=self._protocol, topic=topic
-        ):
-            if server is None:
-                await self._service.subscriptions.remove(subscription.id)
-                await self._service.proxy.admin.end_push_lease(topic)
+        return self._find_target(resource) if resource is not None else None
+
+    async def _remove(self, subscription: Subscription) -> None:
+        await self._service.subscriptions.remove(subscription.id)
+        await self._service.proxy.admin.end_push_lease(subscription.topic)
 
     async def subscribe(self, topic: str, server: SubscriptionTarget) -> None:
         """Subscribe to a topic at `server`, unless an equal subscription exists. Remove the topic's subscriptions at
@@ -120,14 +126,11 @@ class OutboundSubscriptions:
 
         A paused subscription stays unchanged.
         """
-        await self._service.proxy.store.load(subscription.topic)
-        resource = self._service.proxy.store.peek(subscription.topic)
-        server = self._find_target(resource) if resource is not None and self._service.can_receive_calls else None
         if subscription.state is State.PAUSED:
             return
+        server = await self._target_of(subscription.topic) if self._service.can_receive_calls else None
         if server is None:
-            await self._service.subscriptions.remove(subscription.id)
-            await self._service.proxy.admin.end_push_lease(subscription.topic)
+            await self._remove(subscription)
         elif server.callback != subscription.callback or dict(server.data) != dict(subscription.data):
             await self.subscribe(subscription.topic, server)
         else:
@@ -168,9 +171,7 @@ class OutboundSubscriptions:
         Only the notifying server (hub, cloud or CNWS publisher) knows the callback URL. No other program can cause
         refreshes, so no rate limit is needed.
         """
-        await self._service.proxy.store.load(subscription.topic)
-        resource = self._service.proxy.store.peek(subscription.topic)
-        if resource is None or self._find_target(resource) is None:
+        if await self._target_of(subscription.topic) is None:
             return False
         if subscription.state is not State.PAUSED:
             await self._service.subscriptions.record_notification(
