@@ -23,6 +23,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 from aiohttp import web
+from msgspec import ValidationError
 from msgspec.structs import astuple
 from prometheus_client.core import Metric
 
@@ -172,7 +173,7 @@ class WorkerPeers:
             try:
                 async for line in iterate_cooperatively((answer or b"").splitlines()):
                     accounts.append(account_serialization.load_account(line))
-            except (ValueError, LookupError, TypeError, AttributeError) as error:
+            except (ValueError, LookupError, TypeError, AttributeError, ValidationError) as error:
                 logger.warning("workers: invalid reader accounts of a worker: %s", error)
         return accounts
 
