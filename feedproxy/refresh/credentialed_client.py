@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.refresh.redirect_following import OriginClient
-from feedproxy.upstream.fetch_result import Fetched, Oversized
+from feedproxy.upstream.fetch_result import Fetched, Oversized, PendingFetch
 
 _REFERENCES = frozenset({"location", "content-location", "link"})
 """Response fields with addresses, in which origins often repeat the secret parameters of the request."""
@@ -35,13 +35,20 @@ class CredentialedClient:
         self._client = client
         self._with_credentials = with_credentials
 
-    async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
+    def fetch(self, request: Request, *, skip_address_check: bool = False) -> PendingFetch:
         """Send the request with the credential that its target names, and return the response.
 
         Secret parameters are removed from the addresses in the response's fields. Raises FetchError if the fetch fails
         or if the credential no longer exists.
         """
         sent = self._with_credentials(request)
+        if sent is request:
+            return self._client.fetch(request, skip_address_check=skip_address_check)
+        return self._fetch_with_credential(request, sent, skip_address_check=skip_address_check)
+
+    async def _fetch_with_credential(
+        self, request: Request, sent: Request, *, skip_address_check: bool
+    ) -> Fetched | Oversized:
         answer = await self._client.fetch(sent, skip_address_check=skip_address_check)
         parameters = sent.target.removeprefix(uri.without_fragment(request.target))[1:]
         return _without_parameters(answer, frozenset(parse_qsl(parameters))) if parameters else answer

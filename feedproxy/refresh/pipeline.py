@@ -17,7 +17,7 @@ from feedproxy.http.message import NO_FIELDS, Request
 from feedproxy.refresh import client_keyed_responses, missing_ranges, redirect_following
 from feedproxy.refresh.dcz_from_origins import with_dictionary
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.refresh.ingest.ingest import NOT_INGESTED
+from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent
 from feedproxy.refresh.ingest.offload import ingest_in_helper
 from feedproxy.refresh.policy import pushed_content
 from feedproxy.refresh.policy.client_keyed_failures import KeyedRecord
@@ -30,7 +30,7 @@ from feedproxy.request.upstream_request import is_only_language
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource
 from feedproxy.upstream import local_resource_exhaustion
-from feedproxy.upstream.fetch_result import Oversized
+from feedproxy.upstream.fetch_result import Fetched, Oversized
 
 logger = logging.getLogger(__name__)
 
@@ -56,13 +56,16 @@ class RefreshPipeline:
         self._may_serve_under = may_serve_under
         self._has_expected_readers = has_expected_readers
 
-    async def run(self, job: RefreshJob, is_current: Callable[[], bool]) -> tuple[RefreshResult, RefreshRecord]:
+    async def run(
+        self, job: RefreshJob, before: Resource | None, is_current: Callable[[], bool]
+    ) -> tuple[RefreshResult, RefreshRecord]:
         """Carry out one job. Return its result, and its record for metrics and log.
 
-        `is_current` returns False after a purge or an invalidation of the target. Nothing is then stored.
+        `before` is the stored resource from which the job was made. `is_current` returns False after a purge or an
+        invalidation of the target. Nothing is then stored.
         """
         while True:
-            received = await self._receive(job)
+            received = await self._receive(job, before)
             await self._store.load(job.request.target)
             # No await from here to the store: a concurrent refresh of the same target must not be overwritten.
             stored = self._store.get_latest(job.request.target)
@@ -158,7 +161,7 @@ class RefreshPipeline:
             is_missing_feed=is_missing_feed(job, result),
         )
 
-    async def _receive(self, job: RefreshJob) -> Received | FeedproxyError:
+    async def _receive(self, job: RefreshJob, before: Resource | None) -> Received | FeedproxyError:
         """Return the fetched and ingested responses, or the error."""
         if job.pushed is not None:
             return Received(
@@ -166,7 +169,7 @@ class RefreshPipeline:
             )
         try:
             chain = await self._follow_redirects(job)
-            return await self._ingest(chain, job)
+            return Received(chain, await self._ingest(chain.last, job, before))
         except FeedproxyError as error:
             return error.as_value()
         except MemoryError:
@@ -178,12 +181,14 @@ class RefreshPipeline:
             logger.exception("refresh: ingesting a response failed")
             return FeedproxyError("feedproxy could not process the response; see its log")
 
-    async def _ingest(self, chain: redirect_following.RedirectChain, job: RefreshJob) -> Received:
-        if isinstance(chain.last, Oversized) or job.request.method == "HEAD":
-            return Received(chain, NOT_INGESTED)
+    async def _ingest(self, fetched: Fetched | Oversized, job: RefreshJob, before: Resource | None) -> IngestedContent:
+        if isinstance(fetched, Oversized) or job.request.method == "HEAD":
+            return NOT_INGESTED
+        if fetched.response.status == 304 and not (before is not None and before.backfill_pending):
+            return NOT_INGESTED
         await self._store.load(job.request.target)
-        before = self._store.get(job.request.target)
-        return Received(chain, await ingest_in_helper(chain.last, job, before, self._helper_pool, self._clock.now()))
+        stored = self._store.get(job.request.target)
+        return await ingest_in_helper(fetched, job, stored, self._helper_pool, self._clock.now())
 
     async def _follow_redirects(self, job: RefreshJob) -> redirect_following.RedirectChain:
         if job.missing_range is not None and (

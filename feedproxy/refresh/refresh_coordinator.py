@@ -317,8 +317,7 @@ class RefreshCoordinator:
         """
         if not lease.completed_by_peer:
             return None
-        await self._store.load(target)
-        stored = self._store.get(target)
+        stored = await self._load(target)
         result = peer_result.find(before, stored, fields, self._clock.now(), settings, own_agent=own_agent)
         if result is None:
             lease.release()
@@ -363,8 +362,7 @@ class RefreshCoordinator:
         return missing_ranges.cut_to_range(context, result)
 
     async def _run_in_background(self, target: str) -> RefreshResult:
-        await self._store.load(target)
-        before, settings = self._store.get(target), self._settings_for(target)
+        before, settings = await self._load(target), self._settings_for(target)
         charge_current_task(Requester(is_known=_is_known_feed(before)))
         async with FetchLease(self._coordination, target, timeout=settings.fetch_timeout) as lease:
             if lease.completed_by_peer:
@@ -374,11 +372,14 @@ class RefreshCoordinator:
                     return result
             if _is_known_feed(before):
                 await self.permissions.wait_for_site(target, settings)
-            await self._store.load(target)
-            stored = self._store.get(target)
+            stored = await self._load(target)  # another process or task may have changed it during the waits
             job = background_job(target, stored, settings, self._clock.now(), via=self._via, agent=self._agent(target))
             job = replace(job, keyed_record=self.permissions.keyed_record(job))
             return await self._run_job(job, stored)
+
+    async def _load(self, target: str) -> Resource | None:
+        await self._store.load(target)
+        return self._store.get(target)
 
     async def _run_job(self, job: RefreshJob, stored: Resource | None) -> RefreshResult:
         """Run the job and report the changes of the stored resource, which is `stored` before the job."""
@@ -393,7 +394,7 @@ class RefreshCoordinator:
 
         record: RefreshRecord | None = None
         try:
-            result, record = await self._pipeline.run(job, is_current)
+            result, record = await self._pipeline.run(job, stored, is_current)
             self.permissions.record(job, result)
             if result.changed and result.stored and is_current():
                 self._events.feed_changed.emit(FeedChanged(result.resource, is_first))

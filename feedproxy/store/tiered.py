@@ -138,7 +138,8 @@ class TieredStore:
         return self._queue.unwritten_count if self._shared is None else len(self._shared.overflow)
 
     async def load(self, target: str) -> None:
-        self._forget_failure(target)  # the next read may succeed
+        if target in self._unreadable:
+            self._forget_failure(target)  # the next read may succeed
         # What was read may be outdated, or have left memory, before this task continues.
         while self._must_read_disk(target) and not self._reads.is_stalled:
             await self._reads.wait_for(target)

@@ -1,5 +1,8 @@
 """The results of an exchange with an origin, in a module that does not import the HTTP client."""
 
+from collections.abc import Coroutine
+from typing import Any
+
 from msgspec import Struct
 
 from feedproxy.clock import Instant
@@ -30,3 +33,8 @@ class Oversized(Struct, frozen=True):
     status: int
     fields: Fields
     interim: tuple[Response, ...] = ()
+
+
+type PendingFetch = Coroutine[Any, Any, Fetched | Oversized]
+"""A fetch to await. A client that neither changes the request nor reads the response returns that of the client below
+it, without a coroutine of its own."""

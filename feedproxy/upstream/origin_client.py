@@ -34,7 +34,7 @@ from feedproxy.upstream.connection_pool import (
     StaleConnection,
     close_idle_connections,
 )
-from feedproxy.upstream.fetch_result import Fetched, Oversized
+from feedproxy.upstream.fetch_result import Fetched, Oversized, PendingFetch
 from feedproxy.upstream.origin_connection_limits import (
     CONNECTIONS,
     OWN_CLIENT,
@@ -122,6 +122,19 @@ class _Host(Struct, frozen=True):
         return self.root.startswith(b"https:")
 
 
+class _Message(Struct, frozen=True):
+    """A request as it is sent, and what selects its connection."""
+
+    data: bytes
+    """The head and content."""
+    method: str
+    host: _Host
+    parent: Parent | None
+    trust: AddressTrust
+    is_reusable: bool
+    """False if the request authenticates its connection, which is then closed after the response."""
+
+
 class Fetcher:
     """A pooled HTTP/1.1 client. `async with` closes the client at the end. Without `async with`, call `close`."""
 
@@ -165,7 +178,7 @@ class Fetcher:
         for pool in pools.values():
             await pool.close()
 
-    async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
+    def fetch(self, request: Request, *, skip_address_check: bool = False) -> PendingFetch:
         """Send a GET or HEAD to the target's origin and return the response.
 
         `skip_address_check` is true for targets that the operator configured: port and address are not checked. Raises
@@ -173,9 +186,7 @@ class Fetcher:
         """
         if request.method not in _WITHOUT_CONTENT:
             raise BadTarget(f"invalid method {request.method}: expected GET or HEAD")
-        return await self.send(
-            request, trust=AddressTrust.OPERATOR_HOST if skip_address_check else AddressTrust.UNTRUSTED
-        )
+        return self.send(request, trust=AddressTrust.OPERATOR_HOST if skip_address_check else AddressTrust.UNTRUSTED)
 
     async def send(
         self, request: Request, content: bytes = b"", *, trust: AddressTrust, virtual_host: str = ""
@@ -185,33 +196,15 @@ class Fetcher:
         `virtual_host` is the value of the field Host, if it is not the authority of the target. Raises the errors of
         `fetch`.
         """
-        host, path = self._host(request.target)
         if shortage := local_resource_exhaustion.shortage():
             local_resource_exhaustion.complaints.warn(shortage)
             raise Overload("file descriptors or memory are nearly exhausted")
-        if trust is AddressTrust.UNTRUSTED:
-            self._policy.check_port(host.port)
-            # aiohttp calls its resolver only for names; literal addresses are checked here.
-            self._policy.literal_address(host.name, host.port)
-        parent = self._parent_of(request.target)
-        lines = _field_lines_to_send(request.fields)
-        if parent is not None and parent.is_http and not host.is_tls:
-            # "a client MUST send the target URI in "absolute-form"" to a proxy -- RFC 9112, section 3.2.2
-            path = host.root + path
-            if parent.authorization:
-                lines += f"Proxy-Authorization: {parent.authorization}\r\n".encode("ascii")
-        if request.method not in _WITHOUT_CONTENT:
-            lines += b"Content-Length: %d\r\n" % len(content)
-        if not (virtual_host.isascii() and _SENDABLE.fullmatch(virtual_host)):
-            raise BadTarget("invalid field 'Host': expected a valid host")
-        host_line = b"Host: %b\r\n" % virtual_host.encode("ascii") if virtual_host else host.line
-        message = b"%b %b HTTP/1.1\r\n%b%b\r\n%b" % (request.method.encode(), path, host_line, lines, content)
-        shares = self._shares[trust is AddressTrust.OPERATOR_HOST]
+        message = self._message(request, content, trust, virtual_host)
+        host, shares = message.host, self._shares[trust is AddressTrust.OPERATOR_HOST]
         try:
             slot = await shares.acquire(timeout=self._limits.connect, site=host.site, host=host.authority)
             try:
-                reuse = not any(map(authenticates_connection, request.fields.get_all("authorization")))
-                fetch = self._fetch_in_slot(slot, request.method, host, message, parent, trust, reuse=reuse)
+                fetch = self._fetch_in_slot(slot, message)
                 # Exchanges of feedproxy's own refreshes are never ended for other requests.
                 return await (_until_ended(slot, host, fetch) if slot.client else fetch)
             finally:
@@ -232,55 +225,57 @@ class Fetcher:
             _raise_if_local(error, host.authority)
             raise MalformedResponse(f"{host.authority}: {error}") from error
 
-    async def _fetch_in_slot(
-        self,
-        slot: Slot,
-        method: str,
-        host: _Host,
-        message: bytes,
-        parent: Parent | None,
-        trust: AddressTrust,
-        *,
-        reuse: bool,
-    ) -> Fetched | Oversized:
-        """Make one exchange in this slot and return its response. The connection is closed afterwards unless `reuse` is
-        true.
+    def _message(self, request: Request, content: bytes, trust: AddressTrust, virtual_host: str) -> _Message:
+        """Return the request as it is sent. Raises Forbidden and BadTarget."""
+        host, path = self._host(request.target)
+        if trust is AddressTrust.UNTRUSTED:
+            self._policy.check_port(host.port)
+            # aiohttp calls its resolver only for names; literal addresses are checked here.
+            self._policy.literal_address(host.name, host.port)
+        parent = self._parent_of(request.target)
+        lines = _field_lines_to_send(request.fields)
+        if parent is not None and parent.is_http and not host.is_tls:
+            # "a client MUST send the target URI in "absolute-form"" to a proxy -- RFC 9112, section 3.2.2
+            path = host.root + path
+            if parent.authorization:
+                lines += f"Proxy-Authorization: {parent.authorization}\r\n".encode("ascii")
+        if request.method not in _WITHOUT_CONTENT:
+            lines += b"Content-Length: %d\r\n" % len(content)
+        if not (virtual_host.isascii() and _SENDABLE.fullmatch(virtual_host)):
+            raise BadTarget("invalid field 'Host': expected a valid host")
+        host_line = b"Host: %b\r\n" % virtual_host.encode("ascii") if virtual_host else host.line
+        data = b"%b %b HTTP/1.1\r\n%b%b\r\n%b" % (request.method.encode(), path, host_line, lines, content)
+        is_reusable = not any(map(authenticates_connection, request.fields.get_all("authorization")))
+        return _Message(data, request.method, host, parent, trust, is_reusable)
+
+    async def _fetch_in_slot(self, slot: Slot, message: _Message) -> Fetched | Oversized:
+        """Make one exchange in this slot and return its response.
 
         An idempotent request is repeated on a new connection if the origin closed a pooled connection before it
         responded.
         """
-        arguments = (slot, method, host, message, parent, trust, asyncio.get_running_loop().time() + self._limits.total)
+        deadline = asyncio.get_running_loop().time() + self._limits.total
         try:
-            return await self._exchange(*arguments, reuse=reuse)
+            return await self._exchange(slot, message, deadline)
         except StaleConnection:
-            if method not in _IDEMPOTENT:
+            if message.method not in _IDEMPOTENT:
                 raise
-            return await self._exchange(*arguments, reuse=reuse, is_repeated=True)
+            return await self._exchange(slot, message, deadline, is_repeated=True)
 
     async def _exchange(
-        self,
-        slot: Slot,
-        method: str,
-        host: _Host,
-        message: bytes,
-        parent: Parent | None,
-        trust: AddressTrust,
-        deadline: Seconds,
-        *,
-        reuse: bool,
-        is_repeated: bool = False,
+        self, slot: Slot, message: _Message, deadline: Seconds, *, is_repeated: bool = False
     ) -> Fetched | Oversized:
         request_time = self._clock.now()
-        connection = await self._connect(host, parent, trust, is_repeated=is_repeated)
+        connection = await self._connect(message, is_repeated=is_repeated)
         protocol = connection.protocol
         assert isinstance(protocol, OriginProtocol)
         local_resource_exhaustion.network.record_success()
         slot.silent_since = lambda: protocol.last_received
         head_max, content_max = self._limits.header_max, self._limits.buffer_max
-        parser = ResponseParser(head_max, content_max, has_content=method != "HEAD", now=self._clock.now)
+        parser = ResponseParser(head_max, content_max, has_content=message.method != "HEAD", now=self._clock.now)
         try:
             await protocol.send_request(
-                message,
+                message.data,
                 parser,
                 read_timeout=self._limits.first_byte,
                 deadline=deadline,
@@ -289,29 +284,28 @@ class Fetcher:
         except BaseException:
             connection.close()
             raise
-        if reuse:
+        if message.is_reusable:
             connection.release()
         else:
             connection.close()
         head = parser.head
         assert head is not None
-        if head.status == 407 and parent is not None:
-            raise unauthorized_error(parent, host.authority)
+        if head.status == 407 and message.parent is not None:
+            raise unauthorized_error(message.parent, message.host.authority)
         fields, interim = Fields(head.fields()).end_to_end(), tuple(parser.interim)
-        if method != "HEAD":
+        if message.method != "HEAD":
             fields = fields.without("content-length")
         if parser.oversized:
             return Oversized(head.status, fields, interim)
         response = Response(head.status, fields, parser.content, head.reason.decode("latin-1"))
         return Fetched(response, request_time, parser.at, interim, head.minor, head.lines, head.framing_anomaly)
 
-    async def _connect(
-        self, host: _Host, parent: Parent | None, trust: AddressTrust, *, is_repeated: bool
-    ) -> Connection:
-        """Return a connection to this host and port, which is pooled or new.
+    async def _connect(self, message: _Message, *, is_repeated: bool) -> Connection:
+        """Return a connection to the message's host and port, which is pooled or new.
 
         For a repeated request, the idle connections are closed first: the other side has probably closed all of them.
         """
+        host, parent, trust = message.host, message.parent, message.trust
         request = host.request
         try:
             if parent is not None and parent.is_http and not host.is_tls:
@@ -326,8 +320,7 @@ class Fetcher:
             return await pool.connect(request, [], self._timeout)
         except TimeoutError as error:
             through = f" through {parent_name(parent)}" if parent is not None else ""
-            message = f"no connection to {host.authority}{through} in {self._timeout.connect:g} s"
-            raise FetchTimeout(message) from error
+            raise FetchTimeout(f"no connection to {host.authority}{through} in {self._timeout.connect:g} s") from error
 
     def _pool(self, trust: AddressTrust, parent: Parent | None) -> OriginConnector | ParentConnector:
         """Return the connection pool for addresses of this trust and for this parent.

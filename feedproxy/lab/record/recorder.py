@@ -22,7 +22,7 @@ from feedproxy.lab.record.har_redaction import Redactor
 from feedproxy.lab.record.har_writer import HarWriter, RecordingFailed
 from feedproxy.lru_map import LRU
 from feedproxy.refresh.credentialed_client import ClosableOriginClient
-from feedproxy.upstream.fetch_result import Fetched, Oversized
+from feedproxy.upstream.fetch_result import Fetched, Oversized, PendingFetch
 
 logger = logging.getLogger("feedproxy.record")
 
@@ -130,10 +130,15 @@ class RecordingClient:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
-    async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
+    def fetch(self, request: Request, *, skip_address_check: bool = False) -> PendingFetch:
         recorder = self._recorder()
         if recorder is None:
-            return await self._client.fetch(request, skip_address_check=skip_address_check)
+            return self._client.fetch(request, skip_address_check=skip_address_check)
+        return self._fetch_and_record(recorder, request, skip_address_check=skip_address_check)
+
+    async def _fetch_and_record(
+        self, recorder: Recorder, request: Request, *, skip_address_check: bool
+    ) -> Fetched | Oversized:
         at = self._clock.now()
         # Recorded contents must be complete: a difference to a dictionary cannot be decoded without that dictionary.
         request = replace(request, fields=without_dictionary(request.fields))
