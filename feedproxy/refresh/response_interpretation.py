@@ -1,7 +1,7 @@
 """Interpretation of an origin's response: its effect on the stored resource."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,6 +12,7 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.cache.targeted_directives import governing_directives
 from feedproxy.clock import Clock, Instant
 from feedproxy.errors import FeedproxyError, Overload, TooLarge
+from feedproxy.feed.channel import Channel
 from feedproxy.feed.xml_redirect import Gone, Moved
 from feedproxy.http import content_negotiation, origin_validator_in_etag, uri
 from feedproxy.http.message import Response
@@ -21,7 +22,7 @@ from feedproxy.refresh.ingest.edit_settings import is_outdated
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import with_links
 from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent, unmodified_content
 from feedproxy.refresh.policy import content_guard, moved_and_gone, polling_with_push
-from feedproxy.refresh.policy.content_guard import KeepStored, PassThroughOnly, Replace
+from feedproxy.refresh.policy.content_guard import KeepStored, PassThroughOnly, Replace, Verdict
 from feedproxy.refresh.policy.last_modified import with_last_modified
 from feedproxy.refresh.policy.min_interval_and_back_off import causes_back_off, record_failure
 from feedproxy.refresh.policy.stale_max_after_failure import FetchOutcome, classify
@@ -45,7 +46,7 @@ from feedproxy.refresh.resource_after_refresh import (
 from feedproxy.request.upstream_and_public_urls import is_upstream_target, to_upstream
 from feedproxy.request.upstream_request import ACCEPT
 from feedproxy.store.interface import Store
-from feedproxy.store.resource import NO_FAILURES, RelocationKind, Resource, correct_future_instants
+from feedproxy.store.resource import NO_FAILURES, Failures, RelocationKind, Resource, correct_future_instants
 from feedproxy.upstream.fetch_result import Fetched, Oversized
 from feedproxy.upstream.upstream_errors import MalformedResponse
 
@@ -61,6 +62,29 @@ class Received(Struct, frozen=True):
 
     chain: redirect_following.RedirectChain
     ingested: IngestedContent
+
+
+class _Case(Struct, frozen=True):
+    """The outcome of a fetch, and the values by which its effect on the stored resource is decided."""
+
+    job: RefreshJob
+    before: Resource
+    """The resource before the fetch, as far as the job may change it."""
+    outcome: FetchOutcome
+    now: Instant
+    response: StoredResponse | None = None
+    """The response in its stored form, or None after a failed fetch."""
+    ingested: IngestedContent = NOT_INGESTED
+
+    @property
+    def is_feed(self) -> bool:
+        """Return whether the target is a known feed, for all clients or for those with the same fields."""
+        before = self.before
+        return (
+            before.channel is not None
+            or self.job.keyed_record.is_feed
+            or any(variant.content.feed for variant in before.variants)
+        )
 
 
 def is_conditional(job: RefreshJob) -> bool:
@@ -128,7 +152,7 @@ class ResponseInterpreter:
         elif len(job.varying_fields):
             before = replace(before, failures=job.keyed_record.failures)
         if isinstance(received, FeedproxyError):
-            return self._apply_verdict(job, before, FetchOutcome(error=received))
+            return self._apply_outcome(_Case(job, before, FetchOutcome(error=received), self._clock.now()))
         chain, fetched = received.chain, received.chain.last
         if isinstance(fetched, Oversized):
             return self._apply_oversized(job, before, fetched)
@@ -147,7 +171,7 @@ class ResponseInterpreter:
     ) -> RefreshResult | None:
         if job.validate is None and len(origin_validator_in_etag.conditions_for_origin(job.client_fields)):
             confirmed = _confirmed_for_client(job, fetched)
-            refusal = "" if confirmed is None else self._storing_refusal(job, replace(confirmed, status=200))
+            refusal = "" if confirmed is None else _storing_refusal(job, replace(confirmed, status=200))
             if confirmed is not None and not refusal and not states_lifetime(confirmed.fields):
                 refusal = "the 304 does not permit it"  # the directives that came with the content still apply
             if confirmed is None or not refusal:
@@ -158,7 +182,7 @@ class ResponseInterpreter:
         if job.validate is None or not is_conditional(job):
             # RFC 9110, 15.4.5: a 304 answers a conditional request only.
             error = MalformedResponse("the origin answered 304 to a request without conditions")
-            return self._apply_verdict(job, before, FetchOutcome(error=error))
+            return self._apply_outcome(_Case(job, before, FetchOutcome(error=error), self._clock.now()))
         if not _is_of_same_target(job.validate, final_target(job, received.chain.final_target)):
             return None  # a redirect has another target now, where the validators may identify other content
         targeted = job.settings.is_targeted
@@ -184,7 +208,7 @@ class ResponseInterpreter:
         # answers GET.
         is_get = job.request.method == "GET"
         get_job = job if is_get else replace(job, request=replace(job.request, method="GET"))
-        not_stored_reason = self._storing_refusal(get_job, freshened)
+        not_stored_reason = _storing_refusal(get_job, freshened)
         resource = (
             without_variant(replace(resource, **facts), job)
             if not_stored_reason
@@ -199,12 +223,6 @@ class ResponseInterpreter:
             reason=reason,
             not_stored_reason=not_stored_reason,
         )
-
-    def _storing_refusal(self, job: RefreshJob, response: StoredResponse) -> str:
-        """Return the reason why HTTP forbids storing this response, or an empty string."""
-        plain, targeted = Response(response.status, response.fields), job.settings.is_targeted
-        reason = storing.reason_not_to_store(job.request, plain, targeted=targeted, authorized=response.authorized)
-        return reason or ""
 
     def _apply_head(self, job: RefreshJob, before: Resource, fetched: Fetched) -> RefreshResult:
         """Return the result of a HEAD, with the stored response validated or invalidated (RFC 9111, section 4.3.5)."""
@@ -224,12 +242,13 @@ class ResponseInterpreter:
         if fetched.response.status == 200 and before.relocation is not None and not before.relocation.confirmed:
             resource = replace(resource, relocation=None)
         return RefreshResult(
-            resource, answer, fwd_status=fetched.response.status, not_stored_reason=self._storing_refusal(job, answer)
+            resource, answer, fwd_status=fetched.response.status, not_stored_reason=_storing_refusal(job, answer)
         )
 
     def _apply_oversized(self, job: RefreshJob, before: Resource, answer: Oversized) -> RefreshResult:
         if before.channel is not None and job.settings.on_bad_update == "keep":
-            return self._apply_verdict(job, before, FetchOutcome(error=TooLarge("the content is above buffer_max")))
+            outcome = FetchOutcome(error=TooLarge("the content is above buffer_max"))
+            return self._apply_outcome(_Case(job, before, outcome, self._clock.now()))
         return RefreshResult(
             replace(before, oversized=True), fwd_status=answer.status, oversized=True, detail=Detail.OVERSIZED
         )
@@ -268,9 +287,8 @@ class ResponseInterpreter:
             page=ingested.page,
             redirect_error=chain.redirect_error if before.channel is not None else None,
         )
-        result = self._apply_verdict(
-            job, before, outcome, received_response(job, fetched, ingested, chain.final_target), ingested
-        )
+        stored_form = received_response(job, fetched, ingested, chain.final_target)
+        result = self._apply_outcome(_Case(job, before, outcome, now, stored_form, ingested))
         resource = result.resource
         if result.stored and result.response is not None:
             resource = with_versions(resource, ingested.retired_versions)
@@ -296,9 +314,9 @@ class ResponseInterpreter:
         ingested = IngestedContent(unmodified_content(first.response))
         outcome = FetchOutcome(first.response.status, first.response.fields)
         reason = "the redirect leads to a feed that a rule protects: the client requests it there"
-        return self._store_response(
-            job, resource, outcome, received_response(job, first, ingested), ingested, None, reason
-        )
+        response = received_response(job, first, ingested)
+        case = _Case(job, before, outcome, self._clock.now(), response, ingested)
+        return _result_for_clients(case, resource, None, reason)
 
     def _apply_xml_relocation(
         self, job: RefreshJob, before: Resource, ingested: IngestedContent, now: Instant
@@ -354,175 +372,187 @@ class ResponseInterpreter:
             location = resource_there.relocation.location
         return True
 
-    def _apply_verdict(
-        self,
-        job: RefreshJob,
-        before: Resource,
-        outcome: FetchOutcome,
-        response: StoredResponse | None = None,
-        ingested: IngestedContent = NOT_INGESTED,
-    ) -> RefreshResult:
+    def _apply_outcome(self, case: _Case) -> RefreshResult:
         """Return the result of the content guard's decision about an outcome."""
-        now = self._clock.now()
-        stored = (
-            replace(before, channel=ingested.resolved_channel(before.channel))
-            if ingested.previous_channel and before.channel
-            else before
-        )
-        verdict = content_guard.decide_replacement(stored, outcome, now, job.settings)
-        is_personal_feed = job.keyed_record.is_feed or any(variant.content.feed for variant in before.variants)
-        is_feed = before.channel is not None or is_personal_feed
-        if before.channel is None and is_personal_feed and outcome.status is None and (failure := classify(outcome)):
-            # The guard protects shared copies only. A failure delays the client's next request nevertheless.
-            verdict = PassThroughOnly(failure.reason, failure.detail)
-        fwd_status = outcome.status
-        back_off = causes_back_off(before.target, fwd_status, is_feed=is_feed)
-        # Any other error of a page, such as 404, is the answer to its request, and not a limit for other requests.
-        states_pause = fwd_status is not None and (
-            fwd_status >= 500 or fwd_status in _REFUSALS_OF_CLIENT or (fwd_status >= 400 and back_off)
-        )
-        not_before = retry_after(outcome.fields, now) if states_pause else None
+        verdict = _verdict(case)
         match verdict:
-            case KeepStored(detail, _, reason, pending_change):
-                failures = before.failures
-                if not isinstance(outcome.error, Overload):
-                    failures = record_failure(
-                        before.failures, detail, now, job.started, not_before=not_before, jitter=self._jitter()
-                    )
-                resource = replace(before, failures=failures, pending_format_change=pending_change)
-                return RefreshResult(resource, response, False, fwd_status, verdict, detail, reason, outcome.error)
-            case PassThroughOnly(reason, fault, pending_change):
-                resource = (
-                    replace(before, pending_format_change=pending_change)
-                    if pending_change != before.pending_format_change
-                    else before
-                )
-                if before.channel is not None and outcome.status in (401, 410, 451):
-                    # Access has changed, or the resource is gone: no stored response is used until the origin sends
-                    # a new one.
-                    invalid = tuple(replace(variant, invalid=True) for variant in resource.variants)
-                    resource = replace(resource, variants=invalid, parts=())
-                is_origin_fault = fault is not None and not isinstance(outcome.error, Overload)
-                is_counted = not_before is not None or is_feed or back_off
-                if fault is not None and is_origin_fault and is_counted:
-                    failures = record_failure(
-                        before.failures,
-                        fault,
-                        now,
-                        job.started,
-                        not_before=not_before,
-                        jitter=self._jitter(),
-                        back_off=back_off,
-                    )
-                    resource = replace(resource, failures=failures)
-                elif fault is None and resource.failures != NO_FAILURES:
-                    resource = replace(resource, failures=NO_FAILURES)
-                # For a target that is not a known feed, only errors and 429 are reported.
-                is_reported = before.channel is not None or outcome.error is not None or outcome.status == 429
-                detail_or_none = fault if is_reported else None
+            case KeepStored():
+                return self._keep_stored(case, verdict)
+            case PassThroughOnly():
+                return self._pass_through(case, verdict)
             case Replace(reason):
-                resource = before
-                if before.pending_format_change is not None or before.failures != NO_FAILURES:
-                    resource = replace(before, failures=NO_FAILURES, pending_format_change=None)
-                detail_or_none = None
-        if response is None:
-            return RefreshResult(resource, None, False, fwd_status, None, detail_or_none, reason, outcome.error)
-        return self._store_response(job, resource, outcome, response, ingested, detail_or_none, reason)
+                resource = case.before
+                if resource.pending_format_change is not None or resource.failures != NO_FAILURES:
+                    resource = replace(resource, failures=NO_FAILURES, pending_format_change=None)
+                return _result_for_clients(case, resource, None, reason)
+            case never:
+                assert_never(never)
 
-    def _store_response(
-        self,
-        job: RefreshJob,
-        resource: Resource,
-        outcome: FetchOutcome,
-        response: StoredResponse,
-        ingested: IngestedContent,
-        detail: Detail | None,
-        reason: str,
-    ) -> RefreshResult:
-        """Return the result for a response that clients get.
-
-        The resource in the result contains the response, unless HTTP forbids storing or the copy of a feed is kept.
-        `detail` and `reason` describe the outcome.
-        """
-        if (with_part := missing_ranges.with_part(resource, response, job)) is not None:
-            return RefreshResult(with_part, response, True, outcome.status, None, detail, reason)
-        not_stored_reason = self._storing_refusal(job, response)
-        if not not_stored_reason and "range" in job.request.fields and response.status != 200:
-            not_stored_reason = f"a {response.status} that answers a range"
-        if not not_stored_reason and not self._is_worth_storing(response, job):
-            not_stored_reason = f"a {response.status} with no lifetime and no validator"
-        if detail is not None and resource.channel is not None:
-            not_stored_reason = (
-                "the copy of the feed is kept"  # the received response is sent to the client nevertheless
-            )
-        stores = not not_stored_reason
-        changed = False
-        facts: dict[str, Any] = {}
-        if outcome.channel is not None and detail is None:
-            old, now, tag = resource.channel, self._clock.now(), response.content.tag
-            # The channel may be that of another variant, such as another language.
-            replaced = vary.choose(resource.variants, job.request.fields, own_agent=job.own_agent)
-            is_same = replaced is not None and replaced.content.tag is not None and replaced.content.tag == tag
-            is_other_variant = (
-                is_further_variant(resource, replaced, response) if stores else len(job.varying_fields) > 0
-            )
-            # If the replaced content is in a client's language, the new content may differ by its language alone. Only
-            # a push is a change in any case.
-            was_in_client_language = replaced is not None and replaced.has_client_language and job.pushed is None
-            is_comparable = not is_other_variant and not was_in_client_language
-            changed = ingested.is_change(old) and is_comparable and not is_same
-            facts["channel"] = outcome.channel
-            if is_other_variant and old is not None:
-                # The next refresh of a stored variant is compared with the content that was known before.
-                digest = ingested.resolved_channel(old).content_digest
-                facts["channel"] = replace(outcome.channel, content_digest=digest)
-            if changed and old is not None:
-                # A refresh may find several publications. If they have no dates, the change counts as made now.
-                facts["changes"] = (*resource.changes, *(ingested.new_publications or (now,)))[-CHANGES_MAX:]
-            lease_expires = polling_with_push.push_lease_after(resource, now, changed=changed)
-            if lease_expires != resource.push_lease_expires:
-                facts["push_lease_expires"] = lease_expires
-            varies_by = () if stores else client_fields_in_vary(response.fields)
-            if varies_by != resource.varies_by:
-                facts["varies_by"] = varies_by
-        if stores:
-            response = with_last_modified(resource, response, job.request.fields, own_agent=job.own_agent)
-            if changed and outcome.channel is not None:
-                facts["version_records"] = with_version_record(
-                    resource, response, outcome.channel.items, self._clock.now()
-                )
-            resource = with_variant(resource, response, job, **facts)
-        elif detail is None and response.status < 500:
-            if response.content.feed and response.content.tag is not None:
-                tag = origin_validator_in_etag.carry_validators(response.content.tag, response.fields)
-                response = replace(response, content=replace(response.content, tag=tag))
-            # The origin replaced the stored response by one that must not be stored: the old one is deleted. A
-            # server error replaces nothing (RFC 9111, section 4.3.3; RFC 5861, section 4).
-            resource = without_variant(replace(resource, **facts), job)
-        elif facts:
-            resource = replace(resource, **facts)
+    def _keep_stored(self, case: _Case, verdict: KeepStored) -> RefreshResult:
+        """Return the result of a failure during which the stored copy is served."""
+        failures = self._failures_after(case, verdict.detail, is_kept=True)
+        resource = replace(case.before, failures=failures, pending_format_change=verdict.pending_change)
         return RefreshResult(
             resource,
-            response,
-            stores,
-            outcome.status,
-            None,
-            detail,
-            reason,
-            changed=changed,
-            not_stored_reason=not_stored_reason,
+            case.response,
+            False,
+            case.outcome.status,
+            verdict,
+            verdict.detail,
+            verdict.reason,
+            case.outcome.error,
         )
 
-    def _is_worth_storing(self, response: StoredResponse, job: RefreshJob) -> bool:
-        """Return whether the response can be used later: while fresh, after validation, as a stale copy of a feed, or
-        stale with the permission of RFC 5861."""
-        targeted = job.settings.is_targeted
-        explicit = freshness.explicit_lifetime(response.fields, response.response_time, targeted=targeted)
-        control = governing_directives(response.fields, targeted=targeted).control
-        may_be_stale = bool(control.stale_while_revalidate or control.stale_if_error)
-        return (
-            response.content.feed
-            or bool(validation.conditional_fields(response))
-            or (explicit is not None and explicit[0] > 0)
-            or (may_be_stale and not freshness.prohibits_stale_use(control))
+    def _pass_through(self, case: _Case, verdict: PassThroughOnly) -> RefreshResult:
+        """Return the result of a response that clients get although it does not replace a stored feed."""
+        before, resource, fault = case.before, case.before, verdict.detail
+        if verdict.pending_change != before.pending_format_change:
+            resource = replace(resource, pending_format_change=verdict.pending_change)
+        if before.channel is not None and case.outcome.status in (401, 410, 451):
+            # Access has changed, or the resource is gone: no stored response is used until the origin sends a new one.
+            invalid = tuple(replace(variant, invalid=True) for variant in resource.variants)
+            resource = replace(resource, variants=invalid, parts=())
+        failures = self._failures_after(case, fault, is_kept=False) if fault is not None else NO_FAILURES
+        if failures != resource.failures:
+            resource = replace(resource, failures=failures)
+        # For a target that is not a known feed, only errors and 429 are reported.
+        is_reported = before.channel is not None or case.outcome.error is not None or case.outcome.status == 429
+        return _result_for_clients(case, resource, fault if is_reported else None, verdict.reason)
+
+    def _failures_after(self, case: _Case, fault: Detail, *, is_kept: bool) -> Failures:
+        """Return the failures of the target after an outcome with this fault. `is_kept` is true if the stored copy is
+        served.
+
+        They are unchanged if this machine failed, or if the failure delays no further request.
+        """
+        failures, status = case.before.failures, case.outcome.status
+        causes_pause = causes_back_off(case.before.target, status, is_feed=case.is_feed)
+        # Any other error of a page, such as 404, is the answer to its request, and not a limit for other requests.
+        states_pause = status is not None and (
+            status >= 500 or status in _REFUSALS_OF_CLIENT or (status >= 400 and causes_pause)
         )
+        not_before = retry_after(case.outcome.fields, case.now) if states_pause else None
+        is_counted = not_before is not None or case.is_feed or causes_pause
+        if isinstance(case.outcome.error, Overload) or not is_counted:
+            return failures
+        return record_failure(
+            failures,
+            fault,
+            case.now,
+            case.job.started,
+            not_before=not_before,
+            jitter=self._jitter(),
+            back_off=is_kept or causes_pause,
+        )
+
+
+def _verdict(case: _Case) -> Verdict:
+    """Return the decision whether the outcome replaces the stored copy."""
+    before, outcome, ingested = case.before, case.outcome, case.ingested
+    if before.channel is None and case.is_feed and outcome.status is None and (failure := classify(outcome)):
+        # The guard protects shared copies only. A failure delays the client's next request nevertheless.
+        return PassThroughOnly(failure.reason, failure.detail)
+    if ingested.previous_channel and before.channel:
+        before = replace(before, channel=ingested.resolved_channel(before.channel))
+    return content_guard.decide_replacement(before, outcome, case.now, case.job.settings)
+
+
+def _result_for_clients(case: _Case, resource: Resource, detail: Detail | None, reason: str) -> RefreshResult:
+    """Return the result for an outcome that clients get.
+
+    The resource in the result contains the response, unless HTTP forbids storing or the copy of a feed is kept.
+    `resource` is the resource without the response. `detail` and `reason` describe the outcome.
+    """
+    job, outcome, response = case.job, case.outcome, case.response
+    if response is None:
+        return RefreshResult(resource, None, False, outcome.status, None, detail, reason, outcome.error)
+    if (with_part := missing_ranges.with_part(resource, response, job)) is not None:
+        return RefreshResult(with_part, response, True, outcome.status, None, detail, reason)
+    not_stored_reason = _not_stored_reason(job, response, resource, detail)
+    is_stored = not not_stored_reason
+    changed, facts = False, dict[str, Any]()
+    if outcome.channel is not None and detail is None:
+        changed, facts = _facts_of_feed(case, outcome.channel, resource, response, is_stored=is_stored)
+    if is_stored:
+        response = with_last_modified(resource, response, job.request.fields, own_agent=job.own_agent)
+        if changed and outcome.channel is not None:
+            facts["version_records"] = with_version_record(resource, response, outcome.channel.items, case.now)
+        resource = with_variant(resource, response, job, **facts)
+    elif detail is None and response.status < 500:
+        if response.content.feed and response.content.tag is not None:
+            tag = origin_validator_in_etag.carry_validators(response.content.tag, response.fields)
+            response = replace(response, content=replace(response.content, tag=tag))
+        # The origin replaced the stored response by one that must not be stored: the old one is deleted. A server error
+        # replaces nothing (RFC 9111, section 4.3.3; RFC 5861, section 4).
+        resource = without_variant(replace(resource, **facts), job)
+    return RefreshResult(
+        resource,
+        response,
+        is_stored,
+        outcome.status,
+        None,
+        detail,
+        reason,
+        changed=changed,
+        not_stored_reason=not_stored_reason,
+    )
+
+
+def _facts_of_feed(
+    case: _Case, channel: Channel, resource: Resource, response: StoredResponse, *, is_stored: bool
+) -> tuple[bool, dict[str, Any]]:
+    """Return whether the content of a feed has changed, and the attributes of `resource` that `response` changes.
+
+    `channel` is that of the response. The channel of the resource may be that of another variant, such as another
+    language.
+    """
+    job, ingested, old = case.job, case.ingested, resource.channel
+    replaced = vary.choose(resource.variants, job.request.fields, own_agent=job.own_agent)
+    tag = response.content.tag
+    is_same = replaced is not None and tag is not None and replaced.content.tag == tag
+    is_other_variant = is_further_variant(resource, replaced, response) if is_stored else len(job.varying_fields) > 0
+    # If the replaced content is in a client's language, the new content may differ by its language alone. Only a push
+    # is a change in any case.
+    was_in_client_language = replaced is not None and replaced.has_client_language and job.pushed is None
+    changed = ingested.is_change(old) and not (is_other_variant or was_in_client_language or is_same)
+    if is_other_variant and old is not None:
+        # The next refresh of a stored variant is compared with the content that was known before.
+        channel = replace(channel, content_digest=ingested.resolved_channel(old).content_digest)
+    facts: dict[str, Any] = {"channel": channel}
+    if changed and old is not None:
+        # A refresh may find several publications. If they have no dates, the change counts as made now.
+        facts["changes"] = (*resource.changes, *(ingested.new_publications or (case.now,)))[-CHANGES_MAX:]
+    facts["push_lease_expires"] = polling_with_push.push_lease_after(resource, case.now, changed=changed)
+    facts["varies_by"] = () if is_stored else client_fields_in_vary(response.fields)
+    return changed, facts
+
+
+def _not_stored_reason(job: RefreshJob, response: StoredResponse, resource: Resource, detail: Detail | None) -> str:
+    """Return the reason why a response is not stored, or an empty string. `detail` is the fault of the response."""
+    if detail is not None and resource.channel is not None:
+        return "the copy of the feed is kept"  # the received response is sent to the client nevertheless
+    if refusal := _storing_refusal(job, response):
+        return refusal
+    if "range" in job.request.fields and response.status != 200:
+        return f"a {response.status} that answers a range"
+    if not _is_worth_storing(response, job):
+        return f"a {response.status} with no lifetime and no validator"
+    return ""
+
+
+def _storing_refusal(job: RefreshJob, response: StoredResponse) -> str:
+    """Return the reason why HTTP forbids storing this response, or an empty string."""
+    plain, targeted = Response(response.status, response.fields), job.settings.is_targeted
+    return storing.reason_not_to_store(job.request, plain, targeted=targeted, authorized=response.authorized) or ""
+
+
+def _is_worth_storing(response: StoredResponse, job: RefreshJob) -> bool:
+    """Return whether the response can be used later: while fresh, after validation, as a stale copy of a feed, or stale
+    with the permission of RFC 5861."""
+    if response.content.feed or validation.conditional_fields(response):
+        return True
+    targeted = job.settings.is_targeted
+    explicit = freshness.explicit_lifetime(response.fields, response.response_time, targeted=targeted)
+    control = governing_directives(response.fields, targeted=targeted).control
+    may_be_stale = bool(control.stale_while_revalidate or control.stale_if_error)
+    return (explicit is not None and explicit[0] > 0) or (may_be_stale and not freshness.prohibits_stale_use(control))
