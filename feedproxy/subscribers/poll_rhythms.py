@@ -7,7 +7,7 @@ after the beginning of the last session. A cycle is usually a day, as for a read
 import asyncio
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from feedproxy.clock import Instant, Seconds, is_set_back, is_unset
@@ -63,6 +63,7 @@ A plan treats several polls within this time as one (CLUSTER_LENGTH in refresh/p
 GAPS_MAX = 5
 _RECORD = struct.Struct("<Qdfff5f")
 _KEY, _LAST = struct.Struct("<Q"), struct.Struct("<d")
+_NO_GAPS = (0.0,) * GAPS_MAX
 _HEAD = struct.Struct("<HH")
 MAGIC = b"fprhyth1"
 NAME_MAX = 0xFFFF
@@ -87,7 +88,7 @@ class _Reader(NamedTuple):
     """Duration of the previous session in seconds, or 0 if unknown."""
     cycle: Seconds
     """Seconds between the beginnings of the last two sessions, or 0 if unknown."""
-    gaps: tuple[Seconds, ...]
+    gaps: Sequence[Seconds]
     """The last intervals between polls in seconds, the newest first."""
 
 
@@ -140,28 +141,27 @@ class PollRhythms:
                 self.forget(next(iter(self._feeds)))
         self._feeds[target] = records
         at = _find(records, pseudonym.current)
-        if at >= 0 and 0 <= now - _LAST.unpack_from(records, at + _KEY.size)[0] < REPEAT:
-            return False
         if at < 0:
             at = _find(records, pseudonym.previous)
-        is_surprise = True
         if at >= 0:
-            record, is_surprise = self._poll(_reader_at(records, at), pseudonym.current, now)
-        else:
-            record = _first_poll(pseudonym.current, now)
-            if len(records) < READERS_MAX * _RECORD.size:
-                at = len(records)
-            # After the clock was set back, instants may be ahead by more than a window. They are ignored.
-            elif (
-                0 < self._full_until.get(target, 0.0) - now <= self._window
-                or (at := self._find_outdated(target, records, now)) < 0
-            ):
-                return False
-        self._feeds[target] = changed = records[:at] + record + records[at + _RECORD.size :]
-        self._bytes += len(changed) - len(records)
-        while self._bytes > self._bytes_max and len(self._feeds) > 1:
-            self.forget(next(iter(self._feeds)))
-        return is_surprise
+            record, is_surprise = self._poll(records, at, pseudonym.current, now)
+            self._feeds[target] = records[:at] + record + records[at + _RECORD.size :]
+            return is_surprise
+        record = _first_poll(pseudonym.current, now)
+        if len(records) < READERS_MAX * _RECORD.size:
+            self._feeds[target] = records + record
+            self._bytes += _RECORD.size
+            while self._bytes > self._bytes_max and len(self._feeds) > 1:
+                self.forget(next(iter(self._feeds)))
+            return True
+        # After the clock was set back, instants may be ahead by more than a window. They are ignored.
+        if (
+            0 < self._full_until.get(target, 0.0) - now <= self._window
+            or (at := self._find_outdated(target, records, now)) < 0
+        ):
+            return False
+        self._feeds[target] = records[:at] + record + records[at + _RECORD.size :]
+        return True
 
     def count_sampled(self, target: str) -> int:
         return len(self._feeds.get(target, b"")) // _RECORD.size
@@ -308,30 +308,35 @@ class PollRhythms:
         self._full_until[target] = min(reader.last for reader in _readers(records)) + self._window
         return -1
 
-    def _poll(self, reader: _Reader, key: int, now: Instant) -> tuple[bytes, bool]:
-        """Return the record of a reader after a further poll, and True if that poll was unexpected."""
-        if _precedes_unset_clock(reader, now):
-            return _pack(reader._replace(key=key)), False
-        gap = now - reader.last
-        if is_set_back(reader.last, now) or gap >= self._window:
+    def _poll(self, records: bytes, at: int, key: int, now: Instant) -> tuple[bytes, bool]:
+        """Return the record of the reader at position `at` after a further poll, and True if that poll was unexpected.
+
+        The record gets the pseudonym `key`.
+        """
+        # A `_Reader` would double the time of this method, which each poll of a known reader calls.
+        _, last, since_begin, length, cycle, *gaps = _RECORD.unpack_from(records, at)
+        gap = now - last
+        if not REPEAT <= gap < self._window:
+            if gap < REPEAT and (not is_set_back(last, now) or is_unset(now)):
+                return _KEY.pack(key) + records[at + _KEY.size : at + _RECORD.size], False
             return _first_poll(key, now), True
-        if gap < REPEAT:
-            return _pack(reader._replace(key=key)), False
-        usual = _usual(reader.gaps)
+        while gaps and not gaps[-1]:
+            gaps.pop()
+        usual = _usual(gaps)
         if usual and gap > SESSION_BREAK * usual:
-            begin = reader.last - reader.since_begin
-            return _pack(_Reader(key, now, 0, reader.since_begin, now - begin, reader.gaps)), True
-        gaps = (gap, *reader.gaps)[:GAPS_MAX]
-        record = _pack(_Reader(key, now, reader.since_begin + gap, reader.length, reader.cycle, gaps))
+            begin = last - since_begin
+            return _pack(_Reader(key, now, 0, since_begin, now - begin, gaps)), True
+        gaps = [gap, *gaps[: GAPS_MAX - 1]]
+        record = _RECORD.pack(key, now, since_begin + gap, length, cycle, *gaps, *_NO_GAPS[len(gaps) :])
         return record, len(gaps) < 2 or max(gaps) > usual + PUNCTUAL or min(gaps) < usual - PUNCTUAL
 
 
 def _find(records: bytes, key: int) -> int:
-    packed_key, at = _KEY.pack(key), -1
-    while True:
+    packed_key = _KEY.pack(key)
+    at = records.find(packed_key)
+    while at > 0 and at % _RECORD.size:
         at = records.find(packed_key, at + 1)
-        if at < 0 or at % _RECORD.size == 0:
-            return at
+    return at
 
 
 def _reader_at(records: bytes, at: int) -> _Reader:
@@ -346,7 +351,7 @@ def _readers(records: bytes) -> Iterator[_Reader]:
 
 def _pack(reader: _Reader) -> bytes:
     key, last, since_begin, length, cycle, gaps = reader
-    return _RECORD.pack(key, last, since_begin, length, cycle, *gaps, *(0.0,) * (GAPS_MAX - len(gaps)))
+    return _RECORD.pack(key, last, since_begin, length, cycle, *gaps, *_NO_GAPS[len(gaps) :])
 
 
 def _first_poll(key: int, now: Instant) -> bytes:
@@ -365,7 +370,7 @@ def _correct(records: bytes, now: Instant) -> bytes:
     return b"".join([_pack(reader._replace(last=min(reader.last, now))) for reader in _readers(records)])
 
 
-def _usual(gaps: tuple[Seconds, ...]) -> Seconds:
+def _usual(gaps: Sequence[Seconds]) -> Seconds:
     """Return the lower median of the intervals, or 0 without intervals. One pause at night does not affect a median."""
     return sorted(gaps)[(len(gaps) - 1) // 2] if gaps else 0.0
 

@@ -48,6 +48,14 @@ class FeedReaders:
             return value if known == pseudonym else None
         return self.readers.get(pseudonym) if readers else None
 
+    def move_to_end(self, pseudonym: int, value: int) -> None:
+        """Give a known reader a new value, as the reader with the latest request."""
+        if isinstance(self._readers, dict):
+            del self._readers[pseudonym]
+            self._readers[pseudonym] = value
+        else:  # `get` has unpacked the readers, unless there is only one
+            self._readers = _READER.pack(pseudonym, value)
+
     def pop(self, pseudonym: int) -> int | None:
         value = self.get(pseudonym)
         if value is not None:

@@ -158,13 +158,12 @@ class SubscriberCounts:
         else:
             name, value = product(user_agent), feed.get(pseudonym.current)
             if value is not None and self._names[value & 0xFF] == name:
-                # This is the most frequent case: the same reader and product. The record moves to the end with a new
-                # instant.
-                before = (value >> 8) / 1000
-                was_set_back = is_set_back(before, now) and not is_unset(now)
-                latest = int(now * 1000) if was_set_back else max(int(now * 1000), value >> 8)
-                feed.put(pseudonym.current, latest << 8 | value & 0xFF)
-                return is_due(before, max(now, before), READER_INTERVAL)
+                # This is the most frequent case: the same reader and product.
+                before, latest = value >> 8, int(now * 1000)
+                if latest < before and (is_unset(now) or not is_set_back(before / 1000, now)):
+                    latest = before
+                feed.move_to_end(pseudonym.current, latest << 8 | value & 0xFF)
+                return is_due(before / 1000, max(now, before / 1000), READER_INTERVAL)
             is_news = self._read(feed, pseudonym, name, now)
         self._make_room()
         return is_news
