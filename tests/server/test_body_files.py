@@ -2,11 +2,14 @@
 
 import asyncio
 import os
+import socket
+from types import SimpleNamespace
 
 import pytest
 
 from feedproxy.server.fastpath import body_files
 from feedproxy.server.fastpath.body_files import BODY_MIN, REQUESTS_MIN, SIZE_MAX, BodyFiles
+from feedproxy.server.fastpath.client_connection import ClientConnection
 from tests.server.conftest import Opened
 from tests.stages.origin import a_feed
 
@@ -92,3 +95,27 @@ async def test_response_from_a_file_is_entire_also_for_a_slow_client(
 
     assert (await slow.hear()).body == expected
     assert (await slow.hear()).body == expected
+
+
+@pytest.mark.parametrize("hands_off", [False, True], ids=["closed", "handed off"])
+def test_connection_that_sent_a_file_leaves_its_descriptor_alone_after_its_end(hands_off: bool) -> None:
+    files, body = BodyFiles(), os.urandom(BODY_MIN)
+    requested(files, body)
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    connection = ClientConnection(near.detach(), "127.0.0.1", "127.0.0.1", SimpleNamespace(body_files=files))
+    with far:
+        assert connection.write(b"head", body)
+        descriptor = connection.fd
+        if hands_off:
+            following = connection.detach_socket()
+        else:
+            connection.close()
+            following = socket.socket()  # gets the descriptor that is free now
+        with following:
+            assert following.fileno() == descriptor
+
+            del connection
+
+            assert os.fstat(descriptor)
+    files.close()

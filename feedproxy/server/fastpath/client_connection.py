@@ -1,7 +1,6 @@
 """One client connection of the fast path: its file descriptor, unparsed input and unsent output."""
 
 import asyncio
-import contextlib
 import fcntl
 import os
 import socket
@@ -32,6 +31,7 @@ class ClientConnection:
     """
 
     __slots__ = (
+        "_file_socket",
         "address",
         "cache",
         "closes",
@@ -63,6 +63,8 @@ class ClientConnection:
         self.has_read_all = False
         self.lingering = False
         self.last_read = 0.0
+        self._file_socket: socket.SocketType | None = None
+        """A socket object with the connection's descriptor, after the first body from a file."""
 
     secure = False
     handshake_pending = False
@@ -119,14 +121,14 @@ class ClientConnection:
     def _send_file(self, head: bytes, body: bytes, file: int) -> int:
         """Send a response with the body in a file (body_files.py), and return the number of bytes sent. Raises OSError
         if the connection has failed."""
-        client_socket = self._borrow_socket()
-        try:
-            sent = client_socket.send(head, socket.MSG_MORE)
-        finally:
-            client_socket.detach()
+        if self._file_socket is None:
+            self._file_socket = self._borrow_socket()
+        sent = self._file_socket.send(head, socket.MSG_MORE)
         if sent == len(head):
-            with contextlib.suppress(BlockingIOError):
+            try:  # noqa: SIM105 (a context manager would cost more than the call)
                 sent += os.sendfile(self.fd, file, 0, len(body))
+            except BlockingIOError:
+                pass
         return sent
 
     def _borrow_socket(self) -> socket.SocketType:
@@ -181,11 +183,18 @@ class ClientConnection:
 
     def detach_socket(self) -> socket.socket:
         """Return a socket object with the connection's descriptor. The caller must close it."""
+        self._detach_file_socket()
         return socket.socket(fileno=self.fd)
 
     def close(self) -> None:
         """Close the file descriptor."""
+        self._detach_file_socket()
         try:  # noqa: SIM105 (a context manager would cost more than the call)
             os.close(self.fd)
         except OSError:
             pass
+
+    def _detach_file_socket(self) -> None:
+        if self._file_socket is not None:
+            self._file_socket.detach()
+            self._file_socket = None
