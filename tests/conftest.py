@@ -14,6 +14,7 @@ import pytest
 from _pytest.logging import caplog_records_key
 from hypothesis import HealthCheck, settings
 from hypothesis.internal import charmap, intervalsets
+from hypothesis.internal.conjecture import providers
 
 from feedproxy.process import option_sources
 from feedproxy.telemetry.log_stream import LineHandler
@@ -27,6 +28,14 @@ CORPUS = Path(__file__).resolve().parents[1].parent / "shared" / "corpus"
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("same", settings.get_profile("explore"), derandomize=True, database=None)
 settings.load_profile("same")
+
+# Hypothesis also tries the constants of all modules that the process has imported. Which modules these are depends on
+# the number of processes and on the tests before, and so would the examples. In a fresh clone, each process would parse
+# all modules for three seconds.
+_constants_of_modules = providers._get_local_constants
+providers._get_local_constants = lambda: (
+    _constants_of_modules() if settings.get_current_profile_name() == "explore" else providers._local_constants
+)
 
 # UTF-8 encodes all characters but surrogates. To find that out, Hypothesis would encode each character, which takes two
 # seconds in each process of a fresh clone.
