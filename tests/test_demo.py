@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import signal
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.demo import publishers, simulated_readers, simulation
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.parse.channel_parser import read
+from tests.live.forked import nurseries
 from tests.live.product import COMMAND, Process
 from tests.waiting import PATIENCE
 
@@ -143,27 +143,21 @@ def test_demo_option_out_of_range_is_rejected_in_one_line(
 
 def test_demo_shows_progress_and_ends_on_interrupt(tmp_path: Path) -> None:
     terminal, child_terminal = pty.openpty()
-    process = subprocess.Popen(
-        [*COMMAND, "demo", "--days", "2", "--readers", "30"],
-        env=environment(tmp_path / "home"),
-        stdout=subprocess.PIPE,
-        stderr=child_terminal,
-    )
-    os.close(child_terminal)
+    arguments = ["demo", "--days", "2", "--readers", "8"]
+    with open(child_terminal, "wb") as stderr:
+        process = nurseries["feedproxy"].start(arguments, environment(tmp_path / "home"), tmp_path, stderr)
     try:
         told = read_terminal(terminal)
         assert next(line for line in told if "through feedproxy: 1 %" in line)
         process.send_signal(signal.SIGINT)
         rest = "".join(told)
         assert process.wait(PATIENCE) == 130
-        assert process.stdout is not None
-        assert process.stdout.read() == b""
+        assert process.stdout.read() == ""
         assert rest.endswith("\r\x1b[Kfeedproxy: interrupted\r\n")
     finally:
         process.kill()
-        process.wait()
+        process.wait(PATIENCE)
         os.close(terminal)
-        assert process.stdout is not None
         process.stdout.close()
     assert list((tmp_path / "home").iterdir()) == []
 
