@@ -40,7 +40,10 @@ class Autodiscovery:
     async def redirect_to_feed(
         self, answer: ProxyResponse | PassThrough, request: Request, client: ClientContext, settings: Settings
     ) -> ProxyResponse | PassThrough:
-        """Return a redirect to the page's first feed if the client prefers feeds, else `answer`."""
+        """Return a redirect to the page's first feed if the client prefers feeds, else `answer`.
+
+        For a page in the gateway, Vary of the result names Accept.
+        """
         if isinstance(answer, PassThrough) or answer.stored is None or answer.stored.content.feed:
             return answer
         if (

@@ -33,7 +33,10 @@ class ChunkedParser:
         """The bytes that follow the end of the message, and do not belong to it."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Parse further bytes, and return the pieces of content in them."""
+        """Parse further bytes, and return the pieces of content in them.
+
+        Raises MalformedResponse if the bytes break the chunked coding.
+        """
         data, self._buffered = (self._buffered + data if self._buffered else data), b""
         pieces: list[bytes] = []
         at = 0

@@ -98,7 +98,7 @@ def read_record(folders: Folders) -> InstallationRecord | None:
 def install(folders: Folders, environment: Mapping[str, str], *, reader: str = "", through: str = "") -> None:
     """Register feedproxy, and record the options `reader` and `through` for the command `subscribe`.
 
-    An earlier registration is removed first. Raises FeedproxyError if a file cannot be written.
+    An earlier registration is removed first. Raises FeedproxyError if a file cannot be read or written.
     """
     if read_record(folders) is not None:
         uninstall(folders)
@@ -119,7 +119,7 @@ def install(folders: Folders, environment: Mapping[str, str], *, reader: str = "
 def uninstall(folders: Folders) -> bool:
     """Remove the installation. Return False if feedproxy was not installed.
 
-    Raises FeedproxyError if a file cannot be written.
+    Raises FeedproxyError if a file cannot be read or written.
     """
     record = read_record(folders)
     if record is None:
