@@ -79,7 +79,7 @@ def test_example_loads_with_all_options_enabled(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_stated_defaults_are_correct(name: str) -> None:
+def test_example_states_the_default_of_each_option_correctly(name: str) -> None:
     stated = list(_stated((CONF / name).read_text(encoding="utf-8")))
 
     assert stated

@@ -74,7 +74,7 @@ def test_dash_means_standard_input(capsysbinary: pytest.CaptureFixture[bytes], m
 
 
 @pytest.mark.parametrize("path", ["/feed", "/moved"])
-def test_address_is_fetched(server: str, path: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_convert_fetches_an_address(server: str, path: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main(["convert", server + path, "--to", "json", "--allow-private"]) == 0
 
     assert json.loads(capsysbinary.readouterr().out)["feed_url"] == server + path

@@ -228,7 +228,7 @@ async def test_style_and_script_are_cached_under_names_that_change_with_their_co
     assert (await proxy.get("/assets/..%2fpages.py"))[0] == 404
 
 
-async def test_first_page_is_small(proxy: Proxy) -> None:
+async def test_first_page_is_smaller_than_48_kb(proxy: Proxy) -> None:
     for each in lively.feeds():
         await proxy.keep(each)
     lively.write_history(proxy.app)

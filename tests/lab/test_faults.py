@@ -255,7 +255,7 @@ async def test_edit_faults_change_tag_and_invalidate_copies(fault: str, said: by
     assert not feedparser.parse(by_tag.body).bozo
 
 
-async def test_faults_combine() -> None:
+async def test_several_faults_apply_to_one_response() -> None:
     async with on_stage("weak-tag", "clock-skew=60", "slow-first-byte=0.01", "429@#2") as stage:
         first, second = await stage.get(), await stage.get()
     assert first.fields.get("etag") == 'W/"0"'

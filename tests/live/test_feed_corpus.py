@@ -154,7 +154,7 @@ def observed(request: pytest.FixtureRequest, corpus: Path) -> list[Observed]:
     return asyncio.run(observe(published(corpus), request.param))
 
 
-def test_every_feed_arrives(observed: list[Observed]) -> None:
+def test_every_document_gets_200_and_feeds_are_recognized(observed: list[Observed]) -> None:
     assert len(observed) > 400
     for each in observed:
         assert each.seen.status == 200, (each.feed.name, each.seen)

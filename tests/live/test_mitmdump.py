@@ -112,7 +112,7 @@ def test_all_scripts_together_are_the_product(dump: Dump, origin: Origin) -> Non
     assert ask(origin.url("/all.rss"), "POST", body=b"x", through=proxy.address).status == 200
 
 
-def test_options_take_units(dump: Dump, origin: Origin) -> None:
+def test_mitmdump_options_accept_units(dump: Dump, origin: Origin) -> None:
     origin.publish("/units.rss", a_feed("one"))
     proxy = dump("all.py", store="memory:", allow_private="true", admin="", default_lifetime="40m", memory_max="64MiB")
 

@@ -496,7 +496,7 @@ async def test_hub_unreachable_is_retried(stand_at: Callable[..., Any]) -> None:
     assert [each.state for each in await made.held(Role.PUBLISHER)] == [State.ACTIVE]
 
 
-async def test_hub_is_asked_again_when_it_permits_it(stand_at: Callable[..., Any]) -> None:
+async def test_hub_is_asked_again_only_after_its_retry_after(stand_at: Callable[..., Any]) -> None:
     made = await websub_at(stand_at)
     made.hub = lambda: Response(503, Fields([("Retry-After", "7200")]))
     made.stand.origin.publish("/feed.xml", a_feed(*OLD), link=LINKS)

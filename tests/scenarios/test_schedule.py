@@ -298,7 +298,7 @@ async def test_max_age_is_obeyed_without_stale_while_refreshing(stage):
     assert await asked_within(proxy, origin, clock, 360) >= 60
 
 
-async def test_max_age_is_obeyed_with_must_revalidate(stage):
+async def test_must_revalidate_prevents_stale_answers(stage):
     proxy, origin, clock = await changed_once(stage, "max-age=60, must-revalidate", **STALE)
 
     assert await asked_within(proxy, origin, clock, 360) >= 60

@@ -30,7 +30,7 @@ WRITTEN = ("rdf", "html", "json", "csv")
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_time_for_a_document_grows_with_its_size(name: str) -> None:
+def test_time_for_a_document_grows_no_faster_than_its_size(name: str) -> None:
     make = functools.cache(DOCUMENTS[name])
     models: dict[int, Feed | None] = {}
 

@@ -117,7 +117,7 @@ async def test_connection_handed_over_stays_under_tls_and_has_scheme_https(front
     assert after.status == 200
 
 
-async def test_session_is_resumed(front: Opened, tmp_path: Path) -> None:
+async def test_tls_session_is_resumed(front: Opened, tmp_path: Path) -> None:
     proxy, context = await secured(front, tmp_path)
     first = await line_to(proxy, context)
     await first.ask(proxy.get())

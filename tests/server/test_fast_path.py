@@ -148,7 +148,7 @@ async def test_expired_response_is_not_sent_by_the_fast_path(front: Opened) -> N
     assert "fwd=stale" in (await line.ask(proxy.get())).cache
 
 
-async def test_conditions_head_and_bodies_are_answered_correctly(front: Opened) -> None:
+async def test_conditions_head_and_ranges_are_answered_correctly(front: Opened) -> None:
     proxy = await front()
     line = await proxy.warm()
     whole = await line.ask(proxy.get())

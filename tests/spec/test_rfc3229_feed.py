@@ -126,7 +126,7 @@ def test_request_with_range_gets_a_range_of_the_full_response() -> None:
 # -- 10.4.1, 10.5.1, 10.5.2: what a 226 says
 
 
-def test_the_status_is_226() -> None:
+def test_status_of_a_delta_is_226() -> None:
     assert IM_USED == 226
 
 

@@ -325,7 +325,7 @@ FIELDS = [
 
 
 @given(st.lists(st.sampled_from(FIELDS), max_size=6), st.sampled_from([", ", ",", ";", " ", ""]))
-def test_any_order_of_members_is_read_or_is_absent(members: list[str], between: str) -> None:
+def test_members_in_any_order_are_read_or_the_field_counts_as_absent(members: list[str], between: str) -> None:
     said = parse_use_as_dictionary(between.join(members))
 
     assert said is None or said.match == "/a*"

@@ -297,7 +297,7 @@ def test_ttl_repeated_uses_the_first_valid_value() -> None:
 
 
 @pytest.mark.parametrize("minutes", [1441, 100_000, 10**17, 10**18, 10**40])
-def test_ttl_is_capped(minutes: int) -> None:
+def test_ttl_of_more_than_a_day_counts_as_a_day(minutes: int) -> None:
     found = held(schedule_of(f"<ttl>{minutes}</ttl>"), "2026-11-17T08:00")
 
     assert found is not None

@@ -119,7 +119,7 @@ def test_window_restarts_with_every_request(office: Office) -> None:
     assert office.total() == 1
 
 
-def test_window_is_an_option() -> None:
+def test_reader_counts_until_the_window_ends() -> None:
     office = Office(window=600)
     office.asks()
 
@@ -208,7 +208,7 @@ def test_claim_of_zero_counts_zero(office: Office) -> None:
 # -- caps and jumps
 
 
-def test_claim_is_capped() -> None:
+def test_claim_counts_as_at_most_claim_max() -> None:
     assert Office(claim_max=1000).asks(feedly(50_000)) == 1000
 
 

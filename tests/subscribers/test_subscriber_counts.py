@@ -321,7 +321,7 @@ def test_load_removes_readers_outside_the_window() -> None:
     assert after.targets() == []
 
 
-def test_load_applies_bounds() -> None:
+def test_load_keeps_at_most_feeds_max_feeds() -> None:
     after = SubscriberCounts(feeds_max=3)
 
     after.load(dumped(a_busy_day()), NOW + 400)

@@ -468,7 +468,7 @@ async def test_timeout_of_name_lookup_is_fetch_timeout() -> None:
 # -- connections
 
 
-async def test_connection_is_reused() -> None:
+async def test_five_fetches_use_one_connection() -> None:
     async with origin(OK) as raw, a_fetcher() as fetcher:
         for _ in range(5):
             await fetcher.fetch(a_get(raw.url()))

@@ -314,7 +314,7 @@ def a_caller(parent: Parent, **options: object) -> CallbackClient:
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
-async def test_calls_use_parent(scheme: str) -> None:
+async def test_callback_is_called_through_the_parent(scheme: str) -> None:
     async with origin(OK) as raw, a_parent(scheme, user="feedproxy", password=PASSWORD) as played:
         caller = a_caller(played.parent(user="feedproxy", password=PASSWORD))
         answer = await caller.call("GET", raw.url("/callback", HOST), Fields([("User-Agent", "feedproxy")]))
