@@ -11,7 +11,7 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "QUERY", "REPO
 
 
 def may_invalidate(request: Request, response: Response) -> bool:
-    """Return True if a response to `request` invalidates stored responses."""
+    """Return True if a response to `request` invalidates stored responses: a 2xx or 3xx to an unsafe method."""
     # "in response to an unsafe request method (including methods whose safety is unknown)"; 'A "non-error response" is
     # one with a 2xx (Successful) or 3xx (Redirection) status code.'
     return request.method not in _SAFE and 200 <= response.status < 400

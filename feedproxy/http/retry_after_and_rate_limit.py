@@ -37,7 +37,9 @@ def retry_after(fields: Fields, now: Instant) -> Instant | None:
 
 
 def rate_limit_reset(fields: Fields, now: Instant) -> Instant | None:
-    """Return the instant at which an exhausted rate limit is reset, or None if no limit is exhausted.
+    """Return the instant at which an exhausted rate limit is reset, at most DEFER_MAX seconds from now.
+
+    Return None if no limit is exhausted.
 
     Three forms are read:
 

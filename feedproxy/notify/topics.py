@@ -120,5 +120,5 @@ def may_notify(service: NotificationService, target: str) -> bool:
 
 
 def is_no_longer_public(service: NotificationService, target: str) -> bool:
-    """Return whether a target is private, by its stored resource or, without a resource, by its settings."""
+    """Return whether a target is private, by its address, its settings or its stored resource."""
     return not may_be_listed(target, service.settings_for(target), service.proxy.store.peek(target))

@@ -1,8 +1,8 @@
-"""The store on disk: eight shards with resources, limited in bytes, and a ninth file with the state of feedproxy's
+"""The store on disk: eight shards with resources, limited in bytes, and a ninth shard with the state of feedproxy's
 parts.
 
-A state is a named value, such as the subscriptions. All methods block, and may raise StoreError. Several threads read,
-and one thread writes. docs/decisions/store-on-disk.md gives the reasons for this form.
+A state is a named value, such as the subscriber counts. All methods block, and may raise StoreError. Several threads
+read, and one thread writes. docs/decisions/store-on-disk.md gives the reasons for this form.
 """
 
 import errno

@@ -12,7 +12,7 @@ type _Span = tuple[int, int, object]
 def find(utf8: bytes) -> Outline | None:
     """Return the items of a JSON Feed, or None if the document is invalid.
 
-    A document is invalid if it is not a JSON object, repeats `items`, or has an item that is not an object.
+    A document is invalid if it is not a JSON object, if it repeats `items`, or if `items` is not a list of objects.
     """
     try:
         return _find(utf8.decode())

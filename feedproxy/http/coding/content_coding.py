@@ -32,7 +32,7 @@ class UnknownCoding(Undecodable):
 def layers(content_encoding: str | None) -> tuple[str, ...]:
     """Return the codings of a Content-Encoding in lower case, in the order in which they were applied.
 
-    `identity` is left out.
+    `identity` is left out, and `x-gzip` becomes `gzip`.
     """
     names = (name.strip().lower() for name in (content_encoding or "").split(","))
     return tuple(_ALIASES.get(name, name) for name in names if name and name != "identity")

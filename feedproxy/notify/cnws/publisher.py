@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class Publisher:
-    """The CNWS publisher: it accepts subscriptions, and makes and interprets notifications."""
+    """The CNWS publisher: it accepts subscriptions, makes notifications, and interprets the responses of callbacks."""
 
     remove_on_failure = True
 

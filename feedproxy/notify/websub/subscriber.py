@@ -268,7 +268,8 @@ class Subscriber:
     async def start_lease(self, subscription: Subscription, token: str, seconds: str) -> None:
         """Start the lease after a hub has verified the subscription, and plan its renewal.
 
-        `token` is that of the verified callback URL, and `seconds` the value of hub.lease_seconds.
+        `token` is that of the verified callback URL, and `seconds` the value of hub.lease_seconds. The lease is at
+        least LEASE_MIN and at most LEASE_MAX seconds long, and a day if `seconds` is not a number.
         """
         now = self._service.clock.now()
         lease = float(seconds) if seconds.isascii() and seconds.isdigit() and len(seconds) < 16 else DAY

@@ -64,8 +64,8 @@ class PublishRequest(Struct, frozen=True):
 
 
 def read_request(media_type: str | None, body: bytes) -> SubscriptionRequest | PublishRequest:
-    """Return the request that a form contains. Raises InvalidRequest if the media type is not
-    that of a form, or if a parameter is missing or invalid.
+    """Return the request that a form contains. Raises InvalidRequest if the media type is not that of a form, or if a
+    parameter is missing or invalid.
 
     "Hubs MUST ignore additional request parameters they do not understand."
     """

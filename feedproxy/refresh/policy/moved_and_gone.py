@@ -67,7 +67,8 @@ def clear_relocation(sighting: Relocation | None, now: Instant, *, status: int |
 
     `status` is the status of the old address, or None without a response. `feed` is True if the response was a feed, or
     if the address never had a feed. No other 200 or 304 ends a confirmed relocation, because abandoned addresses often
-    respond with 200 and advertisements.
+    respond with 200 and advertisements. An unconfirmed relocation is dropped after any 200 or 304, and an unconfirmed
+    end also after a redirect, a 401 or a 451.
     """
     if sighting is None:
         return None

@@ -20,14 +20,15 @@ class Interner:
         self._values: dict[Any, Any] = {}
 
     def text(self, text: str) -> str:
-        """Return the cached text that equals `text`. A new text is added to the cache. Raises TypeError if `text` is
-        not a str."""
+        """Return the cached text that equals `text`. A new text of at most SHARED_LENGTH_MAX characters is added to the
+        cache. Raises TypeError if `text` is not a str."""
         if type(text) is not str:
             raise TypeError(f"expected str, not {type(text).__name__}")
         return self.intern(text) if len(text) <= SHARED_LENGTH_MAX else text
 
     def line(self, name: str, value: str) -> tuple[str, str]:
-        """Return the cached field line that equals this line. A new line is added to the cache.
+        """Return the cached field line that equals this line. A new line is added to the cache if its value has at
+        most SHARED_LENGTH_MAX characters.
 
         Raises TypeError if the name or the value is not a str, and ValueError for an invalid field: other programs may
         write to a shared store.

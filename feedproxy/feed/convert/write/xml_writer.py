@@ -259,7 +259,7 @@ def put_image(element: Element, url: str) -> None:
 
 
 def extra_links(element: Element, links: Iterable[Link], page: str) -> None:
-    """Write all links except the link to `page`, for which RSS has its own element."""
+    """Write all links except a link with only the address `page`, for which RSS has its own element."""
     for link in links:
         if link != Link(page):
             atom_link(element, link)
