@@ -38,7 +38,10 @@ def check(document: CheckedDocument, channel: Channel) -> Iterator[Note]:
 
 
 def publishing_interval(document: CheckedDocument) -> Seconds | None:
-    """Return the median time between two entries, in seconds, or None if fewer than four entries have a date."""
+    """Return the median time between two of the latest entries, in seconds.
+
+    Return None if the entries have fewer than four different dates.
+    """
     times = sorted({entry.published for entry in document.entries if entry.published is not None})[-_GAPS_MAX - 1 :]
     if len(times) < 4:
         return None

@@ -79,7 +79,8 @@ class MemoryStore:
     def version(self, target: str, *, used: bool = False) -> object | None:
         """Return an object that identifies the stored resource of a target until the resource is replaced.
 
-        Return None if memory has no entry for the target."""
+        Return None if memory has no entry for the target.
+        """
         entry = self._entries.get(target)
         if used and entry is not None:
             entry.was_used = True

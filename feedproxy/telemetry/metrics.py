@@ -204,7 +204,7 @@ class Metrics:
             self.count_fetch(record.status, record.detail, record.content_size, record.seconds, record.received_size)
 
     def count_fetch(self, status: int | None, detail: str, sent: int, seconds: Seconds, received: int = 0) -> None:
-        """Count a fetch. `status` is None without a response.
+        """Count a fetch, unless it was refused because of its address. `status` is None without a response.
 
         `received` is the number of bytes from the origin, and `sent` the size of the resulting content for clients.
         """

@@ -127,8 +127,8 @@ def merge_requests(plain: Iterable[Mapping[str, Any]], own: Iterable[RequestActi
 
 
 def merge_failures(plain: Iterable[Mapping[str, Any]], own: Iterable[FailedAddress]) -> list[FailedAddress]:
-    """Return the addresses that failed in any worker, each once, the latest fetch first: `own` of this worker, and
-    `plain` of the other workers."""
+    """Return at most FAILED_MAX addresses that failed in any worker, each once, the latest fetch first: `own` of this
+    worker, and `plain` of the other workers."""
     merged: dict[str, FailedAddress] = {}
     received = (
         FailedAddress(target, first, count, RefreshRecord(*last))

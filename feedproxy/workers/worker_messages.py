@@ -104,7 +104,7 @@ class WorkerPeers:
         service.counts.reader_seen.subscribe(self._reads.record)
 
     async def start(self) -> None:
-        """Start answering the other workers, and load the reader counts from the first worker that answers."""
+        """Start answering the other workers, and load reader counts and polling rhythms from a worker that answers."""
         self._sessions = [
             aiohttp.ClientSession(
                 "http://worker",

@@ -41,7 +41,7 @@ class ReaderScores:
         self._last: tuple[Instant, ScoreSummary] | None = None
 
     async def summary(self, *, age_max: Seconds = 0) -> ScoreSummary:
-        """Return the scores. Scores that were computed up to `age_max` seconds ago are reused.
+        """Return the scores. Scores that were computed less than `age_max` seconds ago are reused.
 
         The event loop serves clients during the computation.
         """

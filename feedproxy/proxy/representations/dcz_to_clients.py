@@ -42,7 +42,10 @@ class Dictionaries:
         client: ClientContext,
         settings: Settings,
     ) -> ProxyResponse:
-        """Return the response as `dcz`, or unchanged if the dictionary is unknown or `dcz` is not smaller."""
+        """Return the response as `dcz` if the client accepts it and names a stored dictionary, and if `dcz` is smaller.
+
+        Otherwise, or if `is_offered` or `may_encode` forbids `dcz`, return the response unchanged.
+        """
         coded, stored = response.response, response.stored
         if coded.status != 200 or "available-dictionary" not in request.fields or "range" in request.fields:
             return response

@@ -52,8 +52,8 @@ def record_sighting(
     """Return the relocation `sighting` with one more report of a move or an end.
 
     `location` is normalised, and empty for an end. A report of another kind or location starts a new count. With
-    `at_once`, a single report is sufficient. A report within `spacing` seconds after the last counted report is not
-    counted.
+    `at_once`, a single report is sufficient. Before the confirmation, a report less than `spacing` seconds after the
+    last counted report is not counted.
     """
     if sighting is None or sighting.kind is not ending or sighting.location != location:
         return Relocation(ending, location, now, now, 1, confirmed=at_once or confirmations <= 1)

@@ -136,7 +136,7 @@ def reject_new_connections(bound: socket.socket) -> None:
 
 
 async def wait_accept_queue_empty(sockets: Sequence[socket.socket]) -> None:
-    """Return when the accept queues have been empty for DRAIN_QUIET_TIME seconds."""
+    """Return when the accept queues have been empty for DRAIN_QUIET_TIME seconds, or after DRAIN_TIME_MAX seconds."""
     loop = asyncio.get_running_loop()
     end = loop.time() + DRAIN_TIME_MAX
     quiet = loop.time() + DRAIN_QUIET_TIME

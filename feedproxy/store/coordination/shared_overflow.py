@@ -82,7 +82,8 @@ class SharedOverflow:
         return DELETED
 
     def put(self, name: str, value: bytes, precondition: Callable[[], bool]) -> int:
-        """Append a value or DELETED. Return the position of the appended value.
+        """Append a value or DELETED. Return the position of the appended value. In place of a value of more than
+        VALUE_MAX bytes, DELETED is appended.
 
         `precondition` is called under the lock. If its result is False, nothing is appended, and 0 is returned. Raises
         StoreError if no memory is available; the target then counts as not stored.
