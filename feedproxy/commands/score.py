@@ -31,7 +31,8 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Grade the readers and print the scores. With --min, return 1 if a grade is lower, or if there is no reader.
 
-    Raises UsageError if the grade in --min is invalid, or if a recording cannot be read.
+    Raises UsageError if the grade in --min is invalid, if a recording cannot be read, or if the output cannot be
+    written.
     """
     from feedproxy.commands.replay import read_recording  # noqa: PLC0415 -- only this command pays for the lab
     from feedproxy.lab.record.exchange import Side, merge_recordings  # noqa: PLC0415

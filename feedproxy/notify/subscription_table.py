@@ -256,7 +256,7 @@ class Subscriptions:
         return min((instant for instant in row if instant is not None), default=None)
 
     async def expire(self, now: Instant) -> list[Subscription]:
-        """Remove expired subscriptions, and return them."""
+        """Remove expired subscriptions and their deliveries, and return the subscriptions."""
 
         def work(db: sqlite3.Connection) -> list[Subscription]:
             expired = "SELECT id FROM subscriptions WHERE expires <= ?"

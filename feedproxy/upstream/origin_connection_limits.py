@@ -166,7 +166,8 @@ class FairLimits:
     async def acquire(self, *, timeout: Seconds, site: str = "", host: str = "") -> Slot:
         """Return a slot for the current requester. The caller must call `release`.
 
-        `site` and `host` name the shares of the request. Raises Overload if no slot is free within `timeout` seconds.
+        `site` and `host` name the shares of the request. Raises Overload if no slot is free within `timeout`
+        seconds, or if WAITING_MAX requests wait already.
         """
         requester = current_requester()
         loop = asyncio.get_running_loop()

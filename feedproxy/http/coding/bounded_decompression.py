@@ -84,7 +84,8 @@ def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
     An empty body is returned unchanged, and so is text that is mislabelled as gzip or zstd (`lacks_magic_number`). A
     name of NOT_CODINGS is skipped if the body is text or coded in gzip or zstd. `limit` is the maximum size of the
     decoded content in bytes. If a body has several codings, the sizes after each decoding are added. Raises TooLarge
-    above `limit`, UnknownCoding for an unknown coding, and Undecodable for truncated or damaged content.
+    above `limit`, UnknownCoding for an unknown coding, and Undecodable for truncated or damaged content or for more
+    than LAYERS_MAX codings.
     """
     codings = layers(content_encoding)
     if len(codings) > LAYERS_MAX:
