@@ -7,6 +7,7 @@ from mitmproxy.addonmanager import Loader
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from feedproxy import settings
+from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.server.addon import Addon
 from feedproxy.server.mitm import passthrough, server_addresses
 
@@ -51,7 +52,11 @@ class Origin(Addon):
         try:
             await self.flow_handler().on_response_headers(flow)
         except Exception:
-            logger.exception("origin: preparing a streamed response failed")
+            logger.exception(
+                "origin: response of %s not streamed and its connection closed, by a defect of feedproxy; please report"
+                " the traceback",
+                redact_target(flow.request.url),
+            )
             flow.kill()
 
 

@@ -498,7 +498,10 @@ class _Services:
             try:
                 await self.counts.sweep(self.clock.now())
             except Exception:
-                logger.exception("cannot remove the readers that have left subscriber_window")
+                logger.exception(
+                    "subscribers: readers that have left subscriber_window not removed, by a defect of feedproxy,"
+                    " trying again; please report the traceback"
+                )
 
     async def _save(self) -> None:
         await self.history_recorder.save(self.clock.now())

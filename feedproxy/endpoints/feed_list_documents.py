@@ -59,7 +59,7 @@ class FeedListDocuments:
         """
         addresses = uri.query_value(call.query, "addresses")
         if addresses not in ("", "original", "proxied"):
-            raise BadTarget("invalid addresses: expected original or proxied")
+            raise BadTarget(f"invalid addresses {addresses[:40]!r}: expected original or proxied")
         listing, base = await self._feed_list().public(), call.client.base
         through = "" if addresses == "original" else base
 

@@ -19,6 +19,7 @@ from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.feed.opml import Subscription
 from feedproxy.feed_rules import BLOCKED
 from feedproxy.http.target_uri.registrable_domain import site_of
+from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.proxy.service import Service
 from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.settings import Settings
@@ -121,7 +122,11 @@ async def _fetch(target: str, service: Service, clock: Clock) -> None:
                 return
             await clock.sleep(max(0.01, deferred.until - clock.now()))
     except Exception:
-        logger.exception("feed list: fetch of an imported feed failed")
+        logger.exception(
+            "feed list: fetch of the imported feed %s failed by a defect of feedproxy; the feed is fetched when a"
+            " reader requests it; please report the traceback",
+            redact_target(target),
+        )
 
 
 def _is_reachable(target: str, settings: Settings) -> bool:
@@ -150,5 +155,5 @@ def _decode_imported(raw: bytes | None) -> Imported:
         hosts = frozenset(map(str, state.get("hosts", ())))
         return Imported(str(state.get("title", "")), tuple(feed for feed, _ in feeds), since, hosts)
     except (ValueError, TypeError, AttributeError) as error:
-        logger.warning("feed list: stored list unreadable: %s", error)
+        logger.warning("feed list: stored list %r is unreadable, so no feed counts as imported: %s", IMPORTED, error)
         return Imported()

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from feedproxy.clock import Seconds
 from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
 from feedproxy.fleet.redis_operations import FleetEvent, RedisOperations, parse_event
+from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.task_cancellation import cancel
 
 logger = logging.getLogger("feedproxy.fleet")
@@ -98,7 +99,13 @@ class EventListener:
             try:
                 await self._on_event(event)
             except Exception:
-                logger.exception("fleet: event not applied")
+                logger.exception(
+                    "fleet: event %d (%s of %s) not applied, by a defect of feedproxy: this machine's copy may be"
+                    " outdated until its next refresh; please report the traceback",
+                    event.number,
+                    event.kind,
+                    redact_target(event.target),
+                )
 
     async def _listen(self) -> None:
         while True:
@@ -108,7 +115,12 @@ class EventListener:
             except (RedisUnavailable, RedisRefused):
                 pass
             except Exception:
-                logger.exception("fleet: subscription failed")
+                logger.exception(
+                    "fleet: subscription to %s at %s ended by a defect of feedproxy, subscribing again; please report"
+                    " the traceback",
+                    self._redis_operations.keys.channel,
+                    self._redis_operations.connection.address,
+                )
             self.subscribed.clear()
             await asyncio.sleep(RESUBSCRIBE_DELAY)
 

@@ -195,7 +195,11 @@ class RedisQueue:
             except RedisUnavailable:
                 raise
             except Exception:
-                logger.exception("fleet: message not sent")
+                logger.exception(
+                    "fleet: message to Redis at %s dropped, by a defect of feedproxy: copies of other machines may be"
+                    " outdated until their next refresh; please report the traceback",
+                    self._redis_operations.connection.address,
+                )
 
     async def _send_next_event(self) -> None:
         event = self._events.popleft()
@@ -267,7 +271,9 @@ class RedisQueue:
             try:
                 data, version = resource_codec.dump(resource), resource.fencing_token
             except StoreError as error:
-                logger.warning("fleet: copy not sent: %s", error)
+                logger.warning(
+                    "fleet: copy of %s not sent, other machines fetch the feed themselves: %s", target, error
+                )
         if data is not None:
             accepted, stored_version = await self._redis_operations.put(
                 target, version, data, update.token, release=update.release

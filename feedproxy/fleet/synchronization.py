@@ -206,7 +206,11 @@ class FleetSynchronization:
             except RedisUnavailable:
                 continue
             except Exception:
-                logger.exception("fleet: synchronization failed")
+                logger.exception(
+                    "fleet: synchronization with Redis at %s failed by a defect of feedproxy, trying again; please"
+                    " report the traceback",
+                    self.connection.address,
+                )
 
     async def _on_reconnected(self) -> None:
         """Apply missed events, then send the changes that this machine made during the outage."""

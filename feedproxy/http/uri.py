@@ -200,8 +200,7 @@ def join_host_port(host: str, port: int) -> str:
 
 def _parts(uri: str) -> tuple[str | None, str | None, str, str | None]:
     match = _URI.fullmatch(uri)
-    if match is None:  # for the type checker: the pattern matches any text
-        raise BadTarget("not a URI")
+    assert match is not None, "the pattern matches any text"
     return match[1], match[2], match[3], match[4]
 
 

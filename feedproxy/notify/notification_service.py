@@ -271,7 +271,10 @@ class NotificationService:
             except StoreError:
                 pause = 1.0
             except Exception:
-                logger.exception("notify: loop iteration failed")
+                logger.exception(
+                    "notify: one round of pings, deliveries and renewals failed by a defect of feedproxy, trying again;"
+                    " please report the traceback"
+                )
                 pause = 1.0
             if not self._wake_event.is_set():
                 await self._sleep(pause)

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError
+from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.lru_map import LRU
 from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.notify.notification_database import NotificationDatabase
@@ -192,7 +193,7 @@ class RefreshRequests:
                 await self._database.run(lambda db: _finish(db, target, pings, started, interval, is_test=is_test))
                 await self._follow_autodiscovery(target)
         except FeedproxyError as error:
-            logger.warning("notify: refresh for a ping failed: %s", error)
+            logger.warning("notify: refresh of %s for a ping failed, trying again: %s", redact_target(target), error)
             await self._clock.sleep(1)
         finally:
             self._running.pop(target, None)

@@ -473,7 +473,10 @@ def _read_configuration(plan: ServePlan, options: WorkerOptions, result: int) ->
     except UsageError:
         pass  # the workers report it
     except BaseException:
-        logger.exception("the process that reads the configuration failed")
+        logger.exception(
+            "the process that reads the configuration failed by a defect of feedproxy, keeping the previous"
+            " configuration; please report the traceback"
+        )
     finally:
         logging.shutdown()  # waits until the log is written
         os._exit(code)
@@ -499,7 +502,7 @@ def _run_worker(plan: ServePlan, worker: WorkerContext) -> None:
     except FeedproxyError as error:
         print_error(error)
     except BaseException:
-        logger.exception("worker %d failed", worker.index)
+        logger.exception("worker %d failed by a defect of feedproxy; please report the traceback", worker.index)
     finally:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()

@@ -14,6 +14,7 @@ from feedproxy.clock import Clock
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.http import origin_validator_in_etag
 from feedproxy.http.message import NO_FIELDS, Request
+from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.refresh import client_keyed_responses, missing_ranges, redirect_following
 from feedproxy.refresh.dcz_from_origins import with_dictionary
 from feedproxy.refresh.ingest.helper_pool import HelperPool
@@ -178,7 +179,11 @@ class RefreshPipeline:
         except Exception:
             # A defect of feedproxy that this response reveals: the stored copy is served, and the next fetch is
             # delayed.
-            logger.exception("refresh: ingesting a response failed")
+            logger.exception(
+                "refresh: response of %s not processed, by a defect of feedproxy; the copy is kept, and the next fetch"
+                " is delayed; please report the traceback",
+                redact_target(job.request.target),
+            )
             return FeedproxyError("feedproxy could not process the response; see its log")
 
     async def _ingest(self, fetched: Fetched | Oversized, job: RefreshJob, before: Resource | None) -> IngestedContent:

@@ -17,6 +17,7 @@ from typing import assert_never
 
 from feedproxy.clock import Clock, Instant, Seconds, is_set_back
 from feedproxy.cooperative_iteration import THROTTLED_BLOCKING_TIME, iterate_cooperatively, iterate_in_background
+from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.refresh.policy.refresh_ahead import Later, Plan, Refresh, Rest
 from feedproxy.task_cancellation import cancel
 
@@ -280,7 +281,11 @@ class RefreshScheduler:
             await asyncio.sleep(0)  # planning takes long, too: hits are served before the refresh starts
             await self._refresh(target)
         except Exception:
-            logger.exception("scheduler: refresh failed")
+            logger.exception(
+                "scheduler: refresh of %s failed by a defect of feedproxy; the copy is kept; please report the"
+                " traceback",
+                redact_target(target),
+            )
         finally:
             task = asyncio.current_task()
             assert task is not None

@@ -49,7 +49,11 @@ def finish_response(response: Response, method: str, client: ClientContext, now:
         response = response.with_fields(response.fields.with_added("Date", format_http_date(now)))
     if not _is_well_formed(response):
         # A manipulated copy or a wrong option may contain control characters, which could end the head early.
-        logger.error("response withheld: its head has control characters")
+        logger.error(
+            "response %d withheld, 500 sent: control characters in %s; the line of the request names the target",
+            response.status,
+            _invalid_parts(response),
+        )
         refusal = refusal_response("GET", NO_FIELDS, FeedproxyError("internal error; see feedproxy's log"))
         return _with_framing(refusal.response, method)
     return response
@@ -71,6 +75,12 @@ def _is_well_formed(response: Response) -> bool:
         return is_well_formed(encode_head(response.status, response.fields, response.reason))
     except UnicodeEncodeError:
         return False
+
+
+def _invalid_parts(response: Response) -> str:
+    """Return the names of the fields that make a head ill-formed, or "the reason phrase" without such a field."""
+    names = [name for name, value in response.fields if not _is_well_formed(Response(200, Fields([(name, value)])))]
+    return ", ".join(map(ascii, names)) or "the reason phrase"
 
 
 def refusal_response(method: str, fields: Fields, error: FeedproxyError) -> ProxyResponse:

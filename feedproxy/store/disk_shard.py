@@ -191,11 +191,11 @@ class Shard:
         try:
             yield
         except diskcache.Timeout as error:
-            raise StoreError(f"store: shard {self._folder.name} is locked by another process") from error
+            raise StoreError(f"store: shard {self._folder} is locked by another process") from error
         except _ERRORS as error:
             if is_corrupt(error):
                 self._corrupt = True
-            raise StoreError(f"store: shard {self._folder.name} cannot be used: {cause_of(error)}") from error
+            raise StoreError(f"store: shard {self._folder} cannot be used: {cause_of(error)}") from error
 
     def _open_present_file(self) -> None:
         """Open the file that now has the shard's name, or a new file if it is corrupt or missing. Raises StoreError if

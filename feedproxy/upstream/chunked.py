@@ -69,12 +69,14 @@ class ChunkedParser:
             if at == len(data):
                 return 0
             if not data.startswith(b"\n", at):
-                raise MalformedResponse("invalid chunk: longer than its size")
+                raise MalformedResponse(f"invalid chunk: {data[at : at + 20]!r} follows its data, expected a line end")
             at += 1
         end = data.find(b"\n", at, at + _LINE_MAX) + 1
         if not end:
             if len(data) - at >= _LINE_MAX or not re.match(rb"[0-9A-Fa-f]|\Z", data[at : at + 16]):
-                raise MalformedResponse("invalid chunk size")
+                raise MalformedResponse(
+                    f"invalid chunk size {data[at : at + 20]!r}: expected hexadecimal digits and a line end"
+                )
             return 0
         match = _SIZE.fullmatch(data, at, end)
         if match is None or (self._strict and not data.endswith(b"\r\n", at, end)):

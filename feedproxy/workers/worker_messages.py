@@ -31,6 +31,7 @@ from feedproxy.clock import Clock, Seconds
 from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.errors import StoreError
 from feedproxy.fleet.machine_coordination import MachineCoordination
+from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.proxy.service import Service
 from feedproxy.refresh.refresh_result import RefreshRecord
 from feedproxy.scoring import account_serialization
@@ -162,7 +163,7 @@ class WorkerPeers:
             self._history_by_worker[index] = traffic_history.parse_history(message["history"])
             self._recent_by_worker[index] = dict(message["journal"])
         except (ValueError, LookupError, TypeError) as error:
-            logger.warning("workers: invalid metrics of a worker: %s", error)
+            logger.warning("workers: metrics of worker %d unreadable, left out of /metrics: %s", index, error)
             return None
         return families
 
@@ -174,7 +175,7 @@ class WorkerPeers:
                 async for line in iterate_cooperatively((answer or b"").splitlines()):
                     accounts.append(account_serialization.load_account(line))
             except (ValueError, LookupError, TypeError, AttributeError, ValidationError) as error:
-                logger.warning("workers: invalid reader accounts of a worker: %s", error)
+                logger.warning("workers: accounts of readers from another worker unreadable, left out: %s", error)
         return accounts
 
     async def fetches(self, target: str) -> Sequence[RefreshRecord]:
@@ -184,7 +185,9 @@ class WorkerPeers:
             try:
                 activities += [RefreshRecord(*fetch) for fetch in json.loads(answer or b"[]")]
             except (ValueError, TypeError) as error:
-                logger.warning("workers: invalid fetches of a worker: %s", error)
+                logger.warning(
+                    "workers: fetches of %s from another worker unreadable, left out: %s", redact_target(target), error
+                )
         return activities
 
     async def send_reads(self) -> None:
@@ -215,7 +218,10 @@ class WorkerPeers:
                     self._last_snapshot = now
                     self._metrics.families()
             except Exception:
-                logger.exception("workers: synchronization failed")
+                logger.exception(
+                    "workers: synchronization with the other workers failed by a defect of feedproxy, trying again;"
+                    " please report the traceback"
+                )
 
     def _write_snapshot(self, families: Sequence[Metric]) -> None:
         """Write a snapshot of the metrics, for the worker that replaces this one."""

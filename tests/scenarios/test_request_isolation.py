@@ -86,7 +86,7 @@ async def test_gateway_removes_fields_that_apply_to_a_whole_web_origin(stage):
     assert {name.lower() for name, _ in seen.fields}.isdisjoint(name.replace("_", "-") for name in spoken)
 
 
-async def test_shared_copy_replaces_an_internal_error(stage, monkeypatch):
+async def test_shared_copy_replaces_an_internal_error(stage, monkeypatch, caplog):
     proxy, origin, clock = await with_a_stale_copy(stage)
     origin.publish("/feed.rss", a_feed("poison"), cache_control="max-age=60")
 
@@ -97,6 +97,7 @@ async def test_shared_copy_replaces_an_internal_error(stage, monkeypatch):
         patch.setattr(offload, "ingest", stumble)
         seen = (await proxy.get("/feed.rss")).expect(200, cache="detail=internal-error")
     assert b"good" in seen.body
+    assert f"response of {origin.url('/feed.rss')} not processed" in caplog.text
 
     clock.advance(hours=1)
     assert b"poison" in (await proxy.get("/feed.rss")).expect(200).body

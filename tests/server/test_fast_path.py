@@ -71,12 +71,12 @@ async def test_defect_closes_its_connection_and_no_other(
     monkeypatch.setattr(FastPathHandler, "_route", fail)
     failing = await proxy.line()
 
-    await failing.say(proxy.get("/new.rss", "X-Defect: 1"))
+    await failing.say(proxy.get("/new.rss?token=secret", "X-Defect: 1"))
 
     assert await failing.ended()
     assert proxy.stage.app.connections == connections
     assert (await line.ask(proxy.get("/new.rss"))).status == 404
-    assert "fast path: request failed" in caplog.text
+    assert "/new.rss?token=… not answered" in caplog.text
 
 
 async def test_defect_after_the_answer_closes_the_connection(
@@ -94,7 +94,7 @@ async def test_defect_after_the_answer_closes_the_connection(
     assert await line.ended()
     assert proxy.stage.app.connections == 0
     assert proxy.stage.app.fastpath_requests == 0
-    assert "fast path: response failed" in caplog.text
+    assert f"fast path: response to GET /{proxy.origin.base}/feed.rss not sent" in caplog.text
 
 
 async def test_same_fields_in_another_order_are_answered_by_the_fast_path(front: Opened) -> None:

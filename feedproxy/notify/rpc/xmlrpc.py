@@ -7,7 +7,9 @@ import logging
 import xmlrpc.client
 from collections.abc import Awaitable, Callable
 from typing import Any
+from xml.parsers.expat import ExpatError
 
+from defusedxml.common import DefusedXmlException
 from defusedxml.xmlrpc import DefusedExpatParser
 
 from feedproxy.errors import FeedproxyError
@@ -93,10 +95,19 @@ def read_call(content: bytes) -> tuple[str, tuple[Any, ...]]:
         name, parameters = _unmarshal(content)
     except Exception as error:
         # Exceptions of expat and defusedxml, and of xmlrpc.client for a malformed value.
-        raise InvalidCall("invalid XML-RPC call") from error
+        raise InvalidCall(f"invalid XML-RPC call: {_reason(error)}") from error
     if not isinstance(name, str) or not isinstance(parameters, tuple):
         raise InvalidCall("invalid XML-RPC call: the method name is missing")
     return name.strip(), parameters
+
+
+def _reason(error: Exception) -> str:
+    """Return what is wrong with a document, for the sender and the log."""
+    if isinstance(error, ExpatError):
+        return f"expected well-formed XML: {error}"
+    if isinstance(error, DefusedXmlException):
+        return "expected no document type and no entities"
+    return "expected a value of XML-RPC"
 
 
 def _unmarshal(content: bytes) -> tuple[str | None, Any]:
@@ -120,7 +131,7 @@ def read_answer(content: bytes) -> Any:
     except xmlrpc.client.Fault as fault:
         raise InvalidCall(f"fault {fault.faultCode}: {str(fault.faultString)[:200]}") from fault
     except Exception as error:
-        raise InvalidCall("invalid XML-RPC response") from error
+        raise InvalidCall(f"invalid XML-RPC response: {_reason(error)}") from error
     return value
 
 

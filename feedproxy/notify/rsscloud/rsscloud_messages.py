@@ -99,7 +99,7 @@ def registration(
         )
     method, digits = NotificationMethod(protocol), str(port).strip()
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 5 and 0 < int(digits) <= 65535):
-        raise RegistrationRefused("invalid port: expected a number from 1 to 65535")
+        raise RegistrationRefused(f"invalid port {digits[:40]!r}: expected a number from 1 to 65535")
     if not method.is_form and not PROCEDURE_NAME.fullmatch(procedure):
         raise RegistrationRefused(f"invalid procedure {procedure[:40]!r}: expected a name such as rssCloud.notify")
     if not method.is_form and procedure.rpartition(".")[2].lower() in _CLOUD_PROCEDURES:

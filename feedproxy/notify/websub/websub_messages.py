@@ -79,7 +79,7 @@ def read_request(media_type: str | None, body: bytes) -> SubscriptionRequest | P
             raise InvalidRequest(f"invalid hub.url: expected 1 to {TOPICS_MAX} changed topics")
         return PublishRequest(tuple(dict.fromkeys(topics)))
     if mode not in (Mode.SUBSCRIBE, Mode.UNSUBSCRIBE):
-        raise InvalidRequest("invalid hub.mode: expected subscribe, unsubscribe or publish")
+        raise InvalidRequest(f"invalid hub.mode {mode[:40]!r}: expected subscribe, unsubscribe or publish")
     secret = _single_value(parameters, "hub.secret")
     if len(secret.encode()) >= SECRET_MAX:
         raise InvalidRequest(f"invalid hub.secret: expected less than {SECRET_MAX} bytes")
@@ -157,5 +157,5 @@ def _parse_lease(text: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and int(text[:12]) > 0):
-        raise InvalidRequest("invalid hub.lease_seconds: expected a positive decimal integer")
+        raise InvalidRequest(f"invalid hub.lease_seconds {text[:40]!r}: expected a positive decimal integer")
     return int(text[:12])

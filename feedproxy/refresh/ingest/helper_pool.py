@@ -165,7 +165,11 @@ class HelperPool:
         try:
             result, error = load_result(message)
         except Exception as decoding_error:
-            logger.error("helper pool: invalid result: %s", decoding_error)
+            logger.error(
+                "helper pool: result of a job unreadable, its response is not stored; the line of the fetch names the"
+                " feed: %s",
+                decoding_error,
+            )
             raise FeedproxyError("feedproxy could not process the response; see its log") from decoding_error
         if isinstance(error, MemoryError):
             raise JobLimitExceeded("processing the response takes more memory than the limit")
@@ -225,7 +229,7 @@ class HelperPool:
         loop, quick = asyncio.get_running_loop(), self._limits.quick
         state, cpu_time = _process_usage(helper.pid)
         if state in ("T", "t"):
-            logger.warning("helper pool: helper stopped by a signal, replacing it")
+            logger.warning("helper pool: helper process %d stopped by a signal, replacing it", helper.pid)
             self._stop_helper(helper)
         elif cpu_time - helper.cpu_before < quick / 2 and loop.time() - helper.started_at < 4 * quick:
             helper.timer = loop.call_later(
@@ -256,7 +260,11 @@ class HelperPool:
             self._stop_helper(helper)
 
     def _fail_too_long(self, job: _Job) -> None:
-        logger.error("helper pool: job failed: time limit exceeded")
+        logger.error(
+            "helper pool: job ended by its limit of %g s or of processor time; its response is not stored; the"
+            " line of the fetch names the feed",
+            self._limits.wall,
+        )
         job.fail(JobLimitExceeded("processing the response takes longer than the limit"))
 
     # -- helpers
@@ -354,7 +362,11 @@ class HelperPool:
         if job.helper_exits < ATTEMPTS_MAX:
             self._quick.appendleft(job)
             return
-        logger.error("helper pool: job failed: two helpers exited during it")
+        logger.error(
+            "helper pool: job failed, because %d helper processes exited during it; the line of the fetch names the"
+            " feed",
+            ATTEMPTS_MAX,
+        )
         job.fail(FeedproxyError("feedproxy could not process the response; see its log"))
 
     # -- the template
@@ -364,7 +376,7 @@ class HelperPool:
             try:
                 await self._run_template()
             except OSError as error:
-                logger.warning("helper pool: starting a process failed: %s", error)
+                logger.warning("helper pool: starting a helper process failed, trying again: %s", error)
                 self._failed_starts, self.restart_pause = FAILED_STARTS_MAX, RESTART_PAUSE_MAX
             self._close_helpers()
             self._failed_starts += 1

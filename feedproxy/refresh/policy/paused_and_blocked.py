@@ -14,6 +14,7 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.feed_rules import BLOCKED, Rule
 from feedproxy.http.target_uri.target_pattern import TargetPattern
+from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.refresh.policy.min_interval_and_back_off import PAUSE_INTERVAL
 from feedproxy.store.interface import Store
 
@@ -113,7 +114,7 @@ def _rules(decided: Mapping[str, FeedDecision]) -> list[Rule]:
         try:
             rules.append(Rule(TargetPattern(target), _OVERRIDES[decision]))
         except BadTarget:
-            logger.warning("operator decisions: skipped decision %r about an invalid address", decision)
+            logger.warning("operator decisions: %s of the invalid address %r ignored", decision, redact_target(target))
     return rules
 
 
@@ -123,5 +124,5 @@ def _decode(raw: bytes | None) -> dict[str, FeedDecision]:
         document: Any = json.loads(raw) if raw else {}
         return {str(target): FeedDecision(decision) for target, decision in document.get("decided", ())}
     except (ValueError, TypeError, AttributeError) as error:
-        logger.warning("operator decisions: stored state unreadable: %s", error)
+        logger.warning("operator decisions: stored state unreadable, so no feed is paused or blocked: %s", error)
         return {}

@@ -17,6 +17,7 @@ from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.http.message import Request, Response
+from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.proxy.repeated_hit import HitState, recompute_hit, reusable_hit
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.request.loops_and_max_forwards import is_loop
@@ -141,7 +142,11 @@ class FastPathHandler:
             try:
                 takes_next = self._handle_request(connection, block, data)
             except Exception:  # a defect concerns this connection only: the other events of the batch are handled
-                logger.exception("fast path: request failed")
+                logger.exception(
+                    "fast path: %s not answered and its connection closed, by a defect of feedproxy; please report the"
+                    " traceback",
+                    _request_line(block),
+                )
                 self._connections.close_connection(connection)
                 return
             if not takes_next:
@@ -292,7 +297,11 @@ class FastPathHandler:
         try:
             await self._respond(connection, head, block, request, client)
         except Exception:
-            logger.exception("fast path: response failed")
+            logger.exception(
+                "fast path: response to %s not sent and its connection closed, by a defect of feedproxy; please report"
+                " the traceback",
+                _request_line(block),
+            )
             connection.task = None
             self._connections.close_connection(connection)
 
@@ -311,7 +320,10 @@ class FastPathHandler:
             local_resource_exhaustion.complaints.warn("no memory is left to answer a request")
             answer = refusal_response(request.method, request.fields, Overload("no memory is left for this request"))
         except Exception:
-            logger.exception("fast path: request failed")
+            logger.exception(
+                "fast path: %s answered 500, by a defect of feedproxy; please report the traceback",
+                _request_line(block),
+            )
             error = FeedproxyError("internal error; see feedproxy's log")
             answer = refusal_response(request.method, request.fields, error)
         was_pending, connection.task = connection.task is not None, None
@@ -414,3 +426,9 @@ class FastPathHandler:
             cache.put(key, template)
         elif cache.should_admit_section(block[len(request_line) :]):
             cache.put(block, template)
+
+
+def _request_line(block: bytes) -> str:
+    """Return method and target of a request for the log, without secrets."""
+    method, _, target = block.partition(b"\r\n")[0].decode("iso-8859-1").partition(" ")
+    return f"{method} {redact_target(target.partition(' ')[0])}"

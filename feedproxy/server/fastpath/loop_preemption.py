@@ -49,7 +49,10 @@ class PreemptibleReadyQueue(deque[Any]):
                 try:
                     callback()
                 except Exception:
-                    logger.exception("fast path: serving connections between two callbacks failed")
+                    logger.exception(
+                        "fast path: answering hits between two callbacks failed by a defect of feedproxy, trying again;"
+                        " please report the traceback"
+                    )
             self._next_call = time.monotonic() + PREEMPT_AFTER
         return handle
 

@@ -31,6 +31,7 @@ from feedproxy.errors import (
 from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.message import Request, Response
 from feedproxy.http.target_uri.gateway_path import gateway_path
+from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.proxy.cors import preflight_response
 from feedproxy.proxy.representations import conversions
 from feedproxy.request.cacheable_and_allowed_methods import (
@@ -136,7 +137,11 @@ class FlowHandler:
         except FeedproxyError as error:
             self.refuse(flow, error)
         except Exception:
-            logger.exception("flow handler: request failed")
+            logger.exception(
+                "flow handler: %s %s answered 500, by a defect of feedproxy; please report the traceback",
+                flow.request.method,
+                redact_target(flow.request.url),
+            )
             self.refuse(flow, FeedproxyError("internal error; see feedproxy's log"))
 
     async def on_connect(self, flow: http.HTTPFlow) -> None:

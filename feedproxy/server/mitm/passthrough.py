@@ -118,7 +118,7 @@ def enforce(data: ServerConnectionHookData, approvals: ConnectApprovals) -> None
     try:
         address = data.server.address
         if address is None:
-            raise Forbidden("no address")
+            raise Forbidden("mitmproxy names no server for this connection")
         host, port, *_ = address
         approved = approvals.approved.get(data.client.id, {})
         if isinstance(host, ParentProxyHost) and any(host is approved_host for approved_host in approved.values()):
@@ -309,7 +309,7 @@ async def enforce_address_policy(
     """
     try:
         if data.server.address is None:
-            raise Forbidden("no address")
+            raise Forbidden("mitmproxy names no server for this connection")
         host, port, *_ = data.server.address
         if isinstance(host, ParentProxyHost):
             return  # mitmproxy opens the connection again
