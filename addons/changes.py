@@ -14,9 +14,9 @@ class Changes(NotificationAddon[ChangeLists]):
 
     def load(self, loader: Loader) -> None:
         super().load(loader)
-        self.add_endpoint("changes.xml", lambda part: part.long)
-        self.add_endpoint("shortChanges.xml", lambda part: part.short)
-        self.add_endpoint("changes/", lambda part: part.archive)
+        self.add_endpoint("changes.xml", lambda part: part.long, is_list=True)
+        self.add_endpoint("shortChanges.xml", lambda part: part.short, is_list=True)
+        self.add_endpoint("changes/", lambda part: part.archive, is_list=True)
 
     def running(self) -> None:
         _ = self.app().notifications  # opens the service, which sends the deliveries of an earlier run

@@ -15,7 +15,7 @@ class Lists(Addon):
         super().load(loader)
         app = self.app()
         documents = FeedListDocuments(lambda: app.feed_list, lambda: app.settings, app.clock)
-        app.endpoints.add("feeds.opml", documents.opml)
+        app.endpoints.add("feeds.opml", documents.opml, is_list=True)
         app.endpoints.add("proxy.pac", documents.pac)
 
 

@@ -42,11 +42,15 @@ type ContentLimit = Callable[[str], int]
 
 
 class Endpoint(Struct, frozen=True):
-    """An endpoint: its handler, the permitted methods, and the maximum size of a request's content in bytes."""
+    """An endpoint: its handler, the permitted methods, and the maximum size of a request's content in bytes.
+
+    `is_list` is true for a list of public feeds, which scripts of other web origins may read (option `cors`).
+    """
 
     handler: Handler
     methods: tuple[str, ...] = ("GET", "HEAD")
     content_max: int | ContentLimit = CONTENT_MAX
+    is_list: bool = False
 
     def content_limit(self, path: str) -> int:
         """Return the maximum size of a request's content for this path, in bytes."""
@@ -67,13 +71,14 @@ class Endpoints:
         *,
         methods: tuple[str, ...] = ("GET", "HEAD"),
         content_max: int | ContentLimit = CONTENT_MAX,
+        is_list: bool = False,
     ) -> None:
         """Add an endpoint at `path`, such as `RPC2` or `as/`. Raises UsageError if `path` is already taken."""
         table = self._by_prefix if path.endswith("/") else self._exact
         present = table.get(path)
         if present is not None and present.handler != handler:
             raise UsageError(f"endpoint {path!r} already has another handler")
-        table[path] = Endpoint(handler, methods, content_max)
+        table[path] = Endpoint(handler, methods, content_max, is_list)
 
     def remove(self, path: str) -> None:
         """Remove the endpoint at `path`."""

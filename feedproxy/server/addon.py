@@ -76,13 +76,14 @@ class NotificationAddon[Part](Addon):
         *,
         methods: tuple[str, ...] = ("GET", "HEAD"),
         content_max: int | ContentLimit = CONTENT_MAX,
+        is_list: bool = False,
     ) -> None:
         """Add an endpoint at `path`. `handler_of` returns its handler, a method of the addon's part."""
 
         async def handle(call: Call) -> Response:
             return await handler_of(self.part())(call)
 
-        self.app().endpoints.add(path, handle, methods=methods, content_max=content_max)
+        self.app().endpoints.add(path, handle, methods=methods, content_max=content_max, is_list=is_list)
 
     def _add_part(self, notifications: NotificationService) -> None:
         self._part = self.make_part(notifications)

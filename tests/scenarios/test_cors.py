@@ -42,6 +42,24 @@ async def test_preflight_for_the_conversion_of_a_feed_is_answered(door):
     assert "access-control-allow-origin" not in refused.fields
 
 
+async def test_preflight_for_a_public_list_is_answered(door):
+    proxy, _, _ = await door(cors=True)
+    for path in ("/-/feeds.opml", "/-/changes.xml", "/-/shortChanges.xml", "/-/changes/2027/01/15/09.xml"):
+        seen = (await proxy.ask(path, method="OPTIONS", **PREFLIGHT)).expect(204)
+
+        assert seen.fields.get("access-control-allow-origin") == "*"
+        assert seen.fields.get("access-control-allow-methods") == "GET, HEAD"
+
+
+async def test_preflight_for_other_endpoints_and_without_cors_is_refused(door):
+    proxy, _, _ = await door(cors=True)
+    assert (await proxy.ask("/-/proxy.pac", method="OPTIONS", **PREFLIGHT)).status == 405
+    assert (await proxy.ask("/-/hub", method="OPTIONS", **PREFLIGHT)).status == 405
+
+    without, _, _ = await door()
+    assert (await without.ask("/-/feeds.opml", method="OPTIONS", **PREFLIGHT)).status == 405
+
+
 @pytest.mark.parametrize(
     "changed",
     [

@@ -440,7 +440,7 @@ class FlowHandler:
             raise NotFound("There is no such endpoint.")
         call = Call(replace(request, target=own_path), state.client, path, query)
         if request.method not in endpoint.methods:
-            if (response := self._conversion_preflight_response(call)) is not None:
+            if (response := self._endpoint_preflight_response(endpoint, call)) is not None:
                 self._set_local_response(flow, state, response)
                 return
             allowed = endpoint.methods
@@ -475,8 +475,11 @@ class FlowHandler:
         target = self.app.service.resolve_target(request).target if response is not None else ""
         return response if response is not None and self.app.service.admin.is_feed(target) else None
 
-    def _conversion_preflight_response(self, call: Call) -> Response | None:
-        """Return the response to a CORS preflight for the conversion of a stored feed, or None for other calls."""
+    def _endpoint_preflight_response(self, endpoint: Endpoint, call: Call) -> Response | None:
+        """Return the response to a CORS preflight for a public list or for the conversion of a stored feed, or None for
+        other calls."""
+        if endpoint.is_list:
+            return preflight_response(call.request, self.app.settings)
         if call.request.method != "OPTIONS" or not call.path.startswith(conversions.PATH):
             return None
         _, target = self.app.service.conversions.parse_call(call)
