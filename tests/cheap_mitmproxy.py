@@ -92,12 +92,12 @@ def _current(self: Any) -> Any:
     return value.copy() if isinstance(value, list) else value
 
 
-def _send(self: Any, **arguments: Any) -> None:
+def _send(self: Any, *values: Any, **arguments: Any) -> None:
     """Call all receivers. None is a coroutine function, because `connect` permits no such receivers."""
     has_dead = False
     for reference in self.receivers:
         if (receiver := reference()) is not None:
-            receiver(**arguments)
+            receiver(*values, **arguments)
         else:
             has_dead = True
     if has_dead:
