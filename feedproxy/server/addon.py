@@ -27,6 +27,16 @@ class Addon:
     checks: ClassVar[tuple[tuple[str, Callable[[Settings], object]], ...]] = ()
     """Names of options, each with a function that raises UsageError or BadTarget for an invalid value."""
 
+    @property
+    def name(self) -> str:
+        """Return the name under which mitmproxy registers the addon.
+
+        A second addon of the same class gets another name. Otherwise mitmproxy would refuse the addon with a traceback
+        before `load`.
+        """
+        name = type(self).__name__.lower()
+        return name if ctx.master.addons.get(name) in (None, self) else f"{name} (again)"
+
     def app(self) -> App:
         """Return the App, which all addons share."""
         return get_app(ctx.master)
@@ -36,6 +46,15 @@ class Addon:
         return get_flow_handler(self.app())
 
     def load(self, loader: Loader) -> None:
+        """Declare the options.
+
+        If the addon is loaded already, an error is logged, which ends mitmdump at its start, and AddonHalt is raised.
+        """
+        if (name := type(self).__name__.lower()) != self.name:
+            logger.error(
+                "the addon %s is loaded twice: load all.py, which contains all addons, or each script once", name
+            )
+            raise exceptions.AddonHalt
         declare(loader, *self.options)
         for name in self.options:
             if name in ctx.options.deferred:

@@ -130,6 +130,26 @@ def test_invalid_value_of_an_option_ends_mitmdump(
     assert re.search(rf"{option}\b.* expected ", printed), printed
 
 
+@pytest.mark.parametrize("names", [("all", "cache"), ("cache", "all")])
+def test_addon_that_is_loaded_twice_ends_mitmdump_with_one_line(
+    scripts: Path, tmp_path: Path, names: tuple[str, str]
+) -> None:
+    given = [text for name in names for text in ("-s", str(scripts / f"{name}.py"))]
+
+    ended = subprocess.run(
+        [*MITMDUMP, "--listen-host", "127.0.0.1", "--listen-port", "0", "--set", "store=memory:", *given],
+        env=product_environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+    assert ended.returncode == 1
+    assert "the addon cache is loaded twice" in ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stdout + ended.stderr
+
+
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [
