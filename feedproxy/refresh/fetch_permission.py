@@ -88,12 +88,21 @@ class FetchPermissions:
             agent = _client_agent(job.request, own=job.own_agent)
             self._keyed_failures.put(job.request.target, _key(job), agent, result.keyed_record)
 
-    async def wait_for_site(self, target: str, settings: Settings) -> None:
-        """Wait until `site_interval` permits a fetch from the target's site, at most `answer_timeout` seconds."""
+    async def wait_for_site(self, target: str, settings: Settings, *, client_waits: bool) -> None:
+        """Wait until `site_interval` permits a fetch from the target's site.
+
+        If a client waits, the next free slot is reserved, and the fetch waits for it, at most `answer_timeout` seconds.
+        A refresh in the background reserves a slot only when the slot has come, so that clients go first. After
+        `answer_timeout` seconds it is treated like a fetch for a client.
+        """
         if is_upstream_target(target, settings):
             return
-        now = self._clock.now()
-        slot: Instant = self._sites.reserve(site_of(target), now, settings.site_interval)
+        site, interval, now = site_of(target), settings.site_interval, self._clock.now()
+        end = now if client_waits else now + settings.answer_timeout
+        while now < end and (free := self._sites.next_free(site, interval, now)) > now:
+            await self._clock.sleep(min(free, end) - now)
+            now = self._clock.now()
+        slot: Instant = self._sites.reserve(site, now, interval)
         if slot > now:
             await self._clock.sleep(min(slot - now, settings.answer_timeout))
 

@@ -1,5 +1,6 @@
 """The instants at which an origin may be contacted: minimum interval, spacing and back-off."""
 
+import asyncio
 from itertools import pairwise
 
 import pytest
@@ -7,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedproxy.cache.cache_status import Detail
+from feedproxy.clock import ManualClock
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.retry_after_and_rate_limit import DEFER_MAX
+from feedproxy.http.target_uri.registrable_domain import site_of
+from feedproxy.refresh.fetch_permission import FetchPermissions
 from feedproxy.refresh.policy.min_interval_and_back_off import (
     BACK_OFF_MAX,
     Allowed,
@@ -151,6 +155,46 @@ def test_slots_of_a_site_are_reserved_in_order() -> None:
     assert [sites.reserve("example.com", NOW, 2) for _ in range(3)] == [NOW, NOW + 2, NOW + 4]
     assert sites.reserve("example.org", NOW, 2) == NOW
     assert sites.next_free("example.com", 2, NOW) == NOW + 6
+
+
+async def test_request_of_a_client_goes_before_waiting_background_refreshes() -> None:
+    clock, settings, fetched = ManualClock(NOW), Settings(site_interval=1), []
+    permissions = FetchPermissions(SiteThrottle(), clock)
+
+    async def fetch(name: str, *, client_waits: bool) -> None:
+        await permissions.wait_for_site(TARGET, settings, client_waits=client_waits)
+        fetched.append((name, clock.now() - NOW))
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(5):
+            tasks.create_task(fetch(f"background {number}", client_waits=False))
+        for name in ("client 1", "client 2"):
+            await asyncio.sleep(0)
+            tasks.create_task(fetch(name, client_waits=True))
+        for _ in range(8):
+            for _ in range(5):
+                await asyncio.sleep(0)
+            clock.advance(1)
+
+    assert fetched[:3] == [("background 0", 0), ("client 1", 1), ("client 2", 2)]
+    assert [at for _, at in fetched] == list(range(7))
+
+
+async def test_background_refresh_does_not_wait_for_clients_for_ever() -> None:
+    clock, settings = ManualClock(NOW), Settings(site_interval=10)
+    sites = SiteThrottle()
+    permissions = FetchPermissions(sites, clock)
+
+    waiting = asyncio.ensure_future(permissions.wait_for_site(TARGET, settings, client_waits=False))
+    sites.reserve(site_of(TARGET), NOW, 10)
+    while not waiting.done() and clock.now() < NOW + 3 * settings.answer_timeout:
+        await asyncio.sleep(0)
+        clock.advance(1)
+        if sites.next_free(site_of(TARGET), 10, clock.now()) <= clock.now():
+            sites.reserve(site_of(TARGET), clock.now(), 10)
+        await asyncio.sleep(0)
+
+    assert waiting.done()
 
 
 def test_site_without_recent_requests_is_free_at_once() -> None:
