@@ -58,7 +58,8 @@ class RefreshScheduler:
     * `refresh` fetches a feed.
     * `load_due` reads the feed for `plan_due`.
     * `lane_of` returns the lane of a feed, usually its site.
-    * `surprises` returns the feeds that readers polled at unexpected times. These feeds are planned again.
+    * `surprises` returns the feeds that readers polled at unexpected times. These feeds are planned again, unless their
+      plan is already the earliest possible one.
     """
 
     def __init__(
@@ -81,6 +82,8 @@ class RefreshScheduler:
         self._surprises = surprises
         self._due: dict[str, Instant] = {}
         self._heap: list[tuple[Instant, str]] = []
+        self._earliest: set[str] = set()
+        """The feeds in `_due` that no poll can make due earlier."""
         self._lanes: dict[str, deque[tuple[str, Instant]]] = {}
         """The waiting feeds of each lane (site), with the instant from which each is due."""
         self._free: deque[str] = deque()
@@ -145,10 +148,11 @@ class RefreshScheduler:
         match self._plan_for(target):
             case Refresh():
                 self._put(target, self._clock.now())
-            case Later(at):
-                self._put(target, at)
+            case Later(at, _, is_earliest):
+                self._put(target, at, is_earliest=is_earliest)
             case Rest():
                 self._due.pop(target, None)
+                self._earliest.discard(target)
             case never:
                 assert_never(never)
 
@@ -171,9 +175,10 @@ class RefreshScheduler:
             if target not in self:
                 self.reschedule(target)
 
-    def _put(self, target: str, at: Instant) -> None:
+    def _put(self, target: str, at: Instant, *, is_earliest: bool = False) -> None:
         if target in self._waiting:
             return  # the feed is planned again before its refresh starts
+        (self._earliest.add if is_earliest else self._earliest.discard)(target)
         planned = self._due.get(target)
         self._due[target] = at
         # For a later instant, the earlier entry of the heap suffices: `_collect` replaces it.
@@ -201,7 +206,8 @@ class RefreshScheduler:
                     self.reschedule(target)
             self._latest = now
             async for target in iterate_cooperatively(self._surprises(), THROTTLED_BLOCKING_TIME):
-                self.reschedule(target)
+                if target not in self._earliest:
+                    self.reschedule(target)
             until = time.monotonic() + THROTTLED_BLOCKING_TIME
             while (has_collected := self._collect()) or (self._free and len(self._in_progress) < self.limit):
                 if not has_collected:
@@ -222,6 +228,7 @@ class RefreshScheduler:
                 heapq.heappush(self._heap, (due, target))
             elif due is not None:
                 del self._due[target]
+                self._earliest.discard(target)
                 lane = self._lane_of(target)
                 self._lanes.setdefault(lane, deque()).append((target, at))
                 self._waiting.add(target)
@@ -268,8 +275,8 @@ class RefreshScheduler:
                 self._busy[lane] = self._busy.get(lane, 0) + 1
                 task = asyncio.ensure_future(self._run_refresh(target, lane))
                 self._in_progress[task] = time.monotonic()
-            case Later(at):
-                self._put(target, at)
+            case Later(at, _, is_earliest):
+                self._put(target, at, is_earliest=is_earliest)
             case Rest():
                 pass
             case never:

@@ -306,6 +306,57 @@ def test_refresh_for_expected_polls_waits_for_the_end_of_max_age() -> None:
     assert waiting.at >= NOON + HOUR - 60
 
 
+def test_plan_before_the_end_of_max_age_is_the_earliest() -> None:
+    polls = tuple(NOON + minutes * 60 for minutes in range(10, 400, 10))
+    resource = a_feed(control="max-age=86400")
+
+    assert planned(resource, NOON, polls=polls, readers=0) == Later(
+        NOON + REVIEW, "no refresh is worth its price yet", is_earliest=True
+    )
+    estimated = planned(silent(), NOON, polls=polls, readers=0)
+    assert isinstance(estimated, Later)
+    assert not estimated.is_earliest
+
+
+_POLLS = st.lists(st.floats(1, 30 * HOUR), max_size=20).map(lambda offsets: tuple(NOON + at for at in sorted(offsets)))
+
+
+@given(
+    control=st.sampled_from(["", "max-age=600", "max-age=3600", "max-age=86400", "no-cache"]),
+    ttl=st.sampled_from([None, 5, 60, 1440]),
+    hours=st.sampled_from([frozenset(), frozenset({13, 14, 20})]),
+    polls=_POLLS,
+    other_polls=_POLLS,
+    readers=st.sampled_from([0, 100]),
+    age=st.floats(0, 26 * HOUR),
+    part=st.floats(0, 1, exclude_max=True),
+    settings=st.builds(
+        Settings, polling=st.sampled_from(["1s", "balanced"]), feed_min_interval=st.sampled_from([0, 900])
+    ),
+)
+def test_other_polls_cause_no_refresh_before_the_earliest_plan(
+    control: str,
+    ttl: int | None,
+    hours: frozenset[int],
+    polls: tuple[float, ...],
+    other_polls: tuple[float, ...],
+    readers: int,
+    age: float,
+    part: float,
+    settings: Settings,
+) -> None:
+    resource = a_feed(control=control, ttl=ttl, skip_hours=hours)
+    earliest = planned(resource, NOON + age, polls=polls, readers=100 - readers, settings=settings)
+
+    if isinstance(earliest, Later) and earliest.is_earliest:
+        now = NOON + age + part * (earliest.at - NOON - age)
+        found = planned(resource, now, polls=other_polls, readers=readers, settings=settings)
+
+        assert not isinstance(found, Refresh)
+        if isinstance(found, Later) and found.at < earliest.at:
+            assert found.is_earliest  # a decision before any refresh
+
+
 def test_refresh_for_expected_polls_waits_for_the_end_of_a_pause() -> None:
     failures = Failures(1, NOON, NOON, Detail.RETRY_AFTER, NOON + 9000, by_origin=True)
     polls = tuple(NOON + minutes * 60 for minutes in range(10, 400, 10))

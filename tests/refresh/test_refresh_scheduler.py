@@ -414,6 +414,26 @@ async def test_feed_with_an_unexpected_poll_is_replanned_within_a_minute(world: 
     assert world.scheduler.next_at == NOON + 200
 
 
+async def test_feed_with_the_earliest_possible_plan_is_not_replanned_after_an_unexpected_poll(world: World) -> None:
+    await world.scheduler.close()
+    planned: list[float] = []
+
+    def plan_for(target: str) -> Plan:
+        planned.append(world.clock.now())
+        return Later(world.clock.now() + 200, "later", is_earliest=len(planned) == 1)
+
+    world.scheduler = a_scheduler(world.clock, plan_for, world.refresh, surprises=lambda: ["a"])
+    world.scheduler.reschedule("a")
+    await world.pass_time(0)
+
+    await world.pass_time(SLEEP_MAX)
+    assert planned == [NOON]
+    await world.pass_time(200 - SLEEP_MAX)
+    assert NOON + 200 in planned
+    await world.pass_time(SLEEP_MAX)
+    assert planned[-1] == NOON + 200 + SLEEP_MAX
+
+
 async def test_failed_refresh_frees_its_lane(world: World) -> None:
     await world.scheduler.close()
 

@@ -54,10 +54,14 @@ class Refresh(Struct, frozen=True):
 
 
 class Later(Struct, frozen=True):
-    """The plan to decide again at the instant `at`."""
+    """The plan to decide again at the instant `at`.
+
+    If `is_earliest` is true, no poll of a reader can cause an earlier refresh.
+    """
 
     at: Instant
     reason: str
+    is_earliest: bool = False
 
 
 class Rest(Struct, frozen=True):
@@ -125,9 +129,11 @@ def plan(
         if not unread_reason or (bounds.early_refresh > now and not expected):
             next_refresh = Later(bounds.early_refresh, "refreshed then, if it is still read")
         elif next_refresh is None:
-            return Later(now + REVIEW, "no refresh is worth its price yet") if expected else Rest(unread_reason)
+            if not expected:
+                return Rest(unread_reason)
+            next_refresh = Later(now + REVIEW, "no refresh is worth its price yet")
     if next_refresh.at > now:
-        return next_refresh
+        return Later(next_refresh.at, next_refresh.reason, is_earliest=next_refresh.at <= bounds.earliest)
     if isinstance(allowed := permission(), Deferred):
         return Later(allowed.until + SPREAD * jitter / 10, allowed.reason)
     return Refresh(next_refresh.reason if next_refresh.at != bounds.early_refresh else "its copy expires soon")
@@ -140,6 +146,8 @@ class _Bounds(Struct, frozen=True):
     """Last instant at which the copy may answer."""
     granted: Seconds
     """Seconds from the making of a copy to the last instant at which it may answer."""
+    earliest: Instant
+    """Instant before which the origin may not be asked."""
     early_refresh: Instant
     """Instant shortly before `end`, for a refresh for readers without regular polls."""
     until: Callable[[Instant], Instant]
@@ -178,7 +186,7 @@ def _bounds(resource: Resource, freshness: Freshness, now: Instant, settings: Se
         return next_unskipped(resource.channel.schedule, end) if is_held and resource.channel is not None else end
 
     early_refresh = permitted(max(end - lead, resource.fetched + GAP_MIN))
-    return _Bounds(end, lifetime, early_refresh, until, permitted)
+    return _Bounds(end, lifetime, earliest, early_refresh, until, permitted)
 
 
 def _worthwhile_refresh(
