@@ -16,12 +16,15 @@ FEEDS_MAX = 20_000
 """Maximum number of feeds with remembered readers. The feed requested longest ago is removed first."""
 
 REPEAT_INTERVAL: Seconds = 3600
-"""A reader's request is not recorded if fewer than this many seconds have passed since the last recorded request."""
+"""A reader's request is not recorded if fewer than this many seconds have passed since the last recorded request.
+
+The request of a further reader is not recorded either, while READERS_PER_FEED readers have such requests.
+"""
 
 type Readers = dict[int, int]
 """Instants of last requests in whole seconds, by pseudonym, the oldest first."""
 
-_READER = struct.Struct("<QQ")
+_READER, _KEY = struct.Struct("<QQ"), struct.Struct("<Q")
 
 
 class DistinctReaders:
@@ -40,7 +43,7 @@ class DistinctReaders:
     def record(self, target: str, pseudonym: Pseudonym, now: Instant) -> None:
         """Record a reader's request, unless the address of the feed contains a secret."""
         readers = self._feeds.get(target)
-        if readers and now - _instant(readers, pseudonym.long_term) < REPEAT_INTERVAL:
+        if readers and now - _last_request(readers, pseudonym.long_term) < REPEAT_INTERVAL:
             return
         if not pseudonym.long_term or "#" in target or has_secret(target):
             return
@@ -70,9 +73,19 @@ def _unpack(readers: bytes) -> Readers:
     return dict(_READER.iter_unpack(readers))
 
 
-def _instant(readers: bytes, pseudonym: int) -> int:
-    first, instant = _READER.unpack_from(readers)
-    return instant if first == pseudonym else _unpack(readers).get(pseudonym, 0)
+def _last_request(readers: bytes, pseudonym: int) -> int:
+    """Return the instant of the reader's last request, or 0 if the reader is not among `readers`.
+
+    With READERS_PER_FEED readers, return at least the instant of the request made longest ago.
+    """
+    key = _KEY.pack(pseudonym)
+    at = readers.find(key)
+    while at > 0 and at % _READER.size:
+        at = readers.find(key, at + 1)
+    if at >= 0:
+        instant: int = _KEY.unpack_from(readers, at + _KEY.size)[0]
+        return instant
+    return min(_unpack(readers).values()) if len(readers) == READERS_PER_FEED * _READER.size else 0
 
 
 def count_distinct(readers: Readers) -> int:
