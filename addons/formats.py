@@ -23,7 +23,9 @@ class Formats(Addon):
         output_format, target = formats.parse_call(call)
         # A conversion is only for the permitted readers of its feed.
         readers = app.settings_for(target).readers
-        user, fields = await app.access_control.authorize(readers, call.request.fields, client.address, proxy=False)
+        user, fields = await app.parts.access_control.authorize(
+            readers, call.request.fields, client.address, proxy=False
+        )
         return await formats.respond(call, output_format, target, fields, user=user)
 
 

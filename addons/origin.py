@@ -46,7 +46,7 @@ class Origin(Addon):
         app = self.app()
         # Without the addon `entrance`, mitmproxy determines the targets, and only addresses are checked.
         if not app.enforces_targets:
-            await passthrough.enforce_address_policy(data, app.policy, app.parent_of)
+            await passthrough.enforce_address_policy(data, app.parts.policy, app.parent_of)
 
     async def responseheaders(self, flow: http.HTTPFlow) -> None:
         try:

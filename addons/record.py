@@ -43,13 +43,10 @@ class Record(Addon):
     def running(self) -> None:
         # The recorder is opened here, because a supervisor also reads the options, and must not open the file of its
         # workers.
-        app = self.app()
         try:
-            _ = app.recorder
+            _ = self.app().recorder
         except UsageError as error:
-            app.failure = UsageError(f"record: {error}")
-            if not app.reports_failures:
-                logger.error("%s", app.failure)
+            logger.error("record: %s", error)
             ctx.master.shutdown()
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
@@ -62,7 +59,7 @@ class Record(Addon):
 
     def _stop(self) -> None:
         app = self.app()
-        app.use_recorder(None)
+        app.use_recorder(lambda: None)
         if self._writer is not None:
             self._writer.close(app.clock.now())
             self._writer = None
@@ -89,7 +86,7 @@ class Record(Addon):
         case, names = self.flow_handler().state_of(flow), self._connections
         if case is not None and case.routed_request is not None and case.status is not None:
             target, user = case.routed_request.request.target, case.client.user
-            key = app.access_control.origin_credentials.key_for(target, user)
+            key = app.parts.access_control.origin_credentials.key_for(target, user)
             private = bool(user) or key != target or has_secret(case.final_target)
             upstream = app.settings.upstream
             recorder.record(*client_exchange(flow, case, at, seconds, names, upstream), private=private)

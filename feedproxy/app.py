@@ -9,7 +9,7 @@ import logging
 import secrets
 import socket
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -134,12 +134,11 @@ class App:
         self.flow_handler: Any = None
         """The handler of flows from mitmproxy (server/mitm/flow_handler.py)."""
         self._live_scores = LiveScores()
-        self._make_recorder: Callable[[], Recorder] | None = None
-        self._recorder: Recorder | None = None
+        self._recorder: Callable[[], Recorder | None] = lambda: None
         self.notification_plugins: dict[str, Callable[[NotificationService], None]] = {}
         """Functions by which addons add their notification protocols to a new NotificationService."""
         self.helper_pool = HelperPool()
-        self._services: _Services | None = None
+        self._parts: Parts | None = None
         self._is_closed = False
 
     # -- settings
@@ -234,32 +233,30 @@ class App:
     @property
     def is_open(self) -> bool:
         """Return True if the store and the origin client are open."""
-        return self._services is not None and not self._is_closed
+        return self._parts is not None and not self._is_closed
+
+    @property
+    def parts(self) -> "Parts":
+        """Return the parts that need an event loop. The first call makes them."""
+        if self._parts is None:
+            self._parts = Parts(self)
+        return self._parts
 
     @property
     def service(self) -> Service:
-        return self._open().service
-
-    def _open(self) -> "_Services":
-        if self._services is None:
-            self._services = _Services(self)
-        return self._services
+        return self.parts.service
 
     @property
     def notifications(self) -> NotificationService:
-        return self._open().notifications
+        return self.parts.notifications
+
+    @property
+    def feed_list(self) -> FeedList:
+        return self.parts.feed_list
 
     async def rpc(self, call: Call) -> Response:
         """Answer a call of the XML-RPC endpoint, which several addons share."""
         return await self.notifications.xmlrpc.answer(call)
-
-    @property
-    def feed_list(self) -> FeedList:
-        return self._open().feed_list
-
-    @property
-    def decisions(self) -> OperatorDecisions:
-        return self._open().decisions
 
     @property
     def workers(self) -> int:
@@ -267,18 +264,14 @@ class App:
         return self.worker.size if self.worker is not None else 1
 
     @property
-    def history_recorder(self) -> HistoryRecorder:
-        return self._open().history_recorder
-
-    @property
     def fleet(self) -> FleetSynchronization | None:
         """Return the synchronization with other machines, or None without a fleet or before the store is open."""
-        return self._services.fleet if self._services is not None else None
+        return self._parts.fleet if self._parts is not None else None
 
     @property
     def worker_peers(self) -> WorkerPeers | None:
         """Return the other workers, or None for a single process or before the store is open."""
-        return self._services.worker_peers if self._services is not None else None
+        return self._parts.worker_peers if self._parts is not None else None
 
     async def peer_reports(self) -> PeerReports:
         """Return what the other workers report. The call also applies their readers' requests in this worker."""
@@ -300,19 +293,6 @@ class App:
         return f"No origin can be asked: {reason}." if reason else ""
 
     @property
-    def access_control(self) -> AccessControl:
-        """Return the access control of clients. It also adds credentials to requests to origins."""
-        return self._open().access_control
-
-    @property
-    def connect_policy(self) -> AddressPolicy:
-        return self._open().connect_policy
-
-    @property
-    def policy(self) -> AddressPolicy:
-        return self._open().policy
-
-    @property
     def live_scores(self) -> LiveScores:
         """Return the scores of the readers that this process tracks."""
         scores = self._live_scores
@@ -321,19 +301,17 @@ class App:
             scores.join_workers(self.worker.index, self.worker.size, self.worker.key)
         return scores
 
-    def use_recorder(self, make: Callable[[], Recorder] | None) -> None:
-        """Let the recorder that `make` returns record all exchanges. None stops the recording."""
-        self._make_recorder, self._recorder = make, None
+    def use_recorder(self, make: Callable[[], Recorder | None]) -> None:
+        """Let the recorder that `make` returns record all exchanges. If it returns None, nothing is recorded."""
+        self._recorder = cache(make)
 
     @property
     def recorder(self) -> Recorder | None:
-        if self._recorder is None and self._make_recorder is not None:
-            self._recorder = self._make_recorder()
-        return self._recorder
+        return self._recorder()
 
     def stored_secret(self, name: str) -> bytes:
         """Return a secret of this installation: 32 random bytes, stored at the first start."""
-        return self._open().stored_secret(name, lambda: self.random_bytes(32))
+        return self.parts.stored_secret(name, lambda: self.random_bytes(32))
 
     async def close(self) -> None:
         """Finish refreshes within `drain_timeout`, save the state and close. May be called again.
@@ -341,18 +319,18 @@ class App:
         The closed parts are kept, so that a connection that ends later can be logged without opening the store again.
         """
         try:
-            if self._services is not None and not self._is_closed:
+            if self._parts is not None and not self._is_closed:
                 self._is_closed = True
                 timeout: Seconds = self.settings.drain_timeout
                 if self.drain_deadline is not None:
                     timeout = max(0.0, self.drain_deadline - asyncio.get_running_loop().time())
-                await self._services.close(timeout)
+                await self._parts.close(timeout)
         finally:
             self.recent_activity.log_lines.flush()
 
 
-class _Services:
-    """The parts of an App that need an event loop."""
+class Parts:
+    """The parts of an App that need an event loop: the store, the origin client, and everything that uses them."""
 
     def __init__(self, app: App) -> None:
         settings = app.settings

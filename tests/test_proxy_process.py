@@ -214,7 +214,7 @@ async def test_template_process_starts_before_the_store_is_loaded(
         raise UsageError("loaded")
 
     app = App()
-    monkeypatch.setattr(App, "_open", load)
+    monkeypatch.setattr(App, "parts", property(load))
     try:
         with pytest.raises(UsageError, match=r"^loaded$"):
             await proxy_process.serve(

@@ -35,7 +35,7 @@ async def test_counts_are_saved_while_their_sweep_is_slow_or_fails(
     app = App(ManualClock(1_800_000_000))
     app.configure({"admin": "", "store": "memory:"})
     app.ready = True
-    services = app._open()
+    services = app.parts
     monkeypatch.setattr(services.counts, "sweep", sweep)
     monkeypatch.setattr(services.store, "put_state", put_state)
     try:

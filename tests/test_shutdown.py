@@ -25,7 +25,7 @@ async def test_reader_recorded_during_the_last_write_is_known_after_a_restart(
     monkeypatch.setattr(subscriber_counts, "THROTTLED_BLOCKING_TIME", -1)
     first = an_app(tmp_path / "store")
     feeds = [f"https://example.com/{number}" for number in range(20)]
-    counts, opened = first.service.counts, first._services
+    counts, opened = first.service.counts, first.parts
     assert opened is not None
     for target in feeds:
         counts.record_read(target, Pseudonym(1, 0), "curl/8", NOON)

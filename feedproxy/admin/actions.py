@@ -176,7 +176,7 @@ class AdminActions:
         target, pattern = await self._parse_target(request)
         if pattern:
             raise request_parameters.InvalidForm("pattern: expected url or id. For many feeds write a rule (feeds:).")
-        is_change = await self._app.decisions.decide(target, decision)
+        is_change = await self._app.parts.decisions.decide(target, decision)
         if decision is FeedDecision.BLOCKED:
             await service.admin.purge(target)
         service.schedule.scheduler.reschedule(target)
@@ -229,7 +229,7 @@ class AdminActions:
         """
         app, admin = self._app, self._pages.service().admin
         settings, target = app.settings, admin.to_upstream_url(address)
-        if is_upstream_target(target, settings) or not await is_own(target, settings, app.policy, app.listeners):
+        if is_upstream_target(target, settings) or not await is_own(target, settings, app.parts.policy, app.listeners):
             return target
         if settings.upstream:
             target = uri.normalise(rebase(target, uri.origin_of(target), settings.upstream) or target)

@@ -91,7 +91,7 @@ async def _origin_addresses(listing: SubscriptionList, app: App) -> Subscription
         address, origin = to_upstream(feed.address, settings), uri.origin_of(feed.address)
         if not settings.upstream:
             if origin not in own_origins:
-                own_origins[origin] = await is_own(feed.address, settings, app.policy, app.listeners)
+                own_origins[origin] = await is_own(feed.address, settings, app.parts.policy, app.listeners)
             if own_origins[origin]:
                 try:
                     address = pasted_address.unwrap(feed.address, settings.endpoint_prefix)

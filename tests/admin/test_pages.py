@@ -31,10 +31,10 @@ def text_of(page: str) -> str:
 
 async def test_first_page_summarizes_health_and_savings(proxy: Proxy) -> None:
     await proxy.keep(a_resource())
-    proxy.app.history_recorder.history.add(
+    proxy.app.parts.history_recorder.history.add(
         TrafficCounts(requests=200, hits=190, fetches=12, sent=400_000, received=30_000), NOW
     )
-    proxy.app.history_recorder.history.add(TrafficCounts(requests=1000, hits=990, fetches=10), NOW - 3 * DAY)
+    proxy.app.parts.history_recorder.history.add(TrafficCounts(requests=1000, hits=990, fetches=10), NOW - 3 * DAY)
 
     _, page = await proxy.get("/")
     seen, view = text_of(page), await proxy.json("/status")

@@ -94,4 +94,4 @@ async def test_blocked_feed_loses_its_copy_and_stays_listed_until_it_is_allowed(
 async def test_post_from_another_sites_page_is_refused_for_all_actions(proxy: Proxy) -> None:
     for action in ("add", "pause", "block", "allow"):
         assert (await proxy.post(f"/{action}", {"url": TARGET}, Origin="https://evil.example"))[0] == 403
-    assert proxy.app.decisions.list_all() == []
+    assert proxy.app.parts.decisions.list_all() == []

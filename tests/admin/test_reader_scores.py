@@ -247,7 +247,7 @@ def _of_two(proxy: Proxy) -> tuple[LiveScores, LiveScores]:
     own, peer = proxy.app.live_scores, LiveScores(proxy.app.live_scores.size)
     own.join_workers(0, 2, KEY)
     peer.join_workers(1, 2, KEY)
-    proxy.app._open().worker_peers = OtherWorker(peer)
+    proxy.app.parts.worker_peers = OtherWorker(peer)
     return own, peer
 
 

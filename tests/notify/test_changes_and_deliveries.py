@@ -648,7 +648,7 @@ CREATE TABLE subscriptions (
 async def test_ping_during_a_pause_refreshes_the_feed_after_the_pause(stand: Stand) -> None:
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
-    pings, decisions = stand.notifications.refresh_requests, stand.app.decisions
+    pings, decisions = stand.notifications.refresh_requests, stand.app.parts.decisions
     await decisions.decide(TARGET, FeedDecision.PAUSED)
     asked = stand.origin.requests
 
@@ -664,7 +664,7 @@ async def test_ping_during_a_pause_refreshes_the_feed_after_the_pause(stand: Sta
 async def test_ping_after_a_pause_refreshes_the_feed_at_once(stand: Stand) -> None:
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
-    pings, decisions = stand.notifications.refresh_requests, stand.app.decisions
+    pings, decisions = stand.notifications.refresh_requests, stand.app.parts.decisions
     await decisions.decide(TARGET, FeedDecision.PAUSED)
     await stand.pass_time(120)
     await pings.accept_ping([TARGET], "192.0.2.1")

@@ -8,7 +8,7 @@ from tests.stages.origin import a_feed
 
 async def decide(proxy, origin, decision):
     here, target = proxy.stage.app, origin.url("/feed.rss")
-    await here.decisions.decide(target, decision)
+    await here.parts.decisions.decide(target, decision)
     if decision is FeedDecision.BLOCKED:
         await here.service.admin.purge(target)
 
@@ -66,5 +66,5 @@ async def test_decision_survives_reload_of_rules_and_is_shared_by_processes(door
     assert here.settings_for(target) == before
 
     await here.service.store.put_state("operator-decisions", b'{"version": 1, "decided": []}')
-    here.decisions.reload()
+    here.parts.decisions.reload()
     assert here.settings_for(target) == here.settings

@@ -176,7 +176,7 @@ async def test_forbidden_address_of_a_resolved_name_is_not_revealed(door, monkey
     async def inside(name, port):
         return ["10.1.2.3"]
 
-    monkeypatch.setattr(proxy.stage.app.policy, "_lookup", inside)
+    monkeypatch.setattr(proxy.stage.app.parts.policy, "_lookup", inside)
 
     seen = (await proxy.ask("/http://intranet.corp/feed", method="POST")).expect(502, cache="detail=unreachable")
 

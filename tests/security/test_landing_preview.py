@@ -70,7 +70,7 @@ async def test_preview_of_a_private_address_is_refused(door: Any, host: str) -> 
 async def test_preview_of_a_blocked_feed_contains_no_password(door: Any) -> None:
     proxy, origin, _ = await door()
     origin.publish("/feed.rss", a_feed("An entry"))
-    await proxy.stage.app.decisions.decide(origin.url("/feed.rss"), FeedDecision.BLOCKED)
+    await proxy.stage.app.parts.decisions.decide(origin.url("/feed.rss"), FeedDecision.BLOCKED)
 
     seen = (await proxy.ask(f"/?url={origin.url('/feed.rss')}", **PAGE)).expect(200)
 

@@ -36,7 +36,7 @@ async def test_client_that_disconnects_during_a_name_lookup_leaves_no_state(
         return ["127.0.0.1"]
 
     at = get_flow_handler(stage.app)
-    policy = stage.app.connect_policy if method == "CONNECT" else stage.app.policy
+    policy = stage.app.parts.connect_policy if method == "CONNECT" else stage.app.parts.policy
     monkeypatch.setattr(policy, "resolve", slow)
     _, writer = await asyncio.open_connection("127.0.0.1", int(stage.base.rpartition(":")[2]))
     target = "slow.example:443" if method == "CONNECT" else "http://slow.example/"

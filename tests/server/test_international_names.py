@@ -30,7 +30,7 @@ async def stage() -> AsyncIterator[OnFront]:
 
     made = OnFront(ManualClock(NOON), {"site_interval": 0, "connect_ports": ["1025-65535"]})
     await made.open()
-    for policy in (made.app.policy, made.app.connect_policy):
+    for policy in (made.app.parts.policy, made.app.parts.connect_policy):
         policy._lookup = lookup
     yield made
     await made.close()

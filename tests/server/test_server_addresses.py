@@ -46,7 +46,7 @@ async def proxy() -> AsyncIterator[Opened]:
         stage = OnProxy(ManualClock(NOON), {"connect_ports": ["1-65535"], **settings})
         await stage.open()
         opened.append(stage)
-        for policy in (stage.app.policy, stage.app.connect_policy):
+        for policy in (stage.app.parts.policy, stage.app.parts.connect_policy):
             policy._lookup = here
         return stage
 

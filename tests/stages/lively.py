@@ -128,7 +128,7 @@ def write_history(app: App, days: int = 30) -> None:
         failures = chance.randrange(0, 3) + (25 if (hour // 24) % 11 == 3 and hour % 24 in (3, 4) else 0)
         hits = asked - int(fetches * 0.4)
         counted = TrafficCounts(asked, hits, 3, fetches, failures, asked * 14_200, fetches * 9_100)
-        app.history_recorder.history.add(counted, hour * HOUR + 60)
+        app.parts.history_recorder.history.add(counted, hour * HOUR + 60)
 
 
 def _poll(at: float, asked: Fields, answered: Fields, schedule: Schedule, size: int, changes: int, number: int) -> Poll:

@@ -92,7 +92,7 @@ class Dashboard:
     def _merged_history(self, reports: PeerReports) -> History:
         """Return the sum of the traffic histories of all workers, up to this instant."""
         self._pages.service()
-        own = self._app.history_recorder.record(self._app.clock.now())
+        own = self._app.parts.history_recorder.record(self._app.clock.now())
         return traffic_history.merge_histories([own, *reports.histories])
 
     async def _view(self, table: FeedTable, reports: PeerReports, traffic: History) -> View:

@@ -189,7 +189,7 @@ class FeedPages:
         settings = self._app.settings
         return [
             {"id": feed_id(target), **public_name(target, settings), "decision": str(decision)}
-            for target, decision in self._app.decisions.list_all()
+            for target, decision in self._app.parts.decisions.list_all()
         ]
 
     async def target(self, identifier: str) -> str:
@@ -199,7 +199,7 @@ class FeedPages:
             await self.table()
             target = self.feed_table.target_of(identifier)
         if target is None:
-            decided = (target for target, _ in self._app.decisions.list_all())
+            decided = (target for target, _ in self._app.parts.decisions.list_all())
             target = next((target for target in decided if feed_id(target) == identifier), None)
         if target is None:
             raise NotFound("No feed has that id.")

@@ -41,8 +41,8 @@ async def permit_connect(flow: http.HTTPFlow, app: App, approvals: ConnectApprov
     client = client_context(incoming_request(flow), settings, Entrance.PROXY)
     readers, user = app.settings_for(target).readers, ""
     if readers:
-        user, _ = await app.access_control.authorize(readers, fields_of(flow.request), client.address, proxy=True)
-    policy = app.connect_policy
+        user, _ = await app.parts.access_control.authorize(readers, fields_of(flow.request), client.address, proxy=True)
+    policy = app.parts.connect_policy
     policy.check_port(port)
     with requesting(Requester(client_network(client.address), is_known=False)):
         parent = app.parent_of(target)

@@ -197,7 +197,7 @@ class FlowHandler:
 
     async def _is_own_address(self, head: IncomingRequest) -> bool:
         app = self.app
-        return await is_own(head.url, app.settings, app.policy, app.listeners)
+        return await is_own(head.url, app.settings, app.parts.policy, app.listeners)
 
     async def on_request(self, flow: http.HTTPFlow) -> None:
         """Respond to a request that has arrived completely.
@@ -271,7 +271,7 @@ class FlowHandler:
         request = state.routed_request.request
         if request.method not in CACHED_METHODS:
             return
-        key = self.app.access_control.origin_credentials.key_for(request.target, state.client.user)
+        key = self.app.parts.access_control.origin_credentials.key_for(request.target, state.client.user)
         has_own_credential = key != request.target
         # One client's credentials say nothing about the origin's response to others.
         is_shared = has_own_credential or not any(is_credential(name) for name, _ in request.fields)
@@ -373,7 +373,7 @@ class FlowHandler:
         if not readers:
             return client, routed
         connection = flow.client_conn.id
-        user, fields = await self.app.access_control.authorize(
+        user, fields = await self.app.parts.access_control.authorize(
             readers,
             request.fields,
             client.address,
@@ -491,7 +491,7 @@ class FlowHandler:
         settings, parent = self.app.settings_for(target), self.app.parent_of(target)
         with requesting(Requester(client_network(state.client.address), is_known=False)):
             await passthrough.approve(
-                self.connect_approvals, flow.client_conn.id, target, settings, self.app.policy, parent
+                self.connect_approvals, flow.client_conn.id, target, settings, self.app.parts.policy, parent
             )
         if is_client_gone(flow):
             self.connect_approvals.forget(flow.client_conn.id)
@@ -507,7 +507,7 @@ class FlowHandler:
         credential in a query parameter is left out, because the addresses of streamed requests are logged and recorded.
         """
         assert state.routed_request is not None
-        request, credentials = state.routed_request.request, self.app.access_control.origin_credentials
+        request, credentials = state.routed_request.request, self.app.parts.access_control.origin_credentials
         key = credentials.key_for(request.target, state.client.user)
         if key == request.target or request.method not in CACHED_METHODS:
             return request

@@ -65,9 +65,11 @@ def _client_with_token(app: App, client: ClientContext, token: str) -> ClientCon
 async def _authorize(app: App, call: Call, token: str, target: str) -> tuple[str, Fields]:
     """Return the token's user, and the fields to send upstream. Raises NotFound for an invalid token, and AccessDenied
     if the user may not read the target."""
-    tokens = app.access_control.tokens
+    tokens = app.parts.access_control.tokens
     user = tokens.user_of(token, target) if tokens is not None else None
     if user is None:
         raise NotFound("This address does not exist, or not any more.")
     readers = app.settings_for(target).readers
-    return await app.access_control.authorize(readers, call.request.fields, call.client.address, proxy=False, user=user)
+    return await app.parts.access_control.authorize(
+        readers, call.request.fields, call.client.address, proxy=False, user=user
+    )
