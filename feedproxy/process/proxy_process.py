@@ -103,6 +103,7 @@ class _Lifecycle:
         self._master = proxy_master
         self._app = app
         self._announce = announce
+        self._drain: asyncio.Task[None] | None = None
         self.failure = ""
 
     def running(self) -> None:
@@ -135,14 +136,33 @@ class _Lifecycle:
         if is_logged and not self._app.settings.public_url and not self._app.settings.upstream:
             logger.info("public_url is not set: push updates (WebSub, rssCloud, CNWS) are disabled")
 
-    async def drain(self) -> None:
+    def stop_on_signals(self) -> None:
+        """End the proxy on SIGTERM and SIGINT."""
+        for name in (signal.SIGTERM, signal.SIGINT):
+            with contextlib.suppress(NotImplementedError):
+                asyncio.get_running_loop().add_signal_handler(name, self._stop)
+
+    def stop_without_supervisor(self, worker: WorkerContext) -> None:
+        """End the proxy when its supervisor exits: its end of the lifeline then becomes readable."""
+
+        def stop() -> None:
+            logger.warning("worker %d: the supervisor has exited, and the worker ends, too", worker.index)
+            self._stop()
+
+        asyncio.get_running_loop().add_reader(worker.lifeline, stop)
+
+    def _stop(self) -> None:
+        if self._app.worker is not None:
+            # The lifeline stays readable, and its reader would be called again and again.
+            asyncio.get_running_loop().remove_reader(self._app.worker.lifeline)
+        self._drain = self._drain or asyncio.ensure_future(self._finish_requests())
+
+    async def _finish_requests(self) -> None:
         """Stop listening, finish requests within `drain_timeout`, and shut down.
 
         Connections in the accept queue are still served.
         """
         app = self._app
-        if app.terminating:
-            return
         app.terminating = True
         app.ready = False
         logger.info("shutting down: finishing open requests (up to %s s)", app.settings.drain_timeout)
@@ -166,7 +186,7 @@ class _Lifecycle:
         await asyncio.sleep(CONNECTION_WAIT)
         app.draining = True
         self._master.options.update(server=False)
-        while self._app.requests + self._app.fastpath_requests > 0 and loop.time() < deadline:  # noqa: ASYNC110 (it happens once)
+        while app.requests + app.fastpath_requests > 0 and loop.time() < deadline:  # noqa: ASYNC110 (it happens once)
             await asyncio.sleep(0.05)
         self._master.shutdown()
 
@@ -205,24 +225,9 @@ async def serve(
     _change_listeners(app)
     life = _Lifecycle(proxy_master, app, announce)
     proxy_master.addons.add(life)
-    loop = asyncio.get_running_loop()
-    drains: set[asyncio.Task[None]] = set()
-
-    def stop() -> None:
-        if worker is not None:
-            loop.remove_reader(worker.lifeline)  # it stays readable, and would call this function again and again
-        drains.add(asyncio.ensure_future(life.drain()))
-
-    def stop_without_supervisor() -> None:
-        assert worker is not None
-        logger.warning("worker %d: the supervisor has exited, and the worker ends, too", worker.index)
-        stop()
-
-    for name in (signal.SIGTERM, signal.SIGINT):
-        with contextlib.suppress(NotImplementedError):
-            loop.add_signal_handler(name, stop)
+    life.stop_on_signals()
     with contextlib.suppress(NotImplementedError):
-        loop.add_signal_handler(signal.SIGHUP, Reloader(proxy_master, app, plan).request)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, Reloader(proxy_master, app, plan).request)
     app.reports_failures = True
     lock = folder_lock.acquire(folder) if worker is None and (folder := own_folder(app.settings)) else None
     if app.settings.feed_process:
@@ -237,8 +242,7 @@ async def serve(
             await app.close()
             raise UsageError(f"record: {error}") from error
     if worker is not None:
-        # The socket becomes readable when the supervisor exits.
-        loop.add_reader(worker.lifeline, stop_without_supervisor)
+        life.stop_without_supervisor(worker)
         await app.service.store.flush()  # the next worker must find the pseudonym and secrets of the installation
         if app.worker_peers is not None:
             await app.worker_peers.start()
