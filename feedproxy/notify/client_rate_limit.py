@@ -2,10 +2,15 @@
 
 from feedproxy.client_network import client_network
 from feedproxy.clock import Instant
+from feedproxy.errors import FeedproxyError
 from feedproxy.lru_map import LRU
 
 CLIENTS_MAX = 10_000
 """Each RateLimiter counts at most this many clients. The client with the oldest last request is removed first."""
+
+
+class TooManyRequests(FeedproxyError, status=429, detail="too-often"):
+    """Error for a client that exceeds `source_limit`."""
 
 
 class RateLimiter:
@@ -13,6 +18,12 @@ class RateLimiter:
 
     def __init__(self) -> None:
         self._buckets: LRU[str, tuple[float, Instant]] = LRU(entries_max=CLIENTS_MAX)
+
+    def check(self, address: str, now: Instant, per_minute: int, what: str) -> None:
+        """Count a request of a client, as `allow` does. Raises TooManyRequests above the limit. `what` names the
+        requests."""
+        if not self.allow(address, now, per_minute):
+            raise TooManyRequests(f"too many {what} from this address; try again in a minute")
 
     def allow(self, address: str, now: Instant, per_minute: int) -> bool:
         """Count a request of a client. Return True within the limit of `per_minute` requests; 0 means no limit."""

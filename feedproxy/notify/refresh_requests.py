@@ -42,10 +42,6 @@ The reason for the deferral, such as a pause by the operator, may have ended.
 """
 
 
-class TooManyRequests(FeedproxyError, status=429, detail="too-often"):
-    """Error for a client that exceeds `source_limit`."""
-
-
 class UnknownSite(Struct, frozen=True):
     """A site that pings have named, and of which no feed is stored."""
 
@@ -84,8 +80,7 @@ class RefreshRequests:
         The requests are durable when the call returns. Raises TooManyRequests above `source_limit`, and StoreError if
         the database fails.
         """
-        if not self.rate_limiter.allow(source, self._clock.now(), self._settings().source_limit):
-            raise TooManyRequests("too many pings from this address; try again in a minute")
+        self.rate_limiter.check(source, self._clock.now(), self._settings().source_limit, "pings")
         if targets:
             await self.enqueue(targets)
 

@@ -19,7 +19,6 @@ from feedproxy.notify.endpoint_responses import XML, generated_response
 from feedproxy.notify.notification_protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings.ping_messages import InvalidCall
-from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.rpc.xmlrpc import utf8_content
 from feedproxy.notify.subscription_table import Role, State, Subscription
 from feedproxy.notify.subscriptions_to_moved_or_private_feeds import SubscriberMaintenance
@@ -73,8 +72,7 @@ class Publisher:
         Raises FeedproxyError if the subscription is refused.
         """
         service, settings = self._service, self._service.settings()
-        if not self._rate_limiter.allow(client.address, service.clock.now(), settings.source_limit):
-            raise TooManyRequests("too many subscriptions from this address; try again in a minute")
+        self._rate_limiter.check(client.address, service.clock.now(), settings.source_limit, "subscriptions")
         callback = uri.normalise(request.url)
         if is_callback_to_self(callback, settings, client.base):
             raise AccessDenied("the notificationURL leads back to this proxy", 403)

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http.message import Response
+from feedproxy.notify.client_rate_limit import TooManyRequests
 from feedproxy.notify.endpoint_responses import generated_response
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings import ping_messages
 from feedproxy.notify.pings.ping_messages import InvalidCall, InvalidPing, Ping
-from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.topics import find_feeds, named_address
 from feedproxy.request.context import ClientContext
 from feedproxy.request.endpoint_registry import Call

@@ -18,7 +18,6 @@ from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings import ping_messages
 from feedproxy.notify.pings.ping_messages import InvalidCall
 from feedproxy.notify.pings.receiver import THANKS, PingReceiver
-from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.rpc import soap
 from feedproxy.notify.rpc.xmlrpc import utf8_content
 from feedproxy.notify.rsscloud import rsscloud_messages
@@ -93,10 +92,8 @@ class RssCloudServer:
     async def register(self, registration: Registration, client: ClientContext) -> None:
         """Verify a client's callback and store its registration. Raises FeedproxyError if the registration is
         refused."""
-        service, now = self._service, self._service.clock.now()
-        settings = service.settings()
-        if not self._rate_limiter.allow(client.address, now, settings.source_limit):
-            raise TooManyRequests("too many registrations from this address; try again in a minute")
+        service, settings = self._service, self._service.settings()
+        self._rate_limiter.check(client.address, service.clock.now(), settings.source_limit, "registrations")
         topics = {
             url: await resolve_topic(service, url, settings.rsscloud_hub, client.base) for url in registration.urls
         }

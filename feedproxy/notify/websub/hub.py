@@ -16,7 +16,7 @@ from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, NotFound
 from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.callback_loop import is_callback_to_self
-from feedproxy.notify.client_rate_limit import RateLimiter
+from feedproxy.notify.client_rate_limit import RateLimiter, TooManyRequests
 from feedproxy.notify.endpoint_responses import plain_text
 from feedproxy.notify.moved_topics import current_topic
 from feedproxy.notify.notification_protocol import (
@@ -29,7 +29,6 @@ from feedproxy.notify.notification_protocol import (
     Verdict,
 )
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.subscription_table import Role, State, Subscription, SubscriptionsFull
 from feedproxy.notify.subscriptions_to_moved_or_private_feeds import SubscriberMaintenance
 from feedproxy.notify.topics import find_feeds, is_no_longer_public, may_notify, named_address
@@ -88,12 +87,10 @@ class Hub:
         if isinstance(request, PublishRequest):
             await self._accept_publish(request, call.client.address, call.client.base)
             return Response(HTTPStatus.NO_CONTENT)
-        service = self._service
-        settings, now = service.settings(), service.clock.now()
+        service, settings = self._service, self._service.settings()
         if settings.websub_hub == "off" or not service.can_receive_calls:
             raise InvalidRequest("this hub accepts no subscriptions", 403)
-        if not self._rate_limiter.allow(call.client.address, now, settings.source_limit):
-            raise TooManyRequests("too many requests from this address; try again in a minute")
+        self._rate_limiter.check(call.client.address, service.clock.now(), settings.source_limit, "requests")
         if is_callback_to_self(request.callback, settings, call.client.base):
             raise InvalidRequest("hub.callback leads back to this hub")
         if request.mode is Mode.SUBSCRIBE:
