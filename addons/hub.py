@@ -39,7 +39,7 @@ class Hub(NotificationAddon[tuple[hub.Hub, SubscriberCallback]]):
 
     def make_part(self, notifications: NotificationService) -> tuple[hub.Hub, SubscriberCallback]:
         app = self.app()
-        key = functools.cache(lambda: app.stored_secret("push-key"))
+        key = functools.cache(lambda: app.parts.stored_secret("push-key"))
         own_hub, subscriber = hub.Hub(notifications), Subscriber(notifications, key)
         notifications.senders[NAME], notifications.subscribers[NAME] = own_hub, subscriber
         return own_hub, SubscriberCallback(notifications, subscriber, key)

@@ -67,7 +67,7 @@ class Record(Addon):
     def _make_recorder(self) -> Recorder:
         app = self.app()
         options = app.settings
-        key = app.stored_secret("recording-secret")
+        key = app.parts.stored_secret("recording-secret")
         # The prefix makes names different when the recordings of several processes are merged.
         self._connections = StableNames(f"{app.random_bytes(4).hex()}-")
         self._writer = HarWriter(option_files.expand(options.record), limit=options.record_max)

@@ -309,10 +309,6 @@ class App:
     def recorder(self) -> Recorder | None:
         return self._recorder()
 
-    def stored_secret(self, name: str) -> bytes:
-        """Return a secret of this installation: 32 random bytes, stored at the first start."""
-        return self.parts.stored_secret(name, lambda: self.random_bytes(32))
-
     async def close(self) -> None:
         """Finish refreshes within `drain_timeout`, save the state and close. May be called again.
 
@@ -346,8 +342,8 @@ class Parts:
         )
         self.store = PermittedStore(store, app.is_redirect_permitted)
         self.fleet: FleetSynchronization | None = None
-        name = partial(new_pseudonym, app.random_bytes)
-        makers = {"pseudonym": name, "reader-secret": partial(app.random_bytes, 32)}
+        self._make_secret = partial(app.random_bytes, 32)
+        makers = {"pseudonym": partial(new_pseudonym, app.random_bytes), "reader-secret": self._make_secret}
         if settings.is_fleet:
             self.fleet = FleetSynchronization(settings, store, app.is_redirect_permitted, app.clock, app.events)
             self.fleet.adopt_shared_state(makers)
@@ -397,9 +393,6 @@ class Parts:
             helper_pool=app.helper_pool,
         )
         self.decisions = OperatorDecisions(self.store, app._set_decision_rules)
-        self._reloading: asyncio.Task[None] | None = None
-        if app.worker is not None or self.fleet is not None:
-            self._reloading = asyncio.ensure_future(self._reload_decisions())
         worker = app.worker
         self.history_recorder = HistoryRecorder(
             app.metrics.tally, self.store, worker.index if worker else 0, app.workers
@@ -444,16 +437,18 @@ class Parts:
             add_protocols(self.notifications)
         if app.notification_plugins:
             self.notifications.start()
-        self._saving = asyncio.ensure_future(self._save_periodically())
-        self._sweeping = asyncio.ensure_future(self._sweep_periodically())
+        periodic = [self._save_periodically(), self._sweep_periodically()]
+        if worker is not None or self.fleet is not None:
+            periodic.append(self._reload_decisions())
+        self._tasks = [asyncio.ensure_future(work) for work in periodic]
 
-    def stored_secret(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """Return a secret of this installation from the store. At the first start, `make` creates the secret, which is
-        then stored."""
+    def stored_secret(self, name: str, make: Callable[[], bytes] | None = None) -> bytes:
+        """Return a secret of this installation from the store. At the first start, `make` creates the secret (by
+        default 32 random bytes), which is then stored."""
         with contextlib.suppress(StoreError):
             if stored := self.store.get_state(name):
                 return stored
-        value = make()
+        value = (make or self._make_secret)()
         self._pending = asyncio.ensure_future(self.store.put_state(name, value))
         return value
 
@@ -492,7 +487,7 @@ class Parts:
         """Save the state and close all parts. Refreshes and deliveries in progress may take `timeout` seconds."""
         deadline = asyncio.get_running_loop().time() + timeout
         # The tasks must not write after the last save.
-        await cancel(self._saving, self._sweeping, self._reloading)
+        await cancel(*self._tasks)
         await self.feed_list.close()
         await self.service.close(timeout)
         if self.worker_peers is not None:
