@@ -17,7 +17,7 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.feed_rules import may_serve_under
 from feedproxy.http import uri
 from feedproxy.http.credential_fields import is_credential
-from feedproxy.http.message import NO_FIELDS, Fields, Request
+from feedproxy.http.message import NO_FIELDS, Request
 from feedproxy.refresh import client_keyed_responses, missing_ranges, peer_result
 from feedproxy.refresh.fetch_lease import FetchLease
 from feedproxy.refresh.fetch_permission import FetchPermissions
@@ -288,37 +288,33 @@ class RefreshCoordinator:
         self, context: RequestContext, resource: Resource | None, variant: StoredResponse | None
     ) -> RefreshResult:
         """Run a refresh that other requests may share, under the fetch lease of its target. Return its result."""
-        target, settings = context.request.target, context.settings
+        target, settings, upstream = context.request.target, context.settings, context.upstream
         before = self._store.get(target)
         async with FetchLease(self._coordination, target, timeout=settings.fetch_timeout) as lease:
-            fields = context.upstream.request.fields
-            if (
-                result := await self._find_peer_result(
-                    lease, before, target, fields, settings, context.upstream.own_agent
-                )
-            ) is not None:
-                return result
-            return await self._run_for_request(context, resource, variant)
+            result = await self._find_peer_result(
+                lease, before, upstream.request, settings, own_agent=upstream.own_agent
+            )
+            return await self._run_for_request(context, resource, variant) if result is None else result
 
     async def _find_peer_result(
         self,
         lease: FetchLease,
         before: Resource | None,
-        target: str,
-        fields: Fields,
+        request: Request,
         settings: Settings,
+        *,
         own_agent: bool,
     ) -> RefreshResult | None:
         """Return the result of a refresh that another process made after `before` was read.
 
-        Return None if no other process completed a refresh during the wait for the lease. Return None, too, if a
-        request with `fields` does not select the refreshed response: the lease is then released, so that all waiting
+        Return None if no other process completed a refresh during the wait for the lease. Return None, too, if
+        the upstream request does not select the refreshed response: the lease is then released, so that all waiting
         processes fetch in parallel. `own_agent` is true if the request has feedproxy's own User-Agent.
         """
         if not lease.completed_by_peer:
             return None
-        stored = await self._load(target)
-        result = peer_result.find(before, stored, fields, self._clock.now(), settings, own_agent=own_agent)
+        stored = await self._load(request.target)
+        result = peer_result.find(before, stored, request.fields, self._clock.now(), settings, own_agent=own_agent)
         if result is None:
             lease.release()
         return result
@@ -366,8 +362,8 @@ class RefreshCoordinator:
         charge_current_task(Requester(is_known=_is_known_feed(before)))
         async with FetchLease(self._coordination, target, timeout=settings.fetch_timeout) as lease:
             if lease.completed_by_peer:
-                fields = background_request(target, via=self._via, agent="").fields
-                result = await self._find_peer_result(lease, before, target, fields, settings, True)
+                request = background_request(target, via=self._via, agent="")
+                result = await self._find_peer_result(lease, before, request, settings, own_agent=True)
                 if result is not None:
                     return result
             if _is_known_feed(before):
