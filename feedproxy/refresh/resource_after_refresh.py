@@ -75,7 +75,7 @@ def update_relocation(
     before: Resource, chain: redirect_following.RedirectChain, outcome: FetchOutcome, now: Instant, job: RefreshJob
 ) -> Relocation | None:
     """Return the relocation to record after this response to a job's request, or None to record none."""
-    ending, location, settings = None, "", job.settings
+    ending, location = None, ""
     if outcome.status == 410 and _may_be_feed(before, outcome, job):
         ending = RelocationKind.GONE
     elif chain.moved_to and outcome.channel is not None:
@@ -85,15 +85,7 @@ def update_relocation(
         status = chain.first.response.status if chain.hops and isinstance(chain.first, Fetched) else outcome.status
         is_as_before = outcome.channel is not None or before.channel is None
         return moved_and_gone.clear_relocation(before.relocation, now, status=status, feed=is_as_before)
-    return moved_and_gone.record_sighting(
-        before.relocation,
-        ending,
-        location,
-        now,
-        confirmations=settings.relocation_confirmations,
-        spacing=settings.relocation_spacing,
-        at_once=False,
-    )
+    return moved_and_gone.record_sighting(before.relocation, ending, location, now, job.settings)
 
 
 def _may_be_feed(before: Resource, outcome: FetchOutcome, job: RefreshJob) -> bool:

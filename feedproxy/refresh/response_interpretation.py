@@ -338,15 +338,7 @@ class ResponseInterpreter:
                     return None
             case _:
                 return None
-        sighting = moved_and_gone.record_sighting(
-            before.relocation,
-            ending,
-            location,
-            now,
-            confirmations=settings.relocation_confirmations,
-            spacing=settings.relocation_spacing,
-            at_once=True,
-        )
+        sighting = moved_and_gone.record_sighting(before.relocation, ending, location, now, settings, at_once=True)
         if location and self._leads_back(job.request.target, location, settings.redirects_max):
             if location == job.request.target:
                 return None

@@ -33,15 +33,8 @@ def sight(
     to: str = NEW,
     at_once: bool = False,
 ) -> Relocation:
-    return record_sighting(
-        before,
-        ending,
-        "" if ending is RelocationKind.GONE else to,
-        now,
-        confirmations=SETTINGS.relocation_confirmations,
-        spacing=SETTINGS.relocation_spacing,
-        at_once=at_once,
-    )
+    location = "" if ending is RelocationKind.GONE else to
+    return record_sighting(before, ending, location, now, SETTINGS, at_once=at_once)
 
 
 def test_permanent_redirect_seen_once_is_not_announced() -> None:

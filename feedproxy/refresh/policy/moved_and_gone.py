@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from feedproxy.cache.cache_status import Detail
-from feedproxy.clock import Instant, Seconds
+from feedproxy.clock import Instant
 from feedproxy.refresh.redirect_following import REDIRECTS
 from feedproxy.request.upstream_and_public_urls import to_upstream
 from feedproxy.settings import Settings
@@ -44,20 +44,20 @@ def record_sighting(
     ending: RelocationKind,
     location: str,
     now: Instant,
+    settings: Settings,
     *,
-    confirmations: int,
-    spacing: Seconds,
-    at_once: bool,
+    at_once: bool = False,
 ) -> Relocation:
     """Return the relocation `sighting` with one more report of a move or an end.
 
     `location` is normalised, and empty for an end. A report of another kind or location starts a new count. With
-    `at_once`, a single report is sufficient. Before the confirmation, a report less than `spacing` seconds after the
-    last counted report is not counted.
+    `at_once`, a single report is sufficient. Before the confirmation, a report less than `relocation_spacing` seconds
+    after the last counted report is not counted.
     """
+    confirmations = settings.relocation_confirmations
     if sighting is None or sighting.kind is not ending or sighting.location != location:
         return Relocation(ending, location, now, now, 1, confirmed=at_once or confirmations <= 1)
-    if now - sighting.last >= spacing or sighting.confirmed:
+    if now - sighting.last >= settings.relocation_spacing or sighting.confirmed:
         sighting = replace(sighting, last=now, count=sighting.count + 1)
     return replace(sighting, confirmed=sighting.confirmed or at_once or sighting.count >= confirmations)
 
