@@ -4,7 +4,7 @@ Each worker sends its metric families as plain values. prometheus_client's multi
 CPU, and leaves files behind.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -12,6 +12,7 @@ from prometheus_client import generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
+from feedproxy.telemetry.recent_activity import Journal
 from feedproxy.telemetry.traffic_history import History
 
 SUMMED_GAUGES = frozenset(
@@ -35,7 +36,7 @@ class PeerReports(Struct, frozen=True):
 
     families: Sequence[Plain] = ()
     """The metric families of each other worker, and of exited workers."""
-    journals: Sequence[Mapping[str, Any]] = ()
+    journals: Sequence[Journal] = ()
     """The recent activity of each other worker (recent_activity.py)."""
     histories: Sequence[History] = ()
     """The traffic history of each other worker."""

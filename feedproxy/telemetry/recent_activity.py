@@ -5,11 +5,10 @@ Targets are stored with their secrets. The operator's pages show them without se
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
+from itertools import chain
 
 from msgspec import Struct
-from msgspec.structs import astuple
 
 from feedproxy.clock import Instant
 from feedproxy.http import uri
@@ -58,6 +57,14 @@ class FailedAddress(Struct, frozen=True):
     last: RefreshRecord
 
 
+class Journal(Struct, frozen=True):
+    """The recent activity of one process."""
+
+    requests: list[RequestActivity]
+    failed: list[FailedAddress]
+    """The addresses that never returned a feed, the latest fetch last."""
+
+
 class RecentActivity:
     """Memory of the recent activity of this process."""
 
@@ -96,46 +103,28 @@ class RecentActivity:
     def record_request(self, request: RequestActivity) -> None:
         self._requests.append(request)
 
-    def requests(self) -> list[RequestActivity]:
-        return list(self._requests)
-
     def fetches(self, target: str) -> list[RefreshRecord]:
         """Return the last fetches of a target, the newest last."""
         return list(self._fetches.get(target) or ())
 
-    def failed_addresses(self) -> list[FailedAddress]:
-        """Return the addresses that never returned a feed, the latest fetch last."""
-        return self._failed.values()
-
-    def plain(self) -> dict[str, Any]:
-        """Return requests and failures as plain values, for another worker."""
-        failed = [
-            [address.target, address.first, address.count, list(astuple(address.last))]
-            for address in self._failed.values()
-        ]
-        return {"requests": [list(astuple(request)) for request in self._requests], "failed": failed}
+    def journal(self) -> Journal:
+        """Return the last requests, and the addresses that never returned a feed."""
+        return Journal(list(self._requests), self._failed.values())
 
 
 # -- several processes
 
 
-def merge_requests(plain: Iterable[Mapping[str, Any]], own: Iterable[RequestActivity]) -> list[RequestActivity]:
-    """Return the last requests of all workers, the newest first: `own` of this worker, and `plain` of the other
-    workers. Raises ValueError, LookupError or TypeError if `plain` is malformed."""
-    requests = [*own, *(RequestActivity(*values) for journal in plain for values in journal["requests"])]
+def merge_requests(journals: Iterable[Journal]) -> list[RequestActivity]:
+    """Return the last requests of all workers, the newest first."""
+    requests = chain.from_iterable(journal.requests for journal in journals)
     return sorted(requests, key=lambda request: -request.at)[:REQUESTS_MAX]
 
 
-def merge_failures(plain: Iterable[Mapping[str, Any]], own: Iterable[FailedAddress]) -> list[FailedAddress]:
-    """Return at most FAILED_MAX addresses that failed in any worker, each once, the latest fetch first: `own` of this
-    worker, and `plain` of the other workers."""
+def merge_failures(journals: Iterable[Journal]) -> list[FailedAddress]:
+    """Return at most FAILED_MAX addresses that failed in any worker, each once, the latest fetch first."""
     merged: dict[str, FailedAddress] = {}
-    received = (
-        FailedAddress(target, first, count, RefreshRecord(*last))
-        for journal in plain
-        for target, first, count, last in journal["failed"]
-    )
-    for address in (*own, *received):
+    for address in chain.from_iterable(journal.failed for journal in journals):
         other = merged.get(address.target)
         merged[address.target] = address if other is None else _merge_failed(address, other)
     return sorted(merged.values(), key=lambda address: -address.last.at)[:FAILED_MAX]

@@ -18,13 +18,11 @@ import json
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 from urllib.parse import urlencode
 
 import aiohttp
 from aiohttp import web
-from msgspec import ValidationError
-from msgspec.structs import astuple
+from msgspec import ValidationError, convert, to_builtins
 from prometheus_client.core import Metric
 
 from feedproxy.clock import Clock, Seconds
@@ -43,7 +41,7 @@ from feedproxy.task_cancellation import cancel
 from feedproxy.telemetry import metrics_aggregation, traffic_history
 from feedproxy.telemetry.metrics import Metrics
 from feedproxy.telemetry.metrics_aggregation import PeerReports, Plain
-from feedproxy.telemetry.recent_activity import RecentActivity
+from feedproxy.telemetry.recent_activity import Journal, RecentActivity
 from feedproxy.telemetry.traffic_history import History, HistoryRecorder
 from feedproxy.workers.metrics_across_restarts import MetricsSnapshot
 from feedproxy.workers.worker_context import WorkerContext
@@ -84,7 +82,7 @@ class WorkerPeers:
         self._history_recorder = history_recorder
         self._live_scores = live_scores
         self._recent_activity = recent_activity
-        self._recent_by_worker: dict[int, dict[str, Any]] = {}
+        self._journal_by_worker: dict[int, Journal] = {}
         self._indices = [index for index in range(worker.size) if index != worker.index]
         self._sockets = [worker.socket_path(index) for index in self._indices]
         self._sessions: list[aiohttp.ClientSession] = []
@@ -151,7 +149,7 @@ class WorkerPeers:
             families.append(parsed if parsed is not None else _read_snapshot(self._snapshots[index]))
         return PeerReports(
             families,
-            list(self._recent_by_worker.values()),
+            list(self._journal_by_worker.values()),
             list(self._history_by_worker.values()),
             sum(answer is None for answer in answers),
         )
@@ -161,8 +159,8 @@ class WorkerPeers:
             message = json.loads(answer)
             families = list(message["families"])
             self._history_by_worker[index] = traffic_history.parse_history(message["history"])
-            self._recent_by_worker[index] = dict(message["journal"])
-        except (ValueError, LookupError, TypeError) as error:
+            self._journal_by_worker[index] = convert(message["journal"], Journal)
+        except (ValueError, LookupError, TypeError, ValidationError) as error:
             logger.warning("workers: metrics of worker %d unreadable, left out of /metrics: %s", index, error)
             return None
         return families
@@ -183,8 +181,8 @@ class WorkerPeers:
         path, activities = f"fetches?{urlencode({'target': target})}", list[RefreshRecord]()
         for answer in await asyncio.gather(*(self._request(session, path) for session in self._sessions)):
             try:
-                activities += [RefreshRecord(*fetch) for fetch in json.loads(answer or b"[]")]
-            except (ValueError, TypeError) as error:
+                activities += convert(json.loads(answer or b"[]"), list[RefreshRecord])
+            except (ValueError, ValidationError) as error:
                 logger.warning(
                     "workers: fetches of %s from another worker unreadable, left out: %s", redact_target(target), error
                 )
@@ -263,7 +261,7 @@ class WorkerPeers:
                 metrics_aggregation.merge_families(self._metrics.families(), [self._predecessor_counts])
             ),
             "history": self._history_recorder.record(self._clock.now()).plain(),
-            "journal": self._recent_activity.plain(),
+            "journal": to_builtins(self._recent_activity.journal()),
         }
         return web.json_response(message)
 
@@ -273,9 +271,7 @@ class WorkerPeers:
         return web.Response(body=b"".join(lines))
 
     async def _send_fetches(self, request: web.Request) -> web.Response:
-        return web.json_response(
-            [astuple(fetch) for fetch in self._recent_activity.fetches(request.query.get("target", ""))]
-        )
+        return web.json_response(to_builtins(self._recent_activity.fetches(request.query.get("target", ""))))
 
     async def _send_counts(self, _: web.Request) -> web.Response:
         return web.Response(body=await self._service.counts.dump())

@@ -7,6 +7,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
 from feedproxy.http.target_uri.url_redaction import redact_target
@@ -19,7 +20,7 @@ from feedproxy.request.feed_id import feed_id
 from feedproxy.settings import Settings
 from feedproxy.telemetry import recent_activity
 from feedproxy.telemetry.log_format import JsonLines
-from feedproxy.telemetry.recent_activity import RecentActivity, RequestActivity
+from feedproxy.telemetry.recent_activity import Journal, RecentActivity, RequestActivity
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 
 SECRET_TARGET = "https://example.com/f?token=hunter2hunter2"
@@ -112,8 +113,8 @@ def test_recent_activity_is_bounded() -> None:
     for _ in range(recent_activity.FETCHES_MAX + 5):
         activity.on_refresh_ended(RefreshEnded(TARGET, FAILED))
 
-    assert len(activity.failed_addresses()) == recent_activity.FAILED_MAX
-    assert len(activity.requests()) == recent_activity.REQUESTS_MAX
+    assert len(activity.journal().failed) == recent_activity.FAILED_MAX
+    assert len(activity.journal().requests) == recent_activity.REQUESTS_MAX
     assert len(activity.fetches(TARGET)) == recent_activity.FETCHES_MAX
 
 
@@ -134,14 +135,15 @@ def test_recent_activity_of_workers_is_merged() -> None:
         (one if number % 2 else other).record_request(a_request(number))
     one.on_refresh_ended(RefreshEnded(SECRET_TARGET, FAILED))
     other.on_refresh_ended(RefreshEnded(SECRET_TARGET, FAILED))
-    received = [json.loads(json.dumps(other.plain()))]
+    received = convert(json.loads(json.dumps(to_builtins(other.journal()))), Journal)
+    journals = [one.journal(), received]
 
-    assert [request.at for request in recent_activity.merge_requests(received, one.requests())] == [
+    assert [request.at for request in recent_activity.merge_requests(journals)] == [
         NOW + second for second in range(39, -1, -1)
     ]
-    assert [
-        (address.target, address.count) for address in recent_activity.merge_failures(received, one.failed_addresses())
-    ] == [(SECRET_TARGET, 2)]
+    assert [(address.target, address.count) for address in recent_activity.merge_failures(journals)] == [
+        (SECRET_TARGET, 2)
+    ]
 
 
 def test_background_fetch_is_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:

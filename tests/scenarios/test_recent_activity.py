@@ -27,7 +27,7 @@ async def test_journal_of_requests_names_the_client_without_address_or_secret(do
 
     views = [
         activity_views.request_view(each, here.settings)
-        for each in recent_activity.merge_requests([], here.recent_activity.requests())
+        for each in recent_activity.merge_requests([here.recent_activity.journal()])
     ]
     assert {(each["status"], each["client"], each["target"]) for each in views} == {
         (200, "Liferea", origin.url("/feed.rss?token=…")),
@@ -65,14 +65,14 @@ async def test_journal_keeps_a_failed_address_until_it_has_a_feed(stage, path, k
     origin.publish(path, b"<html></html>", content_type=kind, status=status)
     await proxy.get(path)
 
-    assert [(each.target, each.last.status) for each in journal_of(proxy).failed_addresses()] == [
+    assert [(each.target, each.last.status) for each in journal_of(proxy).journal().failed] == [
         (origin.url(path), status)
     ]
 
     origin.publish(path, a_feed())
     clock.advance(hours=1)
     await proxy.get(path)
-    assert journal_of(proxy).failed_addresses() == []
+    assert journal_of(proxy).journal().failed == []
 
 
 async def test_journal_of_failed_addresses_excludes_a_feed_that_worked_before(stage):
@@ -83,7 +83,7 @@ async def test_journal_of_failed_addresses_excludes_a_feed_that_worked_before(st
     clock.advance(hours=30)
     await proxy.get("/feed.rss")
 
-    assert journal_of(proxy).failed_addresses() == []
+    assert journal_of(proxy).journal().failed == []
 
 
 @pytest.mark.parametrize(("accept", "count"), [("*/*", 0), ("text/html", 0), ("application/rss+xml", 1)])
@@ -93,4 +93,4 @@ async def test_journal_of_failed_addresses_has_own_pages_only_if_a_feed_was_requ
 
     await proxy.get("/", accept=accept)
 
-    assert len(journal_of(proxy).failed_addresses()) == count
+    assert len(journal_of(proxy).journal().failed) == count

@@ -120,9 +120,10 @@ class Dashboard:
             )
         )
         table_ids = {row["id"] for row in table.rows}
-        failed = recent_activity.merge_failures(reports.journals, self._app.recent_activity.failed_addresses())
+        journals = [self._app.recent_activity.journal(), *reports.journals]
+        failed = recent_activity.merge_failures(journals)
         failed = [address for address in failed if feed_id(address.target) not in table_ids]
-        requests = recent_activity.merge_requests(reports.journals, self._app.recent_activity.requests())
+        requests = recent_activity.merge_requests(journals)
         states = by_state(table.rows)
         troubled = sum(states[state] for state in TROUBLED_STATES)
         today = next(tally for _, tally in traffic.last(DAY, 1, now))
