@@ -52,6 +52,8 @@ _STORE_INLINE = (
 _VOLUME = "SELECT page_count, value FROM pragma_page_count, Settings WHERE key = 'size'"
 _OLDEST = "SELECT filename FROM Cache ORDER BY store_time LIMIT ?"
 _DELETE_OLDEST = "DELETE FROM Cache WHERE rowid IN (SELECT rowid FROM Cache ORDER BY store_time LIMIT ?)"
+_INSERT_SETTING = "INSERT OR REPLACE INTO Settings VALUES (?, ?)"
+_UPDATE_SETTING = "UPDATE Settings SET value = ? WHERE key = ?"
 _SETUP_STATEMENT = re.compile("INSERT|UPDATE|CREATE|DROP")
 """Pattern of the statements by which diskcache sets up a file whenever it opens it."""
 _UNWRITABLE = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR))
@@ -127,6 +129,17 @@ def _write_file(path: Path, value: bytes) -> None:
         raise
 
 
+def _setting_in(statement: str, parameters: tuple[Any, ...]) -> tuple[str, tuple[type, object]] | None:
+    """Return the name of the setting that a statement of diskcache writes, and its value with its type, or None."""
+    if statement == _INSERT_SETTING:
+        name, value = parameters[0]
+    elif statement == _UPDATE_SETTING:
+        value, name = parameters[0]
+    else:
+        return None
+    return name, (type(value), value)
+
+
 class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
     """One SQLite file, and the files of those values that have a file of their own. Raises the errors of sqlite3,
     diskcache and the system.
@@ -142,6 +155,9 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
         self.size_max = size_max
         self._open_deadline = time.monotonic() + OPEN_TIMEOUT
         self._has_settings = False
+        # Whenever diskcache opens a file, it writes each of 17 settings twice, each time in a transaction of its own.
+        # Only settings that the file lacks are written.
+        self._settings: dict[str, tuple[type, object]] = {}
         self._is_open = False
         super().__init__(
             str(folder),
@@ -165,6 +181,9 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
         execute: Callable[..., Any] = self._con.execute
 
         def execute_checked(statement: str, *parameters: Any) -> Any:
+            setting = None if self._is_open else _setting_in(statement, parameters)
+            if setting is not None and self._settings.get(setting[0]) == setting[1]:
+                return None
             try:
                 result = execute(statement, *parameters)
             except sqlite3.OperationalError as error:
@@ -186,6 +205,9 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
                 raise
             if statement.startswith("SELECT key, value FROM Settings"):
                 self._has_settings = True
+                self._settings = {name: (type(value), value) for name, value in execute(statement)}
+            if setting is not None:
+                self._settings[setting[0]] = setting[1]
             return result
 
         return execute_checked

@@ -3,6 +3,7 @@
 import os
 import pickle
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import diskcache
@@ -219,3 +220,17 @@ def test_rows_stored_together_replace_values_with_and_without_files(rows: Rows, 
     assert len(rows) == 4
     assert len(list(folder.glob("??/??/*.val"))) == 1
     assert rows.volume() == diskcache.Cache.volume(rows) >= FILE_MIN
+
+
+@pytest.mark.parametrize(("size_max", "writes"), [(1_000_000, False), (2_000_000, True)])
+def test_rows_write_only_changed_settings_when_a_file_is_opened_again(
+    folder: Path, size_max: int, writes: bool
+) -> None:
+    Rows(folder, size_max=1_000_000).close()
+    with closing(sqlite3.connect(folder / "cache.db")) as other:
+        before = other.execute("PRAGMA data_version").fetchone()
+
+        Rows(folder, size_max=size_max).close()
+
+        assert (other.execute("PRAGMA data_version").fetchone() != before) == writes
+        assert other.execute("SELECT value FROM Settings WHERE key = 'size_limit'").fetchall() == [(size_max,)]
