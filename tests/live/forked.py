@@ -167,6 +167,8 @@ def main(descriptor: int, authority: str, program: str) -> None:
     run = {"feedproxy": import_feedproxy, "mitmdump": import_mitmdump}[program]()
     local_names.look_up_local_names_only()
     cheap_mitmproxy.cheapen_options_and_keys()
+    if program == "feedproxy":
+        cheap_mitmproxy.ignore_commands()
     certs.CertStore.from_store(authority, CONF_BASENAME, 2048)
     # No collection of a forked process scans existing objects, because that would copy every memory page.
     gc.collect()
