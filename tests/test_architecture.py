@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -344,16 +345,17 @@ def _name_of(requirement: str) -> str:
     return requirement[:end]
 
 
-def _modules_of(distributions: list[str]) -> dict[str, str]:
-    from importlib.metadata import packages_distributions
+_packages_distributions = cache(packages_distributions)
 
+
+def _modules_of(distributions: list[str]) -> dict[str, str]:
     def plain(name: str) -> str:
         return name.replace("_", "-").replace(".", "-").lower()
 
     wanted = {plain(name): name for name in distributions}
     return {
         module: wanted[plain(name)]
-        for module, names in packages_distributions().items()
+        for module, names in _packages_distributions().items()
         for name in names
         if plain(name) in wanted
     }
