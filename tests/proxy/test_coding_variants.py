@@ -13,7 +13,7 @@ from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.proxy.representations.coding_variants import CodingVariants
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.refresh.ingest.ingest import IngestedContent, ingest
+from feedproxy.refresh.ingest.ingest import IngestedContent, KnownFeed, ingest
 from feedproxy.request.context import ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.store.lru_memory_store import MemoryStore
@@ -40,7 +40,7 @@ def prepared(
         Settings(**settings),
         self_href=TARGET,
         now=NOW,
-        codings=wanted,
+        known=KnownFeed(codings=tuple(wanted)),
         accept_encoding=accept,
     )
 

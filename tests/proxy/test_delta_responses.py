@@ -13,7 +13,7 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.delta_responses import Deltas
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.refresh.ingest.ingest import IngestedContent, ingest, make_delta_base
+from feedproxy.refresh.ingest.ingest import IngestedContent, KnownFeed, ingest, make_delta_base
 from feedproxy.refresh.policy.versions_for_deltas import VERSIONS_BYTES, VERSIONS_MAX, with_versions
 from feedproxy.settings import Settings
 from feedproxy.store.resource import DeltaBase, Resource
@@ -31,7 +31,9 @@ def feed(first: int, last: int = 40) -> bytes:
 
 
 def version(first: int) -> IngestedContent:
-    prepared = ingest(Response(200, TYPE, feed(first)), Settings(), self_href=TARGET, now=NOW, codings=ALL)
+    prepared = ingest(
+        Response(200, TYPE, feed(first)), Settings(), self_href=TARGET, now=NOW, known=KnownFeed(codings=ALL)
+    )
     assert prepared.channel is not None
     return prepared
 

@@ -25,7 +25,7 @@ from feedproxy.refresh.ingest.helper_process import (
     load_result,
     template_command,
 )
-from feedproxy.refresh.ingest.ingest import IngestedContent, ingest
+from feedproxy.refresh.ingest.ingest import IngestedContent, KnownFeed, ingest
 from feedproxy.settings import Settings
 from feedproxy.store.versions_for_dictionaries import PreviousContents
 from tests.waiting import PATIENCE
@@ -82,9 +82,8 @@ def test_long_content_is_not_copied_into_a_job_or_its_result() -> None:
     """Copies would delay the event loop, and with it all clients."""
     body = bytes(OUT_OF_BAND_MIN)
     response = Response(200, Fields(), body)
-    job = dump_message(
-        functools.partial(ingest, response, Settings(), self_href="", now=0.0, stored=Content(Bodies({"gzip": body})))
-    )
+    known = KnownFeed(Content(Bodies({"gzip": body})))
+    job = dump_message(functools.partial(ingest, response, Settings(), self_href="", now=0.0, known=known))
 
     assert [part for part in job if part is body] == [body], "once, and as it is"
     assert sum(map(len, job)) < len(body) + 20_000

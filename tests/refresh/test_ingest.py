@@ -10,7 +10,7 @@ from feedproxy.errors import TooLarge
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.parse import channel_parser
 from feedproxy.http.message import Fields, Response
-from feedproxy.refresh.ingest.ingest import FAST_PATH_DECODED_MAX, IngestedContent, ingest, ingest_fast_path
+from feedproxy.refresh.ingest.ingest import FAST_PATH_DECODED_MAX, IngestedContent, KnownFeed, ingest, ingest_fast_path
 from feedproxy.settings import Settings
 
 NOW = 1_800_000_000.0
@@ -144,10 +144,7 @@ def test_change_of_the_second_version_is_determined_on_arrival(second: bytes, ch
         Settings(),
         self_href=ADDRESS,
         now=NOW,
-        stored=held.content,
-        known_channel=first.channel,
-        superseded=(held,),
-        first_seen=NOW,
+        known=KnownFeed(held.content, first.channel, superseded=(held,), first_seen=NOW),
     )
 
     assert prepared.is_change(first.channel) is changed
@@ -158,7 +155,9 @@ def test_change_of_the_second_version_is_determined_on_arrival(second: bytes, ch
 def test_second_version_without_a_stored_first_counts_as_a_change() -> None:
     first, _ = ingested_first_version(LINKED % b"then")
 
-    prepared = ingest(sent(LINKED % b"later"), Settings(), self_href=ADDRESS, now=NOW, known_channel=first.channel)
+    prepared = ingest(
+        sent(LINKED % b"later"), Settings(), self_href=ADDRESS, now=NOW, known=KnownFeed(channel=first.channel)
+    )
 
     assert prepared.is_change(first.channel)
 
@@ -181,7 +180,7 @@ def test_update_of_an_edited_feed_is_parsed_once(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(channel_parser, "read", count)
     update = feed.replace(b"one", b"two")
-    prepared = ingest(sent(update), Settings(), self_href=ADDRESS, now=NOW, known_channel=first.channel)
+    prepared = ingest(sent(update), Settings(), self_href=ADDRESS, now=NOW, known=KnownFeed(channel=first.channel))
 
     assert prepared.is_change(first.channel)
     assert documents == [update]

@@ -4,7 +4,7 @@ Content that is not a feed, or that has `no-transform`, is stored as received.
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -96,7 +96,10 @@ feeds."""
 FAST_PATH_DECODED_MAX = 128 * 1024
 """The event loop itself ingests a feed of at most this many bytes after decoding. 60 KB take about 0.25 ms."""
 
-NOT_INGESTED = IngestedContent(Content(Bodies({})))
+NO_CONTENT = Content(Bodies({}))
+"""The content of a response without content."""
+
+NOT_INGESTED = IngestedContent(NO_CONTENT)
 """The ingested content of a response without content, such as a 304, or with content above `buffer_max`."""
 
 
@@ -105,53 +108,68 @@ def unmodified_content(response: Response) -> Content:
     return Content(Bodies({(response.fields.combined("content-encoding") or "").strip() or "identity": response.body}))
 
 
+class KnownFeed(Struct, frozen=True):
+    """The stored parts of a feed that the ingestion of its new content needs."""
+
+    content: Content | None = None
+    """The stored content. New content that is equivalent to it does not replace it."""
+    channel: Channel | None = None
+    codings: tuple[str, ...] = ()
+    """The codings to make, in addition to the coding that the waiting client prefers."""
+    superseded: tuple[StoredResponse, ...] = ()
+    """The stored feeds that new content replaces."""
+    first_seen: Instant | None = None
+    """The instant of the first fetch if the publication dates of older items are to be read, otherwise None."""
+    previous_contents: PreviousContents | None = None
+    """The predecessors of `content`, or None if the feed must not have dictionaries."""
+
+
+NOTHING_KNOWN = KnownFeed()
+"""The stored parts of a new feed: none."""
+
+
+class _Document(Struct, frozen=True):
+    """A response with its decoded content."""
+
+    response: Response
+    identity: bytes
+    """The content without coding."""
+    layers: tuple[str, ...]
+    """The codings that were declared and removed."""
+    declared: str | None
+    """The value of Content-Type."""
+    is_mislabelled: bool
+    """True if Content-Encoding names a coding that the content does not have."""
+    is_offered: bool
+    """True if the origin offers the content as a dictionary."""
+
+
 def ingest(
     response: Response,
     settings: Settings,
     *,
     self_href: str,
     now: Instant,
-    stored: Content | None = None,
-    known_channel: Channel | None = None,
-    codings: Collection[str] = (),
+    known: KnownFeed = NOTHING_KNOWN,
     accept_encoding: str | None = None,
-    superseded: Sequence[StoredResponse] = (),
-    first_seen: Instant | None = None,
-    previous_contents: PreviousContents | None = None,
 ) -> IngestedContent:
     """Return the content of a complete response as it will be stored.
 
-    * `self_href` is the address for the self link.
-    * `stored` is the stored content, and `known_channel` its channel. New content that is equivalent to `stored` does
-      not replace `stored`.
-    * `codings` are the codings to make, in addition to the coding that the waiting client prefers by its
-      `accept_encoding`.
-    * `superseded` contains the stored feeds that new content replaces.
-    * `first_seen` is the instant of the first fetch. If it is given, the publication dates of older items are read.
-    * `previous_contents` contains the predecessors of `stored`, or is None if the feed must not have dictionaries.
+    `self_href` is the address for the self link. `accept_encoding` is that of the waiting client.
 
     The function never raises. Content that cannot be parsed stays as received, with the reason in `error`.
     """
-    label = response.fields.combined("content-encoding")
-    layers = content_coding.layers(label)
     raw = unmodified_content(response)
-    limit = bounded_decompression.decoding_limit(len(response.body), settings.decoded_max)
-    is_offered = "use-as-dictionary" in response.fields
     try:
-        identity = bounded_decompression.decode(response.body, label, limit=limit)
-        if actual_coding := undeclared_coding(identity, response.fields.get("content-type")):
-            identity, layers = bounded_decompression.decode(identity, actual_coding, limit=limit), ()
-            is_offered = False
+        document = _decode(response, settings)
     except (Undecodable, TooLarge) as error:
         return IngestedContent(raw, error=error, empty=not response.body)
-    is_mislabelled = identity is response.body and bool(label)
-    if is_mislabelled:
-        is_offered = is_offered and not layers
-    declared = response.fields.get("content-type")
+    identity, declared = document.identity, document.declared
     # A computed digest is compared with that of the new document. Otherwise the digest may not be needed.
-    with_digest = known_channel is not None and pending_hash(known_channel.content_digest) is None
+    with_digest = known.channel is not None and pending_hash(known.channel.content_digest) is None
     channel = channel_parser.read(identity, declared, digest=with_digest)
-    if is_mislabelled and (channel is not None or not bounded_decompression.unknown_codings(label)):
+    label = response.fields.combined("content-encoding")
+    if document.is_mislabelled and (channel is not None or not bounded_decompression.unknown_codings(label)):
         # The bytes are not coded. The programs that get a page may know a coding that feedproxy does not know.
         raw = Content(Bodies({"identity": identity}))
     if channel is None:
@@ -162,78 +180,130 @@ def ingest(
             html=_looks_like_html(identity, declared),
             page=identity[:PAGE_BYTES],
         )
-    last_modified = plausible_last_modified(response.fields.get("last-modified"), now)
     if CacheControl.from_fields(response.fields).no_transform:
-        # RFC 9111, section 5.2.2.6. If the origin sends no tag, the proxy's own tag identifies the unchanged bytes.
-        tag = None if "etag" in response.fields else _content_hash(response.body)
-        edited_by = settings_digest(settings)
-        content = Content(raw.bodies, tag=tag, last_modified=last_modified, feed=True, edited_by=edited_by)
-        return IngestedContent(
-            content,
-            _with_digest(channel, identity, declared),
-            publication_dates=_publication_dates(identity, first_seen),
-        )
-    media_type = _media_type(channel, declared, identity, settings)
-    edited = self_link.apply_self_link(
-        identity,
-        channel,
-        href=self_href,
-        mode=self_link_mode(settings),
-        link_text=settings.self_link_text,
-        charset=charset_of(declared),
-    )
-    if announced_links := announcement(settings):
-        edited = hub_and_cloud_links.announce(edited, channel, announced_links, charset=charset_of(declared))
+        return _ingest_untransformed(document, raw, channel, settings, now, known.first_seen)
+    edited = _edit(document, channel, self_href, settings)
     content_hash = _content_hash(edited)
-    if edited is identity and not channel.content_digest and _defers_digest(known_channel, content_hash):
-        channel, previous_channel = replace(channel, content_digest=pending_digest(content_hash)), None
-    else:
-        channel, previous_channel = (
-            _with_digest(channel, identity, declared),
-            _resolve_previous(known_channel, superseded) if known_channel is not None else None,
-        )
-    ingested = IngestedContent(
-        raw,
-        channel,
-        previous_channel=previous_channel,
-        publication_dates=_publication_dates(_first_document(superseded) or identity, first_seen),
-    )
+    ingested = _with_resolved_digests(document, channel, known, content_hash, is_edited=edited is not identity)
+    media_type = _media_type(channel, declared, identity, settings)
+    is_same_channel = known.channel is not None and not ingested.is_change(known.channel)
     # Origin and proxy identify a dictionary by the hash of the decoded content, which must therefore be unedited.
-    is_dictionary = is_offered and edited is identity
-    is_same_channel = known_channel is not None and not ingested.is_change(known_channel)
-    is_current = stored is not None and not is_outdated(stored, settings)
+    is_dictionary = document.is_offered and edited is identity
     if (
         settings.keep_unchanged
         and is_same_channel
-        and is_current
-        and stored
-        and _is_equivalent(stored, edited, media_type)
+        and known.content is not None
+        and not is_outdated(known.content, settings)
+        and _is_equivalent(known.content, edited, media_type)
     ):
+        stored = known.content
         if is_dictionary and not stored.is_dictionary and stored.bodies.get("identity") == identity:
             stored = replace(stored, is_dictionary=True)
         return replace(ingested, content=stored)
     # The received coding is stored if the content is unchanged.
-    received_coding = (layers[0], response.body) if len(layers) == 1 and edited is identity else None
+    received_coding = (document.layers[0], response.body) if len(document.layers) == 1 and edited is identity else None
     content = Content(
-        Bodies(_encode_bodies(edited, received_coding, settings, codings, accept_encoding)),
+        Bodies(_encode_bodies(edited, received_coding, settings, known.codings, accept_encoding)),
         tag=content_hash,
         media_type=media_type,
-        last_modified=last_modified,
+        last_modified=plausible_last_modified(response.fields.get("last-modified"), now),
         feed=True,
         edited_by=settings_digest(settings),
         is_dictionary=is_dictionary,
     )
-    retired_versions = (
-        [base for response in superseded if (base := make_delta_base(response))] if settings.deltas else []
+    ingested = replace(ingested, content=content)
+    if known.superseded and not is_same_channel:
+        ingested = replace(ingested, new_publications=_new_publications(identity, known.superseded, now))
+    return _with_earlier_versions(ingested, known, settings)
+
+
+def _decode(response: Response, settings: Settings) -> _Document:
+    """Return the response with its decoded content. Raises Undecodable or TooLarge."""
+    label, declared = response.fields.combined("content-encoding"), response.fields.get("content-type")
+    layers, is_offered = content_coding.layers(label), "use-as-dictionary" in response.fields
+    limit = bounded_decompression.decoding_limit(len(response.body), settings.decoded_max)
+    identity = bounded_decompression.decode(response.body, label, limit=limit)
+    if actual_coding := undeclared_coding(identity, declared):
+        identity, layers = bounded_decompression.decode(identity, actual_coding, limit=limit), ()
+        is_offered = False
+    is_mislabelled = identity is response.body and bool(label)
+    if is_mislabelled:
+        is_offered = is_offered and not layers
+    return _Document(response, identity, layers, declared, is_mislabelled, is_offered)
+
+
+def _ingest_untransformed(
+    document: _Document,
+    raw: Content,
+    channel: Channel,
+    settings: Settings,
+    now: Instant,
+    first_seen: Instant | None,
+) -> IngestedContent:
+    """Return the content of a feed with `no-transform`, which is stored as received (RFC 9111, section 5.2.2.6)."""
+    fields = document.response.fields
+    content = Content(
+        raw.bodies,
+        # If the origin sends no tag, the proxy's own tag identifies the unchanged bytes.
+        tag=None if "etag" in fields else _content_hash(document.response.body),
+        last_modified=plausible_last_modified(fields.get("last-modified"), now),
+        feed=True,
+        edited_by=settings_digest(settings),
     )
-    if previous_contents is not None and stored is not None:
-        previous_contents = _with_stored(previous_contents, stored, content)
+    return IngestedContent(
+        content,
+        _with_digest(channel, document.identity, document.declared),
+        publication_dates=_publication_dates(document.identity, first_seen),
+    )
+
+
+def _edit(document: _Document, channel: Channel, self_href: str, settings: Settings) -> bytes:
+    """Return the document with the self link and the announced links. If nothing is edited, it is the same object."""
+    charset = charset_of(document.declared)
+    edited = self_link.apply_self_link(
+        document.identity,
+        channel,
+        href=self_href,
+        mode=self_link_mode(settings),
+        link_text=settings.self_link_text,
+        charset=charset,
+    )
+    if announced_links := announcement(settings):
+        edited = hub_and_cloud_links.announce(edited, channel, announced_links, charset=charset)
+    return edited
+
+
+def _with_resolved_digests(
+    document: _Document, channel: Channel, known: KnownFeed, content_hash: str, *, is_edited: bool
+) -> IngestedContent:
+    """Return the ingested document, still without the content to store.
+
+    Its channel, and the known channel, have their content digests, unless the digest may still be deferred.
+    """
+    identity, previous_channel = document.identity, None
+    if not is_edited and not channel.content_digest and _defers_digest(known.channel, content_hash):
+        channel = replace(channel, content_digest=pending_digest(content_hash))
+    else:
+        channel = _with_digest(channel, identity, document.declared)
+        previous_channel = _resolve_previous(known.channel, known.superseded) if known.channel is not None else None
+    return IngestedContent(
+        NO_CONTENT,
+        channel,
+        previous_channel=previous_channel,
+        publication_dates=_publication_dates(_first_document(known.superseded) or identity, known.first_seen),
+    )
+
+
+def _with_earlier_versions(ingested: IngestedContent, known: KnownFeed, settings: Settings) -> IngestedContent:
+    """Return the ingested new content with the versions before it, as bases of deltas and as dictionaries."""
+    previous_contents = known.previous_contents
+    bases = [make_delta_base(response) for response in known.superseded] if settings.deltas else []
+    if previous_contents is not None and known.content is not None:
+        previous_contents = _with_stored(previous_contents, known.content, ingested.content)
     return replace(
         ingested,
-        content=content,
-        retired_versions=tuple(retired_versions),
+        retired_versions=tuple(base for base in bases if base),
         previous_contents=previous_contents,
-        new_publications=_new_publications(identity, superseded, now) if superseded and not is_same_channel else (),
     )
 
 

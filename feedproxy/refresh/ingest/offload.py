@@ -12,7 +12,14 @@ from msgspec.structs import replace
 from feedproxy.clock import Instant
 from feedproxy.feed import publication_history
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent, ingest, ingest_fast_path, unmodified_content
+from feedproxy.refresh.ingest.ingest import (
+    NOT_INGESTED,
+    IngestedContent,
+    KnownFeed,
+    ingest,
+    ingest_fast_path,
+    unmodified_content,
+)
 from feedproxy.refresh.policy.dictionary_privacy import is_shared
 from feedproxy.refresh.policy.versions_for_deltas import superseded_feeds
 from feedproxy.refresh.refresh_job import RefreshJob
@@ -27,8 +34,8 @@ async def ingest_in_helper(
 ) -> IngestedContent:
     """Return the ingested content of a response to a GET. `stored` is the stored resource of the target."""
     response, settings = fetched.response, job.settings
-    first_seen = stored.first_seen if stored is not None and stored.backfill_pending else None
     if response.status == 304:
+        first_seen = _unread_since(stored)
         if stored is None or first_seen is None:
             return NOT_INGESTED
         document = stored_document(stored)
@@ -43,22 +50,33 @@ async def ingest_in_helper(
         if ingested is not None:
             await asyncio.sleep(0)  # the next steps take as long as ingestion: other tasks run first
             return ingested
-    validated = job.validate.content if job.validate is not None else None
     work = partial(
         ingest,
         response,
         settings,
         self_href=job.self_href,
         now=now,
-        stored=validated,
-        known_channel=stored.channel if stored is not None else None,
-        codings=tuple(validated.bodies) if validated is not None and validated.feed else (),
+        known=_known_feed(job, stored),
         accept_encoding=job.accept_encoding,
-        superseded=superseded_feeds(stored) if stored is not None else (),
-        first_seen=first_seen,
-        previous_contents=_previous_contents(job, stored),
     )
     return await helper_pool.submit(work)
+
+
+def _known_feed(job: RefreshJob, stored: Resource | None) -> KnownFeed:
+    validated = job.validate.content if job.validate is not None else None
+    return KnownFeed(
+        validated,
+        stored.channel if stored is not None else None,
+        tuple(validated.bodies) if validated is not None and validated.feed else (),
+        superseded_feeds(stored) if stored is not None else (),
+        _unread_since(stored),
+        _previous_contents(job, stored),
+    )
+
+
+def _unread_since(stored: Resource | None) -> Instant | None:
+    """Return the instant of the first fetch of a feed if the publication dates of older items are still to be read."""
+    return stored.first_seen if stored is not None and stored.backfill_pending else None
 
 
 def _previous_contents(job: RefreshJob, stored: Resource | None) -> PreviousContents | None:

@@ -15,7 +15,7 @@ from feedproxy.clock import Instant
 from feedproxy.feed.delta.entry_identities import unpack_identities
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Response
-from feedproxy.refresh.ingest.ingest import IngestedContent, ingest, make_delta_base
+from feedproxy.refresh.ingest.ingest import IngestedContent, KnownFeed, ingest, make_delta_base
 from feedproxy.refresh.policy import content_guard
 from feedproxy.refresh.policy.content_guard import Replace
 from feedproxy.refresh.policy.dictionary_privacy import is_shared
@@ -76,11 +76,13 @@ def ingest_push(
         settings,
         self_href=self_href,
         now=now,
-        stored=copy.content,
-        known_channel=resource.channel,
-        codings=tuple(copy.content.bodies),
-        superseded=superseded,
-        previous_contents=resource.previous if is_shared(copy, settings) else None,
+        known=KnownFeed(
+            copy.content,
+            resource.channel,
+            tuple(copy.content.bodies),
+            tuple(superseded),
+            previous_contents=resource.previous if is_shared(copy, settings) else None,
+        ),
     )
     channel = ingested.channel
     if ingested.error is not None or channel is None or not channel.well_formed:
