@@ -87,6 +87,11 @@ class DiskStore:
         for shard in self._shards:
             yield from shard.keys()
 
+    @property
+    def opened_count(self) -> int:
+        """Return the number of times that a shard was opened, for the first time or after its replacement."""
+        return sum(shard.opened_count for shard in self._shards)
+
     def read_state(self, name: str) -> bytes | None:
         data = self._state.get(name)
         return None if data is None else envelope.unseal(data)

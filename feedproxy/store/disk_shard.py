@@ -65,6 +65,7 @@ class Shard:
         self._locked_out = False
         self._opened: Rows | None = None
         self._inode: int | None = None
+        self.opened_count = 0
         self._failure = ""
         self._retry_at: Seconds = 0.0
         self._opening = threading.Lock()
@@ -219,6 +220,7 @@ class Shard:
                     if self._corrupt and (self._opened is None or _inode(self._path) == self._inode):
                         self._set_aside("corrupt")
                     self._opened = self._open()
+                    self.opened_count += 1
                     self._inode = _inode(self._path)
                     self._corrupt = False
         except StoreError as error:

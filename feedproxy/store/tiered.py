@@ -23,6 +23,7 @@ from feedproxy.store.interface import OnFailure, Precondition
 from feedproxy.store.lru_memory_store import MemoryStore
 from feedproxy.store.packing.memory_entry import memory_size
 from feedproxy.store.resource import Resource
+from feedproxy.store.stored_keys import StoredKeys
 from feedproxy.store.write_behind import BATCH_WINDOW, WriteQueue
 from feedproxy.store.write_retries import WriteRetries
 
@@ -93,6 +94,8 @@ class TieredStore:
         self._orphans_removed = False
         self._needs_cull = True
         self._bytes_written = 0
+        self._keys = StoredKeys(disk.targets())
+        self._opened_count = disk.opened_count
         self._absent: set[str] = set()
         self._unreadable: set[str] = set()
         """The targets in `_absent` that are there only because their last read has failed."""
@@ -147,7 +150,7 @@ class TieredStore:
     def _must_read_disk(self, target: str) -> bool:
         if self._shared is not None and self._shared.generation != self._generation:
             self._catch_up(self._shared)
-        if self._memory.holds(target) or target in self._peeked or target in self._absent:
+        if self._memory.holds(target) or target in self._peeked or self._is_absent(target):
             return False
         try:
             return self._unwritten((EnvelopeKind.RESOURCE, target)) is ON_DISK
@@ -218,6 +221,10 @@ class TieredStore:
         if len(self._peeked) > PEEKED_MAX:
             del self._peeked[next(iter(self._peeked))]
 
+    def _is_absent(self, target: str) -> bool:
+        """Return True if the disk has no resource of this target."""
+        return target in self._absent or not self._keys.may_contain(target)
+
     def _remember_absent(self, target: str) -> None:
         if len(self._absent) >= ABSENT_MAX:
             self._absent.clear()
@@ -230,7 +237,7 @@ class TieredStore:
             unwritten = self._unwritten((EnvelopeKind.RESOURCE, target))
             if unwritten is not ON_DISK:
                 return unwritten is not None
-            return target not in self._absent and self._disk.holds(target)
+            return not self._is_absent(target) and self._disk.holds(target)
         except StoreError as error:
             self._on_read_failure(error)
             return False
@@ -245,7 +252,7 @@ class TieredStore:
             unwritten = self._unwritten((EnvelopeKind.RESOURCE, target))
             if unwritten is not ON_DISK:
                 return (unwritten, b"") if isinstance(unwritten, Resource) else None
-            if target in self._absent:
+            if self._is_absent(target):
                 return None
             if self._reads.is_stalled:
                 raise StoreError("store: the disk does not respond")
@@ -338,11 +345,14 @@ class TieredStore:
         self._generation, changed = shared.changes_since(self._generation)
         if changed is None:
             self._memory.clear()
+            self._keys.read_again(self._disk.targets())
+            self._queue.wake()
             self._absent.clear()
             self._peeked.clear()
             self._reads.discard_all()
         else:
             for target in changed:
+                self._keys.add(target)
                 self._memory.drop(target)
                 self._forget_read(target)
 
@@ -366,6 +376,7 @@ class TieredStore:
         yield from listed
         try:
             for target in self._disk.targets():
+                self._keys.add(target)  # a program that does not share its changes may have stored it
                 key = (EnvelopeKind.RESOURCE, target)
                 is_lost = key in self._queue.failed_keys and self._shared is None
                 if target not in listed and pending_names.get(target, True) and not is_lost:
@@ -405,9 +416,13 @@ class TieredStore:
         await self._queue.add((EnvelopeKind.STATE, name), data, len(data))
 
     async def flush(self) -> None:
+        # The writer thread, for which this call waits, could read keys for seconds. It continues after the next write.
+        self._keys.is_paused = True
         await self._queue.flush()
+        self._keys.is_paused = False
 
     async def close(self) -> None:
+        self._keys.is_paused = True
         if self.unwritten_count:
             self._retries.hasten()
             self._queue.wake()
@@ -502,6 +517,8 @@ class TieredStore:
     def _write_all(self, entries: Sequence[tuple[Key, Resource | bytes | None]]) -> None:
         resources = [value for _, value in entries if isinstance(value, Resource)]
         self._bytes_written += sum([resource.size() for resource in resources])
+        for resource in resources:
+            self._keys.add(resource.target)
         self._disk.write_all(resources, self._memory.remember_header)
         for key, value in entries:
             if not isinstance(value, Resource):
@@ -510,6 +527,7 @@ class TieredStore:
     def _write_value(self, key: Key, value: Resource | bytes | None) -> None:
         if isinstance(value, Resource):
             self._bytes_written += memory_size(value)
+            self._keys.add(key[1])
             self._disk.write(value)
         elif value is None:
             self._disk.delete(key[1])
@@ -521,11 +539,19 @@ class TieredStore:
         return self._disk.holds(name) if kind is EnvelopeKind.RESOURCE else self._disk.read_state(name) is not None
 
     def _run_housekeeping(self) -> bool:
-        more = self._retries.step()
+        more = self._read_keys()
+        more = self._retries.step() or more
         if self._is_failing and not self.unwritten_count:
             self._is_failing = False
             _LOG.info("store: all values are written again")
         return self._cull_slice() or more
+
+    def _read_keys(self) -> bool:
+        """Read some of the keys on disk. Return True if more keys remain."""
+        if self._opened_count != self._disk.opened_count:  # a shard was replaced, perhaps by one with other keys
+            self._opened_count = self._disk.opened_count
+            self._keys.read_again(self._disk.targets())
+        return self._keys.read_some()
 
     def _cull_slice(self) -> bool:
         if not self._needs_cull and self._bytes_written < CULL_AFTER_BYTES:

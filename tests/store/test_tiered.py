@@ -753,6 +753,7 @@ async def test_tiered_value_of_another_target_is_a_miss(
     disk = store._disk
     disk._shard(OTHER).set(OTHER, disk._shard(FEED).get(FEED) or b"")
 
+    assert OTHER in store.targets()
     assert store.get(OTHER) is None
     assert len(failures) == 1
 
