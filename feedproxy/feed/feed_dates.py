@@ -20,8 +20,8 @@ _TIME = (
 )
 """Pattern of a time with its zone, such as `12:00:00 GMT`, `7:00 AM EST`, `13:00 +01:00` or `120000Z`.
 
-The pattern also matches `13:00:00+01:00[Europe/Berlin]`. The name of a zone has no effect in a time that
-also states an offset.
+The pattern also matches `13:00:00+01:00[Europe/Berlin]`. The name of a zone has no effect in a time that also states an
+offset.
 """
 
 _MONTH = r"(?P<month>[^\W\d_]{3,20})"

@@ -28,7 +28,7 @@ class Link(Struct, frozen=True):
 
 
 def parse_links(fields: Fields) -> list[Link]:
-    """Return the valid links of a response in order. Links that start from another resource (`anchor`) are left out."""
+    """Return the first LINKS_MAX valid links of a response. Links from another resource (`anchor`) are left out."""
     links: list[Link] = []
     for value in fields.get_all("link"):
         for member in _members(value):

@@ -30,8 +30,8 @@ async def resolve_topic(service: NotificationService, address: str, topics_allow
     """Return the target of a feed after confirmed moves. `address` is the URL of the feed that the client sent.
 
     A feed of the upstream is fetched first if it is not stored. Raises UnknownTopic if no permitted feed has the URL,
-    and StoreError if the database fails. `base` is the proxy's URL as the client wrote it.
-    `topics_allowed` is `own` (feeds of the upstream), `known` (all public feeds) or `off`.
+    and StoreError if the database fails. `base` is the proxy's URL as the client wrote it. `topics_allowed` is `own`
+    (feeds of the upstream), `known` (all public feeds) or `off`.
     """
     try:
         target = current_topic(service, service.proxy.admin.to_upstream_url(named_address(service, address, base)))

@@ -63,8 +63,8 @@ def load_with_header(data: bytes, target: str = "") -> tuple[Resource, bytes]:
     resource.
 
     If `target` equals the resource's target, the resource refers to the object `target`, so that memory has the target
-    only once.
-    Raises Damaged if the data was altered, and UnknownVersion if this version of feedproxy cannot read its form.
+    only once. Raises Damaged if the data was altered, and UnknownVersion if this version of feedproxy cannot read its
+    form.
     """
     header, area = envelope.open_parts(envelope.EnvelopeKind.RESOURCE, data)
     context = _StoredBodies(area, target)

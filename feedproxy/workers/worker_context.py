@@ -18,8 +18,8 @@ class WorkerContext(Struct, frozen=True):
     number.
 
     * `index` is the number of this worker.
-    * `folder` contains the sockets at which workers answer each other. Its path is
-      short: it names a descriptor of the folder.
+    * `folder` contains the sockets at which workers answer each other. Its path is short: it names a
+      descriptor of the folder.
     * `sockets` are bound to the address for clients, one for each address family, with SO_REUSEPORT. The system
       distributes connections among the workers that listen.
     * `admin` contains the sockets of the admin listener, which only the first worker has.

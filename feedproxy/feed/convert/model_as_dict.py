@@ -1,7 +1,7 @@
 """Conversion of the model to plain data and back: dictionaries, lists, texts, numbers and booleans.
 
-The keys are the names of the model's fields. Fields with their default values are omitted, and instants
-are in Unix seconds.
+The keys are the names of the model's fields. Fields with their default values are omitted, and instants are in Unix
+seconds.
 """
 
 import dataclasses

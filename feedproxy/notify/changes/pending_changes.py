@@ -59,8 +59,7 @@ class PendingChanges:
 
         A change is recorded only after the store has written the feed, so that each recorded change has the content to
         send. If the process crashes in between, the next start compares the stored feeds with the database, and records
-        the change. Changes that are added during the call wait for the next call, so that
-        transactions stay large.
+        the change. Changes that are added during the call wait for the next call, so that transactions stay large.
         """
         async with self._writing:
             remaining = len(self._snapshots)

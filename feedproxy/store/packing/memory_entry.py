@@ -71,8 +71,8 @@ def fields_size(fields: Fields) -> int:
 
 
 class MemoryEntry:
-    """The entry of one resource in memory. `was_used` is true after a use, until the store examines the
-    entry to make room (lru_memory_store.py)."""
+    """The entry of one resource in memory. `was_used` is true after a use, until the store examines the entry to make
+    room (lru_memory_store.py)."""
 
     __slots__ = ("_bodies", "_estimated_size", "_header", "_known_header", "_previous", "_resource", "was_used")
 
