@@ -302,3 +302,11 @@ async def test_names_of_readers_are_not_broken_on_a_small_screen(office: Office)
             ".getClientRects().length"
         )
         assert lines == 1, path
+
+
+async def test_texts_of_options_have_the_width_of_a_small_screen(office: Office) -> None:
+    page = await office.page(viewport={"width": 390, "height": 844}, is_mobile=True)
+
+    await page.goto(office.url("/configuration"))
+
+    assert await page.evaluate("document.querySelector('.options th[scope=row]').clientWidth") > 300
