@@ -860,6 +860,16 @@ class Settings:
         return 5 * self.buffer_max
 
     @property
+    def unsent_max(self) -> int:
+        """Return the maximum size of the responses that clients have not read yet, in bytes."""
+        return max(self.memory_max // 2, self.decoded_max)
+
+    @property
+    def receiving_max(self) -> int:
+        """Return the maximum size of the responses that origins have begun to send, in bytes."""
+        return max(self.memory_max // 4, 4 * self.buffer_max)
+
+    @property
     def memory(self) -> MemoryLimits:
         return MemoryLimits.of(self.memory_max)
 

@@ -81,6 +81,7 @@ class OriginProtocol(ResponseHandler):
         self._received_at = self._sent_at = self._deadline = self._silence_limit = 0.0
         self._received = 0
         self._is_wanted: Callable[[], bool] = _always
+        self._on_part: Callable[[int], None] = _ignore
         self._watch: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -104,12 +105,14 @@ class OriginProtocol(ResponseHandler):
         read_timeout: Seconds,
         deadline: float,
         is_wanted: Callable[[], bool],
+        on_part: Callable[[int], None],
     ) -> None:
         """Send a request, and return when its response is complete.
 
         * `read_timeout` limits each silence of the origin, in seconds.
         * `deadline` is the time at which the response must be complete, on the event loop's clock.
         * `is_wanted` returns False if no client waits. Reading then stops when more than UNREAD_MAX bytes have arrived.
+        * `on_part` is called when a part of a response has arrived, with the number of bytes so far.
 
         Raises ReadTimeout, TimeoutError, MalformedResponse, StaleConnection, Overload. The connection is then closed.
         """
@@ -118,7 +121,7 @@ class OriginProtocol(ResponseHandler):
         self._reading, self._complete = parser, self._loop.create_future()
         self._received_at = self._sent_at = self._loop.time()
         self._received, self._silence_limit, self._deadline = 0, read_timeout, deadline
-        self._is_wanted = is_wanted
+        self._is_wanted, self._on_part = is_wanted, on_part
         self._schedule_check(min(self._sent_at + min(read_timeout, IDLE_MAX), deadline))
         assert self.transport is not None
         self.transport.write(request)
@@ -126,7 +129,7 @@ class OriginProtocol(ResponseHandler):
             await self._complete
         finally:
             # `is_wanted` refers to this connection: only a garbage collection would free such a cycle.
-            self._reading, self._is_wanted = None, _always
+            self._reading, self._is_wanted, self._on_part = None, _always, _ignore
 
     def data_received(self, data: bytes) -> None:
         parser = self._reading
@@ -146,6 +149,8 @@ class OriginProtocol(ResponseHandler):
                 self._finish(parser)
             elif self._received > UNREAD_MAX and not self._is_wanted():
                 self._fail(Overload("all clients that waited for the response have disconnected"))
+            else:
+                self._on_part(self._received)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._open.discard(self)
@@ -212,6 +217,10 @@ class OriginProtocol(ResponseHandler):
 
 def _always() -> bool:
     return True
+
+
+def _ignore(size: int) -> None:
+    """Do nothing."""
 
 
 class CheckedResolver(AbstractResolver):

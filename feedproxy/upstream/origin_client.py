@@ -44,6 +44,7 @@ from feedproxy.upstream.origin_connection_limits import (
     PER_SITE,
     FairLimits,
     Limit,
+    ReceivingLimit,
     Slot,
 )
 from feedproxy.upstream.parent_proxy import Parent
@@ -83,6 +84,8 @@ class FetchLimits(Struct, frozen=True):
     """Maximum size of the head in bytes, including 1xx responses."""
     buffer_max: int = 10_000_000
     """Maximum size of the content as transferred, in bytes."""
+    receiving_max: int = 64_000_000
+    """Maximum size of all incomplete responses together, in bytes (ReceivingLimit)."""
     connections: Limit = CONNECTIONS
     per_site: Limit = PER_SITE
     per_host: Limit = PER_HOST
@@ -99,6 +102,7 @@ class FetchLimits(Struct, frozen=True):
             total=settings.fetch_timeout,
             header_max=settings.header_max,
             buffer_max=settings.buffer_max,
+            receiving_max=settings.receiving_max,
         )
 
 
@@ -159,6 +163,7 @@ class Fetcher:
             False: FairLimits(bounds.connections, site=bounds.per_site, host=bounds.per_host, client=bounds.per_client),
             True: FairLimits(bounds.connections, host=bounds.own_host, client=bounds.own_client),
         }
+        self._receiving = ReceivingLimit(bounds.receiving_max)
         self._hosts: dict[str, _Host] = {}
         self._open: set[object] = set()
         self._closed = False
@@ -205,9 +210,10 @@ class Fetcher:
             slot = await shares.acquire(timeout=self._limits.connect, site=host.site, host=host.authority)
             try:
                 fetch = self._fetch_in_slot(slot, message)
-                # Exchanges of feedproxy's own refreshes are never ended for other requests.
-                return await (_until_ended(slot, host, fetch) if slot.client else fetch)
+                # Exchanges of feedproxy's own refreshes are never ended for other requests, only for memory.
+                return await _until_ended(slot, host, fetch)
             finally:
+                self._receiving.release(slot)
                 shares.release(slot)
         except FeedproxyError:
             raise
@@ -280,6 +286,7 @@ class Fetcher:
                 read_timeout=self._limits.first_byte,
                 deadline=deadline,
                 is_wanted=lambda: not slot.requester.is_abandoned,
+                on_part=lambda size: self._receiving.record(slot, size),
             )
         except BaseException:
             connection.close()
@@ -400,7 +407,8 @@ def _host_of(root: str) -> _Host:
 
 
 async def _until_ended[Result](slot: Slot, host: _Host, fetch: Coroutine[Any, Any, Result]) -> Result:
-    """Return the result of a fetch in this slot. Raises Overload if the exchange is ended for a waiting request."""
+    """Return the result of a fetch in this slot. Raises Overload if the exchange is ended for a waiting request, or
+    because memory is needed."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(None) as timeout:
@@ -412,7 +420,7 @@ async def _until_ended[Result](slot: Slot, host: _Host, fetch: Coroutine[Any, An
     except TimeoutError as error:
         if not slot.is_ended:
             raise
-        raise Overload(f"{host.authority} sent nothing while other requests waited") from error
+        raise Overload(f"{host.authority} took too long or too much memory while other requests waited") from error
 
 
 def _raise_if_local(error: BaseException | None, authority: str) -> None:

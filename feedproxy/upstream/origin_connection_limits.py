@@ -2,7 +2,8 @@
 
 Each connection or look-up takes a slot. The slots that one site, one host and port, or one client may take are its
 *share*. A request with a full share waits, and may end an exchange with a silent origin (`_find_evictable`). Waiting
-requests with free shares are admitted in their order. See docs/decisions/connection-limits.md.
+requests with free shares are admitted in their order. The memory of incomplete responses is limited, too. See
+docs/decisions/connection-limits.md.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from msgspec import Struct
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import Overload
+from feedproxy.upstream import local_resource_exhaustion
 
 EVICTS_AFTER: Seconds = 0.7
 """A request that has waited this many seconds may end another request's exchange with a silent origin."""
@@ -290,6 +292,49 @@ class FairLimits:
             key=lambda candidate: (of_client[candidate.client], before - candidate.quiet_since()),
             default=None,
         )
+
+
+class ReceivingLimit:
+    """Limiter of the memory of incomplete responses. `bytes_max` is their maximum size together.
+
+    An incomplete response takes up to `buffer_max`. Without the limit, origins that send most of a response and then
+    pause could fill the memory. A response that arrives with its first bytes is not counted.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._sizes: dict[Slot, int] = {}
+        self._total = 0
+
+    def record(self, slot: Slot, size: int) -> None:
+        """Record that the response in this slot has `size` bytes so far.
+
+        Above the limit, the largest exchange is ended of the client with the most incomplete content.
+        """
+        self._total += size - self._sizes.get(slot, 0)
+        self._sizes[slot] = size
+        if self._total > self._bytes_max:
+            self._end_largest()
+
+    def release(self, slot: Slot) -> None:
+        """Remove the response of a slot."""
+        self._total -= self._sizes.pop(slot, 0)
+
+    def _end_largest(self) -> None:
+        by_client: Counter[str] = Counter()
+        for slot, size in self._sizes.items():
+            by_client[slot.client] += size
+        candidates = [slot for slot in self._sizes if slot.end is not None and not slot.is_ended]
+        victim = max(candidates, key=lambda slot: (by_client[slot.client], self._sizes[slot]), default=None)
+        if victim is None:
+            return
+        local_resource_exhaustion.complaints.warn(
+            f"a fetch was ended, because incomplete responses take more than {self._bytes_max // 1_000_000} MB"
+        )
+        self.release(victim)
+        victim.is_ended = True
+        assert victim.end is not None
+        victim.end()
 
 
 _TOTAL = ("whole", "*")

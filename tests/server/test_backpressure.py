@@ -77,6 +77,7 @@ async def test_client_that_pipelines_too_many_bytes_is_disconnected(proxy: OnPro
 
 class Client:
     id = "somebody"
+    peername = ("192.0.2.1", 1)
 
 
 async def test_unsent_data_is_discarded_some_time_after_the_client_disconnected(

@@ -8,6 +8,7 @@ import termios
 from typing import Any
 
 from feedproxy.server.fastpath.body_files import BODY_MIN
+from feedproxy.server.unsent_output_limit import Buffer, buffer_of
 
 READ_SIZE = 8_192
 """Bytes per read: more than the request head of common feed readers."""
@@ -151,6 +152,10 @@ class ClientConnection:
                 return False
             self.unsent.pop(0)
         return True
+
+    def unsent_buffers(self) -> tuple[Buffer, ...]:
+        """Return the objects in memory that contain unsent output."""
+        return tuple(map(buffer_of, self.unsent))
 
     def has_unread_input(self) -> bool:
         """Return True if input has arrived that is not read yet. Raises OSError if the connection has failed."""

@@ -17,6 +17,7 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import UsageError
 from feedproxy.server.fastpath.client_connection import ClientConnection
 from feedproxy.server.fastpath.tls_relay_to_mitmproxy import TlsRelay
+from feedproxy.server.unsent_output_limit import Buffer, buffer_of
 
 RECORD_MAX = 16_384
 """Maximum size of a TLS record in bytes (RFC 8446, section 5.1)."""
@@ -231,6 +232,9 @@ class TlsConnection(ClientConnection):
             else:
                 self.unsent = [self._outgoing.read()]
         return False
+
+    def unsent_buffers(self) -> tuple[Buffer, ...]:
+        return (*super().unsent_buffers(), *([buffer_of(self._unencrypted)] if self._unencrypted else []))
 
     def _close_tls(self) -> None:
         """Send close_notify, without waiting for the client's close_notify."""

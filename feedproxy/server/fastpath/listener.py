@@ -15,6 +15,7 @@ import select
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from feedproxy.app import App
 from feedproxy.clock import Seconds
@@ -35,6 +36,7 @@ from feedproxy.server.fastpath.handoff import PeerAddress
 from feedproxy.server.fastpath.loop_preemption import call_between_callbacks
 from feedproxy.server.fastpath.template_cache import FastPathCache
 from feedproxy.server.mitm.http1_limits_and_corrections import late_head_page
+from feedproxy.server.unsent_output_limit import UnsentOutput, UnsentOutputLimit
 from feedproxy.upstream.local_resource_exhaustion import DESCRIPTORS_RESERVED, RateLimitedLog
 from feedproxy.upstream.origin_connection_limits import CONNECTIONS
 
@@ -77,6 +79,7 @@ class Listener:
         sockets: Sequence[socket.socket],
         hand_off_socket: HandOff,
         limiter: ConnectionLimiter,
+        unsent_output_limit: UnsentOutputLimit,
         idle_timeout: Seconds,
         certificate: ReloadingCertificate | None,
     ) -> None:
@@ -85,6 +88,8 @@ class Listener:
         self._app = app
         self._hand_off_socket = hand_off_socket
         self._limiter = limiter
+        self._unsent_output_limit = unsent_output_limit
+        unsent_output_limit.add_source(self._unsent_outputs)
         self._idle_timeout = idle_timeout
         self._certificate = certificate
         self._loop = asyncio.get_running_loop()
@@ -283,6 +288,7 @@ class Listener:
         connection.has_read_all = False  # more input may arrive before the next read
         if connection.unsent and connection not in self._deadlines:
             self._deadlines[connection] = (self._loop.time() + self._app.settings.answer_timeout, True)
+            self._unsent_output_limit.check_soon()
         events_wanted = OUT if connection.unsent else 0 if connection.task is not None else IN
         if not connection.registered:
             self._epoll.register(connection.fd, events_wanted)
@@ -357,6 +363,14 @@ class Listener:
             except OSError:
                 pass
         return True
+
+    def _unsent_outputs(self) -> list[UnsentOutput]:
+        """Return the unsent output of all connections."""
+        return [
+            UnsentOutput(connection.peer, connection.unsent_buffers(), partial(self.close_connection, connection))
+            for connection in self._deadlines
+            if connection.unsent and connection.fd >= 0
+        ]
 
     def _close_idle(self) -> bool:
         """Close one in 32 of the idle connections, but at least one: those that have been idle for longest.

@@ -56,8 +56,9 @@ class _FastPathInstance[M: mode_specs.ProxyMode](mode_servers.AsyncioServerInsta
         certificate = (
             ReloadingCertificate(settings.tls_certificate, settings.tls_key) if settings.tls_certificate else None
         )
-        limiter, timeout = get_flow_handler(app).connection_limiter, ctx.options.tcp_timeout
-        self._listener = Listener(app, sockets, self._hand_off_socket, limiter, timeout, certificate)
+        handler, timeout = get_flow_handler(app), ctx.options.tcp_timeout
+        limits = handler.connection_limiter, handler.unsent_output_limit
+        self._listener = Listener(app, sockets, self._hand_off_socket, *limits, timeout, certificate)
         return [self._listener]
 
     def _hand_off_socket(self, client_socket: socket.socket, peer: PeerAddress, data: bytes) -> None:

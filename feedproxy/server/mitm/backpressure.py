@@ -5,10 +5,13 @@ take all memory.
 """
 
 import asyncio
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from feedproxy.clock import Seconds
 from feedproxy.server.mitm.origin_reset import drain_on_reset
+from feedproxy.server.unsent_output_limit import Buffer, UnsentOutput
 
 UNSENT_OUTPUT_TIME: Seconds = 30
 """After mitmproxy has closed a connection, the unsent part of its response is sent for at most this many seconds."""
@@ -24,6 +27,10 @@ class WriteBackpressure:
     def __init__(self) -> None:
         self._writers: dict[str, asyncio.StreamWriter] = {}
         self._handlers: dict[str, Any] = {}
+        self._peers: dict[str, str] = {}
+        self._ended_writers: dict[str, asyncio.StreamWriter] = {}
+        """Writers with unsent output, after mitmproxy has closed their connections."""
+        self._http2_buffers: dict[str, Callable[[], tuple[Buffer, ...]]] = {}
 
     def on_client_connected(self, client: Any, proxyserver: Any) -> None:
         """Store a client's writer. `proxyserver` is mitmproxy's addon of that name."""
@@ -32,6 +39,7 @@ class WriteBackpressure:
         if isinstance(writer, asyncio.StreamWriter):
             self._writers[client.id] = writer
             self._handlers[client.id] = handler
+            self._peers[client.id] = client.peername[0] if client.peername else ""  # the client may be gone
 
     def on_server_connected(self, client: Any, server: Any) -> None:
         """Prepare a new connection to an origin, so that the origin's response can be read after a failed write
@@ -40,6 +48,20 @@ class WriteBackpressure:
         connection = handler.transports.get(server) if handler is not None else None
         if connection is not None:
             drain_on_reset(connection.writer)
+
+    def add_http2_buffers(self, client: Any, unsent_buffers: Callable[[], tuple[Buffer, ...]]) -> None:
+        """Add the output of a client's HTTP/2 connection that waits for flow control."""
+        if client.id in self._writers:
+            self._http2_buffers[client.id] = unsent_buffers
+
+    def unsent_outputs(self) -> Iterator[UnsentOutput]:
+        """Yield the unsent output of all connections."""
+        for writers, close in ((self._writers, self.abort), (self._ended_writers, self._abort_ended)):
+            for client, writer in list(writers.items()):
+                size = writer.transport.get_write_buffer_size()
+                buffers = self._http2_buffers[client]() if client in self._http2_buffers else ()
+                if size or buffers:
+                    yield UnsentOutput(self._peers[client], ((id(writer), size), *buffers), partial(close, client))
 
     def unsent(self, client: Any) -> int:
         """Return the number of bytes written to a client that its socket has not accepted yet."""
@@ -81,10 +103,20 @@ class WriteBackpressure:
     def on_client_disconnected(self, client: str) -> None:
         """Limit the time for unsent output, after mitmproxy has closed the connection."""
         self._handlers.pop(client, None)
+        self._http2_buffers.pop(client, None)
         writer = self._writers.pop(client, None)
         if writer is None:
             return
         # If the connection ends while mitmproxy begins to handle its input, mitmproxy may leave the socket open.
         writer.close()
         if writer.transport.get_write_buffer_size():
-            asyncio.get_running_loop().call_later(UNSENT_OUTPUT_TIME, writer.transport.abort)
+            self._ended_writers[client] = writer
+            asyncio.get_running_loop().call_later(UNSENT_OUTPUT_TIME, self._abort_ended, client)
+        else:
+            self._peers.pop(client, None)
+
+    def _abort_ended(self, client: str) -> None:
+        """Discard the unsent output of a connection that mitmproxy has closed."""
+        self._peers.pop(client, None)
+        if (writer := self._ended_writers.pop(client, None)) is not None:
+            writer.transport.abort()

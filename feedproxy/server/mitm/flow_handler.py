@@ -69,6 +69,7 @@ from feedproxy.server.mitm.request_routing import (
     usual_endpoint_path,
 )
 from feedproxy.server.response_head import finish_response, refusal_response
+from feedproxy.server.unsent_output_limit import UnsentOutputLimit
 from feedproxy.upstream.origin_connection_limits import Requester, requesting
 from feedproxy.upstream.own_urls import is_own
 from feedproxy.upstream.parent_proxy import Parent
@@ -76,6 +77,9 @@ from feedproxy.upstream.parent_proxy_tunnel import parent_name
 from feedproxy.upstream.upstream_errors import Unreachable
 
 logger = logging.getLogger(__name__)
+
+UNSENT_MIN = 65_536
+"""A response with less content than this many bytes usually fits the buffer of the client's socket."""
 
 
 @dataclass(slots=True)
@@ -122,6 +126,8 @@ class FlowHandler:
         self.connect_approvals = ConnectApprovals()
         self.backpressure = WriteBackpressure()
         self.connection_limiter = ConnectionLimiter()
+        self.unsent_output_limit = UnsentOutputLimit(lambda: app.settings)
+        self.unsent_output_limit.add_source(self.backpressure.unsent_outputs)
         self.handshakes = HandshakeDeadlines()
         self._content_budget = ContentBudget()
         self._flows: dict[str, FlowState] = {}
@@ -524,6 +530,8 @@ class FlowHandler:
         response = finish_response(response, flow.request.method, state.client, self.app.clock.now())
         flow.response = passthrough.to_mitmproxy(response)
         state.status, state.reason = status, reason
+        if len(response.body) >= UNSENT_MIN:
+            self.unsent_output_limit.check_soon()
         self._respond_early(flow)
 
 

@@ -34,6 +34,7 @@ from mitmproxy.proxy.layers.http._http_h2 import BufferedH2Connection, SendH2Dat
 
 from feedproxy.clock import Seconds
 from feedproxy.server.mitm.backpressure import WriteBackpressure
+from feedproxy.server.unsent_output_limit import Buffer, buffer_of
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 FRAME_HEAD = 9
@@ -199,6 +200,10 @@ class BoundedConnection(BufferedH2Connection):
         """Return the number of unsent bytes of a stream."""
         return sum(len(piece.data) for piece in self.stream_buffers.get(stream_id, ()))
 
+    def unsent_buffers(self) -> tuple[Buffer, ...]:
+        """Return the objects in memory that contain content of waiting streams."""
+        return tuple([buffer_of(piece.data) for pieces in self.stream_buffers.values() for piece in pieces])
+
     def data_to_send(self, amount: int | None = None) -> bytes:
         self._written = 0
         return super().data_to_send(amount)
@@ -263,6 +268,7 @@ class BoundedServer(Http2Server):
         self._server_of = server_of
         self._head_timeout = head_timeout
         self.h2_conn = BoundedConnection(self.h2_conf, head_max, lambda: backpressure.unsent(self.context.client))
+        backpressure.add_http2_buffers(self.context.client, self.h2_conn.unsent_buffers)
         self._allowance = FrameAllowance(head_max, time.monotonic())
         self._received = bytearray()
         """Received bytes that are not handled yet, from the start of a frame on."""
