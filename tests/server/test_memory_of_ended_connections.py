@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
+from mitmproxy.http import HTTPFlow
 from mitmproxy.proxy.layer import Layer, NextLayer
 
 from feedproxy.http.message import Fields, Response
@@ -74,6 +75,22 @@ async def test_ended_connection_leaves_no_layers(front: Opened, visit) -> None:
     # The last connection may still be closing.
     grown = {name: many for name, many in (live_layers() - held).items() if many > TIMES // 2}
     assert not grown, repr(grown)
+
+
+async def test_idle_connection_keeps_no_response(front: Opened) -> None:
+    size = 1_000_000
+    proxy = await front(memory_max=4 * size)
+    lines = [await proxy.line() for _ in range(TIMES)]
+    for number, line in enumerate(lines):
+        body = b"%d" % number * size
+        proxy.origin.publish(f"/{number}", body, content_type="text/plain", cache_control="max-age=60")
+        assert (await line.ask(proxy.get(f"/{number}", "Upgrade: unknown"))).body == body
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+    held = [each for each in gc.get_objects() if isinstance(each, HTTPFlow) and each.response is not None]
+    assert not held
+    assert proxy.stage.app.connections == TIMES
 
 
 @pytest.mark.parametrize("attempts", [1, 3, 100])

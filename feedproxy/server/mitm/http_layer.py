@@ -370,6 +370,9 @@ class FeedLayer(HttpLayer):
             yield from self._end_slow_content()
         else:
             yield from super()._handle_event(event)
+        if len(self._streams) > len(self.streams):
+            # An idle connection would keep its last response in memory.
+            self._break_cycles()
         deadlines = [stream.content_deadline for stream in self.streams.values() if stream.content_deadline is not None]
         if deadlines and self._content_timer is None:
             self._content_timer = commands.RequestWakeup(max(0, min(deadlines) - time.monotonic()))
