@@ -424,6 +424,20 @@ async def test_slow_reader_of_a_large_response_makes_the_proxy_encrypt_one_batch
     assert await line.ended()
 
 
+async def test_idle_connection_keeps_no_part_of_a_large_response(front: Opened, tmp_path: Path) -> None:
+    proxy, context = await secured(front, tmp_path)
+    body = bytes(4 * ENCRYPT_BATCH)
+    proxy.origin.publish("/large", body, content_type="text/plain", cache_control="max-age=60")
+    line = await line_to(proxy, context)
+
+    assert (await line.ask(proxy.get("/large"))).body == body
+
+    (connection,) = proxy.listener._connections.values()
+    assert isinstance(connection, TlsConnection)
+    assert connection._unencrypted.obj == b""
+    assert not connection.unsent
+
+
 def test_fast_reader_of_a_large_response_leaves_time_for_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,6 +103,9 @@ class ReloadingCertificate:
         return times
 
 
+_NOTHING = memoryview(b"")
+
+
 def set_low_water_mark(listen_socket: socket.socket) -> None:
     """Set LOW_WATER_MARK for all connections that this socket accepts. A refusal by the system is ignored."""
     with contextlib.suppress(OSError):
@@ -130,7 +133,7 @@ class TlsConnection(ClientConnection):
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self.handshake_pending, self._close_sent = True, False
-        self._unencrypted = memoryview(b"")
+        self._unencrypted = _NOTHING
         """The part of a response that is not encrypted yet. While it is not empty, `unsent` is not empty either."""
 
     def read(self) -> bytes | None:
@@ -225,6 +228,8 @@ class TlsConnection(ClientConnection):
                 return True
             batch, self._unencrypted = self._unencrypted[:ENCRYPT_BATCH], self._unencrypted[ENCRYPT_BATCH:]
             self._tls.write(batch)
+            if not self._unencrypted:
+                self._unencrypted = _NOTHING  # an empty part of the response would keep the whole response in memory
             if self.closes and not self._unencrypted:
                 self._close_tls()
             if batches_left:
