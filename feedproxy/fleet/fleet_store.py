@@ -75,10 +75,10 @@ class FleetStore(PermittedStore):
         if precondition is None or precondition():
             self.redis_queue.enqueue_copy(target, token)
 
-    async def delete(self, target: str) -> None:
+    async def delete(self, target: str, token_max: int | None = None) -> None:
         """Delete the target's copy on all machines."""
         self.coordination.invalidate(target)
-        await self.local.delete(target)
+        await self.local.delete(target, token_max)
 
     def get_state(self, name: str) -> bytes | None:
         return self.shared_state.get(name) or self.local.get_state(name)
@@ -143,7 +143,7 @@ class FleetStore(PermittedStore):
         if stored_copy.data is None:
             if stored is None:
                 return False
-            await self.drop(target)
+            await self.drop(target, stored_copy.version)
             return True
         try:
             resource = replace(resource_codec.load(decompress(stored_copy.data)), fencing_token=stored_copy.version)
@@ -160,10 +160,14 @@ class FleetStore(PermittedStore):
             self.content_received.emit(resource)
         return True
 
-    async def drop(self, target: str) -> None:
-        """Delete a copy that another machine has purged. The other machines get no event."""
+    async def drop(self, target: str, version: int) -> None:
+        """Delete a copy that another machine has purged. The other machines get no event.
+
+        `version` is the version of the purge. A later copy stays: another worker may have fetched or received it
+        meanwhile.
+        """
         self.coordination.local.invalidate(target)
-        await self.local.delete(target)
+        await self.local.delete(target, version)
         self._events.updated_by_peer.emit(target)
 
 

@@ -251,7 +251,7 @@ class FleetSynchronization:
             self.store.schedule_pull(target)
         elif version > stored_token:
             await self._invalidate(target)
-            await self.store.drop(target)
+            await self.store.drop(target, version)
         elif stored_token > version and self.store.local.peek(target) is not None:
             self.store.redis_queue.enqueue_copy(target, 0)
 
@@ -274,7 +274,7 @@ class FleetSynchronization:
                 await self.store.load(target)
                 if self.store.stored_token(target) <= event.version:
                     await self._invalidate(target)
-                    await self.store.drop(target)
+                    await self.store.drop(target, event.version)
             case "bar":
                 coordination.local.invalidate(None)
                 await self._invalidate("")

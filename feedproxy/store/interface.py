@@ -92,8 +92,12 @@ class Store(Protocol):
         """Wait until the target's last value is on disk, its write has failed, or some seconds have passed."""
         ...
 
-    async def delete(self, target: str) -> None:
-        """Remove the target's resource, and discard its queued write."""
+    async def delete(self, target: str, token_max: int | None = None) -> None:
+        """Remove the target's resource, and discard its queued write.
+
+        With `token_max`, a resource with a higher fencing token stays. In a shared store, this includes a resource that
+        another process stores during the call.
+        """
         ...
 
     def targets(self) -> Iterator[str]:

@@ -143,7 +143,9 @@ class MemoryStore:
         self.put_now(resource)
         self.coordination.record_change()
 
-    async def delete(self, target: str) -> None:
+    async def delete(self, target: str, token_max: int | None = None) -> None:
+        if token_max is not None and (resource := self.peek(target)) and resource.fencing_token > token_max:
+            return
         self.drop(target)
         self.coordination.record_change()
 

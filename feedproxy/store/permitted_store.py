@@ -58,8 +58,8 @@ class PermittedStore:
     async def wait_written(self, target: str) -> None:
         await self.wrapped.wait_written(target)
 
-    async def delete(self, target: str) -> None:
-        await self.wrapped.delete(target)
+    async def delete(self, target: str, token_max: int | None = None) -> None:
+        await self.wrapped.delete(target, token_max)
 
     def targets(self) -> Iterator[str]:
         return self.wrapped.targets()

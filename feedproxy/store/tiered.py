@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from enum import Enum, auto
+from functools import partial
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError
@@ -290,10 +291,16 @@ class TieredStore:
     async def wait_written(self, target: str) -> None:
         await self._queue.wait_written((EnvelopeKind.RESOURCE, target))
 
-    async def delete(self, target: str) -> None:
+    async def delete(self, target: str, token_max: int | None = None) -> None:
+        if token_max is not None and (latest := self.get_latest(target)) and latest.fencing_token > token_max:
+            return
         self._memory.drop(target)
         self._forget_read(target)
         if self._shared is not None:
+            precondition = (
+                None if token_max is None else partial(self._is_token_at_most, self._shared, target, token_max)
+            )
+            self._preconditions[target] = precondition or _always
             await self._write_for_all(self._shared, target, None)
             return
         self._memory.coordination.record_change()
@@ -471,7 +478,9 @@ class TieredStore:
             if published is not None and published[0] is value and published[1] != position:
                 self._published.pop(key, None)
                 return  # the value was published in memory, and another process has replaced it since
-            if value is not None and not precondition():
+            # While the disk is late, a delete is in shared memory already.
+            is_shared_delete = value is None and published is not None and published[0] is None
+            if not is_shared_delete and not precondition():
                 return
             try:
                 self._write_value(key, value)
@@ -493,6 +502,16 @@ class TieredStore:
                     self._published_at[target] = shared.publish_change(target)
             if published is not None:
                 shared.overflow.clear(name, published[1])
+
+    def _is_token_at_most(self, shared: SharedMemoryCoordination, target: str, token_max: int) -> bool:
+        """Return False if the stored resource has a higher fencing token. The caller holds the target's write lock."""
+        try:
+            data = shared.overflow.get(_name((EnvelopeKind.RESOURCE, target)))
+            if data is None:
+                data = self._disk.read_encoded(target)
+            return not data or resource_codec.load(data).fencing_token <= token_max
+        except StoreError:
+            return True
 
     def _write_from_overflow(self, name: str) -> None:
         """Write the value with this name from shared memory to the disk.

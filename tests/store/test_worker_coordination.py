@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from feedproxy.errors import StoreError, UsageError
 from feedproxy.store import write_behind as queue_module
@@ -46,9 +47,10 @@ async def main():
         target, _, says = rest.partition(" ")
         answer = "done"
         if verb == "put":
+            says, _, token = says.partition(" ")
             content = Content(Bodies({"identity": says.encode()}), tag=says, feed=True)
             stored = StoredResponse(target, 200, Fields(), content, 1.0, 2.0)
-            await store.put(Resource(target, (stored,), fetched=2.0))
+            await store.put(Resource(target, (stored,), fetched=2.0, fencing_token=int(token or 0)))
         elif verb == "get":
             found = store.get(target)
             answer = found.variants[0].content.tag if found else "nothing"
@@ -257,6 +259,31 @@ async def test_shared_purge_invalidates_fetch_of_another_process(tmp_path: Path,
 
         there.ask("outdate")
         assert opened.coordination.invalidation_epoch("https://example.org/") != of_another
+    await opened.close()
+
+
+@pytest.mark.parametrize(("token", "expected"), [(11, "new"), (10, None)])
+async def test_shared_delete_keeps_a_later_copy_that_another_process_stores_meanwhile(
+    tmp_path: Path, opened: Store, a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch, token: int, expected: str | None
+) -> None:
+    shared = opened.coordination
+    assert isinstance(shared, SharedMemoryCoordination)
+    await opened.put(replace(a_feed(says="old"), fencing_token=9))
+    lock = shared.write_lock
+    with other(tmp_path) as there:
+
+        @contextmanager
+        def write_lock(target: str) -> Iterator[None]:
+            there.ask("put", target, "new", token)  # after the delete was queued
+            with lock(target):
+                yield
+
+        monkeypatch.setattr(shared, "write_lock", write_lock)
+
+        await opened.delete(FEED, 10)
+
+        assert says(opened) == expected
+        assert there.ask("get", FEED) == (expected or "nothing")
     await opened.close()
 
 
