@@ -67,7 +67,8 @@ class RedisOperations:
         self.connection = connection
         self._clock = clock
         self._clock_difference = 0
-        """Microseconds by which the clock of Redis was last ahead of this machine's clock."""
+        """Microseconds by which the clock of Redis was last ahead of this machine's clock, or 0 if the clocks may be
+        equal."""
         self.keys = keys
         self.machine = machine
         self._lease = int(lease * 1000)
@@ -125,9 +126,8 @@ class RedisOperations:
         0, delete it in any case."""
         names = self.keys
         keys: list[str | bytes] = [names.copy(target), names.fencing_counter, names.sequence, names.log]
-        microseconds = int(age * 1_000_000)
         await self._transfer(
-            lua_scripts.PURGE_COPY, keys, microseconds, self._expiry, *self._event_values("purge", target)
+            lua_scripts.PURGE_COPY, keys, _microseconds(age), self._expiry, *self._event_values("purge", target)
         )
 
     async def invalidate_all(self) -> None:
@@ -149,8 +149,14 @@ class RedisOperations:
         """Return the number of the last event. Also compare the clock of Redis with this machine's clock."""
         began = self._clock.now()
         number, microseconds = await self.connection.run(lua_scripts.LAST_EVENT_NUMBER, [self.keys.sequence])
-        middle = (began + self._clock.now()) / 2
-        self._clock_difference = self._integer(microseconds) - int(middle * 1_000_000)
+        redis_now, earliest, latest = (
+            self._integer(microseconds),
+            _microseconds(began),
+            _microseconds(self._clock.now()),
+        )
+        # Redis has read its clock between the two instants. A smaller difference would be a guess, and would change the
+        # order of fetches by machines with equal clocks.
+        self._clock_difference = redis_now - max(earliest, min(redis_now, latest))
         return self._integer(number)
 
     def token_at(self, instant: Instant) -> int:
@@ -158,7 +164,7 @@ class RedisOperations:
 
         The token is the time in microseconds by the clock of Redis, as far as this machine has read that clock.
         """
-        return int(instant * 1_000_000) + self._clock_difference
+        return _microseconds(instant) + self._clock_difference
 
     async def events_since(self, number: int) -> tuple[int, list[FleetEvent] | None]:
         """Return the number of the last event, and all events after `number`. The second value is None if the log lacks
@@ -228,6 +234,10 @@ class RedisOperations:
     def _message(self, kind: str, target: str, payload: Any = None) -> str:
         message = [kind, self.machine, target] if payload is None else [kind, self.machine, target, payload]
         return json.dumps(message, separators=(",", ":"))
+
+
+def _microseconds(seconds: Seconds) -> int:
+    return int(seconds * 1_000_000)
 
 
 def parse_event(message: bytes) -> FleetEvent | None:

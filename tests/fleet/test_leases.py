@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from feedproxy.clock import SystemClock
+from feedproxy.clock import Clock, SystemClock
 from feedproxy.fleet.redis_connection import RedisConnection
 from feedproxy.fleet.redis_keys import RedisKeys
 from feedproxy.fleet.redis_operations import RedisOperations
 from feedproxy.store import resource_codec
 from feedproxy.store.resource import Resource
 from tests.fleet.conftest import Start
-from tests.fleet.machines import PATIENT, Machine, until
+from tests.fleet.machines import PATIENT, Machine, WrongClock, until
 from tests.fleet.redis_server import RedisServer
 from tests.stages.origin import Origin, a_feed
 
@@ -19,10 +19,12 @@ LASTING = "max-age=3600"
 TARGET = "http://origin.example/feed"
 
 
-async def a_store(server: RedisServer, prefix: str, machine: str, *, lease: float = 60) -> RedisOperations:
+async def a_store(
+    server: RedisServer, prefix: str, machine: str, *, lease: float = 60, clock: Clock | None = None
+) -> RedisOperations:
     link = RedisConnection(server.url, timeout=PATIENT / 1000)
     assert await link.probe()
-    return RedisOperations(link, RedisKeys(prefix), machine, SystemClock(), lease=lease, expiry=3600)
+    return RedisOperations(link, RedisKeys(prefix), machine, clock or SystemClock(), lease=lease, expiry=3600)
 
 
 def suspend_renewal(machine: Machine) -> None:
@@ -109,6 +111,18 @@ async def test_lease_tokens_continue_above_lost_ones(own_redis: RedisServer, pre
     again = await a_store(own_redis, prefix, "one")
 
     assert (await again.acquire_lease(TARGET, 0))[0] > before
+
+
+@pytest.mark.parametrize("ahead", [0, 300, -300])
+async def test_token_without_lease_is_the_time_of_redis(redis_server: RedisServer, prefix: str, ahead: float) -> None:
+    clock = WrongClock(ahead)
+    one = await a_store(redis_server, prefix, "one", clock=clock)
+    before = clock.now()
+
+    await one.last_event_number()
+
+    duration = clock.now() - before
+    assert one.token_at(before) == pytest.approx((before - ahead) * 1_000_000, abs=duration * 1_000_000 if ahead else 1)
 
 
 async def test_lease_of_suspended_machine_cannot_replace_later_copy(
