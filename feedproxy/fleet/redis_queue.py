@@ -38,8 +38,17 @@ FLUSH_TIMEOUT: Seconds = 2
 PURGE_DELAY_MAX: Seconds = 1
 """A purge that has waited in the queue for at most this many seconds deletes the target's copy in any case.
 
-A purge that has waited longer deletes the copy only if it was fetched before the purge was requested.
+A purge that has waited longer, or is sent again, deletes the copy only if it was fetched before the purge was
+requested.
 """
+
+PURGES_REPEATED_FOR: Seconds = 600
+"""If Redis has perhaps lost data, the purges of this many seconds are sent again.
+
+A replica that takes over lacks the last writes, usually those of a few seconds.
+"""
+SENT_PURGES_MAX = 10_000
+"""At most this many sent purges are remembered to be sent again."""
 
 type SendEvent = Callable[[], Awaitable[None]]
 
@@ -47,6 +56,13 @@ type SendEvent = Callable[[], Awaitable[None]]
 class _PendingEvent(Struct, frozen=True):
     send: SendEvent
     is_useful_later: bool
+
+
+class _Purge(Struct, frozen=True):
+    """A purge, with the time at which it was requested. This time does not change when the clock is set."""
+
+    requested: Seconds
+    is_repeated: bool = False
 
 
 @dataclass(slots=True)
@@ -79,8 +95,10 @@ class RedisQueue:
         self._pull = pull
         self._clock = clock
         self._events: deque[_PendingEvent] = deque(maxlen=EVENTS_MAX)
-        self._purges: OrderedDict[str, Seconds] = OrderedDict()
-        """The purged targets, with the time of the purge. This time does not change when the clock is set."""
+        self._purges: OrderedDict[str, _Purge] = OrderedDict()
+        """The last purge of each target that waits to be sent."""
+        self._sent_purges: OrderedDict[str, _Purge] = OrderedDict()
+        """The last purges that Redis has accepted, by target."""
         self._updates: OrderedDict[str, _PendingUpdate] = OrderedDict()
         self._unreleased: set[str] = set()
         """The targets in `_updates` with a lease that waits to be ended."""
@@ -107,9 +125,18 @@ class RedisQueue:
         """Enqueue a purge of the target. It is sent before any copy of the target, and before all other copies."""
         if (update := self._updates.get(target)) is not None:
             update.has_copy = False
-        self._purges[target] = self._clock.monotonic()
+        self._purges[target] = _Purge(self._clock.monotonic())
         if len(self._purges) > PURGES_MAX:
             self._purges.popitem(last=False)
+        self.wake()
+
+    def repeat_purges(self) -> None:
+        """Enqueue the purges of the last PURGES_REPEATED_FOR seconds again, because Redis has perhaps lost them."""
+        after = self._clock.monotonic() - PURGES_REPEATED_FOR
+        for target, purge in self._sent_purges.items():
+            if purge.requested > after:
+                self._purges.setdefault(target, _Purge(purge.requested, is_repeated=True))
+        self._sent_purges.clear()
         self.wake()
 
     def enqueue_release(self, target: str, token: int) -> None:
@@ -217,16 +244,22 @@ class RedisQueue:
         await self._send_purge(next(iter(self._purges)))
 
     async def _send_purge(self, target: str) -> None:
-        self._purging, requested = target, self._purges.pop(target)
+        self._purging, purge = target, self._purges.pop(target)
         # The age is the same by all clocks, and the clock of this machine may differ from that of Redis.
-        age = self._clock.monotonic() - requested
+        age = self._clock.monotonic() - purge.requested
+        is_late = purge.is_repeated or age > PURGE_DELAY_MAX
         try:
-            await self._redis_operations.purge(target, age if age > PURGE_DELAY_MAX else 0)
+            await self._redis_operations.purge(target, age if is_late else 0)
         except (RedisRefusedForNow, RedisUnavailable):
-            self._purges.setdefault(target, requested)
+            self._purges.setdefault(target, purge)
             raise
         except RedisRefused:
             self.refused += 1
+        else:
+            self._sent_purges[target] = purge
+            self._sent_purges.move_to_end(target)
+            if len(self._sent_purges) > SENT_PURGES_MAX:
+                self._sent_purges.popitem(last=False)
         finally:
             self._purging = None
 

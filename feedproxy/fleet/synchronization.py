@@ -38,6 +38,12 @@ logger = logging.getLogger("feedproxy.fleet")
 
 SYNC_INTERVAL: Seconds = 1.0
 
+STATE_INTERVAL: Seconds = 10
+"""Once in this many seconds, each worker stores the shared state in Redis again if Redis does not have it.
+
+Redis may remove any key if its memory is full (`maxmemory-policy allkeys-lru`), first those that were not used lately.
+"""
+
 COMPARE_BATCH = 200
 """Number of copies that one request to Redis compares."""
 
@@ -66,6 +72,8 @@ class FleetSynchronization:
         """Number of complete comparisons of all copies."""
         self._comparing: asyncio.Task[None] | None = None
         self._is_comparison_requested = False
+        self._state_restored = -STATE_INTERVAL
+        """Time at which the shared state was last stored in Redis, by the event loop's clock."""
         self.event_listener = EventListener(self.redis_operations, self._apply_event, self._on_events_lost)
         self._refreshes: SingleFlight[str, bool] = SingleFlight()
         self._service: Service | None = None
@@ -199,7 +207,7 @@ class FleetSynchronization:
                         continue
                     await self._on_reconnected()
                 # A refusal of one step does not prevent others.
-                for step in (self.event_listener.check, self._polls.sync, self.sums.sync):
+                for step in (self.event_listener.check, self._polls.sync, self.sums.sync, self._restore_state):
                     with contextlib.suppress(RedisRefused):
                         await step()
                 self.store.redis_queue.wake()  # messages are left over if Redis has refused them
@@ -212,12 +220,21 @@ class FleetSynchronization:
                     self.connection.address,
                 )
 
+    async def _restore_state(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._state_restored >= STATE_INTERVAL:
+            self._state_restored = now
+            await self.redis_operations.restore_state(self.store.shared_state)
+
     async def _on_reconnected(self) -> None:
-        """Apply missed events, then send the changes that this machine made during the outage."""
+        """Apply missed events, then send the changes that this machine made during the outage.
+
+        Another Redis may have taken over, without the last writes of the former one.
+        """
         with contextlib.suppress(RedisRefused):
             await self.event_listener.catch_up()
         self._request_comparison()
-        self.store.redis_queue.wake()
+        self.store.redis_queue.repeat_purges()
 
     # -- comparison of copies, after events were lost or Redis was unavailable
 
@@ -299,8 +316,10 @@ class FleetSynchronization:
         return self._service is None or self._service.schedule.owns(target)
 
     def _on_events_lost(self) -> None:
-        """Store the shared state in Redis again, and compare all copies, because Redis has perhaps lost its data."""
+        """Store the shared state in Redis again, repeat the last purges, and compare all copies, because Redis has
+        perhaps lost its data."""
         self.store.redis_queue.send_event(lambda: self.redis_operations.restore_state(self.store.shared_state))
+        self.store.redis_queue.repeat_purges()
         self._request_comparison()
 
     def _observe(self, metrics: Metrics) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from feedproxy.clock import SystemClock
 from feedproxy.errors import UsageError
-from feedproxy.fleet import redis_queue
+from feedproxy.fleet import redis_queue, synchronization
 from feedproxy.fleet.redis_connection import (
     RedisConnection,
     RedisRefused,
@@ -212,6 +212,52 @@ async def test_copy_fetched_by_a_wrong_clock_while_cut_off_is_purged_by_a_later_
         await machine.flush()
     assert not own_redis.ask("HEXISTS", one.fleet.keys.copy(target), "d")
     assert one.fleet.store.local.peek(target) is None
+
+
+async def test_purge_that_a_promoted_replica_lacks_is_repeated(
+    start: Start, origin: Origin, own_redis: RedisServer
+) -> None:
+    one, other = await start(url=own_redis.url), await start(url=own_redis.url)
+    targets = [origin.url(path) for path in ("/purged", "/fetched-again")]
+    keys = [one.fleet.keys.copy(target) for target in targets]
+    for path in ("/purged", "/fetched-again"):
+        origin.publish(path, a_feed(path), cache_control=LASTING)
+        await one.get(path)
+        await one.flush()
+        await other.get(path)
+    replicated = [own_redis.ask("HGETALL", key) for key in keys]
+    for target in targets:
+        await one.service.admin.purge(target)
+    await one.get("/fetched-again")
+    await one.flush()
+    await until(lambda: other.service.store.get(targets[0]) is None)
+
+    own_redis.kill()
+    own_redis.start()
+    for key, copy in zip(keys, replicated, strict=True):
+        assert isinstance(copy, dict)
+        own_redis.ask("HSET", key, *(part for pair in copy.items() for part in pair))
+
+    await until(lambda: not own_redis.ask("HEXISTS", keys[0], "d"))
+    await until(lambda: one.fleet.connection.up and other.fleet.connection.up)
+    for machine in (one, other):
+        await machine.flush()
+        assert machine.service.store.get(targets[0]) is None
+    again = one.fleet.store.stored_token(targets[1])
+    assert again
+    await until(lambda: own_redis.ask("HGET", keys[1], "f") == str(again).encode())
+
+
+async def test_shared_state_that_a_full_redis_has_evicted_is_stored_again(
+    start: Start, own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(synchronization, "STATE_INTERVAL", 0)
+    one = await start(url=own_redis.url)
+    state = own_redis.ask("HGETALL", one.fleet.keys.identity)
+
+    own_redis.ask("DEL", one.fleet.keys.identity)
+
+    await until(lambda: own_redis.ask("HGETALL", one.fleet.keys.identity) == state)
 
 
 async def test_copies_fetched_while_cut_off_resolve_to_the_later(
