@@ -131,8 +131,10 @@ PURGE_COPY = Script(
     + """
 local stored = tonumber(redis.call('HGET', KEYS[1], 'f') or '0')
 local age = tonumber(ARGV[1])
-local version = age > 0 and microseconds() - age or next_token(KEYS[2], stored)
-if version < stored then return text(stored) end
+local version = tonumber(ARGV[6])
+if version == 0 then version = age > 0 and microseconds() - age or next_token(KEYS[2], stored) end
+if version < stored then return '0' end
+if ARGV[6] ~= '0' and version == stored then return text(version) end
 redis.call('HSET', KEYS[1], 'f', text(version))
 redis.call('HDEL', KEYS[1], 'd')
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
@@ -140,10 +142,12 @@ publish(KEYS[3], KEYS[4], ARGV[3], ARGV[4], version, ARGV[5])
 return text(version)
 """
 )
-"""Delete a copy, and keep its version, so that copies of earlier fetches are refused.
+"""Delete a copy, and keep the version of the purge, so that copies of earlier fetches are refused. Return this version,
+or 0 if the copy stays.
 
 KEYS: copy, fencing counter, sequence, log. ARGV: age of the purge in microseconds (0 deletes every copy),
-lifetime of the version in milliseconds, channel, length of the log, message.
+lifetime of the version in milliseconds, channel, length of the log, message, version of a purge that is sent again or
+0.
 """
 
 INVALIDATE_ALL = Script(

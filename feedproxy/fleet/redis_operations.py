@@ -121,14 +121,17 @@ class RedisOperations:
         )
         return bool(accepted), self._integer(stored_version)
 
-    async def purge(self, target: str, age: Seconds) -> None:
+    async def purge(self, target: str, age: Seconds, version: int = 0) -> int:
         """Delete the target's copy if it was fetched at least `age` seconds ago by the clock of Redis. With an age of
-        0, delete it in any case."""
+        0, delete it in any case.
+
+        Return the version of the purge, or 0 if the copy stays. A purge that is sent again has this `version`, which
+        replaces the age.
+        """
         names = self.keys
         keys: list[str | bytes] = [names.copy(target), names.fencing_counter, names.sequence, names.log]
-        await self._transfer(
-            lua_scripts.PURGE_COPY, keys, _microseconds(age), self._expiry, *self._event_values("purge", target)
-        )
+        values = (_microseconds(age), self._expiry, *self._event_values("purge", target), version)
+        return self._integer(await self._transfer(lua_scripts.PURGE_COPY, keys, *values))
 
     async def invalidate_all(self) -> None:
         """Make Redis refuse the copies of all fetches that are in progress on any machine."""

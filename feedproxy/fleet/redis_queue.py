@@ -38,8 +38,7 @@ FLUSH_TIMEOUT: Seconds = 2
 PURGE_DELAY_MAX: Seconds = 1
 """A purge that has waited in the queue for at most this many seconds deletes the target's copy in any case.
 
-A purge that has waited longer, or is sent again, deletes the copy only if it was fetched before the purge was
-requested.
+A purge that has waited longer deletes the copy only if it was fetched before the purge was requested.
 """
 
 PURGES_REPEATED_FOR: Seconds = 600
@@ -59,10 +58,13 @@ class _PendingEvent(Struct, frozen=True):
 
 
 class _Purge(Struct, frozen=True):
-    """A purge, with the time at which it was requested. This time does not change when the clock is set."""
+    """A purge, with the time at which it was requested. This time does not change when the clock is set.
+
+    `version` is the version that Redis has given to the purge, or 0 before.
+    """
 
     requested: Seconds
-    is_repeated: bool = False
+    version: int = 0
 
 
 @dataclass(slots=True)
@@ -135,7 +137,7 @@ class RedisQueue:
         after = self._clock.monotonic() - PURGES_REPEATED_FOR
         for target, purge in self._sent_purges.items():
             if purge.requested > after:
-                self._purges.setdefault(target, _Purge(purge.requested, is_repeated=True))
+                self._purges.setdefault(target, purge)
         self._sent_purges.clear()
         self.wake()
 
@@ -247,17 +249,17 @@ class RedisQueue:
         self._purging, purge = target, self._purges.pop(target)
         # The age is the same by all clocks, and the clock of this machine may differ from that of Redis.
         age = self._clock.monotonic() - purge.requested
-        is_late = purge.is_repeated or age > PURGE_DELAY_MAX
         try:
-            await self._redis_operations.purge(target, age if is_late else 0)
+            version = await self._redis_operations.purge(target, age if age > PURGE_DELAY_MAX else 0, purge.version)
         except (RedisRefusedForNow, RedisUnavailable):
             self._purges.setdefault(target, purge)
             raise
         except RedisRefused:
             self.refused += 1
         else:
-            self._sent_purges[target] = purge
-            self._sent_purges.move_to_end(target)
+            if version:
+                self._sent_purges[target] = _Purge(purge.requested, version)
+                self._sent_purges.move_to_end(target)
             if len(self._sent_purges) > SENT_PURGES_MAX:
                 self._sent_purges.popitem(last=False)
         finally:

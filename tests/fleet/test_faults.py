@@ -439,10 +439,11 @@ async def test_purge_that_redis_always_refuses_does_not_delay_others() -> None:
     class RefusingRedis:
         connection = SimpleNamespace(up=True)
 
-        async def purge(self, target: str, age: float) -> None:
+        async def purge(self, target: str, age: float, version: int) -> int:
             tried.append(target)
             if target == "refused":
                 raise RedisRefusedForNow("WRONGTYPE")
+            return 1
 
         async def release_lease(self, target: str, token: int) -> None:
             tried.append(f"release of {target}")
@@ -492,9 +493,10 @@ async def test_purge_is_pending_while_redis_has_not_answered_it() -> None:
     class SlowRedis:
         connection = SimpleNamespace(up=True)
 
-        async def purge(self, target: str, age: float) -> None:
+        async def purge(self, target: str, age: float, version: int) -> int:
             begun.set()
             await answered.wait()
+            return 1
 
     queue = RedisQueue(SlowRedis(), lambda _: None, lambda _: None, SystemClock())  # type: ignore[arg-type]
     queue.start()
