@@ -437,7 +437,7 @@ async def test_purge_that_redis_always_refuses_does_not_delay_others() -> None:
     tried: list[str] = []
 
     class RefusingRedis:
-        connection = SimpleNamespace(up=True)
+        connection = SimpleNamespace(up=True, address="a test")
 
         async def purge(self, target: str, age: float, version: int) -> int:
             tried.append(target)
@@ -474,7 +474,7 @@ async def test_event_of_no_later_use_is_dropped_if_redis_refuses_it() -> None:
 
         return send
 
-    operations = SimpleNamespace(connection=SimpleNamespace(up=True))
+    operations = SimpleNamespace(connection=SimpleNamespace(up=True, address="a test"))
     queue = RedisQueue(operations, lambda _: None, lambda _: None, SystemClock())  # type: ignore[arg-type]
     queue.send_event(event("slot"), is_useful_later=False)
     queue.send_event(event("change"))
@@ -491,7 +491,7 @@ async def test_purge_is_pending_while_redis_has_not_answered_it() -> None:
     begun, answered = asyncio.Event(), asyncio.Event()
 
     class SlowRedis:
-        connection = SimpleNamespace(up=True)
+        connection = SimpleNamespace(up=True, address="a test")
 
         async def purge(self, target: str, age: float, version: int) -> int:
             begun.set()
@@ -764,7 +764,7 @@ async def test_event_with_an_unexpected_error_is_not_sent_again() -> None:
     async def succeed() -> None:
         attempts.append("next")
 
-    operations = SimpleNamespace(connection=SimpleNamespace(up=True))
+    operations = SimpleNamespace(connection=SimpleNamespace(up=True, address="a test"))
     queue = RedisQueue(operations, lambda _: None, lambda _: None, SystemClock())  # type: ignore[arg-type]
     queue.send_event(fail)
     queue.send_event(succeed)
@@ -777,7 +777,7 @@ async def test_event_with_an_unexpected_error_is_not_sent_again() -> None:
 
 async def test_event_that_a_full_queue_drops_is_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_queue, "EVENTS_MAX", 2)
-    operations = SimpleNamespace(connection=SimpleNamespace(up=True))
+    operations = SimpleNamespace(connection=SimpleNamespace(up=True, address="a test"))
     queue = RedisQueue(operations, lambda _: None, lambda _: None, SystemClock())  # type: ignore[arg-type]
     sent: list[int] = []
 
