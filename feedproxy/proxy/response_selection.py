@@ -23,7 +23,7 @@ from feedproxy.proxy.peer_copies import PeerCopies
 from feedproxy.refresh import client_keyed_responses, missing_ranges
 from feedproxy.refresh.policy import stale_max_after_failure
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
-from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred
+from feedproxy.refresh.policy.min_interval_and_back_off import Deferred
 from feedproxy.refresh.policy.oversized_content import is_known_oversized
 from feedproxy.refresh.policy.paused_and_blocked import PAUSED_RETRY
 from feedproxy.refresh.policy.stale_while_refreshing import rests_until, stale_while_refreshing
@@ -168,14 +168,20 @@ class ResponseSelector:
         def is_resting() -> bool:
             return now < rests_until(self.store.get(target), stored, freshness, context.settings)
 
-        if isinstance(permission, Allowed) and not is_resting():
-            # A page that the explicit proxy fetched with its client's User-Agent is refreshed in the same way.
-            is_of_some_clients = len(stored.key) > 0 or len(upstream.varying_fields) > 0 or not upstream.own_agent
-            if is_of_some_clients and not upstream.has_credentials:
-                self.coordinator.refresh_variant(_with_get(context), stored)
-            else:
-                self.coordinator.refresh_stale(target, is_resting)
+        if is_resting():
+            pass
+        elif isinstance(permission, Deferred):
+            self._refresh_after(permission, context, stored)
+        elif _is_of_some_clients(context, stored) and not upstream.has_credentials:
+            self.coordinator.refresh_variant(_with_get(context), stored)
+        else:
+            self.coordinator.refresh_stale(target, is_resting)
         return self._hit(context, stored, freshness, Detail.STALE_WHILE_REVALIDATE)
+
+    def _refresh_after(self, deferred: Deferred, context: RequestContext, stored: StoredResponse) -> None:
+        """Refresh the stale copy of all clients when its site is free, if only `site_interval` defers the refresh."""
+        if deferred.detail is Detail.SITE_INTERVAL and not _is_of_some_clients(context, stored):
+            self.coordinator.refresh_when_site_is_free(context.request.target, deferred.until)
 
     async def _validate_or_fetch(
         self,
@@ -224,7 +230,10 @@ class ResponseSelector:
                 if response := self.relocations.announce(context, resource, now, CacheStatus()):
                     return response
                 if resource and variant and freshness and self._may_spare_origin(context, resource, variant, freshness):
-                    return self._hit(context, variant, freshness, None if freshness.is_fresh(now) else detail, reason)
+                    if freshness.is_fresh(now):
+                        return self._hit(context, variant, freshness, None, reason)
+                    self._refresh_after(deferred, context, variant)
+                    return self._hit(context, variant, freshness, detail, reason)
                 if response := self.relocations.announce(context, resource, now, CacheStatus(), allow_doubt=True):
                     return response
                 if detail is Detail.PAUSED:
@@ -354,6 +363,15 @@ def _with_get(context: RequestContext) -> RequestContext:
     if request.method == "GET":
         return context
     return replace(context, upstream=replace(context.upstream, request=replace(request, method="GET")))
+
+
+def _is_of_some_clients(context: RequestContext, stored: StoredResponse) -> bool:
+    """Return True if the stored response is only for clients with the same fields.
+
+    A page that the explicit proxy fetched with its client's User-Agent is refreshed in the same way.
+    """
+    upstream = context.upstream
+    return len(stored.key) > 0 or len(upstream.varying_fields) > 0 or not upstream.own_agent
 
 
 def _stale_while_refreshing(

@@ -27,6 +27,7 @@ from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred
 from feedproxy.refresh.policy.origin_rate_limits import LimitRecordingClient, SiteLimits
 from feedproxy.refresh.policy.pushed_content import PushedContent
+from feedproxy.refresh.policy.refresh_ahead import own_jitter
 from feedproxy.refresh.publication_backfill import PublicationBackfill
 from feedproxy.refresh.reader_tracking import ReaderTracker
 from feedproxy.refresh.redirect_following import NonFeedRedirects, OriginClient
@@ -41,6 +42,10 @@ from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Relocation, Resource
 from feedproxy.upstream.origin_connection_limits import PROXY, Requester, charge_current_task, requesting
+
+SITE_WAITING_MAX = 256
+"""Stale copies wait for their site only while fewer refreshes than this number are scheduled. Each waiting refresh is
+checked again after each request to its site."""
 
 
 class RefreshCoordinator:
@@ -242,6 +247,32 @@ class RefreshCoordinator:
         if (earlier := self._scheduled.pop(target, None)) is not None:
             earlier.cancel()
         self._start_once(self._scheduled, target, partial(wait, at))
+
+    def refresh_when_site_is_free(self, target: str, until: Instant) -> None:
+        """Refresh a stale copy that `site_interval` prevents from being refreshed before `until`.
+
+        The refresh is omitted if the target already waits or SITE_WAITING_MAX refreshes are scheduled. It is also
+        omitted if the resource was fetched or deleted in the meantime, or if another limit defers it then.
+        """
+        resource = self._store.get(target)
+        if resource is None or target in self._refreshes or len(self._scheduled) >= SITE_WAITING_MAX:
+            return
+
+        async def wait(until: Instant, fetched: Instant) -> None:
+            while True:
+                # No fetch lease is held during the wait. With its own jitter, one feed at a time finds the site free.
+                await self._clock.sleep(until - self._clock.now() + own_jitter(target))
+                resource = await self._load(target)
+                if resource is None or resource.fetched != fetched:
+                    return
+                match self.permissions.check(resource, target, self._settings_for(target)):
+                    case Deferred(until, Detail.SITE_INTERVAL):
+                        continue
+                    case Allowed():
+                        self.refresh(target)
+                return
+
+        self._start_once(self._scheduled, target, partial(wait, until, resource.fetched))
 
     def _start_once(
         self, tasks: dict[str, asyncio.Task[None]], target: str, work: Callable[[], Awaitable[None]]

@@ -264,6 +264,50 @@ async def test_site_interval_postpones_a_request_for_another_feed(stage):
     (await proxy.get("/b.rss")).expect(200, cache="fwd=stale")
 
 
+async def test_stale_feeds_of_one_site_requested_at_once_are_refreshed_one_after_the_other(stage):
+    proxy, origin, clock = await stage(polling="off")
+    paths = [f"/{name}.rss" for name in "abcde"]
+    for path in paths:
+        origin.publish(path, a_feed("old"), cache_control="max-age=600")
+        await proxy.get(path)
+        origin.publish(path, a_feed("new"), cache_control="max-age=600")
+    clock.advance(minutes=11)
+    asked = origin.requests
+    for path in paths:
+        (await proxy.get(path)).expect(200)
+        (await proxy.get(path)).expect(200)  # a second poll causes no second refresh
+    await proxy.settled()
+    assert origin.requests == asked + 1
+
+    for step in range(1, 41):
+        clock.advance(seconds=0.25)
+        await everybody_waits()
+        assert origin.requests <= asked + 1 + step / 4
+
+    assert origin.requests == asked + len(paths)
+    for path in paths:
+        assert b"new" in (await proxy.get(path)).expect(200, cache="hit").body
+
+
+async def test_waiting_refresh_of_a_stale_feed_is_omitted_if_a_client_fetches_the_feed(stage):
+    proxy, origin, clock = await stage(polling="off")
+    for path in ("/a.rss", "/b.rss"):
+        origin.publish(path, a_feed(path), cache_control="max-age=60")
+        await proxy.get(path)
+    clock.advance(minutes=10)
+    await proxy.get("/a.rss")
+    (await proxy.get("/b.rss")).expect(200, cache="hit; detail=site-interval")
+    clock.advance(seconds=1)
+    (await proxy.get("/b.rss")).expect(200, cache="fwd=stale")
+    asked = origin.requests
+
+    for _ in range(8):
+        clock.advance(seconds=0.5)
+        await everybody_waits()
+
+    assert origin.requests == asked
+
+
 async def test_site_interval_delays_a_request_whose_copy_must_be_validated(stage):
     proxy, origin, clock = await stage()
     for path in ("/a.rss", "/b.rss"):
