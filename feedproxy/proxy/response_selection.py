@@ -1,5 +1,6 @@
 """Selection of the response to a request: lookup, decision (cache/reuse_decision.py), and a refresh if necessary."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -162,23 +163,24 @@ class ResponseSelector:
     def _hit_and_refresh(
         self, context: RequestContext, stored: StoredResponse, freshness: Freshness, now: Instant
     ) -> SelectedResponse:
-        resource, target, upstream = context.resource, context.request.target, context.upstream
-        permission = self.coordinator.permissions.check(resource, target, context.settings)
-
         def is_resting() -> bool:
-            return now < rests_until(self.store.get(target), stored, freshness, context.settings)
+            return now < rests_until(self.store.get(context.request.target), stored, freshness, context.settings)
 
-        if is_resting():
-            pass
-        elif isinstance(permission, Deferred):
-            self._refresh_after(permission, context, stored)
-        elif _is_of_some_clients(context, stored) and not upstream.has_credentials:
+        if not is_resting():
+            self._refresh_stale(context, stored, is_resting)
+        return self._hit(context, stored, freshness, Detail.STALE_WHILE_REVALIDATE)
+
+    def _refresh_stale(self, context: RequestContext, stored: StoredResponse, is_resting: Callable[[], bool]) -> None:
+        target = context.request.target
+        permission = self.coordinator.permissions.check(context.resource, target, context.settings)
+        if isinstance(permission, Deferred):
+            self._refresh_later(permission, context, stored)
+        elif _is_of_some_clients(context, stored) and not context.upstream.has_credentials:
             self.coordinator.refresh_variant(_with_get(context), stored)
         else:
             self.coordinator.refresh_stale(target, is_resting)
-        return self._hit(context, stored, freshness, Detail.STALE_WHILE_REVALIDATE)
 
-    def _refresh_after(self, deferred: Deferred, context: RequestContext, stored: StoredResponse) -> None:
+    def _refresh_later(self, deferred: Deferred, context: RequestContext, stored: StoredResponse) -> None:
         """Refresh the stale copy of all clients when its site is free, if only `site_interval` defers the refresh."""
         if deferred.detail is Detail.SITE_INTERVAL and not _is_of_some_clients(context, stored):
             self.coordinator.refresh_when_site_is_free(context.request.target, deferred.until)
@@ -232,7 +234,7 @@ class ResponseSelector:
                 if resource and variant and freshness and self._may_spare_origin(context, resource, variant, freshness):
                     if freshness.is_fresh(now):
                         return self._hit(context, variant, freshness, None, reason)
-                    self._refresh_after(deferred, context, variant)
+                    self._refresh_later(deferred, context, variant)
                     return self._hit(context, variant, freshness, detail, reason)
                 if response := self.relocations.announce(context, resource, now, CacheStatus(), allow_doubt=True):
                     return response
@@ -368,7 +370,7 @@ def _with_get(context: RequestContext) -> RequestContext:
 def _is_of_some_clients(context: RequestContext, stored: StoredResponse) -> bool:
     """Return True if the stored response is only for clients with the same fields.
 
-    A page that the explicit proxy fetched with its client's User-Agent is refreshed in the same way.
+    It is also True for a page that the explicit proxy fetches with its client's User-Agent.
     """
     upstream = context.upstream
     return len(stored.key) > 0 or len(upstream.varying_fields) > 0 or not upstream.own_agent

@@ -425,8 +425,10 @@ class TieredStore:
     async def flush(self) -> None:
         # The writer thread, for which this call waits, could read keys for seconds. It continues after the next write.
         self._keys.is_paused = True
-        await self._queue.flush()
-        self._keys.is_paused = False
+        try:
+            await self._queue.flush()
+        finally:
+            self._keys.is_paused = False
 
     async def close(self) -> None:
         self._keys.is_paused = True
