@@ -115,6 +115,38 @@ def test_recording_redacts_address_of_personal_response(
     assert (b"https://example.com/redacted-" in file) is not names
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("Location", "/members/new?page=3"),
+        ("Location", "new?page=3"),
+        ("Location", "//example.com/members/new?page=3"),
+        ("Location", "https://example.com/members/new?page=3"),
+        ("Location", "http://proxy:8080/https://example.com/members/new?page=3"),
+        ("Content-Location", "/members/new?page=3"),
+        ("Link", '<https://example.com/members/new?page=3>; rel="next", </members/new?page=3>; rel="self"'),
+        ("Refresh", "0; url=https://example.com/members/new?page=3"),
+    ],
+)
+def test_recording_redacts_addresses_to_which_a_personal_response_leads(name: str, value: str, tmp_path: Path) -> None:
+    status = 302 if name == "Location" else 200
+    answered = [(name, value), ("Cache-Control", "private")]
+    redirect = an_exchange("https://example.com/members/old", status=status, answered=answered)
+    follower = an_exchange("https://example.com/members/new?page=3", answered=[("Cache-Control", "private")])
+
+    file = _recorded(tmp_path, redirect)
+
+    assert b"members" not in file
+    # a replay can follow the address
+    assert Redactor(KEY).exchange(follower).request.target.encode() in file
+
+
+def test_recording_keeps_addresses_to_which_a_public_response_leads(tmp_path: Path) -> None:
+    file = _recorded(tmp_path, an_exchange(status=302, answered=[("Location", "/members/new?page=3")]))
+
+    assert b'"/members/new?page=3"' in file
+
+
 def test_redactor_pseudonyms_are_stable_per_key() -> None:
     one, other = Redactor(KEY), Redactor(b"another key" * 3)
     first = one.exchange(an_exchange(f"https://example.com/{'a1' * 16}/feed", reader="192.0.2.1"))

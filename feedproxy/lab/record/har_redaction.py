@@ -9,7 +9,7 @@ feedproxy's own errors are no-store, even errors for public feeds.
 import hashlib
 import re
 from collections.abc import Collection
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from msgspec.structs import replace
 
@@ -44,6 +44,8 @@ _REFERENCE = frozenset({"location", "content-location", "referer"})
 """Fields with a URI reference as value (RFC 9110, sections 8.7, 10.1.3 and 10.2.2)."""
 _LINK_TARGET = re.compile(r"(?<=<)[^<>]*(?=>)")
 """Pattern of the target of a link in the field Link (RFC 8288, section 3)."""
+_GATEWAY = re.compile(r"https?://[^/?#]+/(?=https?://)", re.IGNORECASE)
+"""Pattern of what precedes the target in a gateway address."""
 _URL = re.compile(r"https?://[^\s\"'<>;,]+|/[^\s\"'<>;,]*\?[^\s\"'<>;,]+", re.IGNORECASE)
 _REPEATED_SECRET_MIN = 8
 """A secret of an address is replaced in fields and error messages if it has at least this many characters.
@@ -104,11 +106,12 @@ class Redactor:
         is_private = marked_private or _has_credentials(exchange) or (exchange.status < 400 and _is_private(exchange))
         name = self._redact_path if is_private else self._redact_url
         target = name(exchange.request.target, secrets)
-        request = replace(exchange.request, target=target, fields=self._redact_fields(exchange.request.fields, secrets))
+        private_base = exchange.request.target if is_private else ""
+        request_fields = self._redact_fields(exchange.request.fields, secrets, private_base)
         return replace(
             exchange,
-            request=request,
-            fields=self._redact_fields(exchange.fields, secrets),
+            request=replace(exchange.request, target=target, fields=request_fields),
+            fields=self._redact_fields(exchange.fields, secrets, private_base),
             reader=self.address(exchange.reader),
             public=name(exchange.public, secrets),
             failure=self._redact_text(exchange.failure, secrets),
@@ -138,20 +141,36 @@ class Redactor:
         secrets.add(path)
         return f"{split.scheme}://{split.netloc.rpartition('@')[2]}/{REDACTED}-{self._hash(path, 4)}"
 
-    def _redact_fields(self, fields: Fields, secrets: set[str]) -> Fields:
-        return Fields((name, self._redact_value(name, value, secrets)) for name, value in fields)
+    def _redact_reference(self, reference: str, secrets: set[str], base: str) -> str:
+        """Return a URI reference of a field without its secrets.
 
-    def _redact_value(self, name: str, value: str, secrets: set[str]) -> str:
+        `base` is the target of a private exchange, or "" for any other exchange. A private response often leads to
+        other private addresses. Of these, only the host remains, and the result is absolute. The placeholder of a path
+        is the same as in the target of the request that follows.
+        """
+        if not self._secrets or not base:
+            return self._redact_url(reference, secrets)
+        try:
+            absolute = urljoin(base, reference.strip())
+            gateway = match[0] if (match := _GATEWAY.match(absolute)) else ""
+            return gateway + self._redact_path(absolute.removeprefix(gateway), secrets)
+        except ValueError:
+            return REDACTED
+
+    def _redact_fields(self, fields: Fields, secrets: set[str], base: str) -> Fields:
+        return Fields((name, self._redact_value(name, value, secrets, base)) for name, value in fields)
+
+    def _redact_value(self, name: str, value: str, secrets: set[str], base: str) -> str:
         if self._secrets and _is_secret(name):
             return REDACTED
         if self._addresses and _ADDRESS_FIELDS.fullmatch(name):
             return REDACTED
         if name.lower() in _REFERENCE:
-            value = self._redact_url(value, secrets)
+            value = self._redact_reference(value, secrets, base)
         elif name.lower() == "link":
-            value = _LINK_TARGET.sub(lambda url: self._redact_url(url[0], secrets), value)
+            value = _LINK_TARGET.sub(lambda url: self._redact_reference(url[0], secrets, base), value)
         elif name.lower() not in _OPAQUE:
-            value = _URL.sub(lambda url: self._redact_url(url[0], secrets), value)
+            value = _URL.sub(lambda url: self._redact_reference(url[0], secrets, base), value)
         return self._redact_text(value, secrets)
 
     def _redact_text(self, text: str, secrets: set[str]) -> str:
