@@ -6,12 +6,13 @@ sheets and scripts forbid storing.
 """
 
 import asyncio
+import contextlib
+import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
 from aiohttp import web
 
-from feedproxy.admin.action_log import log_action
 from feedproxy.admin.actions import DECISIONS, AdminActions
 from feedproxy.admin.admin_authorization import AdminAuthorization, admin_address, admin_token
 from feedproxy.admin.admin_listener import AdminListener, Handler, Route
@@ -28,7 +29,13 @@ from feedproxy.admin.replay_clock import advance_clock
 from feedproxy.app import App
 from feedproxy.clock import Clock, SystemClock
 from feedproxy.errors import FeedproxyError
+from feedproxy.telemetry.page_redaction import redact_text
 from feedproxy.web import templates
+
+logger = logging.getLogger("feedproxy.operator")
+
+LOGGED_PARAMETERS = ("action", "deed", "id", "url", "pattern", "feed", "name", "seconds", "replace", "intercept")
+"""Names of the parameters that the log line of an action contains."""
 
 type Action = Callable[[web.Request], Awaitable[ActionOutcome]]
 
@@ -106,4 +113,19 @@ async def _act(request: web.Request, *, action: Action, pages: FeedPages) -> web
         reason = "interrupted"  # by the shutdown
         raise
     finally:
-        await log_action(request, status, reason)
+        await _log_action(request, status, reason)
+
+
+async def _log_action(request: web.Request, status: int, reason: str) -> None:
+    """Log an action at INFO, without secrets. `reason` is its outcome in words."""
+    parameters = dict(request.query)
+    if request.content_type == "application/x-www-form-urlencoded":
+        with contextlib.suppress(Exception):  # an unreadable form was refused
+            parameters.update((name, value) for name, value in (await request.post()).items() if isinstance(value, str))
+    parameters = {name: redact_text(parameters[name]) for name in LOGGED_PARAMETERS if parameters.get(name)}
+    action, client = request.path.removeprefix("/api").strip("/"), request.remote or ""
+    fields = {"event": "operator", "action": action, **parameters, "client": client, "status": status, "reason": reason}
+    parameter_text = "".join(f" {name}={value}" for name, value in parameters.items())
+    logger.info(
+        "%s", f"operator {client} {action}{parameter_text} {status} {reason}".rstrip(), extra={"fields": fields}
+    )

@@ -8,8 +8,8 @@ from feedproxy.admin import admin_client
 from feedproxy.settings import Settings
 from feedproxy.telemetry.log_format import print_error, printable
 from feedproxy.usm.address_discovery import discover as find
+from feedproxy.usm.address_discovery import verification_failure
 from feedproxy.usm.address_or_file import private_address_hint
-from feedproxy.usm.feed_verification import verification_failure
 
 
 def register(subparsers: Any) -> None:

@@ -10,18 +10,19 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.cooperative_iteration import iterate_in_background
 from feedproxy.errors import FeedproxyError, StoreError
+from feedproxy.event_signal import AsyncSignal, Signal
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.notify.changes.change_log import ChangeLog, ExtraDeliveries, FeedSnapshot, snapshot_of
 from feedproxy.notify.changes.pending_changes import BATCH_SIZE, PendingChanges
 from feedproxy.notify.delivery.delivery_queue import DeliveryQueue
 from feedproxy.notify.delivery.delivery_worker import DeliveryWorker
 from feedproxy.notify.notification_database import NotificationDatabase
-from feedproxy.notify.notification_events import NotificationEvents
 from feedproxy.notify.notification_protocol import (
     SUBSCRIBER_REQUESTS,
     Change,
@@ -33,7 +34,7 @@ from feedproxy.notify.notification_protocol import (
 from feedproxy.notify.refresh_requests import RefreshRequests
 from feedproxy.notify.resubscribe_after_outage import Outages
 from feedproxy.notify.rpc.xmlrpc import XmlRpcDispatcher
-from feedproxy.notify.subscription_table import Subscriptions
+from feedproxy.notify.subscription_table import Subscription, Subscriptions
 from feedproxy.proxy.public_feeds import may_be_listed
 from feedproxy.proxy.service import Service
 from feedproxy.refresh.ingest.ingest import document_without_digest
@@ -68,6 +69,29 @@ RECONCILIATION_IDLE_FACTOR = 15
 The search (cooperative_iteration.py) therefore uses a sixteenth of a CPU. It lasts two seconds for a thousand feeds,
 and half an hour for a million.
 """
+
+
+class NotificationEvents(Struct, frozen=True):
+    """The signals of one notification service."""
+
+    feed_seen: Signal[Resource] = field(default_factory=Signal)
+    """Emitted for each stored feed at the start, and for each feed with new content."""
+    change_found: Signal[FeedSnapshot] = field(default_factory=Signal)
+    """Emitted for each change that this machine found, for the other machines of a fleet."""
+    feed_private: Signal[str] = field(default_factory=Signal)
+    """Emitted with the target after each refresh of a feed that public lists must not name."""
+    feed_relocated: Signal[str] = field(default_factory=Signal)
+    """Emitted with the target after each refresh of a public feed while its origin reports a move or an end
+    (Relocation)."""
+    subscription_expired: Signal[Subscription] = field(default_factory=Signal)
+    """Emitted after the removal of an expired subscription, in the process that sends deliveries."""
+    delivery_started: AsyncSignal = field(default_factory=AsyncSignal)
+    """Emitted when this process begins to send deliveries, and after an outage."""
+    tick: AsyncSignal = field(default_factory=AsyncSignal)
+    """Emitted in each iteration of the service's loop, in every process.
+
+    Iterations are frequent: receivers with periodic work must check the clock.
+    """
 
 
 class _NextDue(NamedTuple):

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from functools import partial
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.notify.moved_topics import moved_target
 from feedproxy.notify.notification_protocol import DeliveryRequest
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import Role, Subscription
-from feedproxy.notify.topics import is_no_longer_public
+from feedproxy.notify.topics import is_no_longer_public, moved_target
 
 SWEEP_INTERVAL: Seconds = 600
 """Seconds between two checks whether topics have become private or have moved."""

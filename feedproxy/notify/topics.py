@@ -1,22 +1,26 @@
 """Topics: the feeds that clients' URLs name, and the rule for subscribing to them.
 
 Clients may subscribe to stored public feeds, and to feeds of the operator's upstream. A feed of the upstream is fetched
-if it is not stored.
+if it is not stored. A feed that has moved permanently stands for its former address, too.
 """
 
 import contextlib
+from collections.abc import Callable
 
 from feedproxy.errors import BadTarget, FeedproxyError, NotFound
 from feedproxy.http import uri
 from feedproxy.http.target_uri.gateway_path import gateway_target
 from feedproxy.notify.changes.change_log import host_and_path
-from feedproxy.notify.moved_topics import current_topic
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.public_feeds import may_be_listed
+from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.request.upstream_and_public_urls import is_upstream_target
 
 SITE_TOPICS_MAX = 10
 """A subscription to a site covers at most this many of its feeds."""
+
+REDIRECTS_MAX = 5
+"""At most this many permanent redirects in a row are followed from a feed's address to its current target."""
 
 PINGED_FEEDS_MAX = 50
 """A ping of a site refreshes at most this many of its feeds."""
@@ -122,3 +126,32 @@ def may_notify(service: NotificationService, target: str) -> bool:
 def is_no_longer_public(service: NotificationService, target: str) -> bool:
     """Return whether a target is private, by its address, its settings or its stored resource."""
     return not may_be_listed(target, service.settings_for(target), service.proxy.store.peek(target))
+
+
+def current_topic(service: NotificationService, target: str) -> str:
+    """Return the target to which the feed at `target` has moved permanently. Return `target` if the feed has not moved,
+    or if the new target is not stored."""
+    return _follow_redirects(service, target, service.proxy.admin.is_feed)
+
+
+def moved_target(service: NotificationService, target: str) -> str:
+    """Return the target to which the feed at `target` has moved permanently, or `target` if the feed has not moved. The
+    result need not be stored."""
+    return _follow_redirects(service, target, lambda _: True)
+
+
+def _follow_redirects(service: NotificationService, target: str, is_allowed: Callable[[str], bool]) -> str:
+    visited = [target]
+    for _ in range(REDIRECTS_MAX):
+        resource, settings = service.proxy.store.peek(visited[-1]), service.settings_for(visited[-1])
+        sighting = resource.relocation if resource is not None else None
+        if sighting is None:
+            break
+        match moved_and_gone.active_relocation(sighting, service.clock.now(), settings, target=visited[-1]):
+            case moved_and_gone.RespondMoved(location) if location in visited:
+                return target  # the redirects form a loop
+            case moved_and_gone.RespondMoved(location) if is_allowed(location):
+                visited.append(location)
+            case _:
+                break
+    return visited[-1]

@@ -11,6 +11,7 @@ from feedproxy.feed.autodiscovery import DiscoveredFeed, discover_feeds, is_page
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.channel_addresses import page_address, self_address
 from feedproxy.feed.parse.channel_parser import read
+from feedproxy.http import uri
 from feedproxy.http.message import NO_FIELDS
 from feedproxy.refresh.standalone_fetch import Document, fetch_document, follow_saved_redirect
 from feedproxy.settings import Settings
@@ -70,3 +71,23 @@ async def _of_feed(channel: Channel, document: Document, source: str, settings: 
 def feeds_of_page(document: Document) -> tuple[DiscoveredFeed, ...]:
     """Return the feeds that a page names by autodiscovery."""
     return discover_feeds(document.body, document.final_address, document.fields)
+
+
+async def verification_failure(address: str, settings: Settings) -> str:
+    """Return the reason why the feed is not verified to belong to its page, or "" if the feed is verified.
+
+    A feed is verified if its document names a page that names the feed.
+    """
+    try:
+        document = await fetch_document(address, settings)
+        channel = read(document.body, document.fields.get("content-type"))
+        if channel is None:
+            return "it is not a feed"
+        page = page_address(channel, document.final_address)
+        if not page:
+            return "it names no page"
+        addresses = {feed.address for feed in feeds_of_page(await fetch_document(page, settings))}
+    except FeedproxyError as error:
+        return str(error)
+    own = {uri.normalise(address), document.final_address, self_address(channel, document.final_address)}
+    return "" if own & addresses else f"its page, {page}, does not name it"

@@ -5,6 +5,7 @@ the script. content_security_policy.py states what a page may load and run.
 """
 
 import hashlib
+import re
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -29,10 +30,18 @@ ICON = (
 )
 """The favicon: the common symbol of feeds."""
 
+_AS_OF = re.compile(rb'<p id="as-of".*?</p>', re.DOTALL)
+"""Pattern of the part of a page that states when the page was made (frame.html)."""
+
 
 def page(name: str, /, **values: Any) -> bytes:
     """Return the page made from these values and the template `name`, such as `status.html`."""
     return _environment().get_template(name).render(values).encode(errors="replace")
+
+
+def page_entity_tag(body: bytes) -> str:
+    """Return the weak entity tag of a page. The time when the page was made does not affect the tag."""
+    return f'W/"{hashlib.sha256(_AS_OF.sub(b"", body)).hexdigest()[:32]}"'
 
 
 def make_ready() -> None:

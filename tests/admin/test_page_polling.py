@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from feedproxy.cache.cache_status import CacheStatus
-from feedproxy.web.page_entity_tag import page_entity_tag
+from feedproxy.web.templates import page_entity_tag
 from tests.stages.admin import Proxy
 
 

@@ -25,7 +25,6 @@ from feedproxy.request.upstream_and_public_urls import public_name
 from feedproxy.telemetry import recent_activity
 from feedproxy.telemetry.page_redaction import View
 from feedproxy.web import templates
-from feedproxy.web.page_entity_tag import page_entity_tag
 
 PER_PAGE = 50
 """Number of feeds on a page of the list, if the query has no `per_page`."""
@@ -219,7 +218,7 @@ class FeedPages:
         notice = self._notices.get(request.query.get("done", ""))
         shared = {"now": now, "as_of": now, "notice": notice, "path": request.path}
         body = templates.page(template, **(shared | values))
-        tag = page_entity_tag(body)
+        tag = templates.page_entity_tag(body)
         if tag in [text.strip() for text in request.headers.get("If-None-Match", "").split(",")]:
             return web.Response(status=304, headers={"ETag": tag})
         answer = web.Response(body=body, headers={"Content-Type": templates.HTML, "ETag": tag})

@@ -18,7 +18,6 @@ from feedproxy.http.message import Fields, Response
 from feedproxy.notify.callback_loop import is_callback_to_self
 from feedproxy.notify.client_rate_limit import RateLimiter, TooManyRequests
 from feedproxy.notify.endpoint_responses import plain_text
-from feedproxy.notify.moved_topics import current_topic
 from feedproxy.notify.notification_protocol import (
     Delivered,
     Delivery,
@@ -31,7 +30,7 @@ from feedproxy.notify.notification_protocol import (
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import Role, State, Subscription, SubscriptionsFull
 from feedproxy.notify.subscriptions_to_moved_or_private_feeds import SubscriberMaintenance
-from feedproxy.notify.topics import find_feeds, is_no_longer_public, may_notify, named_address
+from feedproxy.notify.topics import current_topic, find_feeds, is_no_longer_public, may_notify, named_address
 from feedproxy.notify.websub import signatures_and_tokens, websub_messages
 from feedproxy.notify.websub.websub_messages import NAME, InvalidRequest, Mode, PublishRequest, SubscriptionRequest
 from feedproxy.proxy.public_feeds import is_restricted, may_be_listed
