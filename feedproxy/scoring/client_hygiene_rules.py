@@ -11,7 +11,7 @@ from feedproxy.notes import Category, Level, Note
 from feedproxy.scoring.cache_busting_parameters import strip_cache_busters
 from feedproxy.scoring.reader_names import distinguishing_part
 from feedproxy.scoring.reader_state import ReaderState
-from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict, short_target
+from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict, short_target, violation
 from feedproxy.scoring.scored_request import Poll
 
 _LIBRARY = re.compile(
@@ -49,14 +49,12 @@ def _evaluate_accept_encoding(accepted: str) -> Verdict:
     weights = weights_in(accepted)
     if any(weights.get(name, 0) > 0 for name in ("gzip", "x-gzip", "br", "zstd", "deflate", "*")):
         return NO_VIOLATIONS
-    return (
-        Observation(COMPRESSION_NOT_ACCEPTED, f"Accept-Encoding: {accepted}" if accepted else "no Accept-Encoding"),
-    )
+    return violation(COMPRESSION_NOT_ACCEPTED, f"Accept-Encoding: {accepted}" if accepted else "no Accept-Encoding")
 
 
 def evaluate_version(poll: Poll, _: ReaderState) -> Verdict:
     """Return a violation if the request was sent with HTTP/1.0."""
-    return (Observation(HTTP_1_0_USED, poll.version),) if poll.version.endswith(_OLD_VERSIONS) else NO_VIOLATIONS
+    return violation(HTTP_1_0_USED, poll.version) if poll.version.endswith(_OLD_VERSIONS) else NO_VIOLATIONS
 
 
 def evaluate_size(poll: Poll, _: ReaderState) -> Verdict | None:
@@ -66,7 +64,7 @@ def evaluate_size(poll: Poll, _: ReaderState) -> Verdict | None:
     """
     if poll.complete or poll.size < READ_MAX:
         return None
-    return (Observation(ENDLESS_ANSWER_READ, f"{poll.size / 1e6:.0f} MB of an answer without end were read"),)
+    return violation(ENDLESS_ANSWER_READ, f"{poll.size / 1e6:.0f} MB of an answer without end were read")
 
 
 def evaluate_identity(poll: Poll, state: ReaderState) -> Verdict:
@@ -82,11 +80,11 @@ def evaluate_identity(poll: Poll, state: ReaderState) -> Verdict:
 @memoize_short(entries=AGENTS_MAX)
 def _evaluate_agent(agent: str) -> Verdict:
     if not agent:
-        return (Observation(USER_AGENT_MISSING, "no User-Agent"),)
+        return violation(USER_AGENT_MISSING, "no User-Agent")
     if _LIBRARY.fullmatch(agent) and (not _CONTACT.search(agent) or _LIBRARY_PAGE.search(agent)):
-        return (Observation(LIBRARY_USER_AGENT, f"User-Agent: {agent}", {"agent": agent}),)
+        return violation(LIBRARY_USER_AGENT, f"User-Agent: {agent}", {"agent": agent})
     if agent.startswith("Mozilla/") and product(agent) in _BROWSERS:
-        return (Observation(BROWSER_USER_AGENT, f"User-Agent: {agent}", {"agent": agent}),)
+        return violation(BROWSER_USER_AGENT, f"User-Agent: {agent}", {"agent": agent})
     return NO_VIOLATIONS
 
 
@@ -101,7 +99,7 @@ def evaluate_contact(poll: Poll, _: ReaderState) -> Verdict | None:
     return (
         NO_VIOLATIONS
         if _has_contact(agent) or poll.fields.get("from")
-        else (Observation(CONTACT_MISSING, f"User-Agent: {agent}"),)
+        else violation(CONTACT_MISSING, f"User-Agent: {agent}")
     )
 
 

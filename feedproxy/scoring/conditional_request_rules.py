@@ -9,7 +9,7 @@ from feedproxy.http.date import parse_http_date
 from feedproxy.http.etag import parse_tag, parse_tags, tag_base, weak_match
 from feedproxy.notes import Category, Level, Note
 from feedproxy.scoring.reader_state import ReaderState
-from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict
+from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Verdict, violation
 from feedproxy.scoring.scored_request import Poll
 
 UNCONDITIONAL_ALLOWED_AFTER: Seconds = 6.5 * 86_400
@@ -31,11 +31,9 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
             return None
         if state.is_new_address(poll.target):
             return None  # validators belong to an address, and this address has issued no validators
-        return (
-            Observation(
-                UNCONDITIONAL_REPEAT,
-                f"no condition, although the server had sent {_issued_names(state)}: {poll.size} bytes were sent again",
-            ),
+        return violation(
+            UNCONDITIONAL_REPEAT,
+            f"no condition, although the server had sent {_issued_names(state)}: {poll.size} bytes were sent again",
         )
     return (*_evaluate_tag(poll, state), *_evaluate_date(poll, state))
 
@@ -50,10 +48,8 @@ def evaluate_tag_use(poll: Poll, state: ReaderState) -> Verdict | None:
         return None
     if "if-none-match" in poll.fields:
         return NO_VIOLATIONS
-    return (
-        Observation(
-            ETAG_NOT_RETURNED, f"only If-Modified-Since, although the server had sent ETag: {state.stored.tag}"
-        ),
+    return violation(
+        ETAG_NOT_RETURNED, f"only If-Modified-Since, although the server had sent ETag: {state.stored.tag}"
     )
 
 
@@ -74,10 +70,8 @@ def evaluate_delta(poll: Poll, state: ReaderState) -> Verdict | None:
         return NO_VIOLATIONS
     if state.partial and not any(tag in state.issued.tags for tag in sent):
         return None  # another worker may have issued the tag after the 226
-    return (
-        Observation(
-            ETAG_OF_226_NOT_RETURNED, f"If-None-Match {_condition_text(poll)}, but the 226 had {state.stored.tag}"
-        ),
+    return violation(
+        ETAG_OF_226_NOT_RETURNED, f"If-None-Match {_condition_text(poll)}, but the 226 had {state.stored.tag}"
     )
 
 
@@ -100,13 +94,11 @@ def _evaluate_unconditional(poll: Poll, state: ReaderState) -> Verdict | None:
         return None
     since = poll.fields.get("if-modified-since")
     if since is not None and since.strip() not in state.date_fields:
-        return (
-            Observation(
-                UNKNOWN_LAST_MODIFIED, f"If-Modified-Since: {since}, but the server has never sent Last-Modified"
-            ),
+        return violation(
+            UNKNOWN_LAST_MODIFIED, f"If-Modified-Since: {since}, but the server has never sent Last-Modified"
         )
     return (
-        (Observation(UNKNOWN_ETAG, f"If-None-Match {_condition_text(poll)}, but the server has never sent an ETag"),)
+        violation(UNKNOWN_ETAG, f"If-None-Match {_condition_text(poll)}, but the server has never sent an ETag")
         if _sent_tags(poll)
         else NO_VIOLATIONS
     )
@@ -122,28 +114,24 @@ def _evaluate_tag(poll: Poll, state: ReaderState) -> Verdict:
     if state.stored_is_delta:
         return ()  # evaluate_delta reports this violation
     if any(tag in state.rejected.tags for tag in sent):
-        return (
-            Observation(
-                VALIDATOR_OF_FAILURE,
-                f"If-None-Match {_condition_text(poll)} was sent with an answer that was not a complete feed",
-            ),
+        return violation(
+            VALIDATOR_OF_FAILURE,
+            f"If-None-Match {_condition_text(poll)} was sent with an answer that was not a complete feed",
         )
     if any(tag in state.issued.tags for tag in sent):
         reason = (
             f"If-None-Match {_condition_text(poll)} is of an older version; "
             f"the current ETag is {state.stored.tag or 'absent'}"
         )
-        return (Observation(VALIDATOR_REVERTED if state.last_sent.tag in current and current else OLD_ETAG, reason),)
+        return violation(VALIDATOR_REVERTED if state.last_sent.tag in current and current else OLD_ETAG, reason)
     altered = next((tag for tag in current if _is_altered(sent, tag)), None)
     if altered is not None:
-        return (Observation(ETAG_ALTERED, f"If-None-Match {_condition_text(poll)} instead of {altered}"),)
+        return violation(ETAG_ALTERED, f"If-None-Match {_condition_text(poll)} instead of {altered}")
     return (
         ()
         if state.partial
-        else (
-            Observation(
-                UNKNOWN_ETAG, f"If-None-Match {_condition_text(poll)} was never sent by the server for this feed"
-            ),
+        else violation(
+            UNKNOWN_ETAG, f"If-None-Match {_condition_text(poll)} was never sent by the server for this feed"
         )
     )
 
@@ -157,10 +145,8 @@ def _evaluate_date(poll: Poll, state: ReaderState) -> Verdict:
     ):
         return ()
     if sent in state.rejected.dates:
-        return (
-            Observation(
-                VALIDATOR_OF_FAILURE, f"If-Modified-Since: {sent} was sent with an answer that was not a complete feed"
-            ),
+        return violation(
+            VALIDATOR_OF_FAILURE, f"If-Modified-Since: {sent} was sent with an answer that was not a complete feed"
         )
     if sent in state.issued.dates:
         if state.stored_is_delta:
@@ -170,19 +156,16 @@ def _evaluate_date(poll: Poll, state: ReaderState) -> Verdict:
             f"Last-Modified is now {state.stored.modified or 'absent'}"
         )
         if {*_current_tags(poll, state)} & {*_sent_tags(poll)}:
-            return (Observation(MIXED_VALIDATORS, f"{reason}; If-None-Match {_condition_text(poll)} is current"),)
+            return violation(MIXED_VALIDATORS, f"{reason}; If-None-Match {_condition_text(poll)} is current")
         back = state.last_sent.modified == state.stored.modified and state.stored.modified
-        return (Observation(VALIDATOR_REVERTED if back else OLD_LAST_MODIFIED, reason),)
+        return violation(VALIDATOR_REVERTED if back else OLD_LAST_MODIFIED, reason)
     instant, modified = parse_http_date(sent, poll.at), parse_http_date(state.stored.modified, poll.at)
     if modified is not None and _parse_lenient_date(sent) == modified:
-        return (Observation(LAST_MODIFIED_ALTERED, f"If-Modified-Since: {sent} instead of {state.stored.modified}"),)
+        return violation(LAST_MODIFIED_ALTERED, f"If-Modified-Since: {sent} instead of {state.stored.modified}")
     if state.partial or (not state.stored.modified and (sent in state.date_fields or instant is None)):
         return ()
-    return (
-        Observation(
-            UNKNOWN_LAST_MODIFIED,
-            f"If-Modified-Since: {sent}, but Last-Modified was {state.stored.modified or 'absent'}",
-        ),
+    return violation(
+        UNKNOWN_LAST_MODIFIED, f"If-Modified-Since: {sent}, but Last-Modified was {state.stored.modified or 'absent'}"
     )
 
 

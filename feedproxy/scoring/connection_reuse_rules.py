@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 from feedproxy.clock import Instant, Seconds
 from feedproxy.scoring import client_hygiene_rules
 from feedproxy.scoring.rule_evaluation import FeedEvaluation
-from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, ReaderRule
+from feedproxy.scoring.rule_weights import NO_VIOLATIONS, ReaderRule, violation
 from feedproxy.scoring.scored_request import Poll
 
 BURST_GAP: Seconds = 10
@@ -51,7 +51,7 @@ class ConnectionReuse:
         if evaluation.state.follows(poll) or len(connections) >= CONNECTIONS_MAX:
             reason = f"connection {len(connections) + 1} to {authority}, seconds after the previous one"
             evaluation.record_verdict(
-                ReaderRule.CONNECTION, poll, (Observation(client_hygiene_rules.CONNECTION_NOT_REUSED, reason),)
+                ReaderRule.CONNECTION, poll, violation(client_hygiene_rules.CONNECTION_NOT_REUSED, reason)
             )
         if len(connections) <= CONNECTIONS_MAX:
             connections.append(poll.connection)

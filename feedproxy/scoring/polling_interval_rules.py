@@ -13,7 +13,7 @@ from feedproxy.feed.schedule_hints import is_skipped, next_update
 from feedproxy.http.date import WEEKDAYS
 from feedproxy.notes import Category, Level, Note
 from feedproxy.scoring.reader_state import ReaderState
-from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict
+from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict, violation
 from feedproxy.scoring.scored_request import REFUSALS, Poll
 
 DAY: Seconds = 86_400
@@ -61,7 +61,7 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
     if state.last_success is None or state.belongs_to_previous(poll):
         return None
     if state.is_duplicate(poll):
-        return (Observation(DUPLICATE_REQUEST, "the same request was sent less than a second before"),)
+        return violation(DUPLICATE_REQUEST, "the same request was sent less than a second before")
     gap = poll.at - state.last_success
     intervals = [interval for interval in _polling_intervals(state) if interval[0] > 0]
     if not intervals:
@@ -114,8 +114,8 @@ def evaluate_skips(poll: Poll, state: ReaderState) -> Verdict | None:
         return NO_VIOLATIONS
     hour, day = math.floor(poll.at / 3600) % 24, (math.floor(poll.at / DAY) + 3) % 7
     if day in schedule.skip_days:
-        return (Observation(POLLED_ON_SKIP_DAY, f"on a {WEEKDAYS[day]}"),)
-    return (Observation(POLLED_IN_SKIP_HOUR, f"in hour {hour} GMT"),)
+        return violation(POLLED_ON_SKIP_DAY, f"on a {WEEKDAYS[day]}")
+    return violation(POLLED_IN_SKIP_HOUR, f"in hour {hour} GMT")
 
 
 def evaluate_refusal(poll: Poll, state: ReaderState) -> Verdict | None:
@@ -131,15 +131,15 @@ def evaluate_refusal(poll: Poll, state: ReaderState) -> Verdict | None:
         wait = min(refusal.wait, RETRY_AFTER_MAX)
         if gap < wait - min(30.0, wait / 20):
             reason = f"{exact_span(gap)} {failure} with Retry-After: {exact_span(math.ceil(wait))}"
-            return (Observation(RETRY_AFTER_IGNORED, reason),)
+            return violation(RETRY_AFTER_IGNORED, reason)
         return NO_VIOLATIONS
     if refusal.status in REFUSALS:
         wait = REFUSAL_WAIT if refusal.status == 429 else DEFAULT_WAIT
         if gap < wait - timer_tolerance(wait):
-            return (Observation(RETRIED_SOON_AFTER_REFUSAL, f"{exact_span(gap)} {failure}"),)
+            return violation(RETRIED_SOON_AFTER_REFUSAL, f"{exact_span(gap)} {failure}")
         return NO_VIOLATIONS
     return (
-        (Observation(RETRIED_SOON_AFTER_FAILURE, f"{exact_span(gap)} {failure}"),)
+        violation(RETRIED_SOON_AFTER_FAILURE, f"{exact_span(gap)} {failure}")
         if gap < FAILURE_WAIT - timer_tolerance(FAILURE_WAIT)
         else NO_VIOLATIONS
     )

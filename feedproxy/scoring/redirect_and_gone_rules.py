@@ -4,7 +4,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.durations_and_sizes import span
 from feedproxy.notes import Category, Level, Note
 from feedproxy.scoring.reader_state import ReaderState, RelocationSightings, stays_in_proxy
-from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict, short_target
+from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict, short_target, violation
 from feedproxy.scoring.scored_request import REDIRECTS, Poll
 
 SIGHTINGS_MIN = 3
@@ -34,7 +34,7 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
         if len(state.chain) > LOOP_HOPS_MAX:
             repetition = " again" if state.is_in_loop else ""
             reason = f"redirect {len(state.chain)} of this poll led to {short_target(poll.target)}{repetition}"
-            return (Observation(REDIRECT_LOOP_FOLLOWED, reason),)
+            return violation(REDIRECT_LOOP_FOLLOWED, reason)
         return NO_VIOLATIONS
     if (
         previous is not None
@@ -76,7 +76,7 @@ def evaluate_temporary(poll: Poll, state: ReaderState) -> Verdict | None:
     if state.partial and poll.target not in state.direct_addresses:
         return None  # another worker may have sent the redirect
     if poll.target in state.temporary and poll.target not in state.direct_addresses and not is_permanent:
-        return (Observation(TEMPORARY_MOVE_ADOPTED, f"{short_target(poll.target)} was requested directly"),)
+        return violation(TEMPORARY_MOVE_ADOPTED, f"{short_target(poll.target)} was requested directly")
     return NO_VIOLATIONS if poll.target in state.direct_addresses else None
 
 
@@ -92,7 +92,7 @@ def evaluate_ended(poll: Poll, state: ReaderState) -> Verdict | None:
     if poll.at - gone.last >= GONE_CHECK_INTERVAL:
         return NO_VIOLATIONS
     kind = XML_GONE_IGNORED if gone.xml else GONE_IGNORED
-    return (Observation(kind, f"{gone.count} answers announced the end, the first {span(poll.at - gone.first)} ago"),)
+    return violation(kind, f"{gone.count} answers announced the end, the first {span(poll.at - gone.first)} ago")
 
 
 def describe_adoptions(state: ReaderState, target: str) -> str:

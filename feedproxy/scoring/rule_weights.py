@@ -64,3 +64,8 @@ type Verdict = tuple[Observation, ...]
 """The violations of one rule by one request. An empty tuple means that the rule applied and was kept."""
 
 NO_VIOLATIONS: Verdict = ()
+
+
+def violation(kind: type[Note], reason: str, values: Mapping[str, Any] | None = None) -> Verdict:
+    """Return the verdict with one violation."""
+    return (Observation(kind, reason, values or {}),)
