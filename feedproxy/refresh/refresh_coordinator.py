@@ -222,26 +222,30 @@ class RefreshCoordinator:
         if isinstance(self.permissions.check(resource, target, self._settings_for(target)), Allowed):
             self.refresh(target)
 
-    def schedule_refresh(self, target: str, seconds: Seconds) -> None:
-        """Refresh a target after `seconds`, or later if a limit then defers the refresh.
+    def schedule_refresh(self, target: str, at: Instant) -> None:
+        """Refresh a target at the instant `at`, or later while a limit defers the refresh.
 
-        A purge or pause of the target cancels the refresh. A call replaces an earlier call for the target.
+        The refresh is omitted if the target is purged, paused or fetched until then. A call replaces an earlier call
+        for the target.
         """
-        epoch, at = self._coordination.invalidation_epoch(target), self._clock.now() + seconds
+        fetched = _fetched_at(self._store.get(target))
 
         async def wait(at: Instant) -> None:
             while True:
+                # No fetch lease is held during the wait.
                 await self._clock.sleep(at - self._clock.now())
-                resource = self._store.get(target)
-                if resource is None and self._coordination.invalidation_epoch(target) != epoch:
+                resource = await self._load(target)
+                if _fetched_at(resource) != fetched:
                     return
                 match self.permissions.check(resource, target, self._settings_for(target)):
                     case Deferred(_, Detail.PAUSED):
                         return
-                    case Deferred(until, detail) if detail is not Detail.SITE_INTERVAL:
+                    case Deferred(until, Detail.SITE_INTERVAL):
+                        at = until + own_jitter(target)  # one waiting feed at a time finds the site free
+                    case Deferred(until):
                         at = until
-                    case _:
-                        break  # the refresh itself waits for the site
+                    case Allowed():
+                        break
             await asyncio.shield(self.refresh(target))
 
         if (earlier := self._scheduled.pop(target, None)) is not None:
@@ -251,28 +255,10 @@ class RefreshCoordinator:
     def refresh_when_site_is_free(self, target: str, until: Instant) -> None:
         """Refresh a stale copy that `site_interval` prevents from being refreshed before `until`.
 
-        The refresh is omitted if the target already waits or SITE_WAITING_MAX refreshes are scheduled. It is also
-        omitted if the resource was fetched or deleted in the meantime, or if another limit defers it then.
+        The refresh is omitted if the target already waits or SITE_WAITING_MAX refreshes are scheduled.
         """
-        resource = self._store.get(target)
-        if resource is None or target in self._refreshes or len(self._scheduled) >= SITE_WAITING_MAX:
-            return
-
-        async def wait(until: Instant, fetched: Instant) -> None:
-            while True:
-                # No fetch lease is held during the wait. With its own jitter, one feed at a time finds the site free.
-                await self._clock.sleep(until - self._clock.now() + own_jitter(target))
-                resource = await self._load(target)
-                if resource is None or resource.fetched != fetched:
-                    return
-                match self.permissions.check(resource, target, self._settings_for(target)):
-                    case Deferred(until, Detail.SITE_INTERVAL):
-                        continue
-                    case Allowed():
-                        self.refresh(target)
-                return
-
-        self._start_once(self._scheduled, target, partial(wait, until, resource.fetched))
+        if not (target in self._refreshes or target in self._scheduled or len(self._scheduled) >= SITE_WAITING_MAX):
+            self.schedule_refresh(target, until + own_jitter(target))
 
     def _start_once(
         self, tasks: dict[str, asyncio.Task[None]], target: str, work: Callable[[], Awaitable[None]]
@@ -445,7 +431,7 @@ class RefreshCoordinator:
                 case Deferred(_, Detail.PAUSED):
                     pass  # the operator decides when the pause ends
                 case Deferred(until):
-                    self.schedule_refresh(sighting.location, until - self._clock.now())
+                    self.schedule_refresh(sighting.location, until)
                 case Allowed():
                     self.refresh(sighting.location)
 
@@ -474,6 +460,10 @@ def _relocation_state(resource: Resource) -> object:
 
 def _is_known_feed(resource: Resource | None) -> bool:
     return resource is not None and resource.channel is not None
+
+
+def _fetched_at(resource: Resource | None) -> Instant:
+    return resource.fetched if resource is not None else 0.0
 
 
 def _is_never_stored(resource: Resource | None) -> bool:

@@ -109,7 +109,7 @@ async def test_refresh_after_history_is_omitted_if_the_feed_was_fetched_meanwhil
 
 async def test_refresh_scheduled_during_history_is_made_if_the_feed_rests(opened) -> None:
     stand = await opened(7 * DAY)
-    stand.coordinator.schedule_refresh(stand.target, 5)
+    stand.coordinator.schedule_refresh(stand.target, stand.clock.now() + 5)
     await stand.finish()
     assert stand.origin.requests == 1
 
@@ -125,7 +125,7 @@ async def test_refresh_after_history_is_independent_of_a_refresh_scheduled_for_l
     await stand.open()
     stand.publish(1200)
     (await stand.proxy.get("/feed.rss")).expect(200)
-    stand.coordinator.schedule_refresh(stand.target, DAY)
+    stand.coordinator.schedule_refresh(stand.target, stand.clock.now() + DAY)
     stand.go_on.set()
 
     stand.clock.advance(75 * 60)
