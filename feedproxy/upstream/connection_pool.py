@@ -56,13 +56,11 @@ POOL_KEEPALIVE: Seconds = IDLE_MAX + 5
 itself."""
 
 
-class StaleConnection(FetchError):
+class StaleConnection(FetchError, detail="broken-message"):
     """Error for a pooled connection that was closed before the first byte of the response.
 
     The request may be repeated (RFC 9112, section 9.3.1).
     """
-
-    detail = "broken-message"
 
 
 class ReadTimeout(TimeoutError):

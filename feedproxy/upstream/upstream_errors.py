@@ -5,48 +5,32 @@ import ssl
 from feedproxy.errors import FeedproxyError, Overload
 
 
-class FetchError(FeedproxyError):
+class FetchError(FeedproxyError, status=502, detail="fetch-error"):
     """Error for a fetch without a usable response from the origin."""
 
-    status_hint = 502
-    detail = "fetch-error"
 
-
-class Unreachable(FetchError):
+class Unreachable(FetchError, detail="unreachable"):
     """Error for a failed connection to an origin: name resolution, TCP or TLS failed, or the address is invalid."""
 
-    detail = "unreachable"
 
-
-class ParentRefused(Unreachable):
+class ParentRefused(Unreachable, detail="parent-proxy"):
     """Error for a parent proxy (`upstream_proxy`) that does not connect to this origin."""
 
-    detail = "parent-proxy"
 
-
-class FetchTimeout(FetchError):
+class FetchTimeout(FetchError, status=504, detail="timeout"):
     """Error for a phase of the exchange that exceeded its deadline."""
 
-    status_hint = 504
-    detail = "timeout"
 
-
-class MalformedResponse(FetchError):
+class MalformedResponse(FetchError, detail="broken-message"):
     """Error for an incomplete or invalid HTTP response (RFC 9112, section 8)."""
 
-    detail = "broken-message"
 
-
-class NoNetwork(Overload):
+class NoNetwork(Overload, detail="no-network"):
     """Error for a machine that can reach neither origins nor name servers."""
 
-    detail = "no-network"
 
-
-class ParentFailed(Overload):
+class ParentFailed(Overload, detail="parent-proxy"):
     """Error for a parent proxy (`upstream_proxy`) that cannot be reached or used."""
-
-    detail = "parent-proxy"
 
 
 def tls_failure_reason(error: ssl.SSLError) -> str:

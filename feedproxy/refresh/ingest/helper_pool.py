@@ -77,11 +77,8 @@ jobs."""
 _MICRO = 1_000_000
 
 
-class JobLimitExceeded(FeedproxyError):
+class JobLimitExceeded(FeedproxyError, status=502, detail="too-large"):
     """Error for a document that needs more time or memory than a job may use."""
-
-    status_hint = 502
-    detail = "too-large"
 
 
 @dataclass(slots=True, eq=False)
