@@ -40,13 +40,10 @@ class UnsentOutputLimit:
 
     def __init__(self, settings: Callable[[], Settings]) -> None:
         self._settings = settings
-        self._sources: list[Callable[[], Iterable[UnsentOutput]]] = []
+        self.sources: list[Callable[[], Iterable[UnsentOutput]]] = []
+        """Functions that return the unsent output of connections. A listener removes its own when it is closed."""
         self._timer: asyncio.TimerHandle | None = None
         self._complaints = RateLimitedLog()
-
-    def add_source(self, source: Callable[[], Iterable[UnsentOutput]]) -> None:
-        """Add a function that returns the unsent output of connections."""
-        self._sources.append(source)
 
     def check_soon(self) -> None:
         """Check the memory after CHECK_DELAY seconds. Call this method after a response remained unsent."""
@@ -64,7 +61,7 @@ class UnsentOutputLimit:
         Of the client network with the most unsent output, the connection with the most is closed first.
         """
         usage, limit = _Usage(), self._settings().unsent_max
-        for source in self._sources:
+        for source in self.sources:
             for output in source():
                 usage.add(output)
         closed = 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from feedproxy.server import unsent_output_limit
+from feedproxy.server.mitm.flow_handler import get_flow_handler
 from feedproxy.server.unsent_output_limit import UnsentOutput, UnsentOutputLimit, buffer_of
 from feedproxy.settings import Settings
 from tests.server.conftest import Line, Opened, until
@@ -32,7 +33,7 @@ class Connections:
 def enforced(connections: Connections, monkeypatch: pytest.MonkeyPatch, limit: int) -> int:
     monkeypatch.setattr(Settings, "unsent_max", limit)
     limiter = UnsentOutputLimit(Settings)
-    limiter.add_source(connections)
+    limiter.sources.append(connections)
     return limiter.enforce()
 
 
@@ -97,3 +98,14 @@ async def is_complete(line: Line) -> bool:
         return len((await line.hear()).body) == LARGE
     except (ConnectionError, asyncio.IncompleteReadError):
         return False
+
+
+async def test_closed_listener_is_not_searched_for_unsent_output(front: Opened) -> None:
+    proxy = await front()
+    listener = proxy.stage._front._listener
+    limiter = get_flow_handler(proxy.stage.app).unsent_output_limit
+    assert listener._unsent_outputs in limiter.sources
+
+    listener.close()
+
+    assert listener._unsent_outputs not in limiter.sources

@@ -89,7 +89,7 @@ class Listener:
         self._hand_off_socket = hand_off_socket
         self._limiter = limiter
         self._unsent_output_limit = unsent_output_limit
-        unsent_output_limit.add_source(self._unsent_outputs)
+        unsent_output_limit.sources.append(self._unsent_outputs)
         self._idle_timeout = idle_timeout
         self._certificate = certificate
         self._loop = asyncio.get_running_loop()
@@ -479,6 +479,7 @@ class Listener:
         if not self.sockets and not self._connections and not self._epoll.closed:
             self._handler.access_logger.batch.flush()
             self._stop_preempting()
+            self._unsent_output_limit.sources.remove(self._unsent_outputs)
             self._loop.remove_reader(self._epoll.fileno())
             self._epoll.close()
             self._timer.cancel()

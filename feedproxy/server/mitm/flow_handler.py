@@ -127,7 +127,7 @@ class FlowHandler:
         self.backpressure = WriteBackpressure()
         self.connection_limiter = ConnectionLimiter()
         self.unsent_output_limit = UnsentOutputLimit(lambda: app.settings)
-        self.unsent_output_limit.add_source(self.backpressure.unsent_outputs)
+        self.unsent_output_limit.sources.append(self.backpressure.unsent_outputs)
         self.handshakes = HandshakeDeadlines()
         self._content_budget = ContentBudget()
         self._flows: dict[str, FlowState] = {}
