@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from typing import cast
 
 import pytest
 from mitmproxy import http
@@ -15,6 +16,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.errors import FeedproxyError
 from feedproxy.request.endpoint_registry import CONTENT_MAX
 from feedproxy.server.mitm.backpressure import WriteBackpressure
+from feedproxy.server.mitm.flow_handler import FlowHandler
 from feedproxy.server.mitm.http_layer import FeedLayer
 from tests.server.timed_wire import TimedWire
 from tests.stages.play import OnProxy
@@ -57,7 +59,12 @@ class Wire(TimedWire):
         made = context.Context(self.client, tctx.options)
         responses, backpressure = Responses(), WriteBackpressure()
         self.layer = FeedLayer(
-            made, HTTPMode.regular, responses, backpressure, head_max=65_536, head_timeout=head_timeout
+            made,
+            HTTPMode.regular,
+            cast("FlowHandler", responses),
+            backpressure,
+            head_max=65_536,
+            head_timeout=head_timeout,
         )
         self.play(events.Start())
 

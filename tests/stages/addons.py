@@ -19,8 +19,7 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.proxy.service import Service
 from feedproxy.request.context import Entrance
 from feedproxy.server.mitm import flow_handler
-from feedproxy.server.mitm.http_layer import ABSOLUTE_FORM
-from feedproxy.server.mitm.request_routing import fields_of, headers_of
+from feedproxy.server.mitm.request_routing import ABSOLUTE_FORM, fields_of, headers_of
 from feedproxy.settings import declare, defaults
 from tests.stages.origin import Origin, OriginFetcher
 from tests.stages.play import ALONE, Seen, line_for, resolved

@@ -51,9 +51,10 @@ from feedproxy.server.mitm.backpressure import WriteBackpressure
 from feedproxy.server.mitm.connect_and_interception import is_intercepted, permit_connect
 from feedproxy.server.mitm.content_budget import ContentBudget
 from feedproxy.server.mitm.handshake_deadlines import HandshakeDeadlines
-from feedproxy.server.mitm.http_layer import RESPOND_EARLY, WITHOUT_CONTENT
 from feedproxy.server.mitm.passthrough import BodyCounter, ConnectApprovals
 from feedproxy.server.mitm.request_routing import (
+    RESPOND_EARLY,
+    WITHOUT_CONTENT,
     IncomingRequest,
     LocalPath,
     MisspelledTarget,

@@ -15,9 +15,7 @@ the time for content that is read before the response.
 
 import logging
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from mitmproxy import connection, http
 from mitmproxy import flow as mitmproxy_flow
@@ -47,55 +45,17 @@ from feedproxy.errors import BadRequest, FeedproxyError
 from feedproxy.http import field_lines
 from feedproxy.request.endpoint_registry import CONTENT_MAX
 from feedproxy.server.mitm.backpressure import WriteBackpressure
+from feedproxy.server.mitm.flow_handler import FlowHandler
 from feedproxy.server.mitm.http1_limits_and_corrections import DiscardRequestBody, LimitedHttp1Server, error_response
 from feedproxy.server.mitm.http2_head_corrections import clean_http2_request, clean_http2_response
 from feedproxy.server.mitm.http2_limits_and_shutdown import BoundedServer
+from feedproxy.server.mitm.request_routing import ABSOLUTE_FORM, RESPOND_EARLY, WITHOUT_CONTENT
 from feedproxy.upstream.upstream_errors import MalformedResponse
 
 logger = logging.getLogger("feedproxy")
 
-ABSOLUTE_FORM = "feedproxy.absolute-form"
-"""Key in `flow.metadata`: the client sent the request's target in absolute-form."""
-
-WITHOUT_CONTENT = "feedproxy.without-content"
-"""Key in `flow.metadata`: the request ended with its head."""
-
-RESPOND_EARLY = "feedproxy.at-once"
-"""Key in `flow.metadata`: the response does not wait for the request's content, and ends the connection."""
-
 NO_ERROR = 0
 """HTTP/2's code for resetting a stream without an error (RFC 9113, section 7)."""
-
-
-class LocalResponses(Protocol):
-    """Source of the responses that a stream sends in place of mitmproxy's own responses."""
-
-    def make_error_page(self, flow: http.HTTPFlow, reason: str) -> http.Response:
-        """Return the response after a failure upstream. `reason` is mitmproxy's message."""
-        ...
-
-    def interim_responses(self, flow: http.HTTPFlow) -> Iterable[http.Response]:
-        """Return the 1xx responses to send before the flow's response."""
-        ...
-
-    def streamed_interim_response(self, flow: http.HTTPFlow, response: http.Response) -> http.Response | None:
-        """Return the 1xx response to send for the one that an origin sent to a streamed request, or None."""
-        ...
-
-    def refuse(self, flow: http.HTTPFlow, error: FeedproxyError) -> None:
-        """Set the response of a flow if the content of its request is refused."""
-        ...
-
-    def count_unreadable(self, client: connection.Client, status: int, page: bytes) -> None:
-        """Count the complete response `page` to a request of this client with an unreadable head."""
-        ...
-
-    def reserve_content(self, flow: http.HTTPFlow, size: int) -> None:
-        """Reserve the memory for `size` bytes of content of the flow's request.
-
-        Raises ContentTooLarge, or ContentBudgetExceeded if too little memory is free.
-        """
-        ...
 
 
 @dataclass
@@ -117,11 +77,11 @@ class FeedStream(HttpStream):
     """Time of the monotonic clock by which the next part of the request's content must arrive, or None without a
     limit."""
 
-    def __init__(self, context: Context, stream_id: int, responses: LocalResponses, content_timeout: Seconds) -> None:
+    def __init__(self, context: Context, stream_id: int, flow_handler: FlowHandler, content_timeout: Seconds) -> None:
         """Set `content_timeout`: the seconds within which each CONTENT_MAX bytes of content must arrive, unless the
         content is streamed. 0 means no limit."""
         super().__init__(context, stream_id)
-        self._responses = responses
+        self._flow_handler = flow_handler
         self._content_timeout = content_timeout
         self._is_without_content = False
 
@@ -147,7 +107,7 @@ class FeedStream(HttpStream):
         # RFC 9110, section 15.2: a proxy forwards 1xx responses. HTTP/1.0 does not define them.
         if self.flow.request.http_version == "HTTP/1.0" or self.client_state == self.state_errored:
             return
-        if (interim := self._responses.streamed_interim_response(self.flow, response)) is not None:
+        if (interim := self._flow_handler.streamed_interim_response(self.flow, response)) is not None:
             yield SendHttp(ResponseHeaders(self.stream_id, interim, False), self.context.client)
 
     def passthrough(self, event: events.Event) -> layer.CommandGenerator[None]:
@@ -190,7 +150,7 @@ class FeedStream(HttpStream):
         yield HttpErrorHook(self.flow)
         self.flow.live = False
         response = error_response(error.status_hint, f"This request could not be read: {error}.")
-        self._responses.count_unreadable(self.context.client, error.status_hint, http1.assemble_response(response))
+        self._flow_handler.count_unreadable(self.context.client, error.status_hint, http1.assemble_response(response))
         yield from self._send(response)
         self.server_state = self.state_errored
         yield from self._reset()
@@ -203,7 +163,7 @@ class FeedStream(HttpStream):
     def send_response(self, already_streamed: bool = False) -> layer.CommandGenerator[None]:
         # RFC 9110, section 15.2: a proxy forwards 1xx responses. HTTP/1.0 does not define them.
         if self.flow.request.http_version != "HTTP/1.0":
-            for interim in self._responses.interim_responses(self.flow):
+            for interim in self._flow_handler.interim_responses(self.flow):
                 yield SendHttp(ResponseHeaders(self.stream_id, interim, False), self.context.client)
         if not already_streamed:
             self._close_if_content_is_missing()
@@ -251,7 +211,7 @@ class FeedStream(HttpStream):
         if isinstance(event, RequestData):
             before, after = len(self.request_body_buf), len(self.request_body_buf) + len(event.data)
             try:
-                self._responses.reserve_content(self.flow, after)  # HTTP/2 need not announce the length
+                self._flow_handler.reserve_content(self.flow, after)  # HTTP/2 need not announce the length
             except FeedproxyError as error:
                 yield from self._refuse_content(error)
                 return
@@ -268,7 +228,7 @@ class FeedStream(HttpStream):
     def _refuse_content(self, error: FeedproxyError) -> layer.CommandGenerator[None]:
         self.request_body_buf.clear()
         if self.flow.response is None:
-            self._responses.refuse(self.flow, error)
+            self._flow_handler.refuse(self.flow, error)
         yield from self._respond_early()
 
     def check_killed(self, emit_error_hook: bool) -> layer.CommandGenerator[bool]:
@@ -327,7 +287,7 @@ class FeedStream(HttpStream):
         """Return the page for the client in place of mitmproxy's page, or None if no response can be sent."""
         if self.flow.response is not None or self.client_state == self.state_errored:
             return None
-        return self._responses.make_error_page(self.flow, event.message)
+        return self._flow_handler.make_error_page(self.flow, event.message)
 
     def _send(self, response: http.Response) -> layer.CommandGenerator[None]:
         body = response.raw_content or b""
@@ -348,14 +308,14 @@ class FeedLayer(HttpLayer):
         self,
         context: Context,
         mode: HTTPMode,
-        responses: LocalResponses,
+        flow_handler: FlowHandler,
         backpressure: WriteBackpressure,
         *,
         head_max: int,
         head_timeout: Seconds,
     ) -> None:
         super().__init__(context, mode)
-        self._responses = responses
+        self._flow_handler = flow_handler
         self._backpressure = backpressure
         self._head_max = head_max
         self._head_timeout = head_timeout
@@ -402,7 +362,7 @@ class FeedLayer(HttpLayer):
                 head_max=self._head_max,
                 head_timeout=self._head_timeout,
                 still_reads=self._backpressure.still_reads,
-                count_unreadable=self._responses.count_unreadable,
+                count_unreadable=self._flow_handler.count_unreadable,
             )
         self.connections[self.context.client] = server
         yield from self.event_to_child(server, event)
@@ -426,7 +386,7 @@ class FeedLayer(HttpLayer):
     def make_stream(self, stream_id: int) -> layer.CommandGenerator[None]:
         self._break_cycles()
         context = self.context.fork()
-        self.streams[stream_id] = stream = FeedStream(context, stream_id, self._responses, self._head_timeout)
+        self.streams[stream_id] = stream = FeedStream(context, stream_id, self._flow_handler, self._head_timeout)
         self._streams.append(stream)
         yield from self.event_to_child(stream, events.Start())
 
@@ -438,7 +398,7 @@ def _valid_trailers(trailers: http.Headers) -> http.Headers:
 
 def install(
     chosen: layer.NextLayer,
-    responses: LocalResponses,
+    flow_handler: FlowHandler,
     backpressure: WriteBackpressure,
     *,
     head_max: int,
@@ -453,7 +413,7 @@ def install(
         return
     inner.context.layers.remove(inner)
     feed_layer = FeedLayer(
-        inner.context, inner.mode, responses, backpressure, head_max=head_max, head_timeout=head_timeout
+        inner.context, inner.mode, flow_handler, backpressure, head_max=head_max, head_timeout=head_timeout
     )
     if outer is None:
         chosen.layer = feed_layer

@@ -27,8 +27,14 @@ from feedproxy.request.response_fields_by_entrance import (
 )
 from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.request.upstream_request import streamed_fields, with_via
-from feedproxy.server.mitm.http_layer import WITHOUT_CONTENT
-from feedproxy.server.mitm.request_routing import ASTERISK, RoutedRequest, fields_of, headers_of, is_asterisk
+from feedproxy.server.mitm.request_routing import (
+    ASTERISK,
+    WITHOUT_CONTENT,
+    RoutedRequest,
+    fields_of,
+    headers_of,
+    is_asterisk,
+)
 from feedproxy.server.mitm.server_addresses import ParentProxyHost, pinned_name, route_through_parent
 from feedproxy.settings import Settings
 from feedproxy.upstream.address_policy import AddressPolicy

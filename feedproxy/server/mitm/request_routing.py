@@ -22,8 +22,16 @@ from feedproxy.http.target_uri.registrable_domain import has_known_suffix
 from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.request.forwarded_client_address import Hop, client_hop, is_trusted_proxy
 from feedproxy.request.gateway_hosts import AUTHORITY, is_gateway_host
-from feedproxy.server.mitm.http_layer import ABSOLUTE_FORM
 from feedproxy.settings import Settings
+
+ABSOLUTE_FORM = "feedproxy.absolute-form"
+"""Key in `flow.metadata`: the client sent the request's target in absolute-form."""
+
+WITHOUT_CONTENT = "feedproxy.without-content"
+"""Key in `flow.metadata`: the request ended with its head."""
+
+RESPOND_EARLY = "feedproxy.at-once"
+"""Key in `flow.metadata`: the response does not wait for the request's content, and ends the connection."""
 
 LANDING_PATHS = ("/", "/robots.txt", "/favicon.ico")
 """Paths of the gateway's own pages."""
