@@ -20,7 +20,6 @@ from feedproxy.endpoints.feed_list import FeedList
 from feedproxy.endpoints.imported_feeds import ImportedFeeds
 from feedproxy.errors import FeedproxyError, StoreError
 from feedproxy.feed_rules import Rule, Rules, may_serve_under
-from feedproxy.fleet.delivery_claim import claim_delivery
 from feedproxy.fleet.synchronization import FleetSynchronization
 from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.message import Fields, Response
@@ -429,7 +428,7 @@ class Parts:
             clock=app.clock,
             listed_feeds=self.feed_list.public_addresses,
             on_failure=app.metrics.on_store_failure,
-            claim_delivery=partial(claim_delivery, self.fleet.redis_operations) if self.fleet is not None else None,
+            claim_delivery=self.fleet.claim_delivery if self.fleet is not None else None,
         )
         if self.fleet is not None:
             self.fleet.join(self.service, self.notifications, app.metrics)

@@ -44,6 +44,9 @@ STATE_INTERVAL: Seconds = 10
 Redis may remove any key if its memory is full (`maxmemory-policy allkeys-lru`), first those that were not used lately.
 """
 
+CLAIM_LIFETIME: Seconds = 7 * 86_400
+"""Redis remembers for this many seconds which machine delivers the notifications of a change."""
+
 COMPARE_BATCH = 200
 """Number of copies that one request to Redis compares."""
 
@@ -173,6 +176,17 @@ class FleetSynchronization:
         with contextlib.suppress(RedisUnavailable, RedisRefused):
             async for target in self.redis_operations.targets():
                 yield target
+
+    async def claim_delivery(self, snapshot: FeedSnapshot) -> bool:
+        """Claim the deliveries of a change that only one machine must make. Return True if this machine makes them.
+
+        The result is also True while Redis is unavailable.
+        """
+        change = f"{snapshot.target} {snapshot.digest} {snapshot.at}"
+        try:
+            return await self.redis_operations.claim(change, CLAIM_LIFETIME)
+        except (RedisUnavailable, RedisRefused):
+            return True
 
     def _publish_change(self, snapshot: FeedSnapshot) -> None:
         """Send the other machines a change that this machine found, without waiting."""

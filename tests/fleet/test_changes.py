@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from feedproxy.fleet.delivery_claim import claim_delivery
 from feedproxy.notify.changes.change_log import FeedSnapshot
 from feedproxy.notify.notification_protocol import Change, DeliveryRequest
 from tests.fleet.conftest import Start
@@ -66,7 +65,7 @@ async def test_fleet_change_found_twice_is_delivered_by_one_machine(start: Start
     one, two = await start(), await start()
     seen = FeedSnapshot(origin.url("/feed"), "digest", 1.0, "News", "", is_new=False, listed=True)
 
-    assert [await claim_delivery(machine.fleet.redis_operations, seen) for machine in (one, two, one)] == [
+    assert [await machine.fleet.claim_delivery(seen) for machine in (one, two, one)] == [
         True,
         False,
         True,
