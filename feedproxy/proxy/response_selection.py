@@ -25,7 +25,6 @@ from feedproxy.refresh import client_keyed_responses, missing_ranges
 from feedproxy.refresh.policy import stale_max_after_failure
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.policy.min_interval_and_back_off import Deferred
-from feedproxy.refresh.policy.oversized_content import is_known_oversized
 from feedproxy.refresh.policy.paused_and_blocked import PAUSED_RETRY
 from feedproxy.refresh.policy.stale_while_refreshing import rests_until, stale_while_refreshing
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
@@ -36,6 +35,9 @@ from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource
 from feedproxy.upstream.upstream_errors import FetchError, FetchTimeout
+
+OVERSIZED_RECHECK_INTERVAL: Seconds = 86_400
+"""The size of content above `buffer_max` is checked again after this many seconds. Until then, it is streamed."""
 
 
 class SelectedResponse(Struct, frozen=True):
@@ -93,7 +95,7 @@ class ResponseSelector:
         resource, now = context.resource, self.clock.now()
         if response := self.relocations.announce(context, resource, now, None):
             return response
-        if resource is not None and is_known_oversized(resource, now):
+        if resource is not None and _is_known_oversized(resource, now):
             return PassThrough(CacheStatus(fwd=Fwd.BYPASS, detail=Detail.OVERSIZED))
         context, has_credentials = self._with_effective_directives(context, now), context.upstream.has_credentials
         variant, freshness = self._select_variant(context, resource, now)
@@ -356,6 +358,11 @@ class ResponseSelector:
         if self.clock.now() >= validated + patience:
             return False
         return self._may_serve_stale(context, stored, freshness, Occasion.ERROR)
+
+
+def _is_known_oversized(resource: Resource, now: Instant) -> bool:
+    """Return True if the content is known to exceed `buffer_max`, and its next check is not due."""
+    return resource.oversized and not resource.variants and now - resource.fetched < OVERSIZED_RECHECK_INTERVAL
 
 
 def _with_get(context: RequestContext) -> RequestContext:
