@@ -22,6 +22,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "cooperative_iteration",
             "client_network",
             "clock",
+            "daemon_thread",
             "errors",
             "notes",
             "option_files",

@@ -1,9 +1,7 @@
 """Reload of the configuration and the TLS certificate (SIGHUP)."""
 
 import asyncio
-import contextlib
 import logging
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from mitmproxy import exceptions, master
 
 from feedproxy.app import App
 from feedproxy.config.option_types import OptionSpec
+from feedproxy.daemon_thread import run_in_daemon_thread
 from feedproxy.errors import UsageError
 from feedproxy.feed_rules import Rules
 from feedproxy.process import systemd
@@ -102,36 +101,17 @@ async def _reload(proxy_master: master.Master, app: App, plan: ServePlan) -> Non
 async def _read_in_thread(
     plan: ServePlan, specs: Mapping[str, OptionSpec], rules: Rules
 ) -> tuple[LoadedOptions, Rules]:
-    """Return the result of `read_again`, and its rules. Raises UsageError if the configuration is invalid.
+    """Return the result of `read_again`, and its rules. Raises UsageError if the configuration is invalid."""
 
-    The thread is a daemon, which does not delay the exit of the process.
-    """
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[tuple[LoadedOptions, Rules]] = loop.create_future()
-
-    def finish(loaded: tuple[LoadedOptions, Rules] | BaseException) -> None:
-        if result.done():
-            return
-        if isinstance(loaded, BaseException):
-            result.set_exception(loaded)
-        else:
-            result.set_result(loaded)
-
-    def run() -> None:
-        outcome: tuple[LoadedOptions, Rules] | BaseException
-        try:
-            loaded = read_again(plan, specs, rules)
-            outcome = loaded, Rules(loaded.config.rules)
-        except BaseException as error:
-            outcome = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(finish, outcome)
+    def work() -> tuple[LoadedOptions, Rules]:
+        loaded = read_again(plan, specs, rules)
+        return loaded, Rules(loaded.config.rules)
 
     try:
-        threading.Thread(target=run, name="feedproxy-reload", daemon=True).start()
+        reading = run_in_daemon_thread(work, "feedproxy-reload")
     except RuntimeError as error:
         raise UsageError(f"{plan.config}: no thread is available to read it") from error
-    return await result
+    return await reading
 
 
 def read_again(plan: ServePlan, specs: Mapping[str, OptionSpec], rules: Rules) -> LoadedOptions:

@@ -9,16 +9,17 @@ import asyncio
 import errno
 import os
 import socket
-import threading
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from weakref import WeakKeyDictionary
 
 from feedproxy.clock import Seconds
+from feedproxy.daemon_thread import run_in_daemon_thread
 from feedproxy.errors import Overload
 from feedproxy.http.target_uri.registrable_domain import site_of_host
 from feedproxy.single_flight import SingleFlight
 from feedproxy.upstream import local_resource_exhaustion
-from feedproxy.upstream.origin_connection_limits import FairLimits, Limit, Slot, current_requester
+from feedproxy.upstream.origin_connection_limits import FairLimits, Limit, current_requester
 
 type Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
 """A function that returns the addresses of a name and port. Raises OSError without an address."""
@@ -80,45 +81,24 @@ class Resolver:
 
     async def _look_up(self, host: str) -> list[str]:
         slot = await self._shares.acquire(timeout=THREAD_WAIT_MAX, site=site_of_host(host))
-        loop = asyncio.get_running_loop()
-        result: asyncio.Future[list[str]] = loop.create_future()
         try:
-            threading.Thread(target=self._run, args=(host, slot, loop, result), name="lookup", daemon=True).start()
+            running = run_in_daemon_thread(partial(self._resolve, host), "lookup")
         except BaseException as error:
             self._shares.release(slot)
             if local_resource_exhaustion.is_exhaustion(error):
                 local_resource_exhaustion.complaints.warn(f"no thread for a look-up: {error}")
                 raise Overload("no thread is available to resolve a name") from error
             raise
+        running.add_done_callback(lambda _: self._shares.release(slot))
         task = asyncio.current_task()
         assert task is not None
         self._in_thread.add(task)
         try:
-            return await result
+            addresses = await asyncio.shield(running)
         finally:
             self._in_thread.discard(task)
-
-    def _run(self, host: str, slot: Slot, loop: asyncio.AbstractEventLoop, result: asyncio.Future[list[str]]) -> None:
-        """Resolve a name in the thread, and complete `result` in the event loop."""
-        outcome: list[str] | BaseException
-        try:
-            outcome = self._resolve(host)
-        except BaseException as error:
-            outcome = error
-        try:
-            loop.call_soon_threadsafe(self._set_result, slot, result, outcome)
-        except RuntimeError:
-            return  # the loop is closed, so no task waits for the result
-
-    def _set_result(self, slot: Slot, result: asyncio.Future[list[str]], outcome: list[str] | BaseException) -> None:
-        self._shares.release(slot)
-        if result.done():
-            return
-        if isinstance(outcome, BaseException):
-            result.set_exception(outcome)
-        else:
-            local_resource_exhaustion.network.record_success()
-            result.set_result(outcome)
+        local_resource_exhaustion.network.record_success()
+        return addresses
 
 
 _RESOLVERS: WeakKeyDictionary[asyncio.AbstractEventLoop, Resolver] = WeakKeyDictionary()
