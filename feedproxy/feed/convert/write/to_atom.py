@@ -12,17 +12,15 @@ from feedproxy.feed.convert.headlines import heading, headline
 from feedproxy.feed.convert.model import Feed, Item, Person, Text
 from feedproxy.feed.convert.namespaces import ATOM, DCTERMS, RSS2
 from feedproxy.feed.convert.write import xml_writer as out
-from feedproxy.feed.convert.write.atom_elements import atom_channel
-from feedproxy.feed.convert.write.xml_writer import put, put_nonempty
+from feedproxy.feed.convert.write.xml_writer import put, put_date, put_nonempty
 from feedproxy.feed.xml_parser import Element
-from feedproxy.http.date import format_rfc3339
 
 
 def render(feed: Feed) -> bytes:
     """Return the feed as an Atom document in UTF-8."""
     root = out.document(ATOM, "feed", feed, default=ATOM)
     feed = _with_required_elements(feed)
-    atom_channel(root, feed, RSS2)
+    out.atom_channel(root, feed, RSS2)
     _write_rss_elements(root, feed)
     previous_ids: set[str] = set()
     for position, item in enumerate(feed.items):
@@ -94,8 +92,7 @@ def _default_author(feed: Feed) -> str:
 
 
 def _write_rss_elements(root: Element, feed: Feed) -> None:
-    if feed.published is not None:
-        put(root, DCTERMS, "issued", format_rfc3339(feed.published))
+    put_date(root, DCTERMS, "issued", feed.published)
     if feed.webmaster is not None:
         put(root, RSS2, "webMaster", persons.to_rss_text(feed.webmaster))
     out.cloud(root, feed.cloud, RSS2)
@@ -124,21 +121,18 @@ def _entry(root: Element, item: Item, feed: Feed, previous_ids: set[str], positi
         out.atom_link(element, link)
     for enclosure in item.enclosures:
         out.atom_enclosure(element, enclosure)
-    if item.published is not None:
-        put(element, ATOM, "published", format_rfc3339(item.published))
+    put_date(element, ATOM, "published", item.published)
     # Entries with the same atom:updated would have no order. Dates a second apart keep the order of the feed.
     default_date = max(0, (feed.updated or 0) - position)
     changed = next((instant for instant in (item.updated, item.published) if instant is not None), default_date)
-    put(element, ATOM, "updated", format_rfc3339(changed))
-    for person in item.authors:
-        out.atom_person(element, "author", person)
-    for person in item.contributors:
-        out.atom_person(element, "contributor", person)
+    put_date(element, ATOM, "updated", changed)
+    out.atom_people(element, "author", item.authors)
+    out.atom_people(element, "contributor", item.contributors)
     for category in item.categories:
         out.atom_category(element, category)
     out.atom_text(element, "rights", item.rights)
     if item.source is not None:
-        atom_channel(put(element, ATOM, "source"), item.source, RSS2)
+        out.atom_channel(put(element, ATOM, "source"), item.source, RSS2)
     out.atom_text(element, "summary", item.summary)
     if item.content is not None:
         out.atom_text(element, "content", item.content)

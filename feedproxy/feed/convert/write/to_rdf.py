@@ -7,12 +7,10 @@ from feedproxy.feed.convert.headlines import heading, headline
 from feedproxy.feed.convert.model import Category, Feed, Item
 from feedproxy.feed.convert.namespaces import ADMIN, ATOM, DC, DCTERMS, RDF, RSS1, RSS2
 from feedproxy.feed.convert.write import xml_writer as out
-from feedproxy.feed.convert.write.atom_elements import atom_channel, channel_beyond_rss
 from feedproxy.feed.convert.write.to_atom import atom_id, item_id
-from feedproxy.feed.convert.write.xml_writer import put, put_nonempty
+from feedproxy.feed.convert.write.xml_writer import put, put_date, put_nonempty
 from feedproxy.feed.convert.xml_nodes import add
 from feedproxy.feed.xml_parser import Element
-from feedproxy.http.date import format_rfc3339
 
 _ABOUT, _RESOURCE = f"{{{RDF}}}about", f"{{{RDF}}}resource"
 
@@ -74,10 +72,8 @@ def _channel(channel: Element, feed: Feed) -> None:
     out.people(channel, feed.authors)
     if feed.webmaster is not None:
         put(channel, RSS2, "webMaster", persons.to_rss_text(feed.webmaster))
-    if feed.updated is not None:
-        put(channel, DC, "date", format_rfc3339(feed.updated))
-    if feed.published is not None:
-        put(channel, DCTERMS, "issued", format_rfc3339(feed.published))
+    put_date(channel, DC, "date", feed.updated)
+    put_date(channel, DCTERMS, "issued", feed.published)
     _categories(channel, feed.categories)
     if feed.generator is not None:
         if feed.generator.name or feed.generator.version or not markup.is_iri(feed.generator.uri):
@@ -88,7 +84,7 @@ def _channel(channel: Element, feed: Feed) -> None:
     out.schedule(channel, feed.schedule, RSS2)
     put_nonempty(channel, RSS2, "rating", feed.rating)
     out.extra_links(channel, feed.links, feed.link)
-    channel_beyond_rss(channel, feed)
+    out.channel_beyond_rss(channel, feed)
 
 
 def _item(root: Element, item: Item, name: str) -> None:
@@ -99,21 +95,19 @@ def _item(root: Element, item: Item, name: str) -> None:
     put(element, RSS1, "link", item.link or name)
     out.item_body(element, item, RSS1)
     out.people(element, item.authors)
-    for person in item.contributors:
-        out.atom_person(element, "contributor", person)
+    out.atom_people(element, "contributor", item.contributors)
     _categories(element, item.categories)
     out.comments(element, item)
     for enclosure in item.enclosures:
         out.atom_enclosure(element, enclosure)
     out.identifier(element, item, name)
-    if (date := item.published if item.published is not None else item.updated) is not None:
-        put(element, DC, "date", format_rfc3339(date))
-    if item.updated is not None:
-        if item.published == item.updated:
-            put(element, DCTERMS, "issued", format_rfc3339(item.updated))
-        put(element, DCTERMS, "modified", format_rfc3339(item.updated))
+    date = item.published if item.published is not None else item.updated
+    put_date(element, DC, "date", date)
+    if item.published == item.updated:
+        put_date(element, DCTERMS, "issued", item.updated)
+    put_date(element, DCTERMS, "modified", item.updated)
     if item.source is not None:
-        atom_channel(put(element, ATOM, "source"), item.source, RSS2)
+        out.atom_channel(put(element, ATOM, "source"), item.source, RSS2)
     if item.rights is not None:
         put(element, DC, "rights", markup.escape_ambiguous(item.rights))
     out.extra_links(element, item.links, item.link)

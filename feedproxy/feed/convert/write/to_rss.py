@@ -9,12 +9,11 @@ from feedproxy.feed.convert.headlines import heading, headline
 from feedproxy.feed.convert.model import Category, Enclosure, Feed, Item, Person
 from feedproxy.feed.convert.namespaces import ATOM, DC
 from feedproxy.feed.convert.write import xml_writer as out
-from feedproxy.feed.convert.write.atom_elements import atom_channel, channel_beyond_rss
 from feedproxy.feed.convert.write.to_atom import own_id
-from feedproxy.feed.convert.write.xml_writer import put, put_nonempty
+from feedproxy.feed.convert.write.xml_writer import put, put_date, put_nonempty
 from feedproxy.feed.convert.xml_nodes import add
 from feedproxy.feed.xml_parser import Element
-from feedproxy.http.date import format_http_date, format_rfc3339
+from feedproxy.http.date import format_http_date
 
 _DOCS = "https://www.rssboard.org/rss-specification"
 
@@ -33,10 +32,8 @@ def render(feed: Feed) -> bytes:
     _people(channel, feed.authors, "managingEditor")
     if feed.webmaster is not None:
         put(channel, "", "webMaster", people.to_rss_text(feed.webmaster))
-    if feed.published is not None:
-        put(channel, "", "pubDate", format_http_date(feed.published))
-    if feed.updated is not None:
-        put(channel, "", "lastBuildDate", format_http_date(feed.updated))
+    put_date(channel, "", "pubDate", feed.published, format_http_date)
+    put_date(channel, "", "lastBuildDate", feed.updated, format_http_date)
     _categories(channel, feed.categories)
     if feed.generator is not None:
         if feed.generator.uri or feed.generator.version:
@@ -51,7 +48,7 @@ def render(feed: Feed) -> bytes:
     put_nonempty(channel, "", "rating", feed.rating)
     out.text_input(channel, feed.text_input, "")
     out.extra_links(channel, feed.links, feed.link)
-    channel_beyond_rss(channel, feed)
+    out.channel_beyond_rss(channel, feed)
     for node in feed.extensions:
         add(channel, node)
     previous_ids: set[str] = set()
@@ -70,8 +67,7 @@ def _item(channel: Element, item: Item, feed: Feed, previous_ids: set[str]) -> N
     put_nonempty(element, "", "link", item.link)
     out.item_body(element, item, "")
     _people(element, item.authors, "author")
-    for person in item.contributors:
-        out.atom_person(element, "contributor", person)
+    out.atom_people(element, "contributor", item.contributors)
     _categories(element, item.categories)
     put_nonempty(element, "", "comments", item.comments)
     for enclosure in item.enclosures:
@@ -87,7 +83,7 @@ def _item(channel: Element, item: Item, feed: Feed, previous_ids: set[str]) -> N
         title = markup.to_line(item.source.title) or item.source.address
         if item.source.address:
             put(element, "", "source", title, url=item.source.address)
-        atom_channel(put(element, ATOM, "source"), item.source, "")
+        out.atom_channel(put(element, ATOM, "source"), item.source, "")
     if item.rights is not None:
         put(element, DC, "rights", markup.escape_ambiguous(item.rights))
     out.extra_links(element, item.links, item.link)
@@ -95,12 +91,11 @@ def _item(channel: Element, item: Item, feed: Feed, previous_ids: set[str]) -> N
 
 
 def _dates(element: Element, item: Item) -> None:
-    if (date := item.published if item.published is not None else item.updated) is not None:
-        put(element, "", "pubDate", format_http_date(date))
-    if item.updated is not None:
-        if item.published == item.updated:
-            put(element, ATOM, "published", format_rfc3339(item.updated))
-        put(element, ATOM, "updated", format_rfc3339(item.updated))
+    date = item.published if item.published is not None else item.updated
+    put_date(element, "", "pubDate", date, format_http_date)
+    if item.published == item.updated:
+        put_date(element, ATOM, "published", item.updated)
+    put_date(element, ATOM, "updated", item.updated)
 
 
 def _people(element: Element, persons: tuple[Person, ...], local: str) -> None:
@@ -113,7 +108,7 @@ def _people(element: Element, persons: tuple[Person, ...], local: str) -> None:
         if at == 0 and people.is_email(person.email) and (local == "author" or person.name) and not person.uri:
             put(element, "", local, people.to_rss_text(person))
             if person.avatar or person.extensions:
-                out.atom_person(element, "author", person)
+                out.atom_people(element, "author", (person,))
         else:
             out.people(element, (person,))
 

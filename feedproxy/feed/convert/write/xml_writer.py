@@ -4,7 +4,7 @@ Parts that RSS lacks are written as elements of Atom. Parts that Atom lacks are 
 `RSS2`). Many feed readers support the elements of Atom and of RSS in all formats.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from lxml import etree
@@ -72,6 +72,18 @@ def put_nonempty(
         put(parent, namespace, local, str(text), **attributes)
 
 
+def put_date(
+    parent: Element,
+    namespace: str,
+    local: str,
+    instant: int | None,
+    format_date: Callable[[float], str] = format_rfc3339,
+) -> None:
+    """Write an element with a date, unless `instant` is None."""
+    if instant is not None:
+        put(parent, namespace, local, format_date(instant))
+
+
 def comments(element: Element, item: Item) -> None:
     """Write the page of an item's comments as a link (RFC 4685, section 4)."""
     if item.comments:
@@ -83,15 +95,16 @@ def atom_text(parent: Element, local: str, text: Text | None) -> None:
         put(parent, ATOM, local, text.value, type="" if text.type == "text" else text.type, src=text.src)
 
 
-def atom_person(parent: Element, local: str, person: Person) -> None:
-    """Write a person as an element of Atom. Atom requires a name. The picture becomes a Media RSS thumbnail."""
-    element = put(parent, ATOM, local)
-    put(element, ATOM, "name", person.name or person.email or person.uri or person.avatar)
-    put_nonempty(element, ATOM, "email", person.email)
-    put_nonempty(element, ATOM, "uri", person.uri)
-    put_image(element, person.avatar)
-    for node in person.extensions:
-        add(element, node, RSS2)
+def atom_people(parent: Element, local: str, persons: Iterable[Person]) -> None:
+    """Write persons as elements of Atom. Atom requires a name. The picture becomes a Media RSS thumbnail."""
+    for person in persons:
+        element = put(parent, ATOM, local)
+        put(element, ATOM, "name", person.name or person.email or person.uri or person.avatar)
+        put_nonempty(element, ATOM, "email", person.email)
+        put_nonempty(element, ATOM, "uri", person.uri)
+        put_image(element, person.avatar)
+        for node in person.extensions:
+            add(element, node, RSS2)
 
 
 def atom_link(parent: Element, link: Link) -> None:
@@ -216,7 +229,7 @@ def people(parent: Element, persons: Iterable[Person]) -> None:
     for person in persons:
         put_nonempty(parent, DC, "creator", person.name)
         if person != Person(person.name) or not person.name:
-            atom_person(parent, "author", person)
+            atom_people(parent, "author", (person,))
 
 
 def item_body(element: Element, item: Item, core: str) -> None:
@@ -268,3 +281,37 @@ def extra_links(element: Element, links: Iterable[Link], page: str) -> None:
 def atom_enclosure(element: Element, enclosure: Enclosure) -> None:
     values = enclosure.type, enclosure.language, enclosure.title, enclosure.length
     atom_link(element, Link(enclosure.url, "enclosure", *values))
+
+
+def channel_beyond_rss(channel: Element, feed: Feed) -> None:
+    """Write the elements of Atom for the parts of a channel that RSS lacks."""
+    put_nonempty(channel, ATOM, "id", feed.id)
+    put_nonempty(channel, ATOM, "icon", feed.icon)
+    atom_people(channel, "contributor", feed.contributors)
+
+
+def atom_channel(element: Element, feed: Feed, bare: str) -> None:
+    """Write the elements that atom:feed and atom:source (RFC 4287, section 4.2.11) have in common.
+
+    Extensions without a namespace get the namespace `bare`.
+    """
+    put_nonempty(element, ATOM, "id", feed.id)
+    atom_text(element, "title", feed.title)
+    atom_text(element, "subtitle", feed.summary)
+    for link in feed.links:
+        atom_link(element, link)
+    put_date(element, ATOM, "updated", feed.updated)
+    atom_people(element, "author", feed.authors)
+    atom_people(element, "contributor", feed.contributors)
+    for category in feed.categories:
+        atom_category(element, category)
+    if feed.generator is not None:
+        atom_generator(element, feed.generator)
+    put_nonempty(element, ATOM, "icon", feed.icon)
+    if feed.image is not None:
+        put(element, ATOM, "logo", feed.image.url)
+    image_size(element, feed.image)
+    atom_text(element, "rights", feed.rights)
+    language_attributes(element, feed.language, feed.direction, atom=True)
+    for node in feed.extensions:
+        add(element, node, bare)
