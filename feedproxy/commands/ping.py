@@ -8,9 +8,8 @@ from urllib.parse import urlsplit
 
 from feedproxy.admin import admin_client
 from feedproxy.errors import FeedproxyError, UsageError
-from feedproxy.http.message import Response
 from feedproxy.http.target_uri.url_redaction import without_secrets
-from feedproxy.notify.notification_protocol import Delivered, Verdict
+from feedproxy.notify.notification_protocol import Answer, Delivered, Verdict
 from feedproxy.notify.pings import ping_messages as pings
 from feedproxy.notify.pings.ping_messages import Ping
 from feedproxy.notify.pings.sinks import PingSink, interpret_response, ping_message, read_ping_sink
@@ -83,7 +82,7 @@ async def _send_all(sinks: list[PingSink], site_ping: Ping, settings: Settings) 
 async def _send(caller: CallbackClient, sink: PingSink, site_ping: Ping) -> Verdict:
     message = ping_message(sink, name=site_ping.name, url=site_ping.url, feed=site_ping.feed)
     fields = message.fields.with_added("User-Agent", own_user_agent(Settings()))
-    answer: Response | FeedproxyError
+    answer: Answer
     try:
         answer = await caller.call(message.method, message.url, fields, message.body, trust=message.address_trust)
     except FeedproxyError as error:

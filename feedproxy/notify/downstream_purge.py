@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http.field_values import is_token
-from feedproxy.http.message import Fields, Response
+from feedproxy.http.message import Fields
 from feedproxy.http.target_uri.url_redaction import redact_setting
 from feedproxy.notify.notification_protocol import (
+    Answer,
     Change,
     Delivered,
     Delivery,
@@ -120,9 +121,7 @@ class DownstreamPurge:
                 )
         return Message("PURGE", sink.url, fields, address_trust=AddressTrust.OPERATOR_HOST)
 
-    async def interpret(
-        self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
-    ) -> Verdict:
+    async def interpret(self, delivery: Delivery, subscription: Subscription | None, answer: Answer) -> Verdict:
         """Return Delivered for 2xx, and for 404 and 410, by which a cache says that it has no copy.
 
         Every other response leads to a retry, even a refusal (401, 403): the operator may correct the cache's access

@@ -89,6 +89,9 @@ class Refused(Struct, frozen=True):
 
 type Verdict = Delivered | Retry | Refused
 
+type Answer = Response | FeedproxyError
+"""The response to a message, or the error without a response (refused address, no connection, timeout)."""
+
 
 class Sender(typing.Protocol):
     """The sender of a protocol's deliveries: it makes messages and interprets responses."""
@@ -103,11 +106,8 @@ class Sender(typing.Protocol):
         made only later."""
         ...
 
-    async def interpret(
-        self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
-    ) -> Verdict:
-        """Return the verdict on a response, or on an error without a response (refused address, no connection,
-        timeout)."""
+    async def interpret(self, delivery: Delivery, subscription: Subscription | None, answer: Answer) -> Verdict:
+        """Return the verdict on the answer to a message."""
         ...
 
 

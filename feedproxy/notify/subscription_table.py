@@ -3,7 +3,7 @@
 import json
 import math
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -127,21 +127,23 @@ class Subscriptions:
 
         await self._database.run(work)
 
-    async def check_capacity(self, callback: str, per_site: int, added: int = 1) -> None:
-        """Check that `added` subscriptions with this callback are permitted. Raises SubscriptionsFull if the table has
-        no room.
+    async def check_capacity(self, protocol: str, topics: Iterable[str], callback: str, per_site: int) -> int:
+        """Return the number of topics to which this callback has no subscription yet. Raises SubscriptionsFull if the
+        table has no room for that many subscriptions.
 
         Pending verifications count. `per_site` limits the subscriptions of one registrable domain; 0 means no limit.
         """
         site = callback_site(callback)
 
-        def work(db: sqlite3.Connection) -> tuple[int, int]:
+        def work(db: sqlite3.Connection) -> int:
+            added = sum(_find(db, Role.SUBSCRIBER, protocol, topic, callback) is None for topic in set(topics))
             tables = (_SUBSCRIBERS, "deliveries WHERE what = 'verify'")
-            return sum(_count(db, rows) for rows in tables), sum(_count(db, rows, site) for rows in tables)
+            total, of_site = sum(_count(db, rows) for rows in tables), sum(_count(db, rows, site) for rows in tables)
+            if added and (total + added > self.max_count or (per_site and of_site + added > per_site)):
+                raise SubscriptionsFull("no more subscriptions are accepted at present")
+            return added
 
-        total, of_site = await self._database.run(work)
-        if added and (total + added > self.max_count or (per_site and of_site + added > per_site)):
-            raise SubscriptionsFull("no more subscriptions are accepted at present")
+        return await self._database.run(work)
 
     async def record_notification(self, number: int, now: Instant, reason: str, *, success: bool) -> None:
         """Record a push that feedproxy received for its own subscription with this number.
@@ -154,20 +156,20 @@ class Subscriptions:
         rows = await self._database.fetch("SELECT * FROM subscriptions WHERE id = ?", number)
         return _read(rows[0]) if rows else None
 
-    async def find(self, role: Role, protocol: str, topic: str, callback: str) -> Subscription | None:
-        """Return the subscription with these values, or None."""
-        return await self._database.run(lambda db: _find(db, role, protocol, topic, callback))
-
-    async def find_current_or_moved(self, role: Role, protocol: str, target: str, callback: str) -> Subscription | None:
-        """Return the subscription to `target`, or else to the feed that has moved from `target`, or None."""
-        if (current := await self.find(role, protocol, target, callback)) is not None:
-            return current
+    async def find_current_or_moved(self, protocol: str, target: str, callback: str) -> Subscription | None:
+        """Return a client's subscription to `target`, or else to the feed that has moved from `target`, or None."""
         query = (
-            "SELECT * FROM subscriptions WHERE role = ? AND protocol = ? AND moved_from = ? AND moved_from <> ''"
+            "SELECT * FROM subscriptions WHERE role = 'tell' AND protocol = ? AND moved_from = ? AND moved_from <> ''"
             " AND callback = ?"
         )
-        rows = await self._database.fetch(query, role, protocol, target, callback)
-        return _read(rows[0]) if rows else None
+
+        def work(db: sqlite3.Connection) -> Subscription | None:
+            if (current := _find(db, Role.SUBSCRIBER, protocol, target, callback)) is not None:
+                return current
+            row = db.execute(query, (protocol, target, callback)).fetchone()
+            return _read(row) if row is not None else None
+
+        return await self._database.run(work)
 
     async def all(
         self, *, role: Role | None = None, protocol: str = "", topic: str = "", after: int = 0, limit: int = 1000

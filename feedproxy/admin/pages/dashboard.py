@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from feedproxy import __version__
 from feedproxy.admin.html_or_json import as_json, wants_json
 from feedproxy.admin.pages import activity_views, charts, health
-from feedproxy.admin.pages.feed_pages import SORTS, FeedPages, by_state, subscribers_of
+from feedproxy.admin.pages.feed_pages import SORTS, FeedPages, by_state
 from feedproxy.admin.pages.feed_state import FeedState
 from feedproxy.admin.pages.feed_table import FeedTable
 from feedproxy.admin.pages.reader_scores import ReaderScores
@@ -100,7 +100,8 @@ class Dashboard:
         families = metrics_aggregation.merge_families(metrics.families(), reports.families)
         totals = metrics.tally(families)
         memory = metrics_aggregation.gauge_value(families, "process_resident_memory_bytes")
-        subscribers = subscribers_of(table)
+        # Addresses that never were feeds are left out.
+        subscribers = [row["subscribers"] for row in table.rows if row["format"] and row["subscribers"]]
         ready = self._app.ready and not self._app.draining
         connections = round(metrics_aggregation.gauge_value(families, "feedproxy_connections") or 0)
         workers = max(1, self._app.workers - reports.silent)

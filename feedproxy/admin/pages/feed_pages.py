@@ -241,11 +241,6 @@ def _find_rows(rows: Sequence[View], query: str, state: str, sort: str) -> tuple
     return rows_in_state, by_state(matches)
 
 
-def subscribers_of(table: FeedTable) -> list[int]:
-    """Return the subscriber count of each feed with subscribers. Addresses that never were feeds are left out."""
-    return [row["subscribers"] for row in table.rows if row["format"] and row["subscribers"]]
-
-
 def by_state(rows: Sequence[View]) -> dict[str, int]:
     """Return the number of rows in each state."""
     counts = dict.fromkeys((str(state) for state in FeedState), 0)

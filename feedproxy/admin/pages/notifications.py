@@ -91,7 +91,6 @@ class NotificationsPage:
         settings = notifications.settings()
         subscriptions = await notifications.subscriptions.all(after=after, limit=SHOWN_MAX)
         counts = await notifications.subscriptions.count()
-        sent = notifications.delivery_worker.counts
         return {
             "subscriptions": [self._subscription_view(subscription) for subscription in subscriptions],
             "more": subscriptions[-1].id if len(subscriptions) == SHOWN_MAX else None,
@@ -103,9 +102,7 @@ class NotificationsPage:
             "deliveries": {
                 "waiting": await notifications.queue.count_waiting(),
                 "under_way": notifications.delivery_worker.running_count,
-                "delivered": sent.delivered,
-                "retried": sent.retried,
-                "refused": sent.refused,
+                **notifications.delivery_worker.counts,
             },
             "failing": [
                 {

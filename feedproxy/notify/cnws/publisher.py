@@ -16,7 +16,7 @@ from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.notify.cnws import cnws_messages
 from feedproxy.notify.cnws.cnws_messages import NAME, SubscriptionRequest
 from feedproxy.notify.endpoint_responses import XML, generated_response
-from feedproxy.notify.notification_protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
+from feedproxy.notify.notification_protocol import DAY, Answer, Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings.ping_messages import InvalidCall
 from feedproxy.notify.rpc.xmlrpc import utf8_content
@@ -77,9 +77,7 @@ class Publisher:
         if is_callback_to_self(callback, settings, client.base):
             raise AccessDenied("the notificationURL leads back to this proxy", 403)
         topics = await resolve_topics(service, request.resource, settings.cnws_publisher, client.base)
-        subscriptions = [await service.subscriptions.find(Role.SUBSCRIBER, NAME, topic, callback) for topic in topics]
-        if added := subscriptions.count(None):
-            await service.subscriptions.check_capacity(callback, settings.subscriptions_per_site, added)
+        if await service.subscriptions.check_capacity(NAME, topics, callback, settings.subscriptions_per_site):
             with service.delivery_worker.recording_failure(NAME, topics[0], callback):
                 await self._verify(callback, topics[0], request.resource, client.address)
         now = service.clock.now()
@@ -118,9 +116,7 @@ class Publisher:
             return None
         return await self._change_message(subscription.callback, topic, subscription.data.get("resource", topic))
 
-    async def interpret(
-        self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
-    ) -> Verdict:
+    async def interpret(self, delivery: Delivery, subscription: Subscription | None, answer: Answer) -> Verdict:
         """Return the verdict on a subscriber's response.
 
         "If the response is false then remove this server from the list. If a HTTP error occurs then the server is

@@ -11,7 +11,7 @@ from feedproxy.http.message import Fields, Response
 from feedproxy.notify.cnws import cnws_messages
 from feedproxy.notify.cnws.cnws_messages import NAME, SubscriptionRequest
 from feedproxy.notify.endpoint_responses import XML, generated_response
-from feedproxy.notify.notification_protocol import DAY, Delivery, Message, Retry, Verdict
+from feedproxy.notify.notification_protocol import DAY, Answer, Delivery, Message, Retry, Verdict
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.outbound_subscriptions import OutboundSubscriptions, SubscriptionTarget, callback_of
 from feedproxy.notify.pings.ping_messages import InvalidCall
@@ -60,9 +60,7 @@ class Subscriber:
         body = cnws_messages.write_subscribe(subscription.topic, callback_of(settings, NAME, subscription))
         return Message("POST", subscription.callback, fields, body, address_trust=AddressTrust.CONFIGURED_NAME)
 
-    async def interpret(
-        self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
-    ) -> Verdict:
+    async def interpret(self, delivery: Delivery, subscription: Subscription | None, answer: Answer) -> Verdict:
         """Return the verdict on a publisher's response to a subscription request.
 
         "If the response is an error (HTTP, or FALSE) then the subscription is refused" (CNWS).

@@ -9,7 +9,6 @@ import logging
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -21,6 +20,7 @@ from feedproxy.http.retry_after_and_rate_limit import retry_after
 from feedproxy.notify.delivery.delivery_queue import DeliveryOutcome, DeliveryQueue, next_try
 from feedproxy.notify.notification_protocol import (
     SUBSCRIBER_REQUESTS,
+    Answer,
     Delivered,
     Delivery,
     DeliveryRequest,
@@ -81,15 +81,6 @@ class Overloaded(FeedproxyError, status=503, detail="busy"):
     """Error for an immediate request that would exceed the maximum number of waiting requests."""
 
 
-@dataclass(slots=True)
-class DeliveryCounts:
-    """Number of attempts since the process started, by outcome."""
-
-    delivered: int = 0
-    retried: int = 0
-    refused: int = 0
-
-
 class FailedRequest(Struct, frozen=True):
     """A subscription request, to or from feedproxy, that has failed and is not repeated."""
 
@@ -127,7 +118,8 @@ class DeliveryWorker:
         self._capacity = asyncio.Condition()
         self._waiting = 0
         self._slow_hosts: dict[str, None] = {}
-        self.counts = DeliveryCounts()
+        self.counts: Counter[str] = Counter(delivered=0, retried=0, refused=0)
+        """Number of attempts since the process started, by outcome."""
         self.failed_requests: deque[FailedRequest] = deque(maxlen=FAILED_REQUESTS_MAX)
 
     @property
@@ -315,7 +307,7 @@ class DeliveryWorker:
         message = await sender.message(delivery, subscription)
         if message is None:
             return Refused("the notification is obsolete")
-        answer: Response | FeedproxyError
+        answer: Answer
         try:
             answer = await self._call(delivery.host, message)
         except FeedproxyError as error:
@@ -333,9 +325,9 @@ class DeliveryWorker:
         now, request, next_attempt = self._clock.now(), delivery.request, None
         match verdict:
             case Delivered():
-                self.counts.delivered += 1
+                self.counts["delivered"] += 1
             case Retry(reason, not_before):
-                self.counts.retried += 1
+                self.counts["retried"] += 1
                 next_attempt = next_try(
                     delivery.tries + 1, delivery.since, now, jitter=self._jitter(), not_before=not_before
                 )
@@ -343,7 +335,7 @@ class DeliveryWorker:
                     verdict = Refused(reason, remove=sender is not None and sender.remove_on_failure)
                     self.record_failure(request, reason)
             case Refused(reason):
-                self.counts.refused += 1
+                self.counts["refused"] += 1
                 logger.info(
                     "%s: %s refused, %s: %s", request.protocol, request.what or "delivery", request.callback, reason
                 )

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http import uri
-from feedproxy.http.target_uri.url_redaction import has_secret
 
 NAME_MAX = 1024
 """Maximum number of characters in a site's name, as at weblogs.com."""
@@ -42,10 +41,6 @@ class Ping(Struct, frozen=True):
     def addresses(self) -> list[str]:
         """Return the URLs that the ping names: the feed, the site, and the changed page, in this order."""
         return [address for address in dict.fromkeys((self.feed, self.url, self.page)) if address]
-
-    def has_public_address(self) -> bool:
-        """Return whether the site's URL contains no secret. Only such a URL is recorded."""
-        return not has_secret(self.url)
 
 
 def parse_simple_ping(parameters: Sequence[Any]) -> Ping:

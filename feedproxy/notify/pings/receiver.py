@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http.message import Response
+from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.notify.client_rate_limit import TooManyRequests
 from feedproxy.notify.endpoint_responses import generated_response
 from feedproxy.notify.notification_service import NotificationService
@@ -75,7 +76,8 @@ class PingReceiver:
         if not targets:
             targets = await find_feeds(self._service, *ping.addresses())
         await refresh_requests.accept_ping(targets, source)
-        if targets or settings.ping_unknown == "ignore" or not ping.has_public_address():
+        # A URL with a secret is not recorded.
+        if targets or settings.ping_unknown == "ignore" or has_secret(ping.url):
             return
         await refresh_requests.record_unknown_site(ping.url, ping.name)
         if settings.ping_unknown == "fetch":

@@ -14,10 +14,11 @@ from enum import StrEnum
 from urllib.parse import quote, urlsplit
 
 from feedproxy.errors import FeedproxyError, UsageError
-from feedproxy.http.message import Fields, Response
+from feedproxy.http.message import Fields
 from feedproxy.http.target_uri.url_redaction import redact_setting
 from feedproxy.notify.endpoint_responses import XML
 from feedproxy.notify.notification_protocol import (
+    Answer,
     Change,
     Delivered,
     Delivery,
@@ -91,7 +92,7 @@ def site_ping_request(sink: str, ping: Ping) -> DeliveryRequest:
     return DeliveryRequest("ping", "ping", ping.feed or ping.url, sink, data=data)
 
 
-def interpret_response(sink: PingSink, answer: Response | FeedproxyError) -> Verdict:
+def interpret_response(sink: PingSink, answer: Answer) -> Verdict:
     """Return the verdict on a sink's response. A ping is repeated after a server error, a 429 or a failed connection.
     Any other refusal is final."""
     if isinstance(answer, FeedproxyError):
@@ -149,7 +150,5 @@ class PingSinks:
         home = displayed_url(link, settings) if link else f"{split.scheme}://{split.netloc}/"
         return ping_message(sink, name=name or split.netloc, url=home, feed=feed)
 
-    async def interpret(
-        self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
-    ) -> Verdict:
+    async def interpret(self, delivery: Delivery, subscription: Subscription | None, answer: Answer) -> Verdict:
         return interpret_response(read_ping_sink(delivery.request.callback), answer)

@@ -16,7 +16,7 @@ from feedproxy.feed.channel_addresses import cloud_address
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.endpoint_responses import plain_text
-from feedproxy.notify.notification_protocol import Delivery, Message, Retry, Verdict
+from feedproxy.notify.notification_protocol import Answer, Delivery, Message, Retry, Verdict
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.outbound_subscriptions import OutboundSubscriptions, SubscriptionTarget, callback_of
 from feedproxy.notify.pings.ping_messages import InvalidCall
@@ -93,9 +93,7 @@ class RssCloudAggregator:
             return None
         return registration(subscription, settings)
 
-    async def interpret(
-        self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
-    ) -> Verdict:
+    async def interpret(self, delivery: Delivery, subscription: Subscription | None, answer: Answer) -> Verdict:
         """Return the verdict on a cloud's response, which is "true if it was able to do the registration, false
         otherwise"."""
         if isinstance(answer, FeedproxyError):

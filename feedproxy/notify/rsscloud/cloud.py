@@ -13,7 +13,7 @@ from feedproxy.errors import FeedproxyError, Forbidden, StoreError
 from feedproxy.http.message import Response
 from feedproxy.notify.callback_loop import is_callback_to_self
 from feedproxy.notify.client_rate_limit import RateLimiter
-from feedproxy.notify.notification_protocol import Delivered, Delivery, Message, Refused, Retry, Verdict
+from feedproxy.notify.notification_protocol import Answer, Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings import ping_messages
 from feedproxy.notify.pings.ping_messages import InvalidCall
@@ -100,10 +100,7 @@ class RssCloudServer:
         callback = registration.callback(client.address)
         if is_callback_to_self(callback, settings, client.base):
             raise RegistrationRefused("the callback leads back to this proxy")
-        held = [
-            await service.subscriptions.find(Role.SUBSCRIBER, NAME, topic, callback) for topic in set(topics.values())
-        ]
-        await service.subscriptions.check_capacity(callback, settings.subscriptions_per_site, held.count(None))
+        await service.subscriptions.check_capacity(NAME, topics.values(), callback, settings.subscriptions_per_site)
         url = registration.urls[0]
         with service.delivery_worker.recording_failure(NAME, topics[url], callback):
             await self._verify(registration, callback, url)
@@ -178,9 +175,7 @@ class RssCloudServer:
             NotificationMethod(data["way"]), subscription.callback, data["procedure"], data["url"]
         )
 
-    async def interpret(
-        self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
-    ) -> Verdict:
+    async def interpret(self, delivery: Delivery, subscription: Subscription | None, answer: Answer) -> Verdict:
         """Return the verdict on a response. Failures are retried for a day, and then the subscription is removed.
 
         A 410, or a callback that must not be called, ends the subscription at once.

@@ -19,6 +19,7 @@ from feedproxy.notify.callback_loop import is_callback_to_self
 from feedproxy.notify.client_rate_limit import RateLimiter, TooManyRequests
 from feedproxy.notify.endpoint_responses import plain_text
 from feedproxy.notify.notification_protocol import (
+    Answer,
     Delivered,
     Delivery,
     DeliveryRequest,
@@ -98,13 +99,13 @@ class Hub:
             except (Forbidden, BadTarget) as error:
                 raise InvalidRequest(f"hub.callback cannot be called: {error}", 403) from error
         named_target, target = self._targets(request, call.client.base)
-        subscription = await service.subscriptions.find_current_or_moved(
-            Role.SUBSCRIBER, NAME, target, request.callback
-        )
+        subscription = await service.subscriptions.find_current_or_moved(NAME, target, request.callback)
         if request.mode is Mode.UNSUBSCRIBE and subscription is None:
             raise InvalidRequest("no such subscription", 404)
         if subscription is None:
-            await service.subscriptions.check_capacity(request.callback, settings.subscriptions_per_site)
+            await service.subscriptions.check_capacity(
+                NAME, [target], request.callback, settings.subscriptions_per_site
+            )
         data = {
             "mode": request.mode,
             "topic": request.topic,
@@ -223,9 +224,7 @@ class Hub:
 
     # -- responses
 
-    async def interpret(
-        self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
-    ) -> Verdict:
+    async def interpret(self, delivery: Delivery, subscription: Subscription | None, answer: Answer) -> Verdict:
         """Return the verdict on a callback's response."""
         if delivery.request.what == DENY:
             is_retried = isinstance(answer, Unreachable | FetchTimeout) and delivery.tries + 1 < VERIFICATION_TRIES
@@ -249,7 +248,7 @@ class Hub:
         # "The hub MUST consider all other subscriber response codes as failures"
         return Retry(f"status {answer.status}")
 
-    async def _interpret_verification(self, delivery: Delivery, answer: Response | FeedproxyError) -> Verdict:
+    async def _interpret_verification(self, delivery: Delivery, answer: Answer) -> Verdict:
         request, service = delivery.request, self._service
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer)) if delivery.tries + 1 < VERIFICATION_TRIES else Refused(str(answer))
@@ -259,9 +258,7 @@ class Hub:
             return Refused("the callback did not repeat the challenge")
         data, now = json.loads(request.data), service.clock.now()
         if data["mode"] == Mode.UNSUBSCRIBE:
-            subscription = await service.subscriptions.find_current_or_moved(
-                Role.SUBSCRIBER, NAME, request.topic, request.callback
-            )
+            subscription = await service.subscriptions.find_current_or_moved(NAME, request.topic, request.callback)
             if subscription is not None:
                 await service.subscriptions.remove(subscription.id)
             return Delivered("unsubscribed")

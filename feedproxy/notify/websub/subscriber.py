@@ -21,6 +21,7 @@ from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.notification_protocol import (
     DAY,
+    Answer,
     Delivered,
     Delivery,
     DeliveryRequest,
@@ -317,9 +318,7 @@ class Subscriber:
         fields = Fields([("Content-Type", websub_messages.FORM)])
         return Message("POST", hub, fields, websub_messages.write_form(**parameters))
 
-    async def interpret(
-        self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
-    ) -> Verdict:
+    async def interpret(self, delivery: Delivery, subscription: Subscription | None, answer: Answer) -> Verdict:
         """Return the verdict on a hub's response. A 202 means that the hub will verify the request."""
         if subscription is None:
             return Refused("the subscription has ended")
