@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from http import HTTPStatus
+from itertools import accumulate
 
 from prometheus_client import (
     CollectorRegistry,
@@ -68,38 +69,32 @@ DURATION_BOUNDS: tuple[Seconds, ...] = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0
 """Upper bounds of the buckets for responses to clients and requests to origins, in seconds."""
 
 
-class LabelledHistogram:
-    """A histogram of observations in seconds, with one label, as a collector for prometheus_client."""
+class RequestSeconds:
+    """The histogram of the duration of requests by outcome, as a collector for prometheus_client.
 
-    def __init__(
-        self, name: str, text: str, label: str, bounds: Sequence[Seconds], *, registry: CollectorRegistry
-    ) -> None:
-        self._name = name
-        self._text = text
-        self._label = label
-        self._bounds = tuple(bounds)
+    With prometheus_client's own histogram, each observation takes a microsecond, a fifth of the time of a hit.
+    """
+
+    def __init__(self) -> None:
         self._counts: dict[str, list[int]] = {}
         self._sums: dict[str, Seconds] = {}
-        registry.register(self)
 
-    def observe(self, value: str, seconds: Seconds, times: int = 1) -> None:
-        """Count `times` observations of the same duration under the label value `value`."""
-        counts = self._counts.get(value)
+    def observe(self, outcome: str, seconds: Seconds, times: int = 1) -> None:
+        """Count `times` requests of the same duration."""
+        counts = self._counts.get(outcome)
         if counts is None:
-            counts = self._counts[value] = [0] * (len(self._bounds) + 1)
-            self._sums[value] = 0.0
-        counts[bisect_left(self._bounds, seconds)] += times
-        self._sums[value] += seconds * times
+            counts = self._counts[outcome] = [0] * (len(DURATION_BOUNDS) + 1)
+            self._sums[outcome] = 0.0
+        counts[bisect_left(DURATION_BOUNDS, seconds)] += times
+        self._sums[outcome] += seconds * times
 
     def collect(self) -> Iterable[Metric]:
         """Return the current samples."""
-        family = HistogramMetricFamily(self._name, self._text, labels=[self._label])
-        for value, counts in self._counts.items():
-            total, buckets = 0, list[tuple[str, float]]()
-            for bound, count in zip((*(str(float(bound)) for bound in self._bounds), "+Inf"), counts, strict=True):
-                total += count
-                buckets.append((bound, total))
-            family.add_metric([value], buckets, self._sums[value])
+        text = "Seconds from the head of a request to its response."
+        family = HistogramMetricFamily("feedproxy_request_seconds", text, labels=["outcome"])
+        bounds = (*(str(float(bound)) for bound in DURATION_BOUNDS), "+Inf")
+        for outcome, counts in self._counts.items():
+            family.add_metric([outcome], list(zip(bounds, accumulate(counts), strict=True)), self._sums[outcome])
         return [family]
 
 
@@ -124,13 +119,8 @@ class Metrics:
             "they are tunnel, intercept or refused. A status that is not registered is counted as other.",
             ("entrance", "outcome", "detail", "status"),
         )
-        self._seconds = LabelledHistogram(
-            "feedproxy_request_seconds",
-            "Seconds from the head of a request to its response.",
-            "outcome",
-            DURATION_BOUNDS,
-            registry=self.registry,
-        )
+        self._seconds = RequestSeconds()
+        self.registry.register(self._seconds)
         self._bytes = counter(
             "feedproxy_response_bytes",
             "Bytes of content sent to readers, by entrance and source: store, origin, stream, or own (made by feedproxy"
