@@ -5,7 +5,6 @@ Addons never import each other. They get the App by `get_app(ctx.master)`.
 
 import asyncio
 import contextlib
-import logging
 import secrets
 import socket
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from typing import Any
 
 from feedproxy import __version__, option_files
 from feedproxy.access.authorization import AccessControl
+from feedproxy.background_work import cancel, repeat
 from feedproxy.clock import Clock, Seconds, SystemClock
 from feedproxy.endpoints.feed_list import FeedList
 from feedproxy.endpoints.imported_feeds import ImportedFeeds
@@ -47,7 +47,6 @@ from feedproxy.store.store_location import open_store
 from feedproxy.subscribers import subscriber_counts
 from feedproxy.subscribers.reader_pseudonyms import Identifier
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
-from feedproxy.task_cancellation import cancel
 from feedproxy.telemetry import traffic_history
 from feedproxy.telemetry.metrics import Metrics
 from feedproxy.telemetry.metrics_aggregation import PeerReports
@@ -62,8 +61,6 @@ from feedproxy.upstream.own_listeners import OwnListeners
 from feedproxy.upstream.parent_proxy import Parent, parent_of
 from feedproxy.workers.worker_context import WorkerContext
 from feedproxy.workers.worker_messages import WorkerPeers
-
-logger = logging.getLogger(__name__)
 
 
 class App:
@@ -436,9 +433,14 @@ class Parts:
             add_protocols(self.notifications)
         if app.notification_plugins:
             self.notifications.start()
-        periodic = [self._save_periodically(), self._sweep_periodically()]
+        periodic = [
+            repeat(traffic_history.SAVE_INTERVAL, self._save_history, "history: saving the traffic"),
+            repeat(subscriber_counts.SAVE_INTERVAL, self._save, "subscribers: saving the counts"),
+            repeat(subscriber_counts.SAVE_INTERVAL, self._sweep, "subscribers: removal of readers"),
+        ]
         if worker is not None or self.fleet is not None:
-            periodic.append(self._reload_decisions())
+            reload = self.decisions.reload_in_background
+            periodic.append(repeat(paused_and_blocked.RELOAD_INTERVAL, reload, "decisions: reading"))
         self._tasks = [asyncio.ensure_future(work) for work in periodic]
 
     def stored_secret(self, name: str, make: Callable[[], bytes] | None = None) -> bytes:
@@ -451,32 +453,14 @@ class Parts:
         self._pending = asyncio.ensure_future(self.store.put_state(name, value))
         return value
 
-    async def _reload_decisions(self) -> None:
-        while True:
-            await asyncio.sleep(paused_and_blocked.RELOAD_INTERVAL)
-            with contextlib.suppress(StoreError):
-                await self.decisions.reload_in_background()
+    async def _save_history(self) -> None:
+        await self.history_recorder.save(self.clock.now())
 
-    async def _save_periodically(self) -> None:
-        while True:
-            for _ in range(subscriber_counts.SAVE_INTERVAL // traffic_history.SAVE_INTERVAL):
-                await asyncio.sleep(traffic_history.SAVE_INTERVAL)
-                await self.history_recorder.save(self.clock.now())
-            await self._save()
-
-    async def _sweep_periodically(self) -> None:
-        while True:
-            await asyncio.sleep(subscriber_counts.SAVE_INTERVAL)
-            try:
-                await self.counts.sweep(self.clock.now())
-            except Exception:
-                logger.exception(
-                    "subscribers: readers that have left subscriber_window not removed, by a defect of feedproxy,"
-                    " trying again; please report the traceback"
-                )
+    async def _sweep(self) -> None:
+        await self.counts.sweep(self.clock.now())
 
     async def _save(self) -> None:
-        await self.history_recorder.save(self.clock.now())
+        await self._save_history()
         with contextlib.suppress(StoreError):
             await self.store.put_state("counts", await self.counts.dump())
             await self.feed_list.save_requested()

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from feedproxy.task_cancellation import finish
+from feedproxy.background_work import finish
 
 
 class SingleFlight[Key, Result]:

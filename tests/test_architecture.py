@@ -20,9 +20,9 @@ LAYERS: tuple[frozenset[str], ...] = (
         {
             "",
             "cooperative_iteration",
+            "background_work",
             "client_network",
             "clock",
-            "daemon_thread",
             "errors",
             "notes",
             "option_files",
@@ -33,7 +33,6 @@ LAYERS: tuple[frozenset[str], ...] = (
             "repeated_log_messages",
             "settings",
             "single_flight",
-            "task_cancellation",
             "event_signal",
         }
     ),

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from feedproxy.background_work import cancel
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.endpoints.imported_feeds import Imported, ImportedFeeds, fetch_missing
@@ -31,7 +32,6 @@ from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource
 from feedproxy.subscribers.reader_pseudonyms import PERIOD
 from feedproxy.subscribers.readers_for_public_lists import Readers, merge_readers
-from feedproxy.task_cancellation import cancel
 
 LISTED_FOR = PERIOD
 """A requested feed stays in the list for this many seconds after the last request for it. Imported feeds stay."""

@@ -8,11 +8,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from feedproxy.background_work import cancel
 from feedproxy.clock import Seconds
 from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
 from feedproxy.fleet.redis_operations import FleetEvent, RedisOperations, parse_event
 from feedproxy.http.target_uri.url_redaction import redact_target
-from feedproxy.task_cancellation import cancel
 
 logger = logging.getLogger("feedproxy.fleet")
 

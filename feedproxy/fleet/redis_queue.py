@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
+from feedproxy.background_work import cancel
 from feedproxy.clock import Clock, Seconds
 from feedproxy.errors import StoreError
 from feedproxy.fleet.redis_connection import RedisRefused, RedisRefusedForNow, RedisUnavailable
 from feedproxy.fleet.redis_operations import RedisOperations
 from feedproxy.store import resource_codec
 from feedproxy.store.resource import Resource
-from feedproxy.task_cancellation import cancel
 
 logger = logging.getLogger("feedproxy.fleet")
 

@@ -13,6 +13,7 @@ from itertools import batched
 
 from msgspec.structs import asdict
 
+from feedproxy.background_work import cancel
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.fleet import shared_polls
 from feedproxy.fleet.event_listener import EventListener
@@ -31,7 +32,6 @@ from feedproxy.settings import Settings
 from feedproxy.single_flight import SingleFlight
 from feedproxy.store.interface import Store
 from feedproxy.store.permitted_store import IsRedirectPermitted
-from feedproxy.task_cancellation import cancel
 from feedproxy.telemetry.metrics import Metrics
 
 logger = logging.getLogger("feedproxy.fleet")

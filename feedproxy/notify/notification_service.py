@@ -13,6 +13,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from feedproxy.background_work import cancel
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.cooperative_iteration import iterate_in_background
 from feedproxy.errors import FeedproxyError, StoreError
@@ -44,7 +45,6 @@ from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.settings import Settings
 from feedproxy.store.interface import OnFailure
 from feedproxy.store.resource import Resource
-from feedproxy.task_cancellation import cancel
 from feedproxy.upstream.callback_client import CallbackClient
 
 logger = logging.getLogger(__name__)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from feedproxy.background_work import cancel
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.target_uri.url_redaction import redact_target
@@ -19,7 +20,6 @@ from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.notify.notification_database import NotificationDatabase
 from feedproxy.proxy.cache_admin import CacheAdmin
 from feedproxy.settings import Settings
-from feedproxy.task_cancellation import cancel
 
 logger = logging.getLogger(__name__)
 

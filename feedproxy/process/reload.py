@@ -9,8 +9,8 @@ from typing import Any
 from mitmproxy import exceptions, master
 
 from feedproxy.app import App
+from feedproxy.background_work import run_in_daemon_thread
 from feedproxy.config.option_types import OptionSpec
-from feedproxy.daemon_thread import run_in_daemon_thread
 from feedproxy.errors import UsageError
 from feedproxy.feed_rules import Rules
 from feedproxy.process import systemd

@@ -15,11 +15,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from itertools import takewhile
 from typing import assert_never
 
+from feedproxy.background_work import cancel
 from feedproxy.clock import Clock, Instant, Seconds, is_set_back
 from feedproxy.cooperative_iteration import THROTTLED_BLOCKING_TIME, iterate_cooperatively, iterate_in_background
 from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.refresh.policy.refresh_ahead import Later, Plan, Refresh, Rest
-from feedproxy.task_cancellation import cancel
 
 logger = logging.getLogger(__name__)
 

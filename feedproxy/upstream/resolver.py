@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from weakref import WeakKeyDictionary
 
+from feedproxy.background_work import run_in_daemon_thread
 from feedproxy.clock import Seconds
-from feedproxy.daemon_thread import run_in_daemon_thread
 from feedproxy.errors import Overload
 from feedproxy.http.target_uri.registrable_domain import site_of_host
 from feedproxy.single_flight import SingleFlight

@@ -25,6 +25,7 @@ from aiohttp import web
 from msgspec import ValidationError, convert, to_builtins
 from prometheus_client.core import Metric
 
+from feedproxy.background_work import cancel, repeat
 from feedproxy.clock import Clock, Seconds
 from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.errors import StoreError
@@ -37,7 +38,6 @@ from feedproxy.scoring.live_scores import LiveScores
 from feedproxy.scoring.reader_accounts import ReaderAccount
 from feedproxy.store.coordination.worker_coordination import SharedMemoryCoordination
 from feedproxy.subscribers.read_events import ReadEvents, read_events
-from feedproxy.task_cancellation import cancel
 from feedproxy.telemetry import metrics_aggregation, traffic_history
 from feedproxy.telemetry.metrics import Metrics
 from feedproxy.telemetry.metrics_aggregation import PeerReports, Plain
@@ -132,7 +132,9 @@ class WorkerPeers:
                         with contextlib.suppress(StoreError):
                             load(answer, self._clock.now())
                         break
-        self._sync_task = asyncio.ensure_future(self._sync_loop())
+        self._sync_task = asyncio.ensure_future(
+            repeat(SYNC_INTERVAL, self._synchronize, "workers: synchronization with the other workers")
+        )
 
     async def reports(self) -> PeerReports:
         """Return the reports of the other workers: their metrics, and their last known activity and traffic history.
@@ -206,20 +208,12 @@ class WorkerPeers:
 
     # -- internals
 
-    async def _sync_loop(self) -> None:
-        while True:
-            await asyncio.sleep(SYNC_INTERVAL)
-            try:
-                await self.send_reads()
-                self._process_changes()
-                if (now := time.monotonic()) - self._last_snapshot >= SNAPSHOT_INTERVAL:
-                    self._last_snapshot = now
-                    self._metrics.families()
-            except Exception:
-                logger.exception(
-                    "workers: synchronization with the other workers failed by a defect of feedproxy, trying again;"
-                    " please report the traceback"
-                )
+    async def _synchronize(self) -> None:
+        await self.send_reads()
+        self._process_changes()
+        if (now := time.monotonic()) - self._last_snapshot >= SNAPSHOT_INTERVAL:
+            self._last_snapshot = now
+            self._metrics.families()
 
     def _write_snapshot(self, families: Sequence[Metric]) -> None:
         """Write a snapshot of the metrics, for the worker that replaces this one."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
+from feedproxy.background_work import finish
 from feedproxy.client_network import parse_address
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError, StoreError
@@ -31,7 +32,6 @@ from feedproxy.notify.notification_protocol import (
     Verdict,
 )
 from feedproxy.notify.subscription_table import State, Subscription, Subscriptions, callback_site
-from feedproxy.task_cancellation import finish
 from feedproxy.upstream.callback_client import CallbackClient
 from feedproxy.upstream.upstream_errors import FetchTimeout
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from feedproxy.background_work import cancel
 from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.refresh.ingest.helper_process import (
@@ -33,7 +34,6 @@ from feedproxy.refresh.ingest.helper_process import (
     run_job,
     template_command,
 )
-from feedproxy.task_cancellation import cancel
 from feedproxy.upstream import local_resource_exhaustion
 
 logger = logging.getLogger(__name__)

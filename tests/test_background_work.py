@@ -1,10 +1,11 @@
-"""Cancellation of tasks at the end of their owner."""
+"""Work in the background continues after a defect, and ends with its owner."""
 
 import asyncio
 
 import pytest
 
-from feedproxy.task_cancellation import cancel, finish
+from feedproxy.background_work import cancel, finish, repeat
+from tests.waiting import PATIENCE
 
 
 async def forever(log: list[str]) -> None:
@@ -46,3 +47,21 @@ async def test_tasks_that_take_too_long_are_cancelled() -> None:
 
     assert (slow.cancelled(), quick.cancelled()) == (True, False)
     await finish([], 0.0)
+
+
+async def test_repetition_continues_after_a_defect_which_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    attempts, is_repeated = list[int](), asyncio.Event()
+
+    async def work() -> None:
+        attempts.append(len(attempts))
+        if len(attempts) == 1:
+            raise ZeroDivisionError
+        is_repeated.set()
+
+    task = asyncio.ensure_future(repeat(0, work, "subscribers: removal of readers"))
+    await asyncio.wait_for(is_repeated.wait(), PATIENCE)
+    await cancel(task)
+
+    assert caplog.messages == [
+        "subscribers: removal of readers failed by a defect of feedproxy, trying again; please report the traceback"
+    ]
