@@ -153,6 +153,12 @@ def pytest_collection(session: pytest.Session) -> None:
             importlib.import_module(name)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_from_serializable(data: object) -> pytest.TestReport | None:
+    """Let the process that prints the results read short reports."""
+    return short_reports.restore(data)
+
+
 # Millions of objects describe the tests and live as long as the process. The collector ignores frozen objects.
 gc.disable()
 
