@@ -119,14 +119,15 @@ def test_list_of_signs_is_complete_for_all_unicode_forms() -> None:
 @pytest.mark.parametrize("tsv", [False, True])
 def test_apostrophes_are_removed_again(tsv: bool) -> None:
     pieces = ("", "'", "''", "=", "-", ";", ",", "\n", "\t", '"', " ", "a", "\ufeff")
-    for word in map("".join, product(pieces, repeat=4)):
-        item = Item(id=word)
-        if tsv:
-            line = FORMATS["tsv"].render(Feed(items=(item,))).decode().splitlines()[1]
-            cell = line.split("\t")[2].replace("\\n", "\n").replace("\\t", "\t")
-        else:
-            (_, row) = csv.reader(io.StringIO(FORMATS["csv"].render(Feed(items=(item,))).decode(), newline=""))
-            cell = row[2]
+    words = ["".join(each) for each in product(pieces, repeat=4)]
+    table = FORMATS["tsv" if tsv else "csv"].render(Feed(items=tuple(Item(id=word) for word in words))).decode()
+    if tsv:
+        rows = [line.replace("\\n", "\n").split("\t") for line in table.split("\n")[1:-1]]
+        cells = [row[2].replace("\\t", "\t") for row in rows]
+    else:
+        (_, *rows) = csv.reader(io.StringIO(table, newline=""))
+        cells = [row[2] for row in rows]
+    for word, cell in zip(words, cells, strict=True):
         assert plain_cell(cell, tsv=tsv) == word
 
 
