@@ -17,6 +17,9 @@ from enum import StrEnum
 from types import ModuleType
 from typing import Any, ClassVar
 
+ADVICE_WIDTH = 100
+"""Maximum length of a line of advice in a report for a terminal, in characters."""
+
 
 class Level(StrEnum):
     """Levels of Notes, from good to bad."""
@@ -125,3 +128,8 @@ def notes_of(module: ModuleType) -> list[type[Note]]:
 def paragraphs(text: str) -> str:
     """Return a text without its indentation, and with each paragraph on one line."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in textwrap.dedent(text).strip().split("\n\n"))
+
+
+def advice_lines(text: str) -> list[str]:
+    """Return the indented lines of advice in a report for a terminal."""
+    return textwrap.wrap(text, ADVICE_WIDTH, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)

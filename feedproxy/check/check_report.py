@@ -4,19 +4,15 @@ Secrets in addresses are removed from all reports.
 """
 
 import json
-import textwrap
 from collections.abc import Sequence
 
 from msgspec import Struct
 
 from feedproxy.clock import Instant
 from feedproxy.http.target_uri.url_redaction import text_without_secrets
-from feedproxy.notes import Category, Level, Note, sorted_by_level
+from feedproxy.notes import Category, Level, Note, advice_lines, sorted_by_level
 from feedproxy.web import templates
 from feedproxy.web.display_formats import iso, plain_text
-
-WIDTH = 100
-"""Maximum length of a line of advice, in characters."""
 
 _COLOURS = {Level.BAD: "31", Level.WARN: "33", Level.INFO: "34", Level.GOOD: "32"}
 _LEVEL_NAMES = {
@@ -88,9 +84,7 @@ def as_text(report: CheckReport, *, coloured: bool = False) -> str:
         lines += ["", f"  {mark} {paint(message, note.level, bold=note.level.is_finding)}"]
         if note.subject and text_without_secrets(note.subject) != text_without_secrets(report.source):
             lines.append(f"    {_shown(note.subject)}")
-        advice = _shown(note.advice_text, 2000)
-        lines += textwrap.wrap(advice, WIDTH, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
-        lines.append(f"    {note.id()}. See {note.reference}.")
+        lines += [*advice_lines(_shown(note.advice_text, 2000)), f"    {note.id()}. See {note.reference}."]
     return "\n".join([*lines, *([""] if praise else []), *praise])
 
 

@@ -10,7 +10,7 @@ less reliable than a grade from a long recording.
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.durations_and_sizes import count_noun
@@ -32,8 +32,6 @@ from feedproxy.scoring.rule_weights import ReaderRule
 REQUESTS_MIN = 3
 """The grade of a reader with fewer polls than this number is provisional (FEW_REQUESTS)."""
 
-_ORDER = {Level.BAD: 0, Level.WARN: 1, Level.INFO: 2, Level.GOOD: 3}
-
 
 class Grade(int):
     """A number from 0 to 100: how well the requests of a reader follow the rules."""
@@ -54,28 +52,29 @@ class Finding(Struct, frozen=True):
     """The violated rule, or None if the finding is praise or information."""
 
 
-class FeedScore(Struct, frozen=True):
-    """The grade and findings of one reader for one feed."""
+class Score(Struct, frozen=True, kw_only=True):
+    """The grade and findings of one reader."""
 
-    feed: str
     grade: Grade
     findings: tuple[Finding, ...]
     tallies: Mapping[ReaderRule, RuleTally]
     cost: TrafficCost
+
+
+class FeedScore(Score, frozen=True, kw_only=True):
+    """The score of one reader for one feed."""
+
+    feed: str
     interval: Seconds
     """Mean time between polls, in seconds; 0 if there was only one poll."""
 
 
-class ReaderScore(Struct, frozen=True):
-    """The grade and findings of one reader for all its feeds."""
+class ReaderScore(Score, frozen=True, kw_only=True):
+    """The score of one reader for all its feeds."""
 
     reader: str
     user_agent: str
-    grade: Grade
-    findings: tuple[Finding, ...]
-    tallies: Mapping[ReaderRule, RuleTally]
-    cost: TrafficCost
-    feeds: tuple[FeedScore, ...] = field(default=())
+    feeds: tuple[FeedScore, ...] = ()
 
 
 def compute_grade(tallies: Mapping[ReaderRule, RuleTally]) -> Grade:
@@ -152,4 +151,4 @@ def _findings(
 def _rank(finding: Finding) -> tuple[int, int, str]:
     """Return the sort key of a finding: within a level, the finding that costs the most points comes first."""
     weight = finding.rule.weight if finding.rule is not None else 1
-    return _ORDER[finding.note.level], -finding.count * weight, finding.note.id()
+    return -list(Level).index(finding.note.level), -finding.count * weight, finding.note.id()

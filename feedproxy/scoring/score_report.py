@@ -1,24 +1,20 @@
 """Reports of scores: text for a terminal, JSON, and JUnit XML for the tests of a feed reader's project."""
 
 import json
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
 
 from feedproxy.durations_and_sizes import span
 from feedproxy.feed.xml_characters import valid_text
-from feedproxy.notes import Level
-from feedproxy.scoring.grade import FeedScore, Finding, ReaderScore
+from feedproxy.notes import Level, advice_lines
+from feedproxy.scoring.grade import FeedScore, Finding, ReaderScore, Score
 from feedproxy.scoring.reader_accounts import Evidence, TrafficCost
 from feedproxy.scoring.rule_weights import ReaderRule, short_target
 from feedproxy.web.display_formats import iso, plain_text, size
 
 EXAMPLES = 3
 """The text form shows this many requests for each finding. JSON contains all requests."""
-
-WIDTH = 100
-"""Maximum length of a line of advice, in characters."""
 
 
 def as_json(scores: Sequence[ReaderScore]) -> str:
@@ -73,7 +69,7 @@ def display_name(score: ReaderScore) -> str:
 # -- JSON
 
 
-def _score_view(score: ReaderScore | FeedScore) -> dict[str, Any]:
+def _score_view(score: Score) -> dict[str, Any]:
     return {
         "grade": score.grade,
         "findings": [_finding_view(finding) for finding in score.findings],
@@ -147,10 +143,7 @@ def _finding_text(finding: Finding) -> list[str]:
         lines.append(f"      #{request.number} {iso(request.at)} {request.status}: {plain_text(request.reason, 160)}")
     if finding.count > EXAMPLES and finding.requests:
         lines.append(f"      and {finding.count - min(EXAMPLES, len(finding.requests)):,} more")
-    lines += textwrap.wrap(
-        note.advice_text, WIDTH, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False
-    )
-    return [*lines, f"    See {note.reference}."]
+    return [*lines, *advice_lines(note.advice_text), f"    See {note.reference}."]
 
 
 # -- JUnit

@@ -7,7 +7,7 @@ import re
 
 from feedproxy.feed.channel import NO_HINTS, Channel, Kind, Schedule
 from feedproxy.feed.parse.feed_structure import Items
-from feedproxy.feed.xml_parser import Element, XmlTree, attributes, children, named_children, qualified_name, text_of
+from feedproxy.feed.xml_parser import Element, XmlTree, attribute_of, children, named_children, qualified_name, text_of
 
 _UNITS = {"day": 86400.0, "hour": 3600.0, "min": 60.0, "sec": 1.0}
 _ELEMENTS = frozenset(("item", "schedule", "logo", "abstract", "a", "usage", "intropage"))
@@ -27,19 +27,20 @@ def read(document: XmlTree, items: Items) -> Channel | None:
     root = document.root
     if qualified_name(root)[1] != "CHANNEL":
         if (
-            not _attribute(root, "href")
+            not attribute_of(root, "href").strip()
             and not _has_child(root, _DISTINCTIVE)
             and _DISTINCTIVE.isdisjoint(items.first or ())
         ):
             return None
-    elif not items.items and not _attribute(root, "href") and not _has_child(root, _ELEMENTS):
+    elif not items.items and not attribute_of(root, "href").strip() and not _has_child(root, _ELEMENTS):
         return None
     return Channel(
         kind=Kind.CDF,
         version="",
         well_formed=document.well_formed,
         title=next((text_of(child) for child in named_children(root, "title")), ""),
-        link=_attribute(root, "href") or next((_attribute(child, "href") for child in named_children(root, "a")), ""),
+        link=attribute_of(root, "href").strip()
+        or next((attribute_of(child, "href").strip() for child in named_children(root, "a")), ""),
         schedule=_schedule(root),
     )
 
@@ -48,7 +49,7 @@ def _schedule(root: Element) -> Schedule:
     """Return the schedule with the interval of the first element `INTERVALTIME`."""
     for times in named_children(root, "schedule"):
         for interval in named_children(times, "intervaltime"):
-            values = {unit: _attribute(interval, unit) for unit in _UNITS}
+            values = {unit: attribute_of(interval, unit).strip() for unit in _UNITS}
             is_valid = all(_NUMBER.fullmatch(value) for value in values.values() if value)
             seconds = sum(_UNITS[unit] * int(value) for unit, value in values.items() if value) if is_valid else 0.0
             return Schedule(interval=seconds) if seconds else Schedule(notes=(_INVALID_INTERVAL,))
@@ -57,7 +58,3 @@ def _schedule(root: Element) -> Schedule:
 
 def _has_child(parent: Element, names: frozenset[str]) -> bool:
     return any(local.lower() in names for _, local, _ in children(parent))
-
-
-def _attribute(element: Element, name: str) -> str:
-    return next((value.strip() for key, value in attributes(element) if key.lower() == name), "")
