@@ -14,7 +14,6 @@ from feedproxy.feed.edit.self_link import NOT_EXTENSIBLE, atom_prefix
 from feedproxy.feed.edit.splice import Edit, EncodedDocument, open_document, splice
 from feedproxy.feed.edit.tag_offsets import ChannelOffsets, find_channel
 from feedproxy.feed.json_scanner import DECODER, expect, scan_object, skip_space
-from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import ATOM
 from feedproxy.http.link_field import parse_links
 from feedproxy.http.message import Fields
@@ -89,18 +88,10 @@ def _edit_xml(document: EncodedDocument, channel: Channel, hub: str, cloud: Clou
             prefix, declaration = offsets.prefix, ""
         else:
             return []  # Atom 0.3 has no such relation
-        elements += _element(document, prefix, "link", {"rel": "hub", "href": hub}, declaration)
+        elements += document.element(prefix, "link", {"rel": "hub", "href": hub}, declaration)
     if cloud is not None:
-        elements += _element(document, offsets.prefix, "cloud", cloud.attributes)
+        elements += document.element(offsets.prefix, "cloud", cloud.attributes)
     return [Edit(position, position, elements)]
-
-
-def _element(
-    document: EncodedDocument, prefix: str, name: str, attributes: dict[str, str], declaration: str = ""
-) -> str:
-    name = f"{prefix}:{name}" if prefix else name
-    values = ((key, document.character_data(valid_text(value))) for key, value in attributes.items())
-    return f"<{name}" + "".join(f' {key}="{value}"' for key, value in values) + f"{declaration}/>"
 
 
 def _insert_position(document: EncodedDocument, offsets: ChannelOffsets) -> int | None:

@@ -147,20 +147,14 @@ def _add_link(
     position = offsets.own_link or offsets.start
     if position is None:
         return []
-    escaped = document.character_data
-    attributes = {"rel": form.rel, "type": channel.kind.media_types[0], "title": "", "href": href}
-    content = ""
-    if channel.kind is Kind.ATOM:
-        prefix, declaration = offsets.prefix, ""
-    else:
+    prefix, declaration, title, text = offsets.prefix, "", "", ""
+    if channel.kind is not Kind.ATOM:
         prefix, declaration = atom_prefix(offsets)
-        attributes["title"] = plain_title(channel.title)
-        if link_text:
-            content = escaped(" ".join(valid_text(channel.link).split()))
-    name = f"{prefix}:link" if prefix else "link"
-    attribute_text = "".join(f' {key}="{escaped(value)}"' for key, value in attributes.items() if value)
-    end = f">{content}</{name}>" if content else "/>"
-    return [Edit(position, position, f"<{name}{attribute_text}{declaration}{end}")]
+        title = plain_title(channel.title)
+        text = " ".join(valid_text(channel.link).split()) if link_text else ""
+    attributes = {"rel": form.rel, "type": channel.kind.media_types[0], "title": title, "href": href}
+    attributes = {name: value for name, value in attributes.items() if value}
+    return [Edit(position, position, document.element(prefix, "link", attributes, declaration, text))]
 
 
 def atom_prefix(offsets: ChannelOffsets) -> tuple[str, str]:

@@ -8,12 +8,13 @@ either encoding.
 """
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from feedproxy.feed.encoding_detection import declared_encoding, encoding_by_bytes, to_utf8
 from feedproxy.feed.encoding_labels import codec_of, is_ascii_compatible, is_wide
+from feedproxy.feed.xml_characters import valid_text
 
 
 class EncodedDocument(Struct, frozen=True):
@@ -39,6 +40,15 @@ class EncodedDocument(Struct, frozen=True):
         if text.isascii():
             return text
         return "".join(char if char.isascii() or self._can_encode(char) else f"&#{ord(char)};" for char in text)
+
+    def element(
+        self, prefix: str, local: str, attributes: Mapping[str, str], declaration: str = "", text: str = ""
+    ) -> str:
+        """Return an element with these attributes, a namespace declaration, and text."""
+        name = f"{prefix}:{local}" if prefix else local
+        values = "".join(f' {key}="{self.character_data(valid_text(value))}"' for key, value in attributes.items())
+        end = f">{self.character_data(text)}</{name}>" if text else "/>"
+        return f"<{name}{values}{declaration}{end}"
 
     def _can_encode(self, char: str) -> bool:
         # A codec may replace a character with a similar one (a yen sign with a backslash), so the round trip is

@@ -61,9 +61,7 @@ class Publisher:
         except FeedproxyError as error:
             logger.info("cnws: subscription of %s to %s refused: %s", request.url, request.resource, error)
             return generated_response(200, XML, cnws_messages.write_result(False, description=str(error)))
-        headlines = await self._headlines(self._service.proxy.store.get(topic))
-        if headlines is None:
-            return generated_response(200, XML, cnws_messages.write_result(True))
+        headlines = await self._headlines(self._service.proxy.store.get(topic)) or Headlines()
         return generated_response(200, XML, cnws_messages.write_result(True, headlines.title, headlines.summary))
 
     async def subscribe(self, request: SubscriptionRequest, client: ClientContext) -> str:
