@@ -17,6 +17,9 @@ from feedproxy.feed.channel import Period, Schedule
 
 _HOUR = 3600.0
 _WEEK_HOURS = 7 * 24
+STEP_MIN: Seconds = 60
+"""Minimum time between two updates in the syndication module's schedule, in seconds: the unit of `ttl`. Without it, a
+mistaken sy:updateFrequency, such as 86400 an hour, would give a lifetime of 0."""
 _EPOCH_DAY = 3  # 1970-01-01 was a Thursday, and 0 is Monday
 
 
@@ -76,7 +79,7 @@ def next_update(schedule: Schedule, after: Instant) -> Instant | None:
     """Return the first update after `after` in the syndication module's schedule, or None if the feed states none.
 
     Without sy:updateBase, the schedule starts at `after`. Months and years are those of the calendar, divided into
-    sy:updateFrequency equal parts.
+    sy:updateFrequency equal parts, each of STEP_MIN or longer.
     """
     if schedule.period is None:
         return None
@@ -86,7 +89,7 @@ def next_update(schedule: Schedule, after: Instant) -> Instant | None:
         months = 12 if schedule.period is Period.YEARLY else 1
         start, end = _calendar_period(start, after, months)
         length = end - start
-    step = length / schedule.frequency
+    step = max(STEP_MIN, length / schedule.frequency)
     update = start + (math.floor((after - start) / step) + 1) * step
     return update if update > after else after + step
 

@@ -402,6 +402,9 @@ def test_syndication_base_with_an_offset_is_converted() -> None:
         (Period.YEARLY, 1, "2000-07-01T00:00", "2026-11-17T00:00", "2027-07-01T00:00"),
         (Period.MONTHLY, 1, None, "2027-01-31T06:00", "2027-02-28T06:00"),
         (Period.YEARLY, 1, None, "2028-02-29T06:00", "2029-02-28T06:00"),
+        (Period.HOURLY, 86_400, None, "2027-01-31T06:00", "2027-01-31T06:01"),
+        (Period.HOURLY, 86_400, "2000-01-01T12:00", "2027-01-31T06:00", "2027-01-31T06:01"),
+        (Period.YEARLY, 10**9, None, "2027-01-31T06:00", "2027-01-31T06:01"),
     ],
 )
 def test_syndication_updates_follow_the_calendar(
@@ -410,6 +413,15 @@ def test_syndication_updates_follow_the_calendar(
     schedule = Schedule(period=period, frequency=frequency, base=at(base) if base else None)
 
     assert next_update(schedule, at(after)) == at(update)
+
+
+def test_mistaken_syndication_frequency_gives_a_lifetime_of_a_minute() -> None:
+    stated = "<sy:updatePeriod>hourly</sy:updatePeriod><sy:updateFrequency>86400</sy:updateFrequency>"
+
+    hint = held(schedule_of(stated), "2026-11-17T08:00")
+
+    assert hint is not None
+    assert (hint.until, hint.detail) == (at("2026-11-17T08:01"), "sy-hint")
 
 
 def test_ttl_and_syndication_schedule_use_the_later_end() -> None:
