@@ -7,8 +7,10 @@ expanded within limits (feed/entity_references_and_repairs.py). The option huge_
 pieces, and each processed item is removed.
 """
 
+import io
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from html import unescape
 from typing import Any
@@ -25,7 +27,7 @@ from feedproxy.feed.entity_references_and_repairs import (
     replace_surrogates,
     resolve_references,
 )
-from feedproxy.feed.xml_well_formedness import is_well_formed, remembering_check
+from feedproxy.feed.xml_well_formedness import IsWellFormed, is_well_formed, remembering_check
 
 ATOM = "http://www.w3.org/2005/Atom"
 ATOM03 = "http://purl.org/atom/ns#"
@@ -75,7 +77,7 @@ _DEPTH_MAX = 250
 """Elements nested more deeply than this are replaced by their content if libxml2 refuses a document."""
 
 _FLATTENED_MAX = 4 * 1024 * 1024
-"""Only a document of at most this many bytes is searched for such elements."""
+"""Only a document of at most this many bytes is searched for such elements, and for missing end tags."""
 
 _LIMIT_ERRORS = frozenset({etree.ErrorTypes.ERR_RESOURCE_LIMIT, etree.ErrorTypes.ERR_INTERNAL_ERROR})
 """Types of errors by which libxml2 states that a document exceeds its own limits, depending on the version."""
@@ -90,6 +92,12 @@ _TAG = re.compile(
 The pattern also matches CDATA sections, comments and instructions, in which tags have no meaning. A tag with a `<` in a
 value is not matched: XML forbids it, and the search for the end of each such tag might read the rest of the document.
 """
+
+_ITEM_NAMES = frozenset({b"item", b"entry"})
+_CONTAINER_NAMES = _ITEM_NAMES | {b"channel", b"feed", b"rss", b"rdf:rdf"}
+"""Names, in lower case, of elements that only their own end tag ends."""
+
+_TAG_NAME = re.compile(rb"</?([^\s/>]*+)")
 
 _NAMESPACE_MAX = 256
 """Maximum length of a namespace name, in bytes. Each element in the tree repeats the name of its namespace."""
@@ -136,8 +144,8 @@ class XmlTree(Struct, frozen=True):
 def parse(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlTree | None:
     """Call `on_item` with every complete item, and remove the item. Return the tree without items.
 
-    Return None if the root element is not that of a feed. `on_item` must not keep the item. A nested item is part of
-    the outer item. Comments are left out.
+    Return None if the root element is not that of a feed. `on_item` must not keep the item. In a well-formed document,
+    a nested item is part of the outer item. Comments are left out.
     """
     small = parse_small(text)
     if small is None:
@@ -193,9 +201,14 @@ def _parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlT
     # The texts of entities may contain tags.
     data = replaced if replaced is escaped else replaced[: safe_length(replaced)]
     faultless = parser.feed_all(data)
+    if parser.found_nested_item:
+        # The items before it have been passed on.
+        ended = _with_missing_end_tags(data, check)
+        parser = _StreamParser(_skip(parser.items, on_item), allows_nested=True)
+        faultless, has_fault, data = parser.feed_all(ended), has_fault or ended is not data, ended
     if parser.exceeded_limit and (flat := _flatten(data)) is not data:
         # libxml2 stops at such an element. The items before it have been passed on.
-        parser, has_fault = _StreamParser(_skip(parser.items, on_item)), True
+        parser, has_fault = _StreamParser(_skip(parser.items, on_item), allows_nested=True), True
         parser.feed_all(flat)
     if parser.root is None:
         return None
@@ -231,13 +244,62 @@ def _flatten(data: bytes) -> bytes:
     return b"".join((*pieces, data[done:])) if done else data
 
 
+def _with_missing_end_tags(data: bytes, check: IsWellFormed) -> bytes:
+    """Return the document with the end tags that are missing before the next item.
+
+    At the end tag of any element, libxml2 ends the innermost open element. After a missing end tag, it therefore takes
+    all further items for the content of one item. Two rules prevent this: An end tag ends the element of its name with
+    all elements in it. An item begins after the end of the item before it. A well-formed document is returned
+    unchanged, as the same object. `check` returns True for such a document.
+    """
+    if len(data) > _FLATTENED_MAX or check(data):
+        return data
+    result, done = io.BytesIO(), 0
+    names, counts = list[bytes](), Counter[bytes]()  # of the open elements
+    for match in _TAG.finditer(data):
+        is_end, is_start = match[1] is not None, match[2] is not None
+        found = _TAG_NAME.match(data, match.start()) if is_end or is_start else None
+        if found is None:
+            continue  # a comment, an instruction, or a CDATA section
+        name = found[1]
+        if counts[name] and (is_end or name.lower() in _ITEM_NAMES):
+            result.write(data[done : match.start()])
+            done = match.start()
+            while names[-1] != name:
+                counts[names[-1]] -= 1
+                result.write(b"</%b>" % names.pop())
+            if is_start:
+                result.write(b"</%b>" % name)
+            counts[names.pop()] -= 1
+        elif is_end and names and names[-1].lower() not in _CONTAINER_NAMES:
+            counts[names.pop()] -= 1  # as libxml2 does, because the name may be misspelt
+        elif is_end:
+            result.write(data[done : match.start()])
+            done = match.end()
+        if is_start and not data.endswith(b"/>", match.start(), match.end()):
+            names.append(name)
+            counts[name] += 1
+            if len(names) > _DEPTH_MAX:
+                return data
+    result.write(data[done:])
+    return result.getvalue()
+
+
 class _StreamParser:
-    def __init__(self, on_item: Callable[[Element], None]) -> None:
+    """Parser of a document in pieces.
+
+    With `allows_nested`, an item within another item is a part of the outer item. Otherwise the parser stops there.
+    """
+
+    def __init__(self, on_item: Callable[[Element], None], *, allows_nested: bool = False) -> None:
         self.root: Element | None = None
         self.items = 0
         """Number of items that were passed on."""
         self.exceeded_limit = False
         """True if libxml2 stopped at one of its own limits."""
+        self.found_nested_item = False
+        """True if the parser stopped at an item within another item."""
+        self._allows_nested = allows_nested
         self._on_item = on_item
         self._last: Element | None = None
         self._bytes_since_count = 0
@@ -257,6 +319,8 @@ class _StreamParser:
         """Parse the next piece. Return False if the rest of the document is not needed."""
         self._parser.feed(piece)
         self._consume()
+        if self.found_nested_item:
+            return False
         self._bytes_since_count += len(piece)
         if self.root is None:
             # The root element begins in the searched bytes (feed/document_syntax.py), but its tag may end later.
@@ -278,14 +342,20 @@ class _StreamParser:
         return all(entry.level < _ERROR_LEVEL for entry in self._parser.feed_error_log)
 
     def _consume(self) -> None:
-        for event, element in self._parser.read_events():
+        for event, element in () if self.found_nested_item else self._parser.read_events():
             if not isinstance(element, etree._Element):
                 continue
             if self.root is None:
                 if element.getparent() is not None:
                     continue
                 self.root = element
-            if event == "end" and qualified_name(element)[1] in ITEMS and not _is_within_another(element):
+            if qualified_name(element)[1] not in ITEMS:
+                continue
+            if event == "start":
+                if not self._allows_nested and _is_within_another(element):
+                    self.found_nested_item = True
+                    return
+            elif not _is_within_another(element):
                 self.items += 1
                 self._on_item(element)
                 self._drop(element)

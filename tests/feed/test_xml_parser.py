@@ -34,6 +34,9 @@ ATTACKS: dict[str, Callable[[int], bytes]] = {
         HEAD + b"&#55357;" + b"<a>" * (many // 2) + b"</a>" * (many // 2) + b"</channel></rss>"
     ),
     "signs of less": lambda many: HEAD + b"< " * many,
+    "items without end": lambda many: HEAD + b"<item><b>" * (many // 2),
+    "deep items without end": lambda many: HEAD + b"<a>" * 200 + b"<item></b>" * (many // 2),
+    "end tags in an item without end": lambda many: HEAD + b"<item><item>" + b"</b>" * many,
     "quotes in a deep element": lambda many: HEAD + b"<a>" * 300 + (b"<a '<a ''" * 3000 + b">") * (many // 8000),
     "depth with quotes": lambda many: HEAD + b"<a b='" * (many // 2) + b"<a>" * (many // 2),
     "references": lambda many: HEAD + b"&x;" * many,
@@ -234,6 +237,54 @@ def test_item_with_deeply_nested_elements_is_read_and_so_are_the_items_after_it(
     assert tree is not None
     assert [text.replace("<d>", "") for text in items] == ["t", "deeptext", "t"]
     assert tree.well_formed is (depth < 250)
+
+
+@pytest.mark.parametrize(
+    ("fault", "texts"),
+    [
+        ("<item><title>a</title>", ["a"]),
+        ("<item><title>a</title><d>b</item>", ["ab"]),
+        ("<item><title>a</title><d><p>b<i>c</p></d></item>", ["abc"]),
+        ("<item><title>a</title><d><p>b<i>c</i></d><e>d</e></item>", ["abcd"]),
+        ("<item><title>a</titel><d>b</d></item><item><title>c</title>", ["ab", "c"]),
+        ("<item><title>a</title><d>b</p></d></item><item>c", ["ab", "c"]),
+        ("<item><title>a</title><d><![CDATA[<item>]]></d>", ["a<item>"]),
+        ("<item><title>a</title><item/>", ["a", ""]),
+        ("<item><title>a<item><title>b", ["a", "b"]),
+    ],
+)
+@pytest.mark.parametrize("count", [1, 3_000])
+def test_missing_end_tag_merges_no_items(fault: str, texts: list[str], count: int) -> None:
+    item = "<item><title>t</title><link>u</link></item>"
+    items: list[str] = []
+
+    tree = xml_parser.parse(
+        to_utf8(f"<rss><channel><title>x</title>{item * count}{fault}{item * count}</channel></rss>".encode()),
+        lambda element: items.append("".join(map(str, element.itertext()))),
+    )
+
+    assert tree is not None
+    assert items == ["tu"] * count + texts + ["tu"] * count
+    assert tree.well_formed is False
+
+
+def test_missing_end_tag_merges_no_atom_entries() -> None:
+    entries = "<entry><title>a</title><entry><title>b</title></entry><entry><title>c</title></entry>"
+
+    channel = read(f"<feed xmlns='{xml_parser.ATOM}'><title>t</title>{entries}</feed>".encode(), None)
+
+    assert channel is not None
+    assert (channel.items, channel.well_formed) == (3, False)
+
+
+@pytest.mark.parametrize("tail", ["", "<!--" + "x" * 300_000 + "-->"])
+def test_nested_item_of_a_well_formed_document_is_part_of_the_outer_item(tail: str) -> None:
+    document = f"<rss version='2.0'><channel><title>t</title><item>a<item>b</item></item>{tail}</channel></rss>"
+
+    channel = read(document.encode(), None)
+
+    assert channel is not None
+    assert (channel.items, channel.well_formed) == (1, True)
 
 
 @pytest.mark.parametrize("tag", ["<br>", "<BR clear='all'>", "<hr>", "<img src='a'>"])
