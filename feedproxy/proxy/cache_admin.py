@@ -141,7 +141,7 @@ class CacheAdmin:
             case Deferred(_, Detail.PAUSED, reason):
                 return RefreshReport(target, "paused", reason)
             case Deferred(until, _, reason):
-                self.coordinator.schedule_refresh(target, until)
+                self.coordinator.schedule_refresh(target)
                 return RefreshReport(target, "later", reason, at=until)
         result = await asyncio.shield(self.coordinator.refresh(target))
         return RefreshReport(target, result.outcome, result.reason or str(result.detail or ""), result.fwd_status)

@@ -185,7 +185,7 @@ class ResponseSelector:
     def _refresh_later(self, deferred: Deferred, context: RequestContext, stored: StoredResponse) -> None:
         """Refresh the stale copy of all clients when its site is free, if only `site_interval` defers the refresh."""
         if deferred.detail is Detail.SITE_INTERVAL and not _is_of_some_clients(context, stored):
-            self.coordinator.refresh_when_site_is_free(context.request.target, deferred.until)
+            self.coordinator.refresh_when_site_is_free(context.request.target)
 
     async def _validate_or_fetch(
         self,

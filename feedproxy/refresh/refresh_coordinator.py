@@ -222,43 +222,42 @@ class RefreshCoordinator:
         if isinstance(self.permissions.check(resource, target, self._settings_for(target)), Allowed):
             self.refresh(target)
 
-    def schedule_refresh(self, target: str, at: Instant) -> None:
-        """Refresh a target at the instant `at`, or later while a limit defers the refresh.
+    def schedule_refresh(self, target: str) -> None:
+        """Refresh a target in the background as soon as the limits allow.
 
         The refresh is omitted if the target is purged, paused or fetched until then. A call replaces an earlier call
         for the target.
         """
         fetched = _fetched_at(self._store.get(target))
 
-        async def wait(at: Instant) -> None:
+        async def refresh_when_allowed() -> None:
             while True:
-                # No fetch lease is held during the wait.
-                await self._clock.sleep(at - self._clock.now())
                 resource = await self._load(target)
                 if _fetched_at(resource) != fetched:
                     return
                 match self.permissions.check(resource, target, self._settings_for(target)):
                     case Deferred(_, Detail.PAUSED):
                         return
-                    case Deferred(until, Detail.SITE_INTERVAL):
-                        at = until + own_jitter(target)  # one waiting feed at a time finds the site free
-                    case Deferred(until):
-                        at = until
+                    case Deferred(until, detail):
+                        # No fetch lease is held during the wait. With its own jitter, one feed at a time finds the
+                        # site free.
+                        jitter = own_jitter(target) if detail is Detail.SITE_INTERVAL else 0.0
+                        await self._clock.sleep(until - self._clock.now() + jitter)
                     case Allowed():
                         break
             await asyncio.shield(self.refresh(target))
 
         if (earlier := self._scheduled.pop(target, None)) is not None:
             earlier.cancel()
-        self._start_once(self._scheduled, target, partial(wait, at))
+        self._start_once(self._scheduled, target, refresh_when_allowed)
 
-    def refresh_when_site_is_free(self, target: str, until: Instant) -> None:
-        """Refresh a stale copy that `site_interval` prevents from being refreshed before `until`.
+    def refresh_when_site_is_free(self, target: str) -> None:
+        """Refresh a stale copy that `site_interval` prevents from being refreshed now.
 
         The refresh is omitted if the target already waits or SITE_WAITING_MAX refreshes are scheduled.
         """
         if not (target in self._refreshes or target in self._scheduled or len(self._scheduled) >= SITE_WAITING_MAX):
-            self.schedule_refresh(target, until + own_jitter(target))
+            self.schedule_refresh(target)
 
     def _start_once(
         self, tasks: dict[str, asyncio.Task[None]], target: str, work: Callable[[], Awaitable[None]]
@@ -427,13 +426,7 @@ class RefreshCoordinator:
         if sighting is None or (former := self._store.get(sighting.location)) is None:
             return
         if moved_and_gone.leads_back(sighting, target, former.relocation):
-            match self.permissions.check(former, sighting.location, self._settings_for(sighting.location)):
-                case Deferred(_, Detail.PAUSED):
-                    pass  # the operator decides when the pause ends
-                case Deferred(until):
-                    self.schedule_refresh(sighting.location, until)
-                case Allowed():
-                    self.refresh(sighting.location)
+            self.schedule_refresh(sighting.location)
 
     def announce_invalidation(self, targets: list[str]) -> None:
         """Report that the copies of these targets in other caches are invalid."""

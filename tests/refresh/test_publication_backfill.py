@@ -10,6 +10,7 @@ import pytest
 from feedproxy.clock import ManualClock
 from feedproxy.feed.publication_history import find_publications
 from feedproxy.http.date import format_http_date
+from feedproxy.http.target_uri.registrable_domain import site_of
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
 from feedproxy.store.resource import Resource
 from tests.stages.origin import a_feed
@@ -68,6 +69,10 @@ class Stand:
             self.clock.advance(20)
         raise AssertionError("the dates are not read")
 
+    def pause(self, seconds: float) -> None:
+        """Let the origin permit no request to its site for `seconds`."""
+        self.coordinator._coordination.sites.pause(site_of(self.target), self.clock.now() + seconds)
+
     async def turn(self) -> None:
         for _ in range(50):
             await asyncio.sleep(0)
@@ -109,11 +114,12 @@ async def test_refresh_after_history_is_omitted_if_the_feed_was_fetched_meanwhil
 
 async def test_refresh_scheduled_during_history_is_made_if_the_feed_rests(opened) -> None:
     stand = await opened(7 * DAY)
-    stand.coordinator.schedule_refresh(stand.target, stand.clock.now() + 5)
+    stand.pause(5)
+    stand.coordinator.schedule_refresh(stand.target)
     await stand.finish()
     assert stand.origin.requests == 1
 
-    stand.clock.advance(5)
+    stand.clock.advance(6)
     await stand.turn()
     await stand.proxy.settled()
 
@@ -125,7 +131,8 @@ async def test_refresh_after_history_is_independent_of_a_refresh_scheduled_for_l
     await stand.open()
     stand.publish(1200)
     (await stand.proxy.get("/feed.rss")).expect(200)
-    stand.coordinator.schedule_refresh(stand.target, stand.clock.now() + DAY)
+    stand.pause(30)
+    stand.coordinator.schedule_refresh(stand.target)
     stand.go_on.set()
 
     stand.clock.advance(75 * 60)

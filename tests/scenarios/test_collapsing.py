@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable
+from itertools import pairwise
 
 import pytest
 
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.refresh.policy.refresh_ahead import own_jitter
 from feedproxy.upstream.upstream_errors import Unreachable
 from tests.stages.origin import Origin, a_feed
 from tests.stages.play import Proxy, Seen
@@ -287,6 +289,41 @@ async def test_stale_feeds_of_one_site_requested_at_once_are_refreshed_one_after
     assert origin.requests == asked + len(paths)
     for path in paths:
         assert b"new" in (await proxy.get(path)).expect(200, cache="hit").body
+
+
+def path_with_jitter(origin: Origin, at_least: float) -> str:
+    """Return the path of a feed that waits this part of a second longer than others, or up to a tenth more."""
+    paths = (f"/{number}.rss" for number in range(1000))
+    return next(path for path in paths if at_least <= own_jitter(origin.url(path)) < at_least + 0.1)
+
+
+async def test_refreshes_that_site_interval_defers_wait_without_a_fetch_lease(stage):
+    proxy, origin, clock = await stage(polling="off")
+    paths = ["/a.rss", *(path_with_jitter(origin, at_least) for at_least in (0.1, 0.4, 0.7))]
+    for path in paths:
+        origin.publish(path, a_feed("old"))
+        await proxy.get(path)
+    clock.advance(minutes=30)
+    asked, admin, leases = origin.requests, proxy.service.admin, []
+    coordination = proxy.service.store.coordination
+    acquire = coordination.acquire_lease
+
+    async def acquire_lease(target, **options):
+        leases.append((target, clock.now()))
+        return await acquire(target, **options)
+
+    coordination.acquire_lease = acquire_lease
+    await admin.refresh(origin.url(paths[0]))
+    for path in paths[1:]:
+        assert (await admin.refresh(origin.url(path))).outcome == "later"
+
+    for _ in range(80):
+        clock.advance(seconds=0.125)
+        await everybody_waits()
+
+    assert origin.requests == asked + len(paths)
+    times = [at for _, at in leases]
+    assert all(later - earlier >= 1 for earlier, later in pairwise(times))
 
 
 async def test_waiting_refresh_of_a_stale_feed_is_omitted_if_a_client_fetches_the_feed(stage):
