@@ -1,9 +1,9 @@
-"""Checks of the connection: redirects, TLS, HTTP version, framing, and response time."""
+"""Checks of the connection: redirects, TLS, HTTP version, framing, response time, and HEAD."""
 
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from feedproxy.check.observations import FeedObservations, scheme_of
+from feedproxy.check.observations import FeedObservations, ProbeExchange, scheme_of
 from feedproxy.http import uri
 from feedproxy.notes import Category, Level, Note
 
@@ -19,6 +19,7 @@ SLOW_RESPONSE = 3.0
 subscribing."""
 
 _PERMANENT = (301, 308)
+_HEAD_FIELDS = ("content-type", "etag", "last-modified", "cache-control")
 
 
 def check(observations: FeedObservations) -> Iterator[Note]:
@@ -37,6 +38,8 @@ def check(observations: FeedObservations) -> Iterator[Note]:
             yield LENGTH_MISSING()
         if last.seconds > SLOW_RESPONSE:
             yield RESPONSE_SLOW(seconds=f"{last.seconds:.1f}")
+        if observations.head is not None:
+            yield from _check_head(observations, observations.head)
 
 
 def _check_redirects(observations: FeedObservations) -> Iterator[Note]:
@@ -169,3 +172,35 @@ class RESPONSE_SLOW(Note, level=Level.INFO, category=Category.CONNECTION):
     If a program creates the feed for each request, let it create the feed once per change, or put a cache in front
     of the program."""
     reference = "RFC 9111, section 1"
+
+
+def _check_head(observations: FeedObservations, head: ProbeExchange) -> Iterator[Note]:
+    if head.status in (405, 501):
+        yield HEAD_REFUSED(status=head.status)
+        return
+    if head.status != 200:
+        yield HEAD_DIFFERS(detail=f"its status ({head.status or head.error})")
+        return
+    # A field that differs between two GET responses says nothing about the method.
+    stable = [
+        name
+        for name in _HEAD_FIELDS
+        if observations.repeat is None or observations.repeat.fields.get(name) == observations.last.fields.get(name)
+    ]
+    differing = [name for name in stable if head.fields.get(name) != observations.last.fields.get(name)]
+    if differing:
+        yield HEAD_DIFFERS(detail=", ".join(differing))
+
+
+class HEAD_REFUSED(Note, level=Level.INFO, category=Category.CONNECTION):
+    summary = "HEAD is refused (%(status)s)."
+    advice = """\
+    Link checkers and some readers send HEAD first. GET and HEAD are the two methods that every server must support."""
+    reference = "RFC 9110, sections 9.1 and 9.3.2"
+
+
+class HEAD_DIFFERS(Note, level=Level.WARN, category=Category.CONNECTION):
+    summary = "The responses to HEAD and GET differ: %(detail)s."
+    advice = """\
+    Clients that send HEAD before GET are misled. The response to HEAD should have the fields of the response to GET."""
+    reference = "RFC 9110, section 9.3.2"

@@ -7,7 +7,6 @@ from feedproxy.check import (
     connection,
     document_format,
     entries,
-    head_requests,
     publishing_schedule,
     response,
     subscription_links,
@@ -22,7 +21,6 @@ from feedproxy.refresh.policy.bot_challenge import identify_vendor
 
 CHECKS = (
     connection,
-    head_requests,
     response,
     validators,
     caching,
@@ -50,7 +48,6 @@ def check_feed(observations: FeedObservations) -> tuple[Note, ...]:
     challenge = identify_vendor(last.fields, last.content or b"") if channel is None else None
     notes = [
         *connection.check(observations),
-        *head_requests.check(observations),
         *response.check(observations, document, challenge),
     ]
     if document is not None and channel is not None:
