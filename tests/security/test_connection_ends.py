@@ -78,6 +78,42 @@ async def test_empty_lines_alone_get_400(stage: OnFront) -> None:
         assert status_of(await exchange(base, b"\r\n" * 1_000)) == 400
 
 
+# -- an origin that takes the content of a request for a request
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE"])
+@pytest.mark.parametrize("is_chunked", [False, True])
+async def test_connection_to_an_origin_ends_after_a_request_with_content(
+    stage: OnFront, method: str, is_chunked: bool
+) -> None:
+    heads: list[list[bytes]] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append([])
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                heads[-1].append(head)
+                if b" /hidden " not in head:  # the response to the hidden request comes later
+                    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n\r\n")
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    origin = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    hidden = b"GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n"
+    content = b"%x\r\n%b\r\n0\r\n\r\n" % (len(hidden), hidden) if is_chunked else hidden
+    framing = "Transfer-Encoding: chunked" if is_chunked else f"Content-Length: {len(hidden)}"
+    attack = f"{method} /{origin}/attack HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n".encode() + content
+    later = f"POST /{origin}/later HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
+    for base in bases(stage).values():
+        said = await exchange(base, attack, later)
+        assert said.count(b"HTTP/1.1 200 OK") == 2, said
+    server.close()
+
+    with_later = [connection for connection in heads if any(b" /later " in head for head in connection)]
+    assert [len(connection) for connection in with_later] == [1] * len(bases(stage)), heads
+
+
 # -- excess data from an origin
 
 DOUBTFUL = {

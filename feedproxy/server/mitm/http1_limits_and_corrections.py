@@ -345,6 +345,9 @@ class InterimTolerantClient(_http1.Http1Client):
         # Credentials of some schemes, such as NTLM, authenticate the connection to the origin. No other user of the
         # client, which may be a proxy, must get this connection.
         self._reusable &= not any(map(authenticates_connection, self.request.headers.get_all("authorization")))
+        # Some servers leave the content of a request unread, and take it for the next request. The response to it would
+        # answer another user of the client, which may be a proxy (RFC 9110, section 9.3.1; RFC 9112, section 11.2).
+        self._reusable &= not _has_content(self.request.headers)
         # mitmproxy sends no second request for an HTTP/2 client on a connection, nor through a parent proxy, and opens
         # at most five connections at once.
         address = self.context.server.address
@@ -387,6 +390,10 @@ class InterimTolerantClient(_http1.Http1Client):
         if not self._reusable and self.state == self.read_headers:
             yield commands.CloseConnection(self.conn)
             self.state = self.done
+
+
+def _has_content(request: http.Headers) -> bool:
+    return "transfer-encoding" in request or request.get("content-length", "0") != "0"
 
 
 def response_of(head: ResponseHead, method: str) -> http.Response:
