@@ -19,15 +19,16 @@ _CLOCK_TOLERANCE = 600.0
 _EXAMPLE_LENGTH_MAX = 120
 """A Note quotes at most this many characters of a text."""
 
+_HOUR_AND_MINUTE = r"(?:[01]\d|2[0-3]):\d\d"  # 24:00 is a form of ISO 8601 alone
 _RFC_822 = re.compile(
     r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), )?\d{1,2} (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) (?:\d{4}|\d\d) "
-    r"\d\d:\d\d(?::\d\d)? (?:[+-]\d{4}|GMT|UT|UTC|Z|[ECMP][SD]T)"
+    rf"{_HOUR_AND_MINUTE}(?::\d\d)? (?:[+-]\d{{4}}|GMT|UT|UTC|Z|[ECMP][SD]T)"
 )
-_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)")
-_ATOM = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
+_RFC_3339 = re.compile(rf"\d{{4}}-\d\d-\d\d[Tt]{_HOUR_AND_MINUTE}:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)")
+_ATOM = re.compile(rf"\d{{4}}-\d\d-\d\dT{_HOUR_AND_MINUTE}:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 """Pattern of a date in Atom. RFC 4287, section 3.3, requires a capital T before the time, and a capital Z or an offset
 after it."""
-_W3C = re.compile(r"\d{4}(?:-\d\d(?:-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d))?)?)?")
+_W3C = re.compile(rf"\d{{4}}(?:-\d\d(?:-\d\d(?:T{_HOUR_AND_MINUTE}(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d))?)?)?")
 _RSS_DATES = frozenset({"pubDate", "lastBuildDate"})
 _TAGS = re.compile(r"<(?:/?(?:b|i|em|strong|a|p|br|span|div|font|img|h[1-6]|code)\b|xhtml)", re.IGNORECASE)
 _SCRIPT = re.compile(r"<script\b|<[^<>]*\son[a-z]+\s*=|javascript:", re.IGNORECASE)

@@ -171,6 +171,9 @@ def test_document_with_fault_gets_its_note(name: str) -> None:
         (item(f"{NAME}{DATE}<description>&lt;form onsubmit=&#34;x()&#34;></description>"), {"scripts"}),
         (item(f"{NAME}{DATE}<description>turned on = warm</description>"), set()),
         ((ATOM % "").replace("11:00:00Z", "11:00:00z").encode(), {"date-format-wrong"}),
+        ((ATOM % "").replace("20T11:00:00Z", "18T24:00:00Z").encode(), {"date-format-wrong"}),
+        (item(f"{NAME}<pubDate>Wed, 18 Nov 2026 24:00:00 GMT</pubDate>"), {"date-format-wrong"}),
+        (item(f"{NAME}<pubDate>Wed, 18 Nov 2026 23:59:60 GMT</pubDate>"), set()),
         (
             (ATOM % "")
             .replace("https://x.example/f", "f")
