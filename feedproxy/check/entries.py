@@ -3,11 +3,14 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from feedproxy.check.checked_document import CheckedDocument, CheckedEntry
 from feedproxy.clock import Instant
+from feedproxy.feed import feed_dates
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.feed_scheme import resolve_address
+from feedproxy.http.date import WEEKDAYS
 from feedproxy.notes import Category, Level, Note
 
 LARGE_SIZE = 250_000
@@ -159,6 +162,9 @@ def _check_dates(document: CheckedDocument, channel: Channel, now: Instant) -> I
     ]
     if malformed:
         yield DATE_FORMAT_WRONG(name=malformed[0].name, text=malformed[0].text, count=len(malformed))
+    wrong_days = [date for date in all_dates if date.name in _RSS_DATES and _has_wrong_weekday(date.text)]
+    if wrong_days:
+        yield DATE_WEEKDAY_WRONG(name=wrong_days[0].name, text=wrong_days[0].text, count=len(wrong_days))
     future = [date for date in all_dates if date.instant is not None and date.instant > now + _CLOCK_TOLERANCE]
     if future:
         yield DATE_IN_FUTURE(name=future[0].name, text=future[0].text, count=len(future))
@@ -173,6 +179,16 @@ def _is_well_formed_date(name: str, text: str, channel: Channel) -> bool:
     if channel.kind in (Kind.ATOM, Kind.JSON) and channel.version != "0.3" and name != "date":
         return (_ATOM if channel.kind is Kind.ATOM else _RFC_3339).fullmatch(text) is not None
     return _W3C.fullmatch(text) is not None
+
+
+def _has_wrong_weekday(text: str) -> bool:
+    """Return True if a well-formed date of RSS names another day of the week than that of its day and month."""
+    if not _RFC_822.fullmatch(text) or "," not in text:
+        return False
+    weekday, _, day_and_time = text.partition(", ")
+    # The day of the week is that of the date as written, whatever its zone is.
+    instant = feed_dates.parse(" ".join(day_and_time.split(" ")[:3]))
+    return instant is not None and not WEEKDAYS[datetime.fromtimestamp(instant, UTC).weekday()].startswith(weekday)
 
 
 class DATES_COMPLETE(Note, level=Level.GOOD, category=Category.CONTENT):
@@ -200,6 +216,14 @@ class DATE_FORMAT_WRONG(Note, level=Level.WARN, category=Category.CONTENT):
     08:00:00 GMT`, in Atom and JSON Feed `2026-11-21T08:00:00Z`. Names of days and months are English in every
     language."""
     reference = "RSS 2.0, pubDate; RFC 822, section 5; RFC 4287, section 3.3"
+
+
+class DATE_WEEKDAY_WRONG(Note, level=Level.WARN, category=Category.CONTENT):
+    summary = "Dates with a wrong day of the week: %(count)s, such as `%(text)s` in %(name)s."
+    advice = """\
+    Some parsers reject such a date, and the reader then treats the entry as undated. Let a library format the date, or
+    omit the day of the week."""
+    reference = "RSS 2.0, pubDate; RFC 5322, section 3.3"
 
 
 class DATE_IN_FUTURE(Note, level=Level.WARN, category=Category.CONTENT):

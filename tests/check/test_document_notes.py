@@ -103,6 +103,7 @@ CASES: dict[str, bytes] = {
     "guid-not-a-url": item(f"<title>E</title><link>https://x.example/e</link><guid>e-1 of 5</guid>{DATE}"),
     "dates-missing": item(NAME),
     "date-invalid": item(f"{NAME}<pubDate>yesterday</pubDate>"),
+    "date-weekday-wrong": item(f"{NAME}<pubDate>Thu, 18 Nov 2026 23:00:00 -0800</pubDate>"),
     "date-format-wrong": item(f"{NAME}<pubDate>2026-11-20T08:00:00Z</pubDate>"),
     "date-in-future": item(f"{NAME}<pubDate>{in_gmt(-48)}</pubDate>"),
     "entries-empty": item(f"{LINK}{DATE}"),
@@ -173,6 +174,8 @@ def test_document_with_fault_gets_its_note(name: str) -> None:
         ((ATOM % "").replace("11:00:00Z", "11:00:00z").encode(), {"date-format-wrong"}),
         ((ATOM % "").replace("20T11:00:00Z", "18T24:00:00Z").encode(), {"date-format-wrong"}),
         (item(f"{NAME}<pubDate>Wed, 18 Nov 2026 24:00:00 GMT</pubDate>"), {"date-format-wrong"}),
+        (item(f"{NAME}<pubDate>Wed, 18 Nov 2026 23:00:00 -0800</pubDate>"), set()),
+        (item(f"{NAME}<pubDate>Wed, 18 Nov 26 01:00:00 +0900</pubDate>"), set()),
         (item(f"{NAME}<pubDate>Wed, 18 Nov 2026 23:59:60 GMT</pubDate>"), set()),
         (
             (ATOM % "")
