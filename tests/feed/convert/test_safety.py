@@ -265,6 +265,15 @@ def test_invalid_custom_object_is_ignored(custom: object, name: str) -> None:
     assert FORMATS[name].render(feed)
 
 
+def is_too_deep_for_json(document: str) -> bool:
+    """Return True if this Python's json cannot read `document`: Python 3.12 permits fewer levels than 3.13."""
+    try:
+        json.loads(document)
+    except RecursionError:
+        return True
+    return False
+
+
 @pytest.mark.parametrize("form", ['{"children": [%s]}', "[%s]", '{"x": %s}'])
 @pytest.mark.parametrize("depth", [100, 400, 1_000, 2_000])
 def test_deeply_nested_custom_object_is_ignored(form: str, depth: int) -> None:
@@ -275,8 +284,11 @@ def test_deeply_nested_custom_object_is_ignored(form: str, depth: int) -> None:
     document = f'{{"version": "https://jsonfeed.org/version/1.1", "title": "t", "items": [], "_feedproxy": {custom}}}'
     feed = read(document.encode())
 
-    assert feed is not None
-    assert feed.title == Text("t")
+    if is_too_deep_for_json(document):
+        assert feed is None
+    else:
+        assert feed is not None
+        assert feed.title == Text("t")
 
 
 @pytest.mark.parametrize("key", ["title\x00", "title\ud800"])
