@@ -41,9 +41,9 @@ from feedproxy.refresh.resource_after_refresh import CHANGES_MAX
 from feedproxy.subscribers.poll_rhythms import PollRhythms
 from feedproxy.subscribers.reader_pseudonyms import Pseudonym
 
-PRICES = (60.0, 300.0, 1800.0, 7200.0, 14_400.0, 25_200.0)
+PRICES = (60.0, 300.0, 1800.0, 7200.0, 14_400.0, 25_200.0, 50_400.0)
 
-BOUND_PRICES = (30.0, 300.0, 1800.0, 7200.0, 25_200.0, 50_400.0)
+BOUND_PRICES = (30.0, 300.0, 1800.0, 7200.0, 25_200.0, 50_400.0, 100_800.0)
 """Prices for the bound. Their range is wider than that of the policy's prices, because the bound makes fewer requests
 at the same price."""
 

@@ -23,7 +23,7 @@ type Point = tuple[float, float]
 LIFETIMES = (300, 900, 3600, 10_800, 21_600)
 """Seconds for which the peers store everything. The requests of nginx with each lifetime are a budget."""
 
-PRICES = ("1min", "5min", "30min", "2h", "8h")
+PRICES = ("1min", "5min", "30min", "2h", "8h", "24h")
 """Values of `polling` with which feedproxy is played without the feeds' hints."""
 
 PRICES_WITH_HINTS = ("5min", "2h")
