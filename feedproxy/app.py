@@ -202,7 +202,10 @@ class App:
         return parent_of(self.settings_for(target).upstream_proxy, target)
 
     def is_redirect_permitted(self, start: str, end: str | None) -> bool:
-        """Return True if a response from `end` may be stored under the target `start`. `end` is None if unknown."""
+        """Return True if a response from `end` may be stored under the target `start`.
+
+        If `end` is None (unknown), return True only if no rule protects feeds.
+        """
         if end is not None:
             return may_serve_under(self.settings_for(start), self.settings_for(end))
         return not self.rules.protects_feeds

@@ -108,7 +108,10 @@ def _parameter(request: web.Request, name: str) -> bool:
 
 
 async def _read_list(request: web.Request) -> tuple[bytes, str]:
-    """Return the content of the list and, from a form, its name. Raises InvalidForm for an unreadable form."""
+    """Return the content of the list and its name. Raises InvalidForm for an unreadable form.
+
+    The name is "" unless the request is a form with a name.
+    """
     if request.content_type != "multipart/form-data":
         return await request_parameters.read_content(request), ""
     form = await request_parameters.read_form(request)

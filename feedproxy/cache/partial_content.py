@@ -131,9 +131,9 @@ def _supersedes(new: StoredResponse, extent: Extent, old: StoredResponse) -> boo
 
 
 def respond_with_part(part: StoredResponse, request: Fields) -> StoredResponse | None:
-    """Return the response that a part gives to a request with the fields `request`.
+    """Return the response that the stored 206 `part` permits to a request with the fields `request`.
 
-    Return None if the part lacks a requested byte, or if the request does not select one range.
+    Return None if `part` lacks a requested byte, or if the request does not select one range.
 
     "A cache MUST NOT use an incomplete response to answer requests unless the response has been made complete or the
     request is partial and specifies a range wholly within the incomplete response." -- RFC 9111, section 3.3

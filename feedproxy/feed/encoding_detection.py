@@ -1,8 +1,8 @@
 """Detection of a document's encoding, and conversion to UTF-8.
 
-As in XML 1.0, appendix F, the byte order mark decides first, then the pattern of zero bytes, then the declaration. The
-`charset` of Content-Type comes last, because many servers add the same charset to every file. JSON is in UTF-8 (RFC
-8259, section 8.1).
+As in XML 1.0, appendix F, the byte order mark decides first, then the pattern of bytes of value 0 (as in UTF-16), then
+the declaration. The `charset` of Content-Type comes last, because many servers add the same charset to every file. JSON
+is in UTF-8 (RFC 8259, section 8.1).
 """
 
 import codecs
@@ -31,7 +31,7 @@ _ZERO_BYTE_PATTERNS = (
 )
 
 _PLAIN = re.compile(rb"[\x01-\x7f]{4}")
-"""Pattern of the beginning of a document in ASCII, with neither a byte order mark nor zero bytes."""
+"""Pattern of the beginning of a document in ASCII, without a byte order mark and without bytes of value 0."""
 
 _DECLARATION = re.compile(rb"""<\?xml\s[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9._:\-]{1,40})["']""")
 
@@ -62,9 +62,9 @@ class Utf8Text(Struct, frozen=True):
 
 
 def encoding_by_bytes(body: bytes) -> tuple[str, int] | None:
-    """Return the codec that a byte order mark or zero bytes indicate, and the length of the mark in bytes.
+    """Return the codec that a byte order mark or the bytes of value 0 indicate, and the length of the mark in bytes.
 
-    The length is 0 without a mark. Return None if the document has neither a mark nor zero bytes.
+    The length is 0 if there is no mark. Return None if the first bytes match no mark and no pattern.
     """
     if _PLAIN.match(body):
         return None

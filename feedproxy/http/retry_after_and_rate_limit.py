@@ -21,7 +21,7 @@ _DELAY = re.compile(r"\d{1,15}(\.\d*)?")
 
 
 def may_state_limit(response: Response) -> bool:
-    """Return True if the response may state that a rate limit is exhausted."""
+    """Return True if the response is a 429, or has a field that can state an exhausted rate limit."""
     return response.status == 429 or response.fields.has_any(_RATE_LIMIT_FIELDS)
 
 

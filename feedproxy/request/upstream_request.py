@@ -112,7 +112,7 @@ VIA_MEMBERS_MAX = 16
 """At most this many Via members of other feedproxies are forwarded to the origin."""
 
 MEMOIZED_LENGTH_MAX = 2048
-"""The forwarded fields are not memoized for a request with fields of more than this many characters together."""
+"""The forwarded fields of a request are memoized only if all its fields together have at most this many characters."""
 MEMOIZED_REQUESTS_MAX = 256
 """The forwarded fields of at most this many requests are memoized. They take half a megabyte together."""
 

@@ -46,7 +46,7 @@ class Failures(Struct, frozen=True, omit_defaults=True, rename={"by_origin": "as
     by_origin: bool = False
     """True if the origin's Retry-After determined `next_try`, and False if the back-off did."""
     retry_after: Instant = 0.0
-    """End of the origin's Retry-After if the back-off ends later, else 0."""
+    """If the back-off ends later than the origin's Retry-After, the end of the Retry-After. 0 in all other cases."""
 
 
 NO_FAILURES = Failures()

@@ -144,7 +144,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
     """One SQLite file, and the files of those values that have a file of their own. Raises the errors of sqlite3,
     diskcache and the system.
 
-    Each thread has its own connection, which `close` closes.
+    Each thread has its own connection. `close` closes only the connection of the calling thread.
     """
 
     def __init__(self, folder: Path, *, size_max: int | None) -> None:

@@ -23,7 +23,7 @@ LEVEL = 3
 """Compression level of Zstandard for previous contents: a low level, because most previous contents are never used."""
 
 _ENTRY = struct.Struct(f">{HASH_BYTES}s{HASH_BYTES}sII")
-"""Layout: SHA-256 of the content, SHA-256 of the dictionary, length of the content, length of the stream."""
+"""Layout: SHA-256 of the content, SHA-256 of the dictionary, length of the content, length of the compressed bytes."""
 
 
 class PreviousContent(NamedTuple):

@@ -309,9 +309,10 @@ class PollRhythms:
         return -1
 
     def _poll(self, records: bytes, at: int, key: int, now: Instant) -> tuple[bytes, bool]:
-        """Return the record of the reader at position `at` after a further poll, and True if that poll was unexpected.
+        """Return the reader's record at position `at` of `records`, updated for a further poll; and True if that
+        poll was unexpected.
 
-        The record gets the pseudonym `key`.
+        The returned record has the pseudonym `key`.
         """
         # A `_Reader` would double the time of this method, which each poll of a known reader calls.
         _, last, since_begin, length, cycle, *gaps = _RECORD.unpack_from(records, at)

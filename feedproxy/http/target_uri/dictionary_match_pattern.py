@@ -1,7 +1,7 @@
 """Patterns of the URL Pattern Standard, as in `match` of Use-As-Dictionary.  RFC 9842, section 2.1.1
 
-In path and query, literal characters, `*`, a backslash, and literals in braces are supported. A pattern with any other
-syntax matches no URL.
+In path and query, these are supported: literal characters, `*`, `\\` followed by a literal character, and literals in
+braces. A pattern with any other syntax matches no URL.
 """
 
 import re

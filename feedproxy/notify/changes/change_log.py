@@ -109,7 +109,8 @@ class ChangeLog:
         """Return the snapshots with changes that the previous process has left unrecorded.
 
         A snapshot that is older than the recorded change is ignored: the previous process exited before the store had
-        written the newer copy. A feed without a row in `known` has no subscribers, so its snapshot counts as new.
+        written the newer copy. A feed without a row in the table `known` has no subscribers: its snapshot is returned
+        with `is_new` set.
         """
 
         def work(db: sqlite3.Connection) -> list[FeedSnapshot]:

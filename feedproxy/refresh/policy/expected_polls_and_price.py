@@ -202,7 +202,7 @@ class _PlanSearch:
         """For each cluster: the least cost of the cluster and all later clusters if the refresh for the cluster is
         made.
 
-        The cost is infinite if the origin may not be asked in time.
+        The cost is infinite if no request to the origin is permitted in time.
         """
         self._nexts = [len(clusters)] * len(clusters)
         """Item n is the number of the cluster that gets the next refresh after the refresh for cluster n.
@@ -214,9 +214,10 @@ class _PlanSearch:
         """For each cluster: the result of `_cheapest_after_renewal`, or None if it has not been computed yet."""
 
     def solve(self, number: int) -> None:
-        """Compute the least cost of cluster `number` and all later clusters if the refresh for `number` is made.
+        """Store in `_costs` the least cost of cluster `number` and all later clusters, if the refresh for `number` is
+        made.
 
-        The caller solves later clusters first.
+        The caller must have solved all later clusters.
         """
         at = self._at[number]
         if at <= self._clusters[number].last:
@@ -257,8 +258,8 @@ class _PlanSearch:
         return (cost, len(clusters)) if cost < best else (best, next_cluster)
 
     def _cheapest_after_renewal(self, number: int) -> tuple[float, int]:
-        """Return the values of `cheapest` for the clusters after cluster `number`, assuming that a poll of this cluster
-        has renewed the copy."""
+        """Return the least cost of the clusters after cluster `number`, and the number of the next refresh's cluster,
+        if a poll of cluster `number` has renewed the copy. See `cheapest`."""
         result = self._after_renewal[number]
         if result is None:
             at = self._clusters[number].middle

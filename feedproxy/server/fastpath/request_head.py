@@ -202,7 +202,7 @@ _CLASSIFIER = LineClassifier()
 
 
 def without_unique_lines(block: bytes) -> bytes:
-    """Return the head `block` without the lines of ignored fields that often have a new value.
+    """Return the head `block` without the lines of fields that the fast path ignores and that often have a new value.
 
     Bytes that are not exactly one head are returned unchanged.
     """
