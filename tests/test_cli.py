@@ -92,7 +92,7 @@ def test_help_is_a_command(capsys: pytest.CaptureFixture[str], argv: list[str]) 
 
 
 @pytest.mark.parametrize("flag", ["--version", "-V", "version"])
-def test_version_has_three_spellings(capsys: pytest.CaptureFixture[str], flag: str) -> None:
+def test_each_spelling_of_the_flag_prints_the_version(capsys: pytest.CaptureFixture[str], flag: str) -> None:
     assert main([flag]) == 0
     assert capsys.readouterr().out == f"feedproxy {__version__}\n"
 

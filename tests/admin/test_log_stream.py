@@ -65,7 +65,7 @@ def test_pipe_with_room_takes_lines_at_once_and_in_order(pipe: Pipe) -> None:
     assert pipe.read_all() == "".join(f"{number}\n" for number in range(100))
 
 
-def test_lines_for_a_pipe_that_is_not_read_arrive_complete_when_it_is_read(pipe: Pipe) -> None:
+def test_lines_written_while_the_pipe_is_full_arrive_complete_once_it_is_read(pipe: Pipe) -> None:
     stream = non_blocking(pipe.writing, report)
     text = "".join(f"{number:09}\n" for number in range(30_000))  # a pipe has room for a fifth of it
     stream.write(text)

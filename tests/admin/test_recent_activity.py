@@ -69,7 +69,7 @@ async def test_status_shows_address_that_never_worked_with_its_reason(proxy: Pro
     assert "hunter2" not in text
 
 
-async def test_page_that_names_a_feed_is_not_an_address_that_never_worked(proxy: Proxy) -> None:
+async def test_page_that_names_a_feed_is_not_listed_under_never_worked(proxy: Proxy) -> None:
     proxy.app.recent_activity.on_refresh_ended(RefreshEnded(SECRET_TARGET, FAILED))
 
     proxy.app.recent_activity.on_page_redirected_to_feed(SECRET_TARGET)

@@ -255,7 +255,7 @@ async def test_refresh_of_an_invalid_address_is_a_bad_request(proxy: Proxy) -> N
     assert (await proxy.post(f"/refresh?url={TARGET}&pattern=*"))[0] == 400
 
 
-async def test_form_of_an_own_page_redirects_with_the_result(proxy: Proxy) -> None:
+async def test_form_on_admin_page_redirects_to_a_page_with_the_result(proxy: Proxy) -> None:
     await proxy.keep(a_resource(SECRET))
     await proxy.get("/")
     form = {"Accept": "text/html", "Origin": proxy.admin.url, "Sec_Fetch_Site": "same-origin"}

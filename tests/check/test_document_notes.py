@@ -205,7 +205,7 @@ def test_variants_of_a_fault_get_its_note(body: bytes, expected: set[str]) -> No
     ],
     ids=["rss", "atom", "rdf", "json", "cloud", "hub", "new-feed-url", "json-rsscloud", "json-long-integer"],
 )
-def test_document_without_fault_gets_praise_only(body: bytes) -> None:
+def test_document_without_fault_gets_only_positive_notes(body: bytes) -> None:
     notes = check_document(body, NOW)
     assert findings(notes) == set()
     assert "self-link-present" in {note.id() for note in notes}

@@ -528,7 +528,7 @@ async def test_change_right_after_first_fetch_is_notified(stand: Stand) -> None:
     assert len(stand.others.calls) == 1
 
 
-async def test_evicted_feed_refetched_is_notified_only_if_changed() -> None:
+async def test_refetch_of_an_evicted_feed_is_notified_only_if_the_feed_changed() -> None:
     said = {"bytes:a1": "d1", "bytes:a2": "d2"}
 
     async def reckon(seen: FeedSnapshot) -> FeedSnapshot | None:

@@ -19,7 +19,7 @@ def test_public_feed_is_shared() -> None:
     assert is_shared(STORED, Settings())
 
 
-def test_feed_is_not_shared_without_the_option() -> None:
+def test_feed_is_not_shared_if_compression_dictionaries_is_off() -> None:
     assert not is_shared(STORED, Settings(compression_dictionaries="off"))
 
 

@@ -102,7 +102,9 @@ async def opened() -> AsyncIterator[Callable[..., Any]]:
 
 
 @pytest.mark.parametrize("polling", ["off", "balanced"])
-async def test_refresh_after_history_is_omitted_if_the_feed_was_fetched_meanwhile(opened, polling: str) -> None:
+async def test_refresh_after_publication_backfill_is_omitted_if_the_feed_was_fetched_meanwhile(
+    opened, polling: str
+) -> None:
     stand = await opened(1200, polling=polling)
     refreshing = stand.coordinator.refresh(stand.target)
     await asyncio.wait_for(refreshing, PATIENCE)

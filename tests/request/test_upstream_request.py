@@ -89,7 +89,7 @@ def test_long_value_of_field_that_vary_names_is_sent_for_shared_copy() -> None:
         ("max-age=12345678901", None),
     ],
 )
-def test_only_known_directives_are_sent_for_shared_copy(sent: str, forwarded: str | None) -> None:
+def test_only_known_cache_control_directives_are_forwarded_for_a_shared_copy(sent: str, forwarded: str | None) -> None:
     upstream = built(("Cache-Control", sent), resource=a_resource())
 
     assert upstream.request.fields.combined("cache-control") == forwarded

@@ -288,7 +288,7 @@ async def test_wallet_credential_is_not_sent_after_a_redirect_to_another_path(do
     assert [request.fields.get("authorization") for request in origin.log] == [says("team", "secret"), None]
 
 
-async def test_wallet_credential_is_absent_from_fields_content_and_stored_targets(door, wallet):
+async def test_wallet_credential_is_absent_from_response_and_stored_targets(door, wallet):
     proxy, origin, _ = await door(**wallet)
     origin.publish("/paid.rss?key=bobs", a_feed(), cache_control="max-age=600")
     proxy.rule("/paid.rss", readers=("*",))
@@ -345,7 +345,7 @@ async def test_wallet_response_is_purged_and_refreshed_by_the_address_of_its_fee
     assert all(request.fields.get("authorization") for request in origin.log)
 
 
-async def test_wallet_response_is_purged_by_a_pattern_that_matches_the_address_of_its_feed(door, wallet):
+async def test_response_fetched_with_wallet_credential_is_purged_by_pattern_for_its_feed(door, wallet):
     proxy, origin, _ = await door(**wallet)
     proxy.rule("/team.rss", readers=("*",))
     origin.publish("/team.rss", a_feed("one"), cache_control="max-age=6000")

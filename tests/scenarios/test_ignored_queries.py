@@ -88,7 +88,7 @@ async def test_no_vary_search_is_absent_without_a_rule(stage):
     assert "no-vary-search" not in (await proxy.get(PATH)).fields
 
 
-async def test_ignored_parameter_wildcard_keeps_secrets(stage):
+async def test_wildcard_of_ignored_parameters_does_not_remove_secret_parameters(stage):
     proxy, origin, _ = await stage(ignore_query=("*",))
     publish(origin, f"{PATH}?token=Zx81kQw0aP", PATH)
 

@@ -82,7 +82,7 @@ async def test_challenge_of_the_proxy_itself_is_sent_only_below_the_path_of_its_
         await stage.close()
 
 
-async def test_post_to_a_host_alone_is_not_challenged(stage: OnFront, origin: RawOrigin) -> None:
+async def test_post_to_address_without_path_gets_no_www_authenticate(stage: OnFront, origin: RawOrigin) -> None:
     said = await ask(stage, f"/{origin.base}", "POST")
 
     assert b"www-authenticate" not in head_of(said).lower()

@@ -88,7 +88,7 @@ def spellings(token: UsernameToken) -> list[UsernameToken]:
     "nonce",
     [b"0123456789abcdef", b"0123456789abcde", b"0123456789abcd", b"nonce with blank ", b"1", bytes(range(200, 216))],
 )
-def test_recorded_token_is_refused_in_every_other_spelling(nonce: bytes, decoded: bool, hexadecimal: bool) -> None:
+def test_replayed_wsse_token_is_refused_in_every_spelling(nonce: bytes, decoded: bool, hexadecimal: bool) -> None:
     overheard, gate = made(nonce, decoded=decoded, hexadecimal=hexadecimal), WsseVerifier()
     assert gate.verify(overheard, PASSWORDS, NOW)
 

@@ -100,7 +100,7 @@ def test_special_purpose_address_is_refused_even_with_allow_private(ip: str) -> 
 
 
 @pytest.mark.parametrize("ip", PUBLIC.split())
-def test_public_address_is_allowed(ip: str) -> None:
+def test_globally_routable_ip_address_is_allowed(ip: str) -> None:
     AddressPolicy().check_address(ip)
 
 

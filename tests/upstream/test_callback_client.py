@@ -30,7 +30,7 @@ async def test_field_host_replaces_host_of_url() -> None:
 
 
 @pytest.mark.parametrize("host", ["feeds.example\r\nX-Injected: 1", "fêeds.example"])
-async def test_invalid_field_host_is_not_sent(host: str) -> None:
+async def test_request_with_invalid_host_field_is_not_sent(host: str) -> None:
     async with origin(OK) as raw:
         caller = CallbackClient(a_policy())
         with pytest.raises(BadTarget):
@@ -39,7 +39,7 @@ async def test_invalid_field_host_is_not_sent(host: str) -> None:
         assert not raw.heads
 
 
-async def test_large_content_of_response_is_not_read() -> None:
+async def test_callback_client_drops_content_above_response_max() -> None:
     size = RESPONSE_MAX + 1
     async with origin(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (size, b"x" * size)) as raw:
         caller = CallbackClient(a_policy())

@@ -42,7 +42,7 @@ def test_head_that_is_written_and_parsed_again_is_equal(data: bytes) -> None:
 
 
 @given(st.lists(NOISE, max_size=30).map(b"".join))
-def test_line_ends_do_not_change_what_is_read(data: bytes) -> None:
+def test_head_parser_reads_lf_and_crlf_alike(data: bytes) -> None:
     data = data.replace(b"\r", b"")
     seen: list[object] = []
     for text in (data, data.replace(b"\n", b"\r\n")):
@@ -92,7 +92,9 @@ def test_connection_with_two_framings_or_chunked_http_1_0_is_not_reusable() -> N
         (b"HTTP/1.0 200 OK\r\nConnection: keep-alive, close\r\n\r\n", False),
     ],
 )
-def test_connection_is_reusable_by_version_and_connection_field(head: bytes, reusable: bool) -> None:
+def test_http_version_and_connection_field_determine_whether_connection_is_reusable(
+    head: bytes, reusable: bool
+) -> None:
     assert parse_head(head).reusable is reusable
 
 
