@@ -80,7 +80,7 @@ class CacheControl(Struct, frozen=True):
 
 
 def without_targeted(fields: Fields) -> Fields:
-    """Return the fields without fields that take precedence over Cache-Control in a certain cache, such as a CDN."""
+    """Return `fields` without targeted fields, which take precedence over Cache-Control in certain caches (CDNs)."""
     return fields.without(*(name for name, _ in fields if _TARGETED.fullmatch(name)))
 
 
@@ -176,7 +176,7 @@ def delta_seconds(digits: str) -> Seconds:
 
 
 def _field_names(argument: str | None) -> frozenset[str]:
-    """Return the field names in a directive's argument. The set is empty without an argument, or if a name is
+    """Return the field names in a directive's argument. The set is empty if there is no argument, or if a name is
     invalid."""
     names = [name.strip().lower() for name in unquote(argument or "").split(",") if name.strip()]
     return frozenset(names) if all(map(is_token, names)) else frozenset()

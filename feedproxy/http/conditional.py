@@ -31,7 +31,7 @@ class Outcome(Enum):
     """Outcomes of a request's preconditions."""
 
     PROCEED = auto()
-    """The conditions permit the usual response, or the request has none."""
+    """The request has no conditions, or its conditions permit the usual response."""
     NOT_MODIFIED = auto()
     """The response is 304, because the client has the representation."""
     PRECONDITION_FAILED = auto()
@@ -151,9 +151,9 @@ def _was_modified_since(
     now: Instant | None,
     earlier_versions: tuple[Instant, Instant] | None,
 ) -> bool:
-    """Return True if the representation was modified after `since`, or has no date (RFC 9110, section 13.1.3).
+    """Return True if the representation was modified after `since` (RFC 9110, section 13.1.3).
 
-    The other arguments are those of `evaluate`.
+    Return True, too, if both `last_modified` and `date` are None. The other arguments are those of `evaluate`.
     """
     modified = date if last_modified is None else last_modified
     if modified is None:

@@ -18,15 +18,15 @@ _QVALUE = re.compile(r"(?:0?\.[0-9]+|[01](?:\.[0-9]*)?)")
 _ALIASES = {"x-gzip": "gzip", "x-compress": "compress"}
 """Old names of codings, with their present names (RFC 9110, section 8.4.1)."""
 _UNLISTED = 0.0001
-"""Weight of `identity` if Accept-Encoding does not list it: any listed coding is preferred."""
+"""Weight of `identity` if Accept-Encoding does not list it: less than 0.001, the least positive weight in RFC 9110."""
 
 
 def choose_coding(accept_encoding: str | None, available: Sequence[str]) -> str | None:
     """Return the available coding with the greatest weight, or None if no coding is acceptable (RFC 9110, section
     12.5.3).
 
-    If several codings have the same weight, the first in `available` is chosen. Without Accept-Encoding, only
-    `identity` is acceptable, because most clients that do not send the field cannot decode.
+    If several codings have the same weight, the first in `available` is chosen. If Accept-Encoding is absent (None),
+    only `identity` is acceptable, because most clients that do not send the field cannot decode.
     """
     if accept_encoding is None:
         return "identity" if "identity" in available else None
@@ -60,8 +60,8 @@ def weights_in(value: str) -> Mapping[str, float]:
 def choose_media_type(accept: str | None, offers: Sequence[str]) -> str | None:
     """Return the offered media type with the greatest weight in Accept, or None if no type is acceptable.
 
-    The most specific range for an offer determines its weight (RFC 9110, section 12.5.1). If several offers have the
-    same weight, or without Accept, the first offer is chosen.
+    The most specific range for an offer determines its weight (RFC 9110, section 12.5.1). The first offer is chosen if
+    several offers have the same weight, or if Accept is absent or has no valid range.
     """
     ranges = _ranges(accept) if accept is not None else ()
     if not ranges:
@@ -109,8 +109,7 @@ def _ranges(accept: str) -> tuple[_Range, ...]:
 
 
 def _weight(parameters: dict[str, str]) -> float | None:
-    """Return the weight in the parameters, by default 1, or None if the weight is invalid (RFC 9110, section
-    12.4.2)."""
+    """Return the weight in the parameters (RFC 9110, section 12.4.2): 1 if it is absent, None if it is invalid."""
     text = parameters.get("q")
     if text is None:
         return 1.0

@@ -79,7 +79,7 @@ def _outside_quotes(value: str, separator: str, pattern: re.Pattern[str]) -> lis
 
 
 def unquote(value: str) -> str:
-    """Return the text of a quoted string (RFC 9110, section 5.6.4), and any other value unchanged."""
+    """Return the text of a quoted string (RFC 9110, section 5.6.4). Return a value that is not quoted unchanged."""
     if len(value) < 2 or value[0] != '"' or value[-1] != '"':
         return value
     text = value[1:-1]

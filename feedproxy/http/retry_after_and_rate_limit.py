@@ -26,7 +26,7 @@ def may_state_limit(response: Response) -> bool:
 
 
 def retry_after(fields: Fields, now: Instant) -> Instant | None:
-    """Return the instant from which the origin permits the next request after a failure, or None if it states none.
+    """Return the instant from which the origin permits the next request, or None if the response states no instant.
 
     The instant is the later of Retry-After (RFC 9110, section 10.2.3) and the reset of an exhausted rate limit, but at
     most DEFER_MAX seconds from now.
@@ -62,7 +62,7 @@ def rate_limit_reset(fields: Fields, now: Instant) -> Instant | None:
 def _parse_rate_limit(value: str) -> Sequence[tuple[Value | None, Value | None]]:
     """Return pairs for the limits in RateLimit: the number of requests that remain, and the seconds until the reset.
 
-    A value is None if it is missing. It may also have another type than a number.
+    A value is None if it is missing. A malformed field can have values that are not numbers.
     """
     limits = [(parameters.get("r"), parameters.get("t")) for _, parameters in parse_list(value) or ()]
     members = parse_dictionary(value) or {}

@@ -222,7 +222,7 @@ def _split_port(authority: str) -> tuple[str, str]:
 
 
 def _authority(authority: str) -> tuple[str, int | None]:
-    """Return the normalised host and port of an authority."""
+    """Return the normalised host and port of an authority. The port is None if the authority has none."""
     if "@" in authority:
         # User information is deprecated (RFC 9110, section 4.2.4) and is used to disguise the host.
         raise BadTarget("invalid URL: a user name or password belongs into the field Authorization")

@@ -122,7 +122,7 @@ def _fetcher(name: str) -> str:
 
 
 def _name(user_agent: str) -> str:
-    """Return the product's name unchanged, at most 40 printable ASCII characters."""
+    """Return the first 40 printable ASCII characters of the product's name, or "" if the User-Agent has no name."""
     if claim := _count(user_agent):
         # The claim is removed, because a name may precede it directly: `Example 12 readers`.
         user_agent = f"{user_agent[: claim.start()]};{user_agent[claim.end() :]}"

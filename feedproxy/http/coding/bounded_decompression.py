@@ -74,7 +74,7 @@ The decoder does not limit its output. A call therefore gets only as much input 
 
 
 def unknown_codings(content_encoding: str | None) -> tuple[str, ...]:
-    """Return the codings of a Content-Encoding for which there is no decoder."""
+    """Return those codings in a Content-Encoding that feedproxy cannot decode."""
     return tuple(coding for coding in layers(content_encoding) if coding not in _DECODERS)
 
 
@@ -152,12 +152,12 @@ def _gunzip_at_once(body: bytes, coding: str, limit: int) -> bytes:
 
 
 def _gunzip(body: bytes, limit: int) -> Generator[bytes]:
-    """Return the content of consecutive gzip members (RFC 1952, section 2.2). Data after the last member is dropped."""
+    """Yield the content of consecutive gzip members (RFC 1952, section 2.2). Data after the last member is dropped."""
     return _deflated(body, "gzip", 31, next_member=GZIP_MAGIC)
 
 
 def _inflate(body: bytes, limit: int) -> Generator[bytes]:
-    """Return the content of zlib data, or of a bare deflate stream, which some servers send (RFC 9110, 8.4.1.2)."""
+    """Yield the content of zlib data, or of a bare deflate stream, which some servers send (RFC 9110, 8.4.1.2)."""
     is_zlib = len(body) > 1 and body[0] & 0x0F == 8 and (body[0] << 8 | body[1]) % 31 == 0
     return _deflated(body, "deflate", 15 if is_zlib else -15)
 
@@ -203,7 +203,7 @@ def zstd_frames(
 ) -> Generator[bytes]:
     """Yield the content of consecutive zstd frames (RFC 8878, section 3).
 
-    Data after the last frame is dropped. If `strict` is true, the data raises Undecodable instead. `limit` is the
+    If data follows the last frame, the data is dropped, or raises Undecodable if `strict` is true. `limit` is the
     caller's limit of the content in bytes. The pieces become smaller near the limit.
     """
     decoder, offset, remaining = decompressor.decompressobj(), 0, limit

@@ -61,8 +61,8 @@ def use_as_dictionary(pattern: str) -> str:
 
 @field_parser(too_long=None, entries=1024)
 def parse_use_as_dictionary(value: str) -> UseAsDictionary | None:
-    """Return the offer in Use-As-Dictionary. Return None if the value is invalid or too long, or if the dictionary must
-    not be used."""
+    """Return the offer in Use-As-Dictionary. Return None if the value is invalid or too long, or if its type or its
+    pattern forbids feedproxy to use the dictionary."""
     members = parse_dictionary(value)
     if members is None:
         return None
@@ -95,7 +95,7 @@ def dictionary_hash(content: bytes) -> bytes:
 def without_dictionary(request: Fields) -> Fields:
     """Return the fields of a request without Available-Dictionary, Dictionary-ID, and `dcz` in Accept-Encoding.
 
-    The fields of a request without Available-Dictionary are returned unchanged.
+    If Available-Dictionary is absent, the fields are returned unchanged.
     """
     if "available-dictionary" not in request:
         return request
@@ -108,7 +108,7 @@ def without_dictionary(request: Fields) -> Fields:
 def exact_pattern(path: str) -> str | None:
     """Return a URL pattern that matches only this path with its query, or None if no pattern can express the path.
 
-    For a path without a query, the pattern matches this path with any query.
+    If the path has no query, the pattern matches the path with each query, too.
     """
     head, mark, query = path.partition("?")
     if not path.startswith("/") or "#" in path or (mark and head.endswith(":")):

@@ -42,7 +42,7 @@ def is_exact(body: bytes, coding: str, content: bytes) -> bool:
     """Return True if every decoder gives this content for the coded bytes.
 
     `content` is the result of `bounded_decompression.decode`, which ignores data after the last gzip member or zstd
-    frame. Other decoders may fail at such data. For zstd, the result is always False, because only another decoding
+    frame. Other decoders can fail at such data. For zstd, the result is always False, because only another decoding
     could find such data.
     """
     match coding:
@@ -55,7 +55,7 @@ def is_exact(body: bytes, coding: str, content: bytes) -> bool:
 
 
 def sniff(body: bytes) -> str | None:
-    """Return the coding that the magic number of the bytes indicates, or None without a magic number."""
+    """Return the coding that the magic number of the bytes indicates, or None if they begin with no magic number."""
     if body.startswith(GZIP_MAGIC + b"\x08"):
         return "gzip"
     if body.startswith(ZSTD_MAGIC):
@@ -66,7 +66,7 @@ def sniff(body: bytes) -> str | None:
 def lacks_magic_number(body: bytes, coding: str) -> bool:
     """Return True if a body looks like XML or JSON, and the stated coding has a magic number that the body lacks.
 
-    Such a body is taken as uncoded. Only gzip and zstd have magic numbers.
+    feedproxy takes such a body as uncoded. Only gzip and zstd have magic numbers.
     """
     if coding == "gzip":
         return not body.startswith(GZIP_MAGIC) and is_text(body)
@@ -89,8 +89,8 @@ def is_zstd_frame(data: bytes) -> bool:
 
 
 def encode(body: bytes, coding: str, level: int) -> bytes:
-    """Return `body` in this coding. Equal arguments give equal bytes. Raises UnknownCoding if feedproxy cannot encode
-    in it.
+    """Return `body` in this coding. Equal arguments give equal bytes. Raises UnknownCoding for a coding that feedproxy
+    cannot write.
 
     Levels are gzip 1 to 9, br 0 to 11, zstd 1 to 19. Above 19, the window of zstd exceeds the 8 MB of RFC 9659.
     """

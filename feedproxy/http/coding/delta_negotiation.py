@@ -17,7 +17,7 @@ FEED = "feed"
 
 
 class Bases(Struct, frozen=True):
-    """The versions that a client may have: those with `tags`, or the version of `date` if there are no tags."""
+    """The versions that a client states to have: those with `tags`, or the version of `date` if there are no tags."""
 
     tags: tuple[EntityTag, ...] = ()
     """The tags in If-None-Match."""

@@ -62,7 +62,7 @@ DEFAULT = QueryVariance()
 
 @field_parser(too_long=DEFAULT, entries=1024)
 def parse_no_vary_search(value: str) -> QueryVariance:
-    """Return the variance that No-Vary-Search states. If the value is invalid or too long, the whole query counts."""
+    """Return the variance that No-Vary-Search states, or DEFAULT if the value is invalid or too long."""
     members = parse_dictionary(value)
     if members is None:
         return DEFAULT
@@ -81,7 +81,8 @@ def parse_no_vary_search(value: str) -> QueryVariance:
 
 
 def _names(value: object) -> frozenset[str] | None:
-    """Return the parameter names in an inner list, or None for another value (draft, "Parse a key")."""
+    """Return the parameter names in an inner list, or None if the value is no list of at most PARAMETERS_MAX strings
+    (draft, "Parse a key")."""
     if not isinstance(value, tuple) or len(value) > PARAMETERS_MAX:
         return None
     if not all(isinstance(name, str) and not isinstance(name, Token) for name in value):

@@ -39,7 +39,8 @@ class TargetPattern:
         return {"text": self.text}
 
     def compile(self, *, protects: bool) -> None:
-        """Compile the pattern now. `protects` states that `protects` and `is_of_host` will be called."""
+        """Compile the expression for `matches` now. If the argument `protects` is true, also compile those for the
+        methods `protects` and `is_of_host`."""
         _ = self._regex
         if protects:
             _ = self._wide, self._host
@@ -54,7 +55,7 @@ class TargetPattern:
 
     @cached_property
     def only_host(self) -> str | None:
-        """Return the one host for which `is_of_host` is True, or None if there may be several."""
+        """Return the one host for which `is_of_host` is True, or None if there can be several."""
         return self.host if self.host is not None and not _HAS_ALIASES.fullmatch(self.host) else None
 
     @cached_property

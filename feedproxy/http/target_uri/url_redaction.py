@@ -1,6 +1,6 @@
 """Redaction of secrets in addresses: user names and passwords, secret parameters, and tokens.
 
-The address of a private feed may itself be a secret.
+The address of a private feed can itself be a secret.
 """
 
 import re
@@ -29,7 +29,7 @@ _SECRET_NAME = re.compile(
 """Pattern of names of secret parameters, in lower case and without word separators."""
 
 _PARTLY_SECRET = frozenset({"rss", "guid", "uuid", "login", "member", "subscriber", "uid", "t", "h", "pin"})
-"""Names of parameters with values that may be public or secret, such as `t`, a topic number in forums.
+"""Names of parameters with values that can be public or secret, such as `t`, a topic number in forums.
 
 Short numbers and words count as public.
 """
@@ -176,8 +176,8 @@ def text_without_secrets(text: str) -> str:
 
 
 def redact_setting(text: str) -> str:
-    """Return the value of an option for an error message: without the secrets of its addresses, or `…` if it may
-    contain a password. An invalid value need not be an address. A fragment is replaced by `…`."""
+    """Return the value of an option for an error message: `…` if the value contains both `@` and `:`, which can
+    surround a password. In any other value, the secrets of addresses and a fragment are replaced."""
     if "@" in text and ":" in text:
         return "…"
     beginning, mark, _ = text.partition("#")
@@ -278,7 +278,8 @@ def _without_name_and_tokens(split: SplitResult, mask: Callable[[str], str]) -> 
 
 
 def host_alone(target: str) -> str:
-    """Return the scheme and host of an address, such as `https://example.com/…`. Raises ValueError without a host."""
+    """Return the scheme and authority of an address, without user information, such as `https://example.com/…`.
+    Raises ValueError if the address has no host."""
     split = urlsplit(target)
     if not split.netloc:
         raise ValueError(target)
