@@ -26,7 +26,7 @@ TOTAL_TIMEOUT: Seconds = 30
 """A call must be complete within this many seconds."""
 
 RESPONSE_MAX = 65_536
-"""The content of a response with more than this many bytes is not read."""
+"""If the content of a response has more than this many bytes, it is dropped, and the connection is closed."""
 
 CALLS = Requester("calls", is_known=False)
 """The requester of all calls (origin_connection_limits.py): together, they may have as many name look-ups as one
@@ -58,7 +58,7 @@ class CallbackClient:
         *,
         trust: AddressTrust = AddressTrust.UNTRUSTED,
     ) -> Response:
-        """Send a request and return the response, without its content if that exceeds RESPONSE_MAX bytes.
+        """Send a request and return the response. Content of more than RESPONSE_MAX bytes is left out.
 
         A field Host replaces the host of the URL. Raises the errors of `Fetcher.fetch`.
         """

@@ -22,7 +22,7 @@ class Fetched(Struct, frozen=True):
     lines: tuple[tuple[bytes, bytes], ...] = ()
     """All field lines of the head, including hop-by-hop fields."""
     framing_anomaly: str = ""
-    """The tolerated error in the framing, or "" without an error."""
+    """The tolerated error in the framing, or "" if there is none."""
     received_size: int | None = None
     """Number of transferred bytes of content, or None if it is the size of the response's `body`."""
 
@@ -36,5 +36,5 @@ class Oversized(Struct, frozen=True):
 
 
 type PendingFetch = Coroutine[Any, Any, Fetched | Oversized]
-"""A fetch to await. A client that neither changes the request nor reads the response returns that of the client below
-it, without a coroutine of its own."""
+"""A fetch to await: the result of the method `fetch` of an HTTP client. A client that wraps another client, and neither
+changes the request nor reads the response, returns the fetch of the wrapped client."""

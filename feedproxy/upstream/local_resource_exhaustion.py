@@ -98,7 +98,8 @@ def has_no_network(error: BaseException | None) -> bool:
 
 
 def overload_of(error: BaseException | None, failure: str) -> Overload | None:
-    """Return the error for the client if a look-up or connection failed because of this machine, otherwise None.
+    """Return the error for the client if a look-up or connection failed because of this machine, or None if it failed
+    for another reason.
 
     `failure` says what failed, such as "example.com cannot be reached". A lack of resources is logged.
     """
@@ -114,7 +115,7 @@ _ANY_DESCRIPTOR = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def shortage() -> str:
-    """Return a sentence about a resource of which too little is left for an exchange with an origin, or ""."""
+    """Return a sentence about a resource of which too little is left for an exchange, or "" if enough is left."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         lowest = os.dup(_ANY_DESCRIPTOR)

@@ -19,7 +19,7 @@ def frame_message(
 
     `codings` and `lengths` are the members of Transfer-Encoding and Content-Length in `lines`. The values are the lines
     without ineffective framing fields, True if the connection is reusable, True if the content is chunked, and the
-    length of the content in bytes or None.
+    length of the content in bytes. The length is None if the content is chunked, or ends with the connection.
 
     Raises MalformedResponse for unsupported transfer codings, and for contradictory or invalid lengths.
     """
@@ -59,7 +59,7 @@ def is_persistent(lines: tuple[Line, ...], minor: int) -> bool:
 
 
 def find_framing_error(codings: list[bytes], lengths: list[bytes]) -> str:
-    """Return the error that makes the end of the message ambiguous, or "" without an error."""
+    """Return the error that makes the end of the message ambiguous, or "" if there is none."""
     if codings and lengths:
         return "both Transfer-Encoding and Content-Length"
     if len(lengths) > 1:

@@ -184,8 +184,9 @@ class Fetcher:
             await pool.close()
 
     def fetch(self, request: Request, *, skip_address_check: bool = False) -> PendingFetch:
-        """Send a GET or HEAD to the target's origin and return the response.
+        """Return a fetch that sends a GET or HEAD to the target's origin.
 
+        The result of the fetch is the response, or Oversized if the content exceeds `FetchLimits.buffer_max`.
         `skip_address_check` is true for targets that the operator configured: port and address are not checked. Raises
         Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, MalformedResponse, ParentFailed, Overload.
         """
@@ -196,9 +197,9 @@ class Fetcher:
     async def send(
         self, request: Request, content: bytes = b"", *, trust: AddressTrust, virtual_host: str = ""
     ) -> Fetched | Oversized:
-        """Send a request and return the response.
+        """Send a request and return the response, or Oversized if the content exceeds `FetchLimits.buffer_max`.
 
-        `virtual_host` is the value of the field Host, if it is not the authority of the target. Raises the errors of
+        `virtual_host` is the value of the field Host, or "" for the authority of the target. Raises the errors of
         `fetch`.
         """
         if shortage := local_resource_exhaustion.shortage():

@@ -263,7 +263,7 @@ class FairLimits:
         slot.granted.add_done_callback(lambda _: timer.cancel())
 
     def _find_evictable(self, slot: Slot, key: tuple[str, str], before: Seconds) -> Slot | None:
-        """Return a slot with an exchange that may be ended in favour of the waiting `slot`, or None.
+        """Return a slot with an exchange that may be ended in favour of the waiting `slot`, or None if there is none.
 
         `key` names the share in which no slot is free. The origin of the exchange has been silent at least since the
         time `before`.
@@ -298,7 +298,7 @@ class ReceivingLimit:
     """Limiter of the memory of incomplete responses. `bytes_max` is their maximum size together.
 
     An incomplete response takes up to `buffer_max`. Without the limit, origins that send most of a response and then
-    pause could fill the memory. A response that arrives with its first bytes is not counted.
+    pause could fill the memory. A response that is complete after the first read is not counted.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -309,7 +309,7 @@ class ReceivingLimit:
     def record(self, slot: Slot, size: int) -> None:
         """Record that the response in this slot has `size` bytes so far.
 
-        Above the limit, the largest exchange is ended of the client with the most incomplete content.
+        Above the limit, end an exchange: the largest of the client with the most incomplete content.
         """
         self._total += size - self._sizes.get(slot, 0)
         self._sizes[slot] = size

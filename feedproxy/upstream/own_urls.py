@@ -11,7 +11,8 @@ from feedproxy.upstream.own_listeners import OwnListeners
 
 
 def may_be_own(url: str, settings: Settings, listeners: OwnListeners) -> bool:
-    """Return True if a URL may name this proxy, by its public address or its port. Names are not resolved."""
+    """Return True if a URL can name this proxy: if it begins with the public address, or has the port of a listener
+    for clients. Names are not resolved."""
     try:
         target = uri.normalise(url)
         return _is_public(target, settings) or listeners.serves_clients(uri.split_host_port(target)[1])
@@ -40,7 +41,7 @@ async def is_own(url: str, settings: Settings, policy: AddressPolicy, listeners:
 def _is_public(target: str, settings: Settings) -> bool:
     """Return True if a target has the scheme, host and port of `public_url`, and `public_url` has no path.
 
-    With a path, other paths at the same host may belong to another server.
+    If it has a path, other paths at the same host can belong to another server.
     """
     public = settings.public_url and uri.normalise(settings.public_url)
     return bool(public) and urlsplit(public).path == "/" and uri.origin_of(public) == uri.origin_of(target)

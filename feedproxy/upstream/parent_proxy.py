@@ -47,7 +47,7 @@ _UNPRINTABLE = re.compile(r"[^!-~]")
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """A parent proxy. Converting it to a string leaves the credentials out."""
+    """A parent proxy. Its form as a string has no credentials."""
 
     scheme: str
     host: str
@@ -73,14 +73,14 @@ class Parent:
 
     @property
     def authorization(self) -> str:
-        """Return the value of Proxy-Authorization, or "" without credentials."""
+        """Return the value of Proxy-Authorization, or "" if the parent has no user name."""
         if self.user is None:
             return ""
         return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode("ascii")
 
 
 def parse(text: str) -> Parent | None:
-    """Return the parent that a value of the option names, or None for no parent.
+    """Return the parent that a value of the option names, or None for the values in DIRECT.
 
     Raises UsageError if the value is invalid. Its message does not contain the value, which may include a password.
     """
@@ -137,7 +137,7 @@ def validate(value: str) -> None:
 
 
 def without_password(value: str) -> str:
-    """Return a value of the option without user name and password, or "" for no parent."""
+    """Return a value of the option without user name and password, or "" for the values in DIRECT."""
     return value if value == ENVIRONMENT else str(parse(value) or "")
 
 

@@ -22,7 +22,7 @@ from feedproxy.upstream import local_resource_exhaustion
 from feedproxy.upstream.origin_connection_limits import FairLimits, Limit, current_requester
 
 type Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
-"""A function that returns the addresses of a name and port. Raises OSError without an address."""
+"""A function that returns the addresses of a name and port. It raises an error if there is no address."""
 
 LOOKUP_TIMEOUT = 15.0
 """A look-up takes at most this many seconds: enough for three attempts with the default timeout of resolv.conf(5)."""
@@ -105,8 +105,8 @@ _RESOLVERS: WeakKeyDictionary[asyncio.AbstractEventLoop, Resolver] = WeakKeyDict
 
 
 async def system_lookup(host: str, port: int) -> list[str]:
-    """Return the addresses of a host for this machine. Raises OSError if the look-up fails, and Overload if this
-    machine cannot look names up."""
+    """Return the addresses of a host, from the Resolver of the running event loop. `port` is not used. Raises OSError
+    if the look-up fails, and Overload if this machine cannot look names up."""
     loop = asyncio.get_running_loop()
     if (lookups := _RESOLVERS.get(loop)) is None:
         lookups = _RESOLVERS[loop] = Resolver()

@@ -44,7 +44,7 @@ class ResponseHead(Struct, frozen=True):
     length: int | None = None
     """Length of the content in bytes, or None if the content is chunked or ends with the connection."""
     framing_anomaly: str = ""
-    """The tolerated error in the framing, or "" without an error."""
+    """The tolerated error in the framing, or "" if there is none."""
 
     @property
     def is_interim(self) -> bool:
@@ -94,7 +94,7 @@ def find_end(data: bytes | bytearray) -> int:
 
 
 def could_be_http(data: bytes | bytearray) -> bool:
-    """Return True if `data` may be the beginning of a status line. HTTP/0.9 responses have no status line."""
+    """Return True if `data` can be the beginning of a status line. HTTP/0.9 responses have no status line."""
     return b"HTTP/1."[: len(data)] == bytes(data[:7])
 
 

@@ -73,7 +73,7 @@ class ResponseParser:
             raise MalformedResponse("the connection broke within the content")
 
     def _read_head(self, data: bytes) -> tuple[ResponseHead | None, bytes | None]:
-        """Parse one head. Return the head, or None for a 1xx head, and the bytes after it.
+        """Parse one head. Return two values: the head, or None for a 1xx head, and the bytes after the head.
 
         If the head is incomplete, both values are None.
         """

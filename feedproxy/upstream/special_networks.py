@@ -87,9 +87,9 @@ TRANSLATION_PREFIXES = (
 
 
 def special_network_of(address: Address) -> SpecialNetwork | None:
-    """Return the table entry for this address, or None for a public address.
+    """Return the table entry for this address, or None for a globally routable address.
 
-    If the tables lack the address, but it is not global, return a new entry that calls it reserved.
+    If the tables lack an address that is not globally routable, return a new entry that calls the address reserved.
     """
     for row in SPECIAL_NETWORKS:
         if address in row.network:

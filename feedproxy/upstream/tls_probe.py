@@ -32,8 +32,8 @@ async def probe_certificate(
 ) -> ProbedCertificate:
     """Make a TLS handshake with a host, verify its name, and return the certificate's data.
 
-    `context` creates the TLS context. Raises Forbidden or BadTarget if the host is not permitted or invalid, and
-    Unreachable, FetchTimeout, ParentFailed or Overload if the handshake fails.
+    `context` creates the TLS context. Raises Forbidden if the host is not permitted, BadTarget if the host is invalid,
+    and Unreachable, FetchTimeout, ParentFailed or Overload if the handshake fails.
     """
     name = host.strip("[]")
     offering = context()  # use a separate context, because other connections must not negotiate h2

@@ -1,4 +1,4 @@
-"""Failures of requests to origins. The suggested status is 504 for a timeout, 503 for a local failure, or else 502."""
+"""Failures of requests to origins. The suggested status: 504 for a timeout, 503 for a local failure, otherwise 502."""
 
 import ssl
 
