@@ -47,7 +47,7 @@ class Source(StrEnum):
 
 
 class Allowance(Struct, frozen=True):
-    """The permission to use a response until an instant, even if it is stale, given by a feed or an option.
+    """The permission, by a feed or an option, to use a response until the instant `until`, even if it is stale.
 
     `detail` is a token of Cache-Status. `reason` is a text for the operator.
     """
@@ -58,7 +58,7 @@ class Allowance(Struct, frozen=True):
 
 
 type Hint = Callable[[Instant, Instant | None], Allowance | None]
-"""A function that returns the permission of a feed's schedule to use a response, or None without a permission.
+"""A function that returns the permission of a feed's schedule to use a response, or None if there is no permission.
 
 Its arguments are `base` and `expires`. `base` is the instant at which the response was generated or last validated.
 `expires` is the end of the explicit lifetime, or None if there is no explicit lifetime.
@@ -139,7 +139,7 @@ def current_age(stored: StoredResponse, now: Instant, initial: Seconds | None = 
 
 
 def age_value(fields: Fields) -> Seconds:
-    """Return the first value of Age in seconds, or 0 if Age is invalid (RFC 9111, section 5.1).
+    """Return the first value of Age in seconds, or 0 if Age is missing or invalid (RFC 9111, section 5.1).
 
     Parameters after the number are ignored, because an Item of a structured field may have parameters (RFC 9651,
     section 3.3).
@@ -156,10 +156,10 @@ def date_of(fields: Fields, received: Instant) -> Instant:
 
 
 def explicit_lifetime(fields: Fields, received: Instant, *, targeted: bool = False) -> tuple[Seconds, Source] | None:
-    """Return the explicit lifetime in seconds and its source, or None without one (RFC 9111, section 4.2.1).
+    """Return the explicit lifetime in seconds and its source, or None if there is none (RFC 9111, section 4.2.1).
 
-    The response has these fields, and came at the instant `received`. `targeted` is true if targeted fields apply to
-    this cache (RFC 9213).
+    `fields` contains the fields of a response that was received at the instant `received`. `targeted` is true if
+    targeted fields apply to this cache (RFC 9213).
     """
     directives = governing_directives(fields, targeted=targeted)
     return _lifetime_by(directives, fields, received)
@@ -195,9 +195,10 @@ def heuristic_lifetime(
     """Return the lifetime of a response without an explicit lifetime, in seconds, and its source (RFC 9111, section
     4.2.2).
 
-    For a feed, the lifetime is the first known of these, and at least `minimum`: `learned` from the feed's history, a
-    tenth of the time since Last-Modified, `default`. For other content, the lifetime is a tenth of the time since
-    Last-Modified, or 0. No lifetime exceeds `maximum`.
+    For a feed, the lifetime is `learned` (from the feed's history). If `learned` is None, the lifetime is a tenth of
+    the time between Last-Modified and Date. If this is unknown, too, the lifetime is `default`. The lifetime of a feed
+    is at least `minimum`. For other content, the lifetime is a tenth of the time between Last-Modified and Date, or 0
+    if this is unknown. No lifetime exceeds `maximum`.
     """
     feed = stored.content.feed
     if feed and learned is not None:
@@ -233,7 +234,7 @@ def assess(
     """Return the freshness of a stored response at `now`.
 
     `hint` returns the permission of the feed's schedule. `learned` returns the lifetime by the feed's history, which
-    counts only without an explicit lifetime. `learned`, `default`, `minimum` and `maximum` are those of
+    counts only if neither HTTP nor the schedule states a lifetime. `default`, `minimum` and `maximum` are those of
     `heuristic_lifetime`. `targeted` is true if targeted fields apply to this cache (RFC 9213).
     """
     initial = initial_age(stored)

@@ -1,8 +1,8 @@
 """Storage, extraction and combination of partial responses.  RFC 9111, sections 3.3 and 3.4
 
 A part is a StoredResponse with status 206 and without a content coding. No parts of feeds are stored. A part answers
-range requests for its bytes. If bytes are missing, only these are requested from the origin. Two parts are combined
-only if they have the same strong validator.
+range requests for its bytes. If a part lacks some of the requested bytes, feedproxy requests only these bytes from the
+origin, where possible. Two parts are combined only if they have the same strong validator.
 """
 
 import re
@@ -64,7 +64,9 @@ class Missing(Struct, frozen=True):
 def extent_of(fields: Fields, size: int) -> Extent | None:
     """Return the extent of a 206 with these fields, or None if Content-Range is missing or invalid.
 
-    `size` is the size of the 206's content in bytes.
+    `size` is the size of the 206's content in bytes. Return None, too, if `size` is 0 or does not agree with
+    Content-Range. Content that is shorter than a range up to the end of the representation agrees: the representation
+    is then assumed to end with the content.
     """
     values = fields.get_all("content-range")
     content_range = _CONTENT_RANGE.fullmatch(values[0].strip()) if len(values) == 1 else None
@@ -88,7 +90,7 @@ def extent_of(fields: Fields, size: int) -> Extent | None:
 def reason_not_to_store_part(request: Request, stored: StoredResponse, *, targeted: bool = False) -> str | None:
     """Return the reason why a 206 must not be stored as a part, or None if it may be stored (RFC 9111, section 3.3).
 
-    A part must have explicit freshness. A part with a media type of XML or JSON is not stored: it may be part of a
+    A part must have explicit freshness. A part with a media type of XML or JSON is not stored: it could be a part of a
     feed, and feeds are always fetched whole. `targeted` is true if targeted fields apply to this cache (RFC 9213).
     """
     if "range" not in request.fields:
@@ -112,7 +114,8 @@ def reason_not_to_store_part(request: Request, stored: StoredResponse, *, target
 def with_part(parts: tuple[StoredResponse, ...], new: StoredResponse) -> tuple[StoredResponse, ...]:
     """Return the parts with `new` added as the last.
 
-    Parts of another version and parts within `new` are dropped. Above PARTS_MAX, the first parts are dropped.
+    Parts of another version and parts within `new` are dropped. If more than PARTS_MAX parts remain, the first ones
+    are dropped.
     """
     extent = _extent(new)
     new = replace(new, fields=new.fields.with_field("Content-Range", extent.content_range))
@@ -133,7 +136,8 @@ def _supersedes(new: StoredResponse, extent: Extent, old: StoredResponse) -> boo
 def respond_with_part(part: StoredResponse, request: Fields) -> StoredResponse | None:
     """Return the response that the stored 206 `part` permits to a request with the fields `request`.
 
-    Return None if `part` lacks a requested byte, or if the request does not select one range.
+    Return None if `part` lacks a requested byte, if the request does not select exactly one range, or if its If-Range
+    does not match the part.
 
     "A cache MUST NOT use an incomplete response to answer requests unless the response has been made complete or the
     request is partial and specifies a range wholly within the incomplete response." -- RFC 9111, section 3.3
@@ -169,8 +173,8 @@ def _requested_extent(part: StoredResponse, extent: Extent, request: Fields) -> 
 def range_to_fetch(part: StoredResponse, request: Fields, *, fresh: bool, size_max: int) -> Missing | None:
     """Return the range that a request needs in addition to the stored part, or None if the part does not help.
 
-    `size_max` limits the size of the part and the range together, in bytes. `fresh` is true if the part is fresh. A
-    stale part must have a strong validator.
+    `request` contains the fields of the request. `size_max` limits the size of the part and the range together, in
+    bytes. `fresh` is true if the part is fresh. A stale part without a strong validator does not help.
     """
     stored_extent = _extent(part)
     requested = (
@@ -204,7 +208,7 @@ def range_to_fetch(part: StoredResponse, request: Fields, *, fresh: bool, size_m
 
 
 def combine(part: StoredResponse, response: Response) -> Response | None:
-    """Return a stored part combined with `response`, the 206 that contains missing bytes (RFC 9111, section 3.4).
+    """Return one response with the bytes of `part` and of `response`, a 206 with missing bytes (RFC 9111, section 3.4).
 
     The status is 200 if the result is the whole representation, else 206. Return None if part and response cannot be
     combined.
@@ -249,7 +253,10 @@ def _join_parts(one: bytes, first: int, other: bytes, other_first: int) -> bytes
 
 
 def strong_validator(fields: Fields) -> str | None:
-    """Return the strong validator in the form for If-Range (RFC 9110, section 13.1.5), or None if there is none."""
+    """Return the strong validator among these fields of a response, or None if there is none.
+
+    The validator has the form of a value of If-Range (RFC 9110, section 13.1.5).
+    """
     tags, dates = fields.get_all("etag"), fields.get_all("last-modified")
     if tags:
         tag = parse_tag(tags[0]) if len(tags) == 1 else None

@@ -19,7 +19,7 @@ class Reuse(Struct, frozen=True):
     """The decision to answer with the stored response.
 
     `detail` is a token of Cache-Status for the permission to use a stale response, or for the rule that shortened the
-    lifetime.
+    lifetime. It is None if there is neither.
     """
 
     stored: StoredResponse
@@ -45,7 +45,8 @@ class Validate(Struct, frozen=True):
 class Forward(Struct, frozen=True):
     """The decision to forward the request without conditions.
 
-    `stored` is a stored response without a validator, which may be served if the origin fails, or None.
+    `stored` is a stored response that has no validator, and that may be served if the origin fails. It is None if there
+    is no such response.
     """
 
     fwd: Fwd
@@ -74,8 +75,9 @@ def decide(
 ) -> Decision:
     """Decide whether `stored` answers the request, and return the decision (RFC 9111, section 4).
 
-    * `request` contains the directives of the request, and `freshness` is the freshness of `stored` at `now`.
-    * `known_uri` is true if any response is stored for the target URI.
+    * `request` contains the directives of the request.
+    * `freshness` is the freshness of `stored` at `now`, or None if `stored` is None.
+    * `known_uri` is true if at least one response is stored for the target URI.
     * `stale_limit` is the upper limit of max-stale, in seconds.
     * `stale_while_refreshing` is the time for which a stale response may answer while it is refreshed, in seconds.
 

@@ -30,7 +30,7 @@ def may_serve_stale(
     request: CacheControl,
     limit: Seconds,
 ) -> bool:
-    """Return True if the response may be used at `now`, fresh or stale.
+    """Return True if the response may be used at `now`: it is fresh, or `occasion` permits its use although stale.
 
     `request` contains the directives of the request. `limit` is the operator's limit of staleness in seconds (the
     "configuration" of RFC 9111, section 4.2.4). If the origin states stale-if-error or stale-while-revalidate as well,

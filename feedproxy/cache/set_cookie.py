@@ -22,8 +22,9 @@ def with_cookies(
 
     `received` contains the fields of the response that was stored, or that updated the stored response. If `received`
     has Set-Cookie, its cookies replace the stored cookies. Cookies for one client and cookies of a feed are dropped.
-    Without Set-Cookie in `received`, the stored cookies remain (RFC 9111, section 3.2). `targeted` is true if targeted
-    fields apply to this cache (RFC 9213).
+    The stored cookies remain if `received` has no Set-Cookie, or if its directives withhold this field (RFC 9111,
+    section 3.2). `request` is the request to which `received` belongs. `targeted` is true if targeted fields apply to
+    this cache (RFC 9213).
     """
     values = received.get_all(_NAME)
     if not values:

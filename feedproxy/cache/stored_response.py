@@ -22,7 +22,7 @@ _CODINGS: dict[tuple[str, ...], tuple[str, ...]] = {}
 class Bodies(Mapping[str, bytes]):
     """The bodies of one content, keyed by content coding, in a third of the memory of a dictionary.
 
-    A body may be given by its length. The first access to this body then decodes the gzip body.
+    In place of a body, its length in bytes can be given. The first access to this body then decodes the gzip body.
     """
 
     __slots__ = ("_bodies", "_codings", "_is_gzip_of_identity")
@@ -100,9 +100,10 @@ def _length(body: bytes | int) -> int:
 class Content(Struct, frozen=True, omit_defaults=True):
     """The bytes that clients get, keyed by content coding.
 
-    * `bodies` has the keys `identity`, `gzip`, `br`, `zstd`, or an origin's Content-Encoding.
+    * Each key of `bodies` is `identity`, `gzip`, `br`, `zstd`, or the origin's Content-Encoding.
     * `tag` is the base of this proxy's entity tags (http/etag.py), or None if clients get the origin's ETag.
-    * `media_type` and `last_modified` replace the origin's fields unless they are None.
+    * `media_type` replaces the origin's Content-Type unless it is None. `last_modified` replaces the origin's
+      Last-Modified unless it is None.
     * `feed` is true for a feed of any format.
     * `edited_by` is the digest of the settings with which a feed was edited, empty for the defaults.
     """
@@ -118,7 +119,10 @@ class Content(Struct, frozen=True, omit_defaults=True):
 
     @property
     def main_body(self) -> tuple[str, bytes]:
-        """Return a coding and its body: identity if it is stored, else the first body."""
+        """Return a coding and its body: the identity body if it is stored, else the first body.
+
+        Without bodies, return `identity` and an empty body.
+        """
         label = "identity" if "identity" in self.bodies else next(iter(self.bodies), "identity")
         return label, self.bodies.get(label, b"")
 
@@ -149,7 +153,7 @@ class StoredResponse(Struct, frozen=True, omit_defaults=True):
     """True if the response was invalidated (RFC 9111, section 4.4). feedproxy must validate the response before its
     next use."""
     final_target: str | None = None
-    """The target that sent the response after redirects, empty without redirects, and None if unknown."""
+    """The target that sent the response after redirects: empty if there were no redirects, None if unknown."""
     key: Fields = NO_FIELDS
     """Client-specific fields of the request that Vary does not nominate.
 

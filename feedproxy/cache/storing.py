@@ -34,7 +34,7 @@ def reason_not_to_store(
     """Return the reason why a response must not be stored, or None if it may be stored (RFC 9111, section 3).
 
     `targeted` is true if CDN-Cache-Control applies to this cache (RFC 9213). `authorized` is true for a stored response
-    that was obtained by an earlier request with credentials. A response that is stale on receipt may be stored.
+    that an earlier request with Authorization fetched. A response that is stale on receipt may be stored.
     """
     # "A cache MUST NOT store a response to a request unless: the request method is understood by the cache;"
     if request.method != "GET":
@@ -77,7 +77,10 @@ def _status_forbids(status: int) -> str | None:
 
 
 def storing_prohibition(control: CacheControl, status: int) -> str | None:
-    """Return the directive that prohibits storing a response with this status, as a reason, or None if none does."""
+    """Return the directive that prohibits storing a response with this status, or None if no directive does.
+
+    The result is a text for the operator.
+    """
     # "the no-store cache directive is not present in the response"; "caches that implement must-understand
     # SHOULD ignore the no-store directive in responses that contain both directives and a status code that
     # the cache understands" -- section 5.2.2.3
@@ -124,8 +127,8 @@ def storable_fields(fields: Fields, *, targeted: bool = False) -> Fields:
 def without_withheld_fields(fields: Fields, *, targeted: bool) -> Fields:
     """Return the fields except the fields that `private="…"` or `no-cache="…"` names.
 
-    A named field remains if a stored response would be misinterpreted without it. `targeted` is true if a targeted
-    field (RFC 9213) takes the place of Cache-Control in this cache.
+    A named field remains if a stored response would be misinterpreted without it. `targeted` is true if targeted fields
+    apply to this cache (RFC 9213).
     """
     control = governing_directives(fields, targeted=targeted).control
     if not control.private_fields and not control.no_cache_fields:

@@ -47,7 +47,7 @@ def conditional_fields(stored: StoredResponse) -> Fields:
 
 
 def _single(fields: Fields, name: str) -> str | None:
-    """Return the value of the only line of this name, or None if there is no such line or several."""
+    """Return the value of the field `name`, or None if the field is missing, empty, or has several lines."""
     values = fields.get_all(name)
     return values[0].strip() or None if len(values) == 1 else None
 
@@ -112,9 +112,9 @@ def apply_head(
 ) -> StoredResponse | None:
     """Return the stored response updated by the response to a HEAD (RFC 9111, section 4.3.5).
 
-    Return None if the HEAD shows that the representation has changed. The caller must then invalidate the stored
-    response. A response with a status other than 200 changes nothing. `request` contains the fields of the HEAD
-    request.
+    `head` is this response, and `request` contains the fields of the HEAD request. If the status of `head` is not 200,
+    return the stored response unchanged. Return None if the representation has changed, or if the stored response was
+    invalidated and `head` has no validator. The caller must then invalidate the stored response.
     """
     if head.status != 200:
         return stored

@@ -128,9 +128,8 @@ def with_variant(
 ) -> tuple[StoredResponse, ...]:
     """Return the variants with `new` added as the last.
 
-    `new` is the response to a request with the fields `request`. It replaces the variants that these fields select. At
-    most `limit` variants are returned: the first variants are left out. `own_agent` has the same meaning as for
-    `selects`.
+    `new` is the response to a request with the fields `request`. It replaces the variants that these fields select. If
+    more than `limit` variants remain, the first ones are left out. `own_agent` has the same meaning as for `selects`.
     """
     others = [variant for variant in variants if not selects(variant, request, own_agent=own_agent)]
     return (*others, new)[-limit:]
