@@ -64,7 +64,7 @@ class UpstreamRequest(Struct, frozen=True):
 
     * `key` contains the client-specific fields. Only requests with equal client-specific fields get the stored
       response.
-    * `varying_fields` contains the fields that Vary nominates.
+    * `varying_fields` contains the fields that the Vary of earlier responses nominates.
     * `withheld_names` contains the names of client-specific fields that are left out in a request for a shared copy.
     * `has_credentials` is true if a field identifies a user.
     * `own_agent` is true if User-Agent is feedproxy's own.

@@ -11,8 +11,8 @@ from feedproxy.request.context import ClientContext
 CONTENT_MAX = 65_536
 """A request to an endpoint may have content of at most this many bytes, unless the endpoint has another limit.
 
-The content of a refused request is read before the response only if it is not longer. While a client waits for a
-response, it may send at most this many bytes in addition to the head of its next request.
+The content of a refused request is read before the response is sent, but only if the content is not longer. While a
+client waits for a response, it may send at most this many bytes in addition to the head of its next request.
 """
 
 HUB_PATH = "hub"
@@ -73,7 +73,7 @@ class Endpoints:
         content_max: int | ContentLimit = CONTENT_MAX,
         is_list: bool = False,
     ) -> None:
-        """Add an endpoint at `path`, such as `RPC2` or `as/`. Raises UsageError if `path` is already taken."""
+        """Add an endpoint at `path`, such as `RPC2` or `as/`. Raises UsageError if `path` has another handler."""
         table = self._by_prefix if path.endswith("/") else self._exact
         present = table.get(path)
         if present is not None and present.handler != handler:
@@ -81,7 +81,7 @@ class Endpoints:
         table[path] = Endpoint(handler, methods, content_max, is_list)
 
     def remove(self, path: str) -> None:
-        """Remove the endpoint at `path`."""
+        """Remove the endpoint at `path`, if there is one."""
         (self._by_prefix if path.endswith("/") else self._exact).pop(path, None)
 
     def find(self, path: str) -> Endpoint | None:

@@ -40,8 +40,8 @@ _SCHEMES = ("http", "https")
 class Hop(Struct, frozen=True):
     """One entry of Forwarded or X-Forwarded-For.
 
-    `address` is the address from which a proxy got the request, or empty if it is hidden or unknown. `scheme` and
-    `host` are those of the request that this proxy got.
+    `address` is the address from which a proxy got the request, or empty if this address is hidden or unknown. `scheme`
+    and `host` are those of the request that this proxy got, or empty if the entry does not state them.
     """
 
     address: str
@@ -50,7 +50,7 @@ class Hop(Struct, frozen=True):
 
 
 def is_trusted_proxy(settings: Settings, peer: str) -> bool:
-    """Return True if `peer` is in `trusted_proxies`."""
+    """Return True if the address `peer` is in a network of the option `trusted_proxies`."""
     return bool(settings.trusted_proxies) and _is_in_networks(settings.trusted_proxies, peer)
 
 
@@ -63,8 +63,9 @@ def _is_in_networks(networks: tuple[str, ...], peer: str) -> bool:
 def client_hop(fields: Fields, field_name: str, peer: str, is_trusted: Callable[[str], bool]) -> Hop:
     """Return the client's address, scheme and host, as trusted proxies state them in the field `field_name`.
 
-    `peer` is the address of the trusted proxy that sent the request. Scheme and host come from the entry that `peer`
-    appended. Without a usable entry, the address is `peer`.
+    `peer` is the address of the trusted proxy that sent the request. `is_trusted` returns True for the address of a
+    trusted proxy. Scheme and host come from the entry that `peer` appended. If this entry has no usable address, the
+    result has the address `peer`.
     """
     nearest, address = Hop(""), canonical(peer)
     visited = {_host_key(address)}
@@ -113,7 +114,7 @@ def _iter_hops(fields: Fields, field_name: str) -> Iterator[Hop]:
 def _iter_entries(value: str) -> Iterator[str]:
     """Yield the entries of Forwarded from the right, up to the first malformed entry.
 
-    A comma may separate entries or belong to a quoted string. An entry begins after the rightmost comma that makes the
+    A comma can separate entries or belong to a quoted string. An entry begins after the rightmost comma that makes the
     entry well-formed. A client therefore cannot hide the entries of proxies in a quoted string that it never closes.
     """
     end = len(value)

@@ -45,7 +45,7 @@ def with_gateway_challenges(fields: Fields, origin: str) -> Fields:
 
 
 def has_only_unusable_challenges(status: int, fields: Fields, client: ClientContext, target: str) -> bool:
-    """Return True for a 401 if none of its challenges can be answered through the gateway."""
+    """Return True if a client of the gateway gets a 401 with challenges, and can answer none of them."""
     if client.entrance is not Entrance.GATEWAY or status != 401 or "www-authenticate" not in fields:
         return False
     return "www-authenticate" not in with_gateway_challenges(fields, uri.origin_of(target))

@@ -17,7 +17,7 @@ from feedproxy.settings import Settings, listen_address
 EXAMPLE_DOMAINS = ("example.com", "example.net", "example.org")
 """Domains that IANA keeps for documentation (RFC 6761, section 6.5). Names below them cannot be registered."""
 AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._~-]+)(?::[0-9]{1,5})?")
-"""Pattern of a Host that may be part of a URL of this proxy. The first group is the host without the port."""
+"""Pattern of a value of Host that can be part of a URL of this proxy. The first group is the host without the port."""
 
 
 def is_gateway_host(authority: str, settings: Settings) -> bool:
@@ -44,7 +44,10 @@ def _machine_name() -> str:
 
 @lru_cache(maxsize=16)
 def _configured(listen: str, public_url: str, hosts: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the host names and the patterns of these options, in lower case and without a final dot."""
+    """Return the host names in `listen` and `public_url`, and the patterns `hosts`.
+
+    The names and patterns are in lower case and without a final dot.
+    """
     names = {listen_address(listen, "listen")[0]}
     if public_url:
         names.add(uri.host_of(uri.normalise(public_url)))

@@ -7,7 +7,7 @@ from feedproxy.http.message import Fields, Request
 
 
 def new_pseudonym(random_bytes: Callable[[int], bytes]) -> bytes:
-    """Return a new pseudonym of an installation in Via."""
+    """Return a new pseudonym, which stands for this installation in Via."""
     return f"feedproxy-{random_bytes(4).hex()}".encode()
 
 
@@ -22,7 +22,10 @@ def is_loop(fields: Fields, pseudonym: str) -> bool:
 
 
 def may_forward(request: Request) -> bool:
-    """Return False for OPTIONS with `Max-Forwards: 0`, which this proxy answers itself (RFC 9110, section 7.6.2)."""
+    """Return True unless this proxy must answer the request itself: OPTIONS with `Max-Forwards: 0`.
+
+    RFC 9110, section 7.6.2
+    """
     return request.method != "OPTIONS" or _max_forwards(request.fields) != 0
 
 

@@ -111,8 +111,8 @@ def apply_entrance_rules(
 ) -> Fields:
     """Return the fields of a response after applying the rules of the client's entrance.
 
-    `upstream` is the value of this option. `content_target` is the target that sent the content, if feedproxy followed
-    redirects from `target`.
+    `target` is the target of the request, or empty for a response of feedproxy itself. `upstream` is the value of this
+    option. `content_target` is the target that sent the content, if feedproxy followed redirects from `target`.
     """
     if client.entrance is not Entrance.PROXY and fields.has_any(_REFERENCE_FIELDS):
         fields = _rewrite_references(fields, client, target, upstream, content_target)
@@ -126,7 +126,7 @@ def apply_entrance_rules(
 
 
 def sandboxed(fields: Fields) -> Fields:
-    """Return the fields with which a browser runs no script of the gateway's response.
+    """Return the fields with two more fields, with which a browser runs no script of the gateway's response.
 
     For a browser, all sites behind the gateway are one web origin. Without `sandbox`, a page of one site could read the
     responses of another.
@@ -137,8 +137,8 @@ def sandboxed(fields: Fields) -> Fields:
 def make_private(fields: Fields) -> Fields:
     """Return the fields with Cache-Control: private (RFC 9111, section 5.2.2.7).
 
-    The origin's directives are replaced, and its targeted fields removed, because they may permit other caches to store
-    the response.
+    The origin's directives for shared caches and its targeted fields are removed, because they could permit other
+    caches to store the response.
     """
     other_fields = without_directives(fields, "public", "private", "s-maxage", "proxy-revalidate")
     fields = without_targeted(fields).without("surrogate-key")
@@ -148,9 +148,9 @@ def make_private(fields: Fields) -> Fields:
 def _rewrite_references(
     fields: Fields, client: ClientContext, target: str, upstream: str, content_target: str
 ) -> Fields:
-    """Return the fields with references that the client can use: Location, Content-Location and Link.
+    """Return the fields with a Location, a Content-Location and a Link that the client can use.
 
-    The other arguments are those of `apply_entrance_rules`.
+    The arguments are those of `apply_entrance_rules`.
     """
     location = partial(rewrite_location, client=client, target=target, upstream=upstream)
     if (value := fields.get("location")) is not None:
@@ -166,7 +166,10 @@ def _rewrite_references(
 
 
 def _rewrite_links(value: str, rewrite: Callable[[str], str]) -> str:
-    """Return the value of Link with its references rewritten. A value longer than PARSED_MAX is returned unchanged."""
+    """Return the value of Link with each reference replaced by the result of `rewrite`.
+
+    A value longer than PARSED_MAX is returned unchanged.
+    """
     if len(value) > PARSED_MAX:
         return value
     return _LINK_REFERENCE.sub(lambda match: match[0] if match[1] is None else f"<{rewrite(match[1])}>", value)

@@ -29,7 +29,7 @@ def _origin_of(upstream: str) -> str:
 
 
 def rebase(target: str, old: str, new: str) -> str | None:
-    """Return a normalised target with its prefix `old` replaced by `new`, or None if it is not below `old`.
+    """Return a normalised target with its prefix `old` replaced by `new`, or None if the target is not below `old`.
 
     Raises BadTarget if `old` is invalid.
     """
@@ -38,7 +38,10 @@ def rebase(target: str, old: str, new: str) -> str | None:
 
 
 def to_public(target: str, settings: Settings) -> str:
-    """Return the normalised public address of a target. Without `public_url`, return the target itself."""
+    """Return the normalised public address of a target, or the target itself if it has no public address.
+
+    The fragment is left out.
+    """
     target = uri.without_fragment(target)
     if settings.upstream and settings.public_url and (public := rebase(target, settings.upstream, settings.public_url)):
         return uri.normalise(public)
@@ -47,7 +50,7 @@ def to_public(target: str, settings: Settings) -> str:
 
 def public_name(target: str, settings: Settings) -> dict[str, Any]:
     """Return the addresses of a target without secrets: its public address as `target`, and its address at the upstream
-    as `upstream`. Without a difference, `upstream` is left out."""
+    as `upstream`. If the two are equal, `upstream` is left out."""
     public = to_public(target, settings)
     return {"target": redact_target(public)} | ({"upstream": redact_target(target)} if public != target else {})
 
@@ -76,9 +79,9 @@ def redirect_target(address: str, start: str, settings: Settings) -> str:
 def displayed_url(address: str, settings: Settings, base: str = "") -> str:
     """Return an address for publication, without the upstream's origin.
 
-    For an address below `upstream`, the result begins with `public_url`, or else with `base`, the proxy's address in
-    the request. For any other address at the upstream's origin, the result is `public_url` or `base` alone. Addresses
-    at other origins are unchanged.
+    For an address below `upstream`, the result begins with `public_url`. If this option is not set, the result begins
+    with `base`, the proxy's address in the request. For any other address at the upstream's origin, the result is
+    `public_url` or `base` alone. Addresses at other origins are unchanged.
     """
     public = settings.public_url or base
     if not settings.upstream or not public:
@@ -135,8 +138,8 @@ def rewrite_link(reference: str, client: ClientContext, *, target: str, upstream
 
 
 def public_url_for(target: str, client: ClientContext, *, upstream: str) -> str:
-    """Return the URL of a target for this client. In reverse mode (option `upstream`), the URL is the public
-    address."""
+    """Return the URL of a target for this client: the public address in reverse mode (option `upstream`), otherwise
+    the target itself."""
     return _public_url(target, client, upstream) or target
 
 
@@ -147,7 +150,10 @@ def _public_url(target: str, client: ClientContext, upstream: str) -> str | None
 
 
 def endpoint_address(settings: Settings, path: str) -> str:
-    """Return the public address of an endpoint, or an empty string without `public_url`."""
+    """Return the public address of an endpoint, or an empty string if `public_url` is not set.
+
+    `path` is the path of the endpoint after the prefix.
+    """
     if not settings.public_url:
         return ""
     return settings.public_url.rstrip("/") + settings.endpoint_prefix + path

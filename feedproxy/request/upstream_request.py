@@ -106,7 +106,7 @@ _DIRECTIVES = re.compile(
 )
 _VIA_MEMBER = re.compile(r"(?:HTTP/)?\d(?:\.\d)? feedproxy-[0-9a-f]{8}", re.IGNORECASE)
 VIA_READ_MAX = 256
-"""At most this many members of a client's Via are read, from the right. A request may have 30,000 members."""
+"""At most this many members of a client's Via are read, from the right. A Via can have 30,000 members."""
 
 VIA_MEMBERS_MAX = 16
 """At most this many Via members of other feedproxies are forwarded to the origin."""
@@ -164,7 +164,7 @@ def build_upstream_request(
 
     * `via` is this proxy's Via member.
     * `own_agent` returns feedproxy's User-Agent. If it is None, the client's User-Agent is forwarded.
-    * `keep_range` is true if Range and Accept-Encoding are forwarded.
+    * `keep_range` is true if the client's Range, If-Range and Accept-Encoding are forwarded.
     * `shared_fields` contains names of further fields that are not client-specific, in lower case.
     * `unstored_names` contains the field names in the Vary of earlier responses that could not be stored. Vary
       nominates these fields for this request as well.
@@ -237,8 +237,8 @@ def _make_forwarded_fields(
 ) -> _ForwardedFields:
     """Return the forwarded fields.
 
-    `names` are the fields by which the shared stored responses vary. `keyed_names` are the fields by which keyed
-    responses vary. They count only for requests with credentials.
+    `names` are the names of the fields by which the shared copies vary. `keyed_names` are those by which the keyed
+    responses vary. `keyed_names` counts only for requests with credentials.
     """
     forwarded = client_fields.without("user-agent", *[name for name, _ in client_fields if not is_forwarded(name)])
     if is_gateway:
