@@ -43,8 +43,8 @@ INVALIDATION_BATCH = 64
 class RefreshReport(Struct, frozen=True):
     """The outcome of a refresh that an operator or a ping requested.
 
-    `outcome` is `updated`, `unchanged`, `confirmed` (304), `not-stored`, `failed`, `paused` or `later`. With `later`,
-    `at` is the instant from which the target may be fetched, and for which a refresh is scheduled.
+    `outcome` is `updated`, `unchanged`, `confirmed` (304), `not-stored`, `failed`, `paused` or `later`. If it is
+    `later`, `at` is the instant from which the target may be fetched, and for which a refresh is scheduled.
     """
 
     target: str
@@ -106,7 +106,7 @@ class CacheAdmin:
         return resource is not None and resource.channel is not None
 
     async def feeds_named_by(self, target: str) -> list[str]:
-        """Return the feeds to which a stored page links, or an empty list without a stored page."""
+        """Return the feeds to which the page stored for `target` links, or an empty list if no page is stored."""
         await self.store.load(target)
         resource = self.store.get(target)
         if resource is None or resource.channel is not None or not resource.variants:
@@ -176,7 +176,7 @@ class CacheAdmin:
             self.schedule.scheduler.reschedule(target)
 
     async def apply_push(self, target: str, body: bytes, media_type: str | None) -> str:
-        """Store pushed content like fetched content. Return the reason for a refusal, or an empty string.
+        """Store pushed content like fetched content. Return the reason for a refusal, or "" if the content is accepted.
 
         `body` has no content coding. Accepted content is on disk when the call returns, because the publisher does not
         send it again. pushed_content.py checks the content.
@@ -210,7 +210,7 @@ class CacheAdmin:
     async def purge(self, target: str = "", *, pattern: str = "") -> list[str]:
         """Delete a target, or all targets that match the glob `pattern`. Return the deleted targets.
 
-        Refreshes in progress do not store their results.
+        Refreshes of these targets that are in progress do not store their results.
         """
         # Invalidate first: a write of another process then either precedes the delete or is refused.
         if target:
@@ -233,10 +233,10 @@ class CacheAdmin:
         return targets
 
     def _stored_forms(self, address: str) -> Sequence[str]:
-        """Return the keys under which a response for an address may be stored.
+        """Return the keys under which a response for an address can be stored.
 
         The keys are the target with and without ignored query parameters, each with and without the name of a
-        credential. The target with these parameters may have responses from before the rule had `ignore_query`.
+        credential. The target with these parameters can have responses from before the rule had `ignore_query`.
         """
         forms = dict.fromkeys((self.to_upstream_url(address), to_upstream(address, self.settings_for(address))))
         return (*forms, *(key for form in forms if "#" not in form for key in self.keys_for(form)))
@@ -269,7 +269,7 @@ class CacheAdmin:
     async def recheck_size(self, key: str) -> None:
         """Forget that the content under `key` exceeds `buffer_max`.
 
-        The next request is then fetched, not streamed.
+        At the next request, the content is then fetched, not streamed.
         """
         await self.store.load(key)
         resource = self.store.get_latest(key)
@@ -298,7 +298,7 @@ class CacheAdmin:
     async def _invalidate_groups(self, origin: str, groups: frozenset[str]) -> None:
         """Invalidate the stored responses of an origin that belong to one of these groups.
 
-        An invalidated response may belong to further groups. The other responses of these further groups stay valid
+        An invalidated response can belong to further groups. The other responses of these further groups stay valid
         (RFC 9875, section 2.2.1).
         """
 
@@ -344,7 +344,7 @@ class CacheAdmin:
         )
 
     def freshness_of(self, resource: Resource) -> Freshness | None:
-        """Return the freshness of the newest stored response of a resource, or None without a response."""
+        """Return the freshness of the newest variant of a resource, or None if the resource has no variant."""
         if not resource.variants:
             return None
         return assess(resource, resource.variants[-1], self.settings_for(resource.target), self.clock.now())

@@ -30,7 +30,7 @@ class ContextBuilder:
     def __post_init__(self) -> None:
         self._via = f"1.1 {self.readers.installation}"
         self._unstored_names: LRU[str, frozenset[str]] = LRU(entries_max=UNSTORED_MAX)
-        """The names in Vary of each target's earlier responses that were not stored."""
+        """For each target, the field names in the Vary of earlier responses that were not stored."""
 
     def build(self, request: Request, client: ClientContext, settings: Settings) -> RequestContext:
         """Return the context of a GET or HEAD. Raises LoopDetected if the request has passed this proxy before."""
@@ -74,6 +74,6 @@ class ContextBuilder:
         self._unstored_names.put(target, self._unstored_names_of(target) | names)
 
     def count_reader(self, target: str, request: Request, client: ClientContext) -> None:
-        """Count the client as a reader of the target. A repeated call for the same client changes nothing."""
+        """Count the client as a reader of the target. A repeated call does not count the same client twice."""
         if client.is_counted:
             self.readers.record_read(target, client, request.fields.get("user-agent") or "")

@@ -21,7 +21,10 @@ _MAX_AGE = 86400
 
 
 def with_cors(response: ProxyResponse, client: ClientContext, settings: Settings) -> ProxyResponse:
-    """Return the response with permission for scripts of every web origin, if every client may get the response."""
+    """Return the response. If every client may get the response, add permission for scripts of every web origin.
+
+    Without the option `cors`, the response is unchanged.
+    """
     stored = response.stored
     if not settings.cors or client.user or stored is None:
         return response
@@ -34,7 +37,7 @@ def with_cors(response: ProxyResponse, client: ClientContext, settings: Settings
 
 
 def with_cors_for_list(response: Response, settings: Settings) -> Response:
-    """Return a list of public feeds with permission for scripts of every web origin, if the option `cors` is set."""
+    """Return a list of public feeds. If the option `cors` is set, add permission for scripts of every web origin."""
     return _permit_all(response) if settings.cors else response
 
 
@@ -46,10 +49,10 @@ def _permit_all(response: Response) -> Response:
 def with_cors_for_failure(
     response: ProxyResponse, request: Request, client: ClientContext, settings: Settings, is_feed: Callable[[str], bool]
 ) -> ProxyResponse:
-    """Return the response with permission for scripts of every web origin, if it reports the failure of a public feed.
+    """Return the response. If it reports the failure of a public feed, add permission for scripts of every web origin.
 
-    Without the permission, a script learns neither that a feed is gone nor when to try again. `is_feed` returns True
-    for the target of a stored feed.
+    Without this permission, a script learns neither that a feed is gone nor when to try again. `is_feed` returns True
+    for the target of a stored feed. Without the option `cors`, the response is unchanged.
     """
     if response.response.status < 400 or not settings.cors or settings.private or settings.readers or client.user:
         return response

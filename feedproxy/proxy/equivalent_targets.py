@@ -59,7 +59,7 @@ class EquivalentTargets:
         self._targets: LRU[str, tuple[str, ...]] = LRU(entries_max=PATHS_MAX)
 
     async def load(self, target: str) -> None:
-        """Load the resources that `resolve` compares, so that it does not wait for the disk."""
+        """Load the resources that `resolve` compares, so that `resolve` does not wait for the disk."""
         target = without_ignored_query(target, self._settings_for)
         await self._store.load(target)
         if len(self._targets):
@@ -75,7 +75,7 @@ class EquivalentTargets:
         return request if target == request.target else replace(request, target=target)
 
     def record(self, response: ProxyResponse | PassThrough) -> None:
-        """Record the target of a stored response with No-Vary-Search."""
+        """Record the target of the response if it is made from a shared stored response with No-Vary-Search."""
         stored = response.stored if isinstance(response, ProxyResponse) else None
         if stored is None or "no-vary-search" not in stored.fields or not _is_shared(stored):
             return
@@ -91,10 +91,11 @@ class EquivalentTargets:
         return [other for other in others if _are_equivalent(target, other, self._store.peek(other))]
 
     def _by_origin(self, target: str, request: Request) -> str:
-        """Return a recorded equivalent target with a stored response that needs no validation, or else `target`.
+        """Return a recorded equivalent target with a stored response that needs no validation.
 
-        A response that needs validation is not used: the origin may answer with another No-Vary-Search, by which the
-        targets are not equivalent any more.
+        Return `target` if there is none, if a response for `target` itself is stored, or if the request has credentials
+        or Range. A response that needs validation is not used: the origin can answer with another No-Vary-Search, by
+        which the targets are not equivalent any more.
         """
         candidates = self._targets.get(target.partition("?")[0])
         if candidates is None or candidates == (target,) or self._is_stored(target) or has_secret(target):
@@ -137,7 +138,7 @@ def _have_same_readers(one: str, other: str, settings_for: Callable[[str], Setti
 
 
 def _is_shared(stored: StoredResponse) -> bool:
-    """Return True if every request for the target selects this response."""
+    """Return True if this response is a 200 without redirects, and every request for the target selects it."""
     if stored.authorized or len(stored.key) or stored.status != 200 or stored.final_target:
         return False
     return set(vary_names(stored.fields)) <= _SHARED_NAMES

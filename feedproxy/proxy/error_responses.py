@@ -72,9 +72,10 @@ class ErrorResponses:
         extra: ExtraFields = (),
         lifetime: Seconds = 0,
     ) -> ProxyResponse:
-        """Return an error document with its Cache-Status. Caches may store it for `lifetime` seconds.
+        """Return an error document with its Cache-Status.
 
-        `code` is the status code. `detail`, `reason` and `extra` are those of problem_details.problem_response.
+        Caches may store the document for `lifetime` seconds, or not at all if this is 0. `code` is the status code.
+        `detail`, `reason` and `extra` are those of problem_details.problem_response.
         """
         shown = public_url_for(request.target, client, upstream=self.settings_for(request.target).upstream)
         response = problem_response(code, detail, reason, request=replace(request, target=shown), extra=extra)

@@ -34,14 +34,15 @@ class Autodiscovery:
         self.feeds: DerivedValues[tuple[DiscoveredFeed, ...]] = DerivedValues(
             helper_pool, limits.pages, "the feeds of a page", _length
         )
-        """The feeds to which pages link, by target, content, Content-Type and Link of the page."""
+        """The feeds to which pages link, keyed by the target, content, Content-Type and Link of the page."""
         self._events = events
 
     async def redirect_to_feed(
         self, answer: ProxyResponse | PassThrough, request: Request, client: ClientContext, settings: Settings
     ) -> ProxyResponse | PassThrough:
-        """Return a redirect to the page's first feed if the client prefers feeds, else `answer`.
+        """Return a redirect to the first feed to which a page links, if the client prefers feeds.
 
+        Return `answer` if the client does not prefer feeds, if `answer` is no page, or if the page links to no feed.
         For a page in the gateway, Vary of the result names Accept.
         """
         if isinstance(answer, PassThrough) or answer.stored is None or answer.stored.content.feed:
@@ -65,7 +66,7 @@ class Autodiscovery:
         return replace(answer, response=response, reason="the page names a feed, which the reader prefers", stored=None)
 
     async def find(self, stored: StoredResponse, settings: Settings) -> tuple[DiscoveredFeed, ...]:
-        """Return the feeds to which a stored page links, or an empty tuple if the response is no page."""
+        """Return the feeds to which a stored page links, or an empty tuple if there are none or `stored` is no page."""
         label, body = stored.content.main_body
         if not body or stored.status != 200 or stored.content.feed:
             return ()

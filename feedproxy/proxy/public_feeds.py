@@ -23,7 +23,7 @@ def has_enough_readers(readers: Readers, settings: Settings) -> bool:
     """Return True if a feed has enough distinct readers for a public list: `list_readers_min`, but never fewer than
     one.
 
-    The address of a feed with fewer readers may be a secret of these readers.
+    The address of a feed with fewer readers can be a secret of these readers.
     """
     return count_distinct(readers) >= max(1, settings.list_readers_min)
 
@@ -32,7 +32,8 @@ def is_public(settings: Settings, resource: Resource | None) -> bool:
     """Return True if every client may get a feed, by the rules and the stored responses.
 
     The result is False if a feed is marked private, requires a login, or was only fetched with credentials. It is also
-    False if the origin refuses the requests, or sends Cache-Control with private or no-store.
+    False if the origin refuses the requests, or sends Cache-Control with private or no-store. If `resource` is None,
+    only the rules count.
     """
     if settings.private or settings.readers:
         return False
@@ -52,7 +53,7 @@ def is_public(settings: Settings, resource: Resource | None) -> bool:
 def is_restricted(resource: Resource) -> bool:
     """Return True if the origin now restricts access to a stored feed (401 or 451).
 
-    Lists and notifications do not name a restricted feed. Its subscriptions remain, because the status may be a
+    Lists and notifications do not name a restricted feed. Its subscriptions remain, because the status can be a
     mistake.
     """
     return bool(resource.variants) and all(variant.invalid for variant in resource.variants) and _is_refused(resource)

@@ -3,7 +3,7 @@
 `reusable_hit` decides whether a hit is repeatable: its response must depend on time alone while the stored resource and
 the settings are unchanged. `recompute_hit` computes the age and the freshness of a repeatable hit anew, and decides
 again whether the stored response may be used. `HitState.advance` only adds the elapsed seconds, which takes a fiftieth
-of the time. This is sufficient until the instant at which the decision may change.
+of the time. This is sufficient until the instant at which the decision can change.
 """
 
 import struct
@@ -31,7 +31,7 @@ UNREPEATABLE_FIELDS = frozenset({"a-im", "authorization", "if-range", "range", "
 """Names of request fields that make a response specific to one request."""
 
 INSTANT_MARGIN = 1e-6
-"""`HitState.advance` returns False from this many seconds before the instant at which the decision may change."""
+"""`HitState.advance` returns False from this many seconds before the instant at which the decision can change."""
 
 _HEURISTIC_SOURCES = frozenset({Source.LEARNED, Source.LAST_MODIFIED, Source.DEFAULT})
 
@@ -39,9 +39,9 @@ _HEURISTIC_SOURCES = frozenset({Source.LEARNED, Source.LAST_MODIFIED, Source.DEF
 class ReusableHit(Struct, frozen=True):
     """A stored response that may answer equal requests, with the values on which the next answer depends.
 
-    `vary_names` contains the request fields that select a variant. `counted` is true if the resource is a feed, so that
-    its clients are counted as readers. `states_freshness` is true if the response states the lifetime that this proxy
-    computed (option `state_freshness`).
+    `vary_names` contains the names of the request fields that select a variant. `counted` is true if the resource is a
+    feed, so that its clients are counted as readers. `states_freshness` is true if the response states the lifetime
+    that this proxy computed (option `state_freshness`).
     """
 
     resource: Resource
@@ -117,7 +117,7 @@ class HitState:
     def advance(self, now: Instant) -> bool:
         """Change the state to that of the instant `now`, and return True.
 
-        Return False if the pipeline's decision may have changed. The state is then invalid.
+        Return False if the pipeline could decide differently at `now`. The state is then invalid.
         """
         if not self.computed_at <= now <= _PACKED.unpack(self._packed)[0]:
             return False
@@ -172,7 +172,7 @@ def reusable_hit(
     settings: Settings,
     now: Instant,
 ) -> ReusableHit | None:
-    """Return the response as a repeatable hit, or None if the response depends on more than time."""
+    """Return the response as a repeatable hit, or None if the response is no hit or depends on more than time."""
     stored = answer.stored
     if not answer.status.hit or stored is None or resource is None or answer.interim:
         return None
@@ -262,7 +262,7 @@ def _decision_valid_until(
 ) -> Instant:
     """Return the last instant at which the decision to use the response is certain to be the same as at `now`.
 
-    The decision may change at the end of the lifetime, of a permission to serve stale, of a push lease, or of a period
+    The decision can change at the end of the lifetime, of a permission to serve stale, of a push lease, or of a period
     that the feed excludes (skipHours, skipDays). If the instant of a change is uncertain, or if the request sets a
     limit such as max-age, the result is `now`.
 

@@ -16,11 +16,11 @@ class ResourceLookup:
         self._corrections: set[asyncio.Task[None]] = set()
 
     def get(self, target: str) -> Resource | None:
-        """Return the stored resource, or None. The call counts as a use of the resource."""
+        """Return the stored resource, or None if nothing is stored. The call counts as a use of it."""
         return self._correct_future_instants(self._store.get(target))
 
     def peek(self, target: str) -> Resource | None:
-        """Return the stored resource, or None. The call does not count as a use of the resource."""
+        """Return the stored resource, or None if nothing is stored. The call does not count as a use of it."""
         return self._correct_future_instants(self._store.peek(target))
 
     def _correct_future_instants(self, resource: Resource | None) -> Resource | None:

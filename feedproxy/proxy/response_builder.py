@@ -36,7 +36,10 @@ class SelectedRepresentation(Struct, frozen=True):
 
 
 def build_response(selected: SelectedResponse, *, via: str, now: Instant) -> ProxyResponse:
-    """Return the response to a request from the selected stored response. `via` is this proxy's member of Via."""
+    """Return the response to a request, made from the selected stored response.
+
+    `via` is this proxy's member of Via.
+    """
     stored, response = selected.stored, _build(selected, via, now)
     if len(selected.unshared_fields):
         shared = response.fields
@@ -157,7 +160,8 @@ def _with_freshness_fields(fields: Fields, selected: SelectedResponse) -> Fields
 
     max-age is set if the lifetime comes from the feed's schedule. In reverse mode with `state_freshness`, max-age is
     also set if the schedule permits a longer use than the origin, and feeds also get CDN-Cache-Control and
-    Surrogate-Key for a CDN in front of feedproxy.
+    Surrogate-Key for a CDN in front of feedproxy. A response that forbids reuse, or that has a cookie for this client,
+    gets neither max-age nor CDN-Cache-Control.
     """
     context, freshness = selected.context, selected.freshness
     states_freshness = context.settings.state_freshness and context.client.entrance is Entrance.REVERSE
@@ -207,7 +211,7 @@ def max_age_directive(lifetime: Seconds, expires: Instant, allowance: Allowance 
 
 
 def remaining_lifetime(lifetime: Seconds, expires: Instant, allowance: Allowance | None, age: Seconds) -> int:
-    """Return the whole seconds for which a response with an age of `age` seconds may still be used, or 0.
+    """Return the whole seconds for which a response with an age of `age` seconds may still be used, 0 if it may not.
 
     The other arguments are the attributes of Freshness with the same names.
     """

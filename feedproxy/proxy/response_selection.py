@@ -37,7 +37,8 @@ from feedproxy.store.resource import Resource
 from feedproxy.upstream.upstream_errors import FetchError, FetchTimeout
 
 OVERSIZED_RECHECK_INTERVAL: Seconds = 86_400
-"""The size of content above `buffer_max` is checked again after this many seconds. Until then, it is streamed."""
+"""The size of content above `buffer_max` is checked again after this many seconds. Until then, the content is streamed.
+"""
 
 
 class SelectedResponse(Struct, frozen=True):
@@ -183,7 +184,7 @@ class ResponseSelector:
             self.coordinator.refresh_stale(target, is_resting)
 
     def _refresh_later(self, deferred: Deferred, context: RequestContext, stored: StoredResponse) -> None:
-        """Refresh the stale copy of all clients when its site is free, if only `site_interval` defers the refresh."""
+        """If only `site_interval` defers the refresh of a stale shared copy, refresh the copy when its site is free."""
         if deferred.detail is Detail.SITE_INTERVAL and not _is_of_some_clients(context, stored):
             self.coordinator.refresh_when_site_is_free(context.request.target)
 
@@ -220,8 +221,9 @@ class ResponseSelector:
     def _without_fetch(
         self, context: RequestContext, variant: StoredResponse | None, freshness: Freshness | None
     ) -> SelectedResponse | ProxyResponse | None:
-        """Return the response to send if the origin must not be asked now, or None if it may be asked or is being
-        asked.
+        """Return the response to send if the origin must not be asked now.
+
+        Return None if the origin may be asked, or is being asked for this request already.
 
         If no stored response is usable, a minimum interval has no effect. During a back-off, one request is permitted
         per minimum interval.
@@ -314,7 +316,10 @@ class ResponseSelector:
     def _stale_fallback(
         self, context: RequestContext, result: RefreshResult, status: CacheStatus, now: Instant
     ) -> SelectedResponse | None:
-        """Return the stored response to send after a failed refresh, or None if the client gets the failure."""
+        """Return the stored response to send after a failed refresh.
+
+        Return None if the refresh did not fail, or if the client gets the failure.
+        """
         has_failed = result.error is not None or (
             result.response is not None and (result.response.status >= 500 or result.response.status == 429)
         )
@@ -375,9 +380,9 @@ def _with_get(context: RequestContext) -> RequestContext:
 
 
 def _is_of_some_clients(context: RequestContext, stored: StoredResponse) -> bool:
-    """Return True if the stored response is only for clients with the same fields.
+    """Return True if the stored response is only for clients with the same fields as this request.
 
-    It is also True for a page that the explicit proxy fetches with its client's User-Agent.
+    Return True, too, for a page that the explicit proxy fetches with its client's User-Agent.
     """
     upstream = context.upstream
     return len(stored.key) > 0 or len(upstream.varying_fields) > 0 or not upstream.own_agent
@@ -386,7 +391,7 @@ def _is_of_some_clients(context: RequestContext, stored: StoredResponse) -> bool
 def _stale_while_refreshing(
     context: RequestContext, variant: StoredResponse | None, freshness: Freshness | None, now: Instant
 ) -> Seconds:
-    """Return the seconds beyond its lifetime for which a stale feed may answer during a refresh."""
+    """Return the seconds beyond its lifetime for which a stale feed may answer during a refresh, 0 if it may not."""
     if variant is None or freshness is None or freshness.is_fresh(now):
         return 0
     return stale_while_refreshing(context.resource, variant, freshness, context.settings)

@@ -27,8 +27,8 @@ from feedproxy.subscribers.poll_rhythms import READERS_MAX, ExpectedPoll
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 type CountDemand = Callable[[str, Instant], int]
-"""A function that returns the number of readers of a target that were added since an instant without a request, for
-example by the import of a list of feeds."""
+"""A function that returns how many readers of a target were added without a request since an instant, for example by
+the import of a list of feeds."""
 
 
 def is_owner(index: int, workers: int, target: str) -> bool:
@@ -49,8 +49,8 @@ class FeedAudience(Struct, frozen=True):
         """Return the number of readers that requested the feed in the last `window` seconds and do not poll regularly,
         plus the number that `count_demand` returns for this time.
 
-        If the sample of polling rhythms is full, the first number counts as 0, because the sample represents all
-        readers.
+        If the sample of polling rhythms is full, return only the second number: `expected_polls` then scales the sample
+        up to all readers.
         """
         since, rhythms = self.now - window, self.counts.rhythms
         direct = 0
@@ -110,7 +110,7 @@ class ScheduledRefreshes:
         self.scheduler.start(feeds, self._earliest_refresh)
 
     def _earliest_refresh(self, target: str) -> Instant | None:
-        """Return the earliest instant at which a refresh of a feed may be useful, or None if the instant is unknown.
+        """Return the earliest instant at which a refresh of a feed can be useful, or None if the instant is unknown.
 
         A refresh is useful shortly before the expected poll of a reader (refresh/policy/expected_polls_and_price.py).
         """
@@ -146,8 +146,10 @@ class ScheduledRefreshes:
         return self._plan_if_owned(target, self.lookup.peek)
 
     async def _load_due_feed(self, target: str) -> None:
-        """Load the resource of a feed with a due refresh, before the refresh is planned, unless another process owns
-        the feed."""
+        """Load the resource of a feed with a due refresh, so that the refresh can be planned.
+
+        Do nothing if another process owns the feed.
+        """
         if self.owns(target):
             await self.store.load(target)
 

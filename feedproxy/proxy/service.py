@@ -134,7 +134,7 @@ class Service:
         DECODED_BODIES.resize(limits.decoded)
 
     async def answer(self, request: Request, client: ClientContext) -> ProxyResponse | PassThrough:
-        """Return the response to a GET or HEAD. Errors become responses."""
+        """Return the response to a GET or HEAD, or the decision to stream the request. Errors become responses."""
         await self._equivalents.load(request.target)
         request = self.resolve_target(request)
         settings = self._settings_for(request.target)

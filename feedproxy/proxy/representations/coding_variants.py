@@ -39,10 +39,10 @@ class CodingVariants:
         self._incompressible: LRU[_Key, bool] = LRU(entries_max=INCOMPRESSIBLE_MAX)
 
     async def apply(self, answer: ProxyResponse, request: Request, settings: Settings) -> ProxyResponse:
-        """Return the response in the content coding that the client prefers.
+        """Return the response, compressed in the coding that the client prefers if it has no content coding yet.
 
-        A response without a content coding is compressed before the call returns. A response in another coding than the
-        preferred one is returned unchanged. If it is a hit, the preferred coding is made in the background.
+        A response in another coding than the preferred one is returned unchanged. If this response is a hit, the
+        preferred coding is made in the background.
         """
         stored, response = answer.stored, answer.response
         if stored is None or response.status != 200 or not _is_codable(stored):
@@ -78,7 +78,10 @@ class CodingVariants:
         return body
 
     async def _store_coding(self, key: _Key, body: bytes) -> None:
-        """Add the coding to each stored variant that still has the same content."""
+        """Add `body` to each stored variant that still has the same content.
+
+        `key` contains the target, the base of the content's entity tags, and the coding of `body`.
+        """
         target, tag, name = key
         coordination = self._store.coordination
         epoch = coordination.invalidation_epoch(target)

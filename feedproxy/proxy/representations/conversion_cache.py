@@ -82,8 +82,8 @@ class ConversionCache:
     ) -> Conversion:
         """Return the stored feed in the format `output_format` and the content coding `name`.
 
-        `at` is the address of the conversion if it differs from the feed's. Raises NotAFeed for a document that is no
-        feed, and FeedproxyError if a limit is exceeded.
+        `at` is the address of the conversion, or empty if this is the feed's address. Raises NotAFeed if the document
+        is no feed, and FeedproxyError if a limit is exceeded.
         """
         version = _version(stored)
         key = version, output_format.name, name, at if output_format.name in FEED_FORMATS else ""
@@ -95,8 +95,8 @@ class ConversionCache:
         return await asyncio.shield(task)
 
     async def headlines(self, stored: StoredResponse, settings: Settings) -> Headlines:
-        """Return the headlines of the stored feed. Raises NotAFeed for a document that is no feed, and FeedproxyError
-        if a limit is exceeded."""
+        """Return the headlines of the stored feed. Raises NotAFeed if the document is no feed, and FeedproxyError if a
+        limit is exceeded."""
         document = _document(stored, settings)
         cached = self._headlines.get(document.version)
         if cached is None:
@@ -143,7 +143,7 @@ def _length(version: _Version) -> int:
 
 
 def _version(stored: StoredResponse) -> _Version:
-    """Return an identifier of a stored content and its media type, which may state a charset."""
+    """Return an identifier of a stored content and its Content-Type, which can state a charset."""
     content, tag = stored.content, stored.content.tag
     if tag is None:
         # Content without an entity tag of this proxy: the values below identify it without reading the bytes.
@@ -182,7 +182,7 @@ def _convert_document(
     """Return a document in `output_format` as three values. Raises NotAFeed if the document is no feed.
 
     The values are the converted document, the converted document in the content coding `name` (empty for `identity`),
-    and the base of its entity tags.
+    and the base of the entity tags of the converted document.
     """
     feed = _parse_model(document)
     body = FORMATS[output_format].render(with_rendering_address(feed, at) if at else feed)

@@ -81,13 +81,16 @@ class Conversions:
     clock: Clock
 
     async def headlines(self, stored: StoredResponse) -> Headlines:
-        """Return the headlines of a stored feed. Raises NotAFeed for a document that is no feed, and FeedproxyError if
-        a limit is exceeded."""
+        """Return the headlines of a stored feed. Raises NotAFeed if the document is no feed, and FeedproxyError if a
+        limit is exceeded."""
         return await self.conversions.headlines(stored, self.settings_for(stored.target))
 
     def parse_call(self, call: Call) -> tuple[Format, str]:
-        """Return the format and target in a call of `/-/as/FORMAT/TARGET`. Raises NotFound for an unknown format or no
-        target, BadTarget for an invalid target, and Forbidden for a target outside the upstream."""
+        """Return the format and target in a call of `/-/as/FORMAT/TARGET`.
+
+        Raises NotFound if the format is unknown or the target is missing, BadTarget if the target is invalid, and
+        Forbidden if the target is outside the upstream of reverse mode.
+        """
         name, _, rest = call.path.removeprefix(PATH).partition("/")
         output_format = FORMATS.get(name)
         if output_format is None:
@@ -128,8 +131,8 @@ class Conversions:
     ) -> Response:
         """Return the conversion of a stored feed, with the fields of `answer` that describe how the feed was obtained.
 
-        `at` is the address of the conversion if it differs from the feed's. Raises NotAFeed for a document that is no
-        feed, and FeedproxyError if a limit is exceeded.
+        `at` is the address of the conversion, or empty if this is the feed's address. Raises NotAFeed if the document
+        is no feed, and FeedproxyError if a limit is exceeded.
         """
         settings = self.settings_for(stored.target)
         name = (
@@ -189,9 +192,10 @@ class Conversions:
         return next((format_ for offer, format_ in offers.items() if _without_parameters(offer) == chosen), None)
 
     def _target(self, address: str, client: ClientContext) -> str:
-        """Return the target that `address` names: the part of a path after `/-/as/FORMAT/`, with the query.
+        """Return the target that `address` names.
 
-        In reverse mode, raises Forbidden for a target outside the upstream.
+        `address` is the part of a path after `/-/as/FORMAT/`, with the query. In reverse mode, raises Forbidden if the
+        target is outside the upstream.
         """
         if client.entrance is not Entrance.REVERSE:
             return _gateway_target(address, client.base, self.settings_for("").endpoint_prefix)
@@ -208,7 +212,7 @@ class Conversions:
 
 
 def _gateway_target(address: str, base: str, prefix: str) -> str:
-    """Return the target that `address` names, as in a gateway path or as pasted by a user.
+    """Return the target that `address` names. A user can have pasted `address` in another form than a gateway path.
 
     `base` is the gateway's URL, and `prefix` the path of the endpoints. Raises NotFound or BadTarget if `address` names
     no target.
@@ -244,7 +248,8 @@ def _conversion_fields(fields: Fields, output_format: Format, conversion: Conver
 def _with_converted_location(fields: Fields, client: ClientContext, before: str) -> Fields:
     """Return the fields of a redirect with a Location that leads to a conversion in the same format.
 
-    `before` is the path of this conversion up to its target, such as `/-/as/atom/`.
+    `before` is the path of this conversion up to its target, such as `/-/as/atom/`. A Location that is not below the
+    proxy's address stays unchanged.
     """
     location = fields.get("location")
     if location is None or not location.startswith(f"{client.base}/"):

@@ -35,7 +35,7 @@ IM_USED = 226
 class _Base(Struct, frozen=True):
     """The stored versions that the client may have, and the entity tag by which the request names the version.
 
-    A tag names one version. A date may name several versions, and `tag` is then None.
+    A tag names one version. A date can name several versions, and `tag` is then None.
     """
 
     versions: tuple[DeltaBase, ...]
@@ -52,7 +52,7 @@ class Deltas:
     async def apply(
         self, full: Response, stored: StoredResponse, request: Request, resource: Resource | None, settings: Settings
     ) -> Response:
-        """Return the delta that the request asks for, or `full` if no delta is requested or possible."""
+        """Return the delta that the request asks for, or `full` if no delta is requested, possible or smaller."""
         is_requested = full.status == 200 and settings.deltas and not _is_excluded(request, settings)
         bases = requested_bases(request) if is_requested else None
         if bases is None or resource is None or not _allows_deltas(stored, resource):

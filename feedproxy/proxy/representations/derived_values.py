@@ -22,7 +22,8 @@ class DerivedValues[Value: Sized]:
     def __init__(
         self, helper_pool: HelperPool, bytes_max: int, kind: str, size_of: Callable[[Value], int] = len
     ) -> None:
-        """Create an empty cache. The log names the values as `kind`. `size_of` returns the bytes of a value."""
+        """Create an empty cache for `bytes_max` bytes. The log calls a value `kind`. `size_of` returns the size of a
+        value in bytes."""
         self._helper_pool = helper_pool
         self._kind = kind
         self._size_of = size_of
@@ -34,7 +35,7 @@ class DerivedValues[Value: Sized]:
         return key in self._cache
 
     async def get(self, key: Key, work: Callable[[], Value | None]) -> Value | None:
-        """Return the value with this key, made by `work` at the first call, or None if it cannot be made."""
+        """Return the value with this key, or None if it cannot be made. At the first call, `work` makes the value."""
         if key in self._cache:
             return self._cache.get(key)
         task, _ = self.in_progress.join_or_start(key, lambda: self._make(key, work))
@@ -53,7 +54,7 @@ async def make_value[Value](
     """Return a value that `work` makes in a helper process, and True if the result is final.
 
     The value is None if `work` returned None or raised an exception. The exception is logged with `kind` and `target`.
-    If no helper process was free, the result is not final, and the next request should try again.
+    If no helper process was free, return None and False: the next request should try again.
     """
     try:
         return await helper_pool.submit(work), True
