@@ -1,4 +1,4 @@
-"""The generated feed of a test plan without a source."""
+"""The feed that is generated for a test plan that names no source."""
 
 import math
 
@@ -18,12 +18,14 @@ rejected."""
 
 
 def version_count(days: float, change: Seconds) -> int:
-    """Return the number of versions of a generated feed: one at the start and one after the end, too."""
+    """Return the number of versions of a feed that is generated for `days` days: one at the start, one after every
+    `change` seconds, and one after the end."""
     return math.ceil(days * 86_400 / change) + 2
 
 
 def generate_feed(days: float, change: Seconds) -> ReplayWorld:
-    """Return a generated feed with a new entry every `change` seconds, served at `/feed.xml` of every host."""
+    """Return a feed that gets an entry every `change` seconds for `days` days. It is served at `/feed.xml` of every
+    host."""
     versions = [_version(number, change) for number in range(version_count(days, change))]
     return ReplayWorld({}, {"/feed.xml": Timeline(versions)})
 

@@ -42,8 +42,8 @@ class Plan(Struct, frozen=True):
     days: float = 2.0
     every: Seconds = 3600
     jitter: Seconds = 300
-    """Maximum random delay of each start, in seconds, and at most `every`. It has no effect if the command keeps
-    running."""
+    """Maximum random delay of each start, in seconds. The largest permitted value is `every`. It has no effect if the
+    command keeps running."""
     speed: float = 0.0
     """Ratio of virtual to real time for a command that keeps running, or 0 to start the command for each poll."""
     add: tuple[str, ...] = ()

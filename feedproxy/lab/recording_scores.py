@@ -45,8 +45,8 @@ User-Agents, and on average fewer than two requests with each."""
 def grade_recording(recording: Recording, side: Side | None = None, *, one_reader: bool = False) -> RecordingScores:
     """Return the scores of the readers in one side of a recording.
 
-    None as `side` means the readers' side, or if that is empty, the origins' side. With `one_reader`, all requests
-    count as those of a single reader.
+    None as `side` means the readers' side or, if that side has no exchanges, the origins' side. With `one_reader`, all
+    requests count as those of a single reader.
     """
     side = side or (Side.READER if recording.side(Side.READER) else Side.ORIGIN)
     exchanges = recording.side(side)
@@ -97,7 +97,8 @@ def _reader_names(exchanges: Iterable[Exchange]) -> Callable[[Exchange], ReaderN
 
 
 def to_poll(number: int, exchange: Exchange, read_content: Callable[[Exchange], PollContent | None]) -> Poll:
-    """Return an exchange as a Poll for scoring. `read_content` returns the parsed content of an exchange, or None."""
+    """Return an exchange as a Poll for scoring. `number` is its position in the recording. `read_content` returns the
+    parsed content of an exchange, or None if there is none or it is unknown."""
     return Poll(
         number=number,
         at=exchange.at,

@@ -32,7 +32,7 @@ class Exchange(Struct, frozen=True):
     """Time when the request was received. In a replay, it is the virtual time."""
     request: Request
     status: int
-    """Status of the response, or 0 without a response."""
+    """Status of the response, or 0 if there was no response."""
     fields: Fields = NO_FIELDS
     """Fields of the response, without hop-by-hop fields."""
     reason: str = ""
@@ -57,7 +57,7 @@ class Exchange(Struct, frozen=True):
     """True if the content is stored as received, because its Content-Encoding was wrong."""
     faults: tuple[str, ...] = ()
     failure: str = ""
-    """The reason why there was no response, or ""."""
+    """The reason why there was no response, or "" if there was one."""
     is_unsent: bool = False
     """True if the client sent no request: it answered from its own cache, or blocked the request."""
 

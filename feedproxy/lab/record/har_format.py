@@ -259,16 +259,16 @@ def _parse_exchange(entry: Any) -> tuple[Exchange, bytes]:
 
 
 def _connection(entry: Any, target: str) -> str:
-    """Return the identifier of the connection in another tool's entry, or "" if unknown. Firefox states the server's
-    port, which does not tell connections apart."""
+    """Return the identifier of the connection in another tool's entry, or "" if it is unknown. A number equal to the
+    server's port, which Firefox states, identifies no connection."""
     connection = str(entry.get("connection") or "")
     return "" if connection == str(uri.split_host_port(target)[1]) else connection
 
 
 def _is_cached(entry: Any) -> bool:
-    """Return True if a browser answered from its own cache and sent no request. Chrome and Safari state this in
-    `_fromCache` and `_fetchType`, Firefox by the member `afterRequest` of `cache`, which it leaves null. With a
-    `beforeRequest`, null means that the cache stored no answer (HAR 1.2)."""
+    """Return True if a browser answered from its own cache and sent no request. Chrome states this in `_fromCache`,
+    Safari in `_fetchType`, and Firefox by `cache.afterRequest`, if it is null and `cache.beforeRequest` is absent. If
+    both members are present, null means that the cache stored no answer (HAR 1.2)."""
     cache = _member(entry, "cache", dict, {})
     return (
         bool(entry.get("_fromCache"))
@@ -278,7 +278,7 @@ def _is_cached(entry: Any) -> bool:
 
 
 def _is_blocked(entry: Any) -> bool:
-    """Return True if a browser had no connection for a request, because it blocked the request or failed before.
+    """Return True if a browser blocked a request, or if the request failed before there was a connection.
 
     Chrome then states status 0 and an empty address of the server. Other tools leave the address out.
     """
@@ -303,8 +303,8 @@ _REQUIRED: Any = object()
 def _member(document: Any, path: str, kind: type, default: Any = _REQUIRED) -> Any:
     """Return the member of a JSON document at a path such as `request.url`.
 
-    A missing or null member gives `default`. Raises ValueError for a member of another kind, and for a missing member
-    without a default.
+    If the member is missing or null, return `default`. Raises ValueError if the member is not of the type `kind`, or if
+    it is missing and there is no `default`.
     """
     value = document
     for name in path.split("."):

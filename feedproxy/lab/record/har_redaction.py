@@ -50,7 +50,7 @@ _URL = re.compile(r"https?://[^\s\"'<>;,]+|/[^\s\"'<>;,]*\?[^\s\"'<>;,]+", re.IG
 _REPEATED_SECRET_MIN = 8
 """A secret of an address is replaced in fields and error messages if it has at least this many characters.
 
-A shorter secret may be part of an ordinary word.
+A shorter secret can be part of an ordinary word.
 """
 
 
@@ -85,7 +85,8 @@ class Redactor:
         self._secrets = SECRETS not in keep
 
     def is_private(self, exchange: Exchange, *, marked_private: bool = False) -> bool:
-        """Return True if the content must not be recorded. The caller may know this already (`marked_private`)."""
+        """Return True if the content must not be recorded. `marked_private` is True if the caller already knows
+        this."""
         return self._secrets and (marked_private or _is_private(exchange) or has_secret(exchange.request.target))
 
     def names_secret_address(self, content: bytes) -> bool:
@@ -133,7 +134,7 @@ class Redactor:
             return REDACTED
 
     def _redact_path(self, url: str, secrets: set[str]) -> str:
-        """Return the address with a placeholder for its path and query, and add the path to `secrets`."""
+        """Return the address with one placeholder for its path and query, and add the replaced text to `secrets`."""
         split = urlsplit(url)
         path = url.partition("://")[2].partition("#")[0][len(split.netloc) :]
         if not self._secrets or not split.netloc or path in ("", "/"):
@@ -145,8 +146,8 @@ class Redactor:
         """Return a URI reference of a field without its secrets.
 
         `base` is the target of a private exchange, or "" for any other exchange. A private response often leads to
-        other private addresses. Of these, only the host remains, and the result is absolute. The placeholder of a path
-        is the same as in the target of the request that follows.
+        other private addresses. If `base` is not "", the result is therefore an absolute URI that has only the host,
+        and a placeholder for path and query. The target of the request that follows has the same placeholder.
         """
         if not self._secrets or not base:
             return self._redact_url(reference, secrets)
@@ -174,7 +175,7 @@ class Redactor:
         return self._redact_text(value, secrets)
 
     def _redact_text(self, text: str, secrets: set[str]) -> str:
-        """Return the text with placeholders in place of those secrets that are long enough."""
+        """Return the text with placeholders in place of all `secrets` of at least _REPEATED_SECRET_MIN characters."""
         for secret in sorted(secrets, key=len, reverse=True):
             if len(secret) >= _REPEATED_SECRET_MIN:
                 text = text.replace(secret, f"{REDACTED}-{self._hash(secret, 4)}")

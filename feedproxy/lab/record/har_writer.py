@@ -1,9 +1,9 @@
 """Writer of a HAR file that is valid after every exchange.
 
 Each write replaces the closing brackets by an exchange and new brackets, so a killed process loses at most the exchange
-being written. Entries refer only to contents in the same file, so a file of an earlier process is renamed. A new file
-is also begun if a rotation of logs renames, deletes or truncates the file. If several processes record to `week.har`,
-the others write `week-2.har`, `week-3.har` and so on.
+being written. Entries refer only to contents in the same file. The writer therefore does not continue the file of an
+earlier process, but renames it. A new file is also begun if a rotation of logs renames, deletes or truncates the file.
+If several processes record to `week.har`, the others write `week-2.har`, `week-3.har` and so on.
 """
 
 import contextlib
@@ -70,7 +70,8 @@ class HarWriter:
             self._rotate()
 
     def begin_again_if_replaced(self) -> bool:
-        """Begin a new file and return True if the file was renamed, deleted or truncated by another program.
+        """If another program has renamed, deleted or truncated the file, begin a new file and return True. Otherwise
+        return False.
 
         Call this method before each exchange, and before `has`. Raises RecordingFailed if no file can be opened.
         """
@@ -174,7 +175,7 @@ def _lock(path: Path) -> int | None:
 
 
 def _is_same_file(path: Path, status: os.stat_result) -> bool:
-    """Return True if `path` still names the file with this status. Another process may have renamed the file."""
+    """Return True if `path` still names the file with this status. Another process might have renamed the file."""
     try:
         now = path.stat()
     except FileNotFoundError:

@@ -70,13 +70,14 @@ class Recorder:
             self.close()
 
     def close(self, until: Instant = 0.0) -> None:
-        """Close the file and stop recording. `until` is the end of a complete recording, or 0."""
+        """Close the file and stop recording. `until` is the end of a complete recording, or 0 if the end is unknown."""
         if self._writer is not None:
             self._writer.close(until)
             self._writer = None
 
     def _content(self, body: bytes, encoding: str) -> tuple[str, bool, bytes]:
-        """Return three values for a body: the digest of its content, True for undecoded content, and the content.
+        """Return three values for a body: the digest of its content, True if the content is not decoded, and the
+        content.
 
         The content is empty if the file already has it.
         """

@@ -1,4 +1,4 @@
-"""HTTP/1.1 server of a replay, with h11. Faults of the connection bypass h11: delays, wrong lengths and resets."""
+"""HTTP/1.1 server of a replay, with h11. Faults of the connection (delays, wrong lengths and resets) bypass h11."""
 
 import asyncio
 import contextlib
@@ -43,7 +43,7 @@ type Observer = Callable[[Exchange, bytes], None]
 
 
 class ReplayListener:
-    """Listener that serves a replay. `start` sets `port`."""
+    """Listener that serves a replay. `start` opens it and sets `port`."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ReplayListener:
         observe: Observer | None = None,
         answered: Callable[[], None] | None = None,
     ) -> None:
-        """Create a listener, which `start` opens.
+        """Create a listener that is not open yet.
 
         `observe` is called with each exchange. `answered` is called after each response, so that the caller can advance
         a clock with the requests.

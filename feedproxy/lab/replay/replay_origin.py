@@ -1,4 +1,4 @@
-"""Origin of a replay: it serves the versions that were current at the virtual instant, changed by hints and faults.
+"""Origin of a replay: it serves the versions that were current at the virtual instant, with hint overrides and faults.
 
 It sends no requests, and answers an unknown target with 504. The same requests at the same instants get the same bytes.
 """
@@ -182,7 +182,8 @@ def _choose_coding(representation: Version, incoming: ReplayRequest) -> str:
 
 
 def _entity_tag(representation: Version, version: Version, coding: str) -> str:
-    """Return the recorded ETag. It is weak if the content is sent in another coding (RFC 9110, section 8.8.3.3)."""
+    """Return the recorded ETag. A strong ETag is made weak if the content is sent compressed and was recorded
+    uncompressed, or the reverse (RFC 9110, section 8.8.3.3)."""
     strong = representation.tag.startswith('"')
     return (
         f"W/{representation.tag}"

@@ -35,7 +35,7 @@ class Form(StrEnum):
 class ReplayRequest(Struct, frozen=True):
     """A request in a replay. `target` is the address in the recording.
 
-    A fault may redirect the client to other addresses. `hops` is the number of redirects from `target` to the address
+    A fault can redirect the client to other addresses. `hops` is the number of redirects from `target` to the address
     that this request names.
     """
 
@@ -65,7 +65,8 @@ class ReplayRequest(Struct, frozen=True):
 
 
 def original_target(target: str) -> tuple[str, int]:
-    """Return the recorded target from which the redirects of the replay lead to `target`, and their number."""
+    """Return the recorded target from which the redirects of the replay lead to `target`, and the number of these
+    redirects. If there are none, return `target` and 0."""
     start = len(uri.origin_of(target))
     match = _MOVED.match(target, start)
     return (target[:start] + target[match.end() :], int(match[1])) if match else (target, 0)
@@ -84,7 +85,7 @@ class ReplayResponse(Struct, frozen=True):
     spread: Seconds = 0.0
     """Duration of sending the body, in seconds of real time."""
     surplus: int = 0
-    """Difference between Content-Length and the size of the body, in bytes. May be negative."""
+    """Content-Length minus the size of the body, in bytes. The value can be negative."""
     reset: bool = False
     """True if the connection is reset after half of the body."""
     blanks: int = 0

@@ -114,7 +114,8 @@ def _parse_share(part: str, match: re.Match[str]) -> float:
 
 
 def _parse_numbers(part: str, match: re.Match[str]) -> tuple[int, int | None]:
-    """Return the first and the last number. The last is None after `..`, which means for ever."""
+    """Return the first and the last number of a range such as `#3..5`. The last is None for a range without end, such
+    as `#3..`."""
     first = int(match[1])
     last = first if match[2] is None else int(match[2]) if match[2] else None
     if not first or (last is not None and last < first):

@@ -34,7 +34,7 @@ class Version(Struct, frozen=True):
     tag: str = ""
     modified: str = ""
     expires_in: float | None = None
-    """Seconds from the response's Date to its Expires, or None without Expires."""
+    """Seconds from the response's Date to its Expires, or None if it has no Expires."""
     coded: tuple[str, ...] = ()
     """Content codings of the recorded response."""
     raw: bool = False
@@ -84,7 +84,7 @@ class ReplayWorld(Struct, frozen=True):
     paths: Mapping[str, Timeline] = field(default_factory=dict)
 
     def find(self, target: str) -> Timeline | None:
-        """Return the timeline of a normalised target, or None. http and https share a timeline."""
+        """Return the timeline of a normalised target, or None if there is none. http and https share a timeline."""
         if (timeline := self.targets.get(target)) is not None:
             return timeline
         scheme, _, rest = target.partition("://")
@@ -94,12 +94,12 @@ class ReplayWorld(Struct, frozen=True):
 
     @property
     def first(self) -> Instant:
-        """Return the time of the first version. Raises ValueError without a version."""
+        """Return the time of the first version. Raises ValueError if there is no version."""
         return min(timeline.versions[0].since for timeline in self._all)
 
     @property
     def last(self) -> Instant:
-        """Return the time of the last version. Raises ValueError without a version."""
+        """Return the time of the last version. Raises ValueError if there is no version."""
         return max(timeline.versions[-1].since for timeline in self._all)
 
     @property

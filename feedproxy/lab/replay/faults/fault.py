@@ -27,7 +27,7 @@ class FaultContext(Struct, frozen=True):
     incoming: ReplayRequest
     random: Random
     since: Instant | None = None
-    """Start of the period in which the fault is active, or None without a start."""
+    """Start of the period in which the fault is active, or None if the period has no start."""
 
 
 class Fault:
@@ -63,7 +63,7 @@ class Fault:
 
 
 class NumberFault(Fault):
-    """A fault with a number as its value: `number`, at least `least`."""
+    """A fault whose value is a number: `number`, which must be at least `least`."""
 
     least: ClassVar[float] = -NUMBER_MAX
 
@@ -79,8 +79,7 @@ class NumberFault(Fault):
 def replace_reply(
     reply: ReplayResponse, status: int, lines: Sequence[tuple[str, str]] = (), body: bytes = b""
 ) -> ReplayResponse:
-    """Return another response with the Date of `reply`, and with the delays and the end of the connection of
-    `reply`."""
+    """Return another response. Its Date, its delays, and the way in which the connection ends are those of `reply`."""
     date = [("Date", value)] if (value := reply.fields.get("date")) else []
     return replace(reply, status=status, fields=Fields([*date, *lines]), body=body, reason=reason_phrase(status))
 
@@ -104,7 +103,7 @@ def parse_fault(text: str, kinds: dict[str, type[Fault]], start: Instant, seed: 
     """Return the fault that a text names in the form `NAME[=VALUE][@WHEN]`.
 
     `kinds` contains the known faults by name. Durations in WHEN count from the instant `start`. Raises UsageError if
-    the text is invalid. For an unknown name, its message suggests a similar name.
+    the text is invalid. For an unknown name, the message of this error suggests a similar name.
     """
     import difflib  # noqa: PLC0415 -- only for unknown names
 
