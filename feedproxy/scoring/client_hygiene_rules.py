@@ -32,7 +32,7 @@ _FORWARDING_FIELDS = ("via", "forwarded", "x-forwarded-for")
 
 
 READ_MAX = 24_000_000
-"""A reader should stop reading an endless answer before this many bytes. The buffers of the network may hold some
+"""A reader should stop reading an endless answer before this many bytes. The buffers of the network can hold some
 megabytes that the reader has not read."""
 
 AGENTS_MAX = 4096

@@ -18,7 +18,8 @@ a reader recover from a cache that answers 304 by mistake."""
 
 
 def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
-    """Return violations in the request's validators, or None if the request needs no validators or none are known."""
+    """Return the violations of a request that sends wrong validators or none. Return None if the request cannot show
+    such a violation."""
     if not _is_informed(poll, state):
         return None
     if not state.stored and not state.issued:

@@ -55,7 +55,7 @@ def is_small_enough(request: Fields) -> bool:
 
 
 class LiveScores:
-    """Scores of at most `size` readers. 0 disables scoring.
+    """Scores of at most `size` readers. A `size` of 0 disables scoring.
 
     `partial` is true if other workers answer requests of the same readers. `bytes_max` limits the memory. Until half of
     the memory is in use, each reader may have FEEDS_MAX feeds. The other half is divided equally among the readers.
@@ -89,7 +89,7 @@ class LiveScores:
     def record(
         self, address: str, user_agent: str, target: str, now: Instant, make_poll: Callable[[int], Poll]
     ) -> None:
-        """Score an answered request if its reader and feed are scored.
+        """Score an answered request, unless a limit excludes its reader or feed.
 
         `make_poll` is called with the request number only if the request is scored.
         """

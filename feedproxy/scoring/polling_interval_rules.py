@@ -41,7 +41,7 @@ HOUR_EDGE: Seconds = 10
 """A poll less than this many seconds after the full hour counts as on the hour. Most cron jobs start in this time."""
 
 HOURS_MIN = 6
-"""The rule HOUR applies from this many polls on. Fewer polls may come on the hour by chance."""
+"""The rule HOUR applies from this many polls on. Fewer polls can come on the hour by chance."""
 
 ON_THE_HOUR_SHARE = 0.5
 """A reader breaks the rule HOUR if at least this share of its polls come on the hour."""
@@ -55,8 +55,9 @@ def timer_tolerance(wait: Seconds) -> Seconds:
 def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
     """Return a violation for each interval that the feed specifies, and that had not passed since the last success.
 
-    If the request is a duplicate of the previous request, return only this violation. Return None if there was no
-    success yet, or if the request is part of the previous poll.
+    If the feed specifies no interval, DEFAULT_WAIT takes its place. If the request is a duplicate of the previous
+    request, return only the violation DUPLICATE_REQUEST. Return None if there was no success yet, or if the request is
+    part of the previous poll.
     """
     if state.last_success is None or state.belongs_to_previous(poll):
         return None

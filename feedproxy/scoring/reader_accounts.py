@@ -1,8 +1,8 @@
 """Accounts of readers: the counts and findings from which scores are computed, in a form that workers exchange.
 
-If several workers answer requests of the same reader, the counts in their accounts are added. A violation counts if
-any worker has seen it. Praise counts only for rules about single requests, because a worker does not see the requests
-that other workers answer.
+If several workers answer requests of the same reader, the counts in their accounts are added. A violation counts if at
+least one worker has seen it. Praise counts only for rules about single requests, because a worker does not see the
+requests that other workers answer.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -117,7 +117,8 @@ class FeedAccount:
     on_hour: int = 0
     hourly: list[Evidence] = field(default_factory=list)
     ended: Instant | None = None
-    """Time of the latest answer that declared the feed gone, or None if a later answer delivered the feed."""
+    """Time of the latest answer that declared the feed gone, or None if there was none or if a later answer delivered
+    the feed."""
 
     @property
     def interval(self) -> Seconds:

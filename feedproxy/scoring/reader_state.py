@@ -24,7 +24,8 @@ ISSUED_MAX = 64
 issued."""
 
 ADDRESSES_MAX = 32
-"""Each list of a feed's addresses holds at most this many addresses."""
+"""Each list of addresses that is stored for one reader and feed (redirects, moves, direct requests) has at most this
+many addresses."""
 
 FOLLOW_TIMEOUT: Seconds = 600
 """A request for the target of a redirect counts as following the redirect within this many seconds."""
@@ -135,7 +136,7 @@ class ReaderState:
 
     partial: bool = False
     """True if other workers answer requests of the same reader. A request is then no violation if an answer of another
-    worker may explain it."""
+    worker can explain it."""
     stored: Validators = NO_VALIDATORS
     """Validators of the last complete answer."""
     confirmed: Validators = NO_VALIDATORS
@@ -161,7 +162,7 @@ class ReaderState:
     schedule: Schedule = NO_HINTS
     refusal: ServerRefusal | None = None
     user_agent_hash: int = 0
-    """Hash of the distinguishing part of the last User-Agent, which may be long."""
+    """Hash of the distinguishing part of the last User-Agent. The part itself can be long."""
     previous: Poll | None = None
     redirect_target: str = ""
     """Target of the redirect if the previous answer was a redirect, otherwise ""."""
@@ -405,7 +406,8 @@ def stays_in_proxy(poll: Poll) -> bool:
 
 
 def _resolve(poll: Poll, reference: str) -> tuple[str, bool]:
-    """Return the target, and True if `reference` was an address of this proxy."""
+    """Return the target of `reference`, and True if `reference` is an address of this proxy. Return "" and False if
+    `reference` is invalid."""
     try:
         absolute = uri.normalise(urljoin(poll.public or poll.target, reference).partition("#")[0])
     except (BadTarget, ValueError):
@@ -421,7 +423,7 @@ def _resolve(poll: Poll, reference: str) -> tuple[str, bool]:
 
 
 def _url_prefixes(target: str, public: str) -> tuple[str, str]:
-    """Remove the path segments with which `target` and `public` both end, and return the rest of each address."""
+    """Remove the last path segments that `target` and `public` have in common, and return the rest of each address."""
     target_parts, public_parts = target.split("/"), public.split("/")
     while len(target_parts) > 3 and len(public_parts) > 3 and target_parts[-1] == public_parts[-1]:
         target_parts.pop()

@@ -96,8 +96,8 @@ def evaluate_ended(poll: Poll, state: ReaderState) -> Verdict | None:
 
 
 def describe_adoptions(state: ReaderState, target: str) -> str:
-    """Return a text that says after how many answers the reader adopted the moves to `target`, or "" without such a
-    move."""
+    """Return a text that says after how many answers the reader adopted the moves to `target`, or "" if there was no
+    such move."""
     return "; ".join(_describe_adoption(move) for move in state.permanent.values() if move.location == target)
 
 
@@ -112,7 +112,7 @@ def _describe_adoption(sightings: RelocationSightings) -> str:
 
 def is_left_alone(ended: Instant | None, now: Instant) -> bool:
     """Return True if a day has passed since `ended`, the time of the last answer that declared the feed gone. The
-    reader has then not requested the feed for a day."""
+    reader has then not requested the feed for a day. `ended` is None if the feed is not gone."""
     return ended is not None and now - ended >= 86_400
 
 
@@ -122,8 +122,8 @@ def _is_observable(redirect: Poll, state: ReaderState) -> bool:
 
 
 def _may_be_revoked(poll: Poll, state: ReaderState) -> bool:
-    """Return True if another worker may have answered with the feed later. An answer with the feed revokes a move or an
-    end."""
+    """Return True if it is possible that another worker has answered with the feed later. An answer with the feed
+    revokes a move or an end."""
     return state.partial and poll.is_success
 
 

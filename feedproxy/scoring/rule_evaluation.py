@@ -40,7 +40,8 @@ EVALUATORS: Mapping[ReaderRule, Evaluator] = {
     ReaderRule.VERSION: client_hygiene_rules.evaluate_version,
     ReaderRule.SIZE: client_hygiene_rules.evaluate_size,
 }
-"""The function that evaluates each rule for a single request. Two rules are evaluated elsewhere: CONNECTION by
+"""The function that evaluates each rule for a single request. It returns an empty verdict if the request keeps the
+rule, and None if the request cannot show whether the rule is kept. Two rules are evaluated elsewhere: CONNECTION by
 `Reader`, HOUR by `FeedAccount.finalize`."""
 
 TEXT_LENGTH_MAX = 500
