@@ -1,7 +1,7 @@
 """Actions of the operator: refresh, purge, undo, add, pause, block and allow.
 
 The parameter `url` is the public or upstream address of a target, or its address at this proxy. The pages use `id`, the
-identifier of the target, because a URL may contain a secret. `pattern` matches several targets.
+identifier of the target, because a URL can contain a secret. `pattern` matches several targets.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ MAX_CONCURRENT = 8
 
 SITE_SLOTS_MAX: Seconds = 60
 """A refresh of many feeds waits for `site_interval` between the requests to one site, in all at most this many seconds.
-The feeds of the site that remain are reported as `later`."""
+The remaining feeds of the site are reported as `later`."""
 
 SENTENCES = {
     "updated": "The origin has sent a new version.",
@@ -70,7 +70,7 @@ class AdminActions:
     async def refresh(self, request: web.Request) -> ActionOutcome:
         """Refresh one target, or all targets that match a pattern. Return the outcomes.
 
-        A refresh may wait until `site_interval` permits a request to its site.
+        A refresh can wait until `site_interval` permits a request to its site.
         """
         service = self._pages.service()
         target, pattern = await self._parse_target(request)
@@ -142,7 +142,7 @@ class AdminActions:
     async def add(self, request: web.Request) -> ActionOutcome:
         """Add the feed at `url` to the imported list, and fetch it if it is not stored. Return the outcome.
 
-        `url` may have any of the forms in which people copy addresses. Raises BadTarget if `url` is invalid,
+        `url` can have each of the forms in which people copy addresses. Raises BadTarget if `url` is invalid,
         InvalidForm if the feed is blocked, and StoreError if the store fails.
         """
         parameters = await request_parameters.read_parameters(request)
@@ -222,7 +222,7 @@ class AdminActions:
         return "", pattern
 
     async def _target_of(self, address: str) -> str:
-        """Return the target of a normalised address. The address may be the target itself, its public address, or its
+        """Return the target of a normalised address. The address can be the target itself, its public address, or its
         address at this proxy.
 
         Raises BadTarget for an address at this proxy that names no target.

@@ -3,7 +3,7 @@
 Each request is checked four times. It is refused with
 
     via     403 if it came through a feedproxy: the client of that feedproxy must not get the rights of this machine
-    host    421 if its Host is not a name of this listener: another site's DNS may lead to this machine (rebinding)
+    host    421 if its Host is not a name of this listener: another site's DNS can lead to this machine (rebinding)
     token   401 without the configured token, and 429 after twenty wrong tokens from its network in five minutes
     site    403 if it is a POST from a page of another site, which the operator's browser has sent
 
@@ -51,7 +51,7 @@ class Denied(Struct, frozen=True):
 
 
 def admin_address(admin: str, token: str) -> tuple[str, int]:
-    """Return host and port of the admin listener.
+    """Return host and port of the admin listener from the option `admin`. `token` is the admin token, or "".
 
     Raises UsageError for an invalid address, and for an address that other machines can reach if there is no token.
     """

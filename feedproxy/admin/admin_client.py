@@ -33,7 +33,7 @@ DEFAULT = Settings().admin
 TIMEOUT: Seconds = 330
 """Maximum seconds to wait for an answer: five times the default of `fetch_timeout`, plus half a minute.
 
-A refresh follows redirects, and each request may take `fetch_timeout` seconds.
+A refresh follows redirects, and each request can take `fetch_timeout` seconds.
 """
 
 _URL = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
@@ -68,7 +68,8 @@ def read_config(file: str | None) -> Config:
 def request_settings(allow_private: bool, file: str | None = None) -> Settings:
     """Return the settings for a command's requests to other servers. Raises UsageError if the configuration is invalid.
 
-    The parent proxy, `upstream` and `public_url` come from the configuration of a proxy on this machine (read_config).
+    `allow_private` is the option of this name. The parent proxy, `upstream` and `public_url` come from the
+    configuration of a proxy on this machine: `file` (read_config).
     """
     settings = from_options(read_config(file).options)
     return Settings(

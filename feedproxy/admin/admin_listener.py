@@ -56,8 +56,8 @@ type ErrorResponse = Callable[[web.Request, int, str, str, Mapping[str, str]], w
 
 
 def _is_defect(record: logging.LogRecord) -> bool:
-    """Return False for aiohttp's message about a request that is not valid HTTP, or with content that cannot be
-    decoded. Such a request only gets an error response."""
+    """Return False if aiohttp reports a request that is not valid HTTP, or has content that cannot be decoded. Such a
+    request only gets an error response. Return True for all other messages."""
     return record.exc_info is None or not isinstance(record.exc_info[1], UNREADABLE)
 
 

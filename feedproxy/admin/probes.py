@@ -50,8 +50,8 @@ class Probes:
         self._app.metrics.observe_subscribers(counts)
 
     async def healthz(self, _: web.Request) -> web.Response:
-        """Return a line `ok`. Lines about the connection to Redis, a shortage of resources and a store that cannot be
-        written may follow.
+        """Return a line `ok`. If necessary, lines follow about the connection to Redis, a shortage of resources, and a
+        store that cannot be written.
 
         The status is 200 in all these cases, because a restart would not help.
         """
@@ -59,7 +59,8 @@ class Probes:
         return web.Response(text="".join(f"{line}\n" for line in lines))
 
     def _unwritten(self) -> str:
-        """Return a line about the values that wait for another attempt to write them to the disk, or ""."""
+        """Return a line about the values that wait for another attempt to write them to the disk, or "" if there are
+        none."""
         count = self._app.service.store.unwritten_count if self._app.is_open else 0
         return f"store: {plural(count, 'value', 'values')} could not be written yet" if count else ""
 

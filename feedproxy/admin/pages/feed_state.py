@@ -58,8 +58,8 @@ def feed_condition(
 ) -> Condition:
     """Return the condition of a feed.
 
-    `freshness` is the freshness of the newest stored response, or None without a response. `plan` is the result of the
-    refresh schedule.
+    `freshness` is the freshness of the newest stored response, or None if there is no stored response. `plan` is the
+    decision of the refresh schedule about the feed, or None if there is none.
     """
     next_at, next_reason = _next_fetch(resource, freshness, settings, now)
     if isinstance(plan, Later):

@@ -71,7 +71,7 @@ class FeedTableCache:
         self._read_at = -inf
 
     def target_of(self, identifier: str) -> str | None:
-        """Return the target with this id in the last table, or None."""
+        """Return the target with this id in the last table, or None if the table has no such target."""
         return self._ids.get(identifier)
 
     async def table(self, service: Service, settings_for: SettingsFor, now: Instant) -> FeedTable:
@@ -97,8 +97,8 @@ class FeedTableCache:
             ]
 
     async def count(self, service: Service) -> int:
-        """Return the number of stored targets. It is counted at most once a second, and less often if counting takes
-        long."""
+        """Return the number of stored targets. The targets are counted at most once a second, and less often if
+        counting takes long."""
         if time.monotonic() >= self._count_until:
             start = time.monotonic()
             self._count = sum([1 async for _ in iterate_cooperatively(service.store.targets())])

@@ -13,7 +13,8 @@ from feedproxy.telemetry.traffic_history import NO_TRAFFIC, TrafficCounts
 from feedproxy.web.display_formats import plural, size
 
 CONNECTIONS_HIGH_SHARE = 0.9
-"""If clients use at least this fraction of `max_connections`, feedproxy may soon close or refuse connections."""
+"""If clients use at least this fraction of `max_connections`, feedproxy will probably close or refuse connections
+soon."""
 
 FAILURES_MIN = 10
 """Minimum number of failed fetches, in this hour and the hour before, for a finding about failures (FAILING_SHARE)."""

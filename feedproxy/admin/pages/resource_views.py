@@ -119,7 +119,8 @@ def format_and_version(channel: Channel | None) -> str:
 
 
 def last_changed(resource: Resource) -> str | None:
-    """Return the time of the last change of content that feedproxy observed, or else Last-Modified, or else None."""
+    """Return the time of the last change of content that feedproxy observed. If there is none, return Last-Modified, or
+    None if that is absent, too."""
     if resource.changes:
         return iso(resource.changes[-1])
     modified = resource.variants[-1].content.last_modified if resource.variants else None
