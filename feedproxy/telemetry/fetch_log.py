@@ -11,16 +11,16 @@ logger = logging.getLogger("feedproxy.fetch")
 
 
 def is_logged(fetch: RefreshRecord, form: str) -> bool:
-    """Return True if a fetch is logged. The access log already has a line for a client that waited. `form` is the
-    value of `log_format`."""
+    """Return True if no client waited for a fetch, and the log is not off (`form`, the value of `log_format`). If a
+    client waited, the access log already has a line."""
     return fetch.occasion != "reader" and form != "off"
 
 
 def log_fetch(name: str, fetch: RefreshRecord, form: str, batch: LineBatch) -> None:
     """Log a fetch: at WARNING if it failed, otherwise at INFO.
 
-    `name` is its target without secrets, `form` the value of `log_format`. The line of a successful fetch is added to
-    `batch` unless `form` is `json`.
+    `name` is the target without secrets, and `form` the value of `log_format`. The line of a successful fetch is added
+    to `batch` unless `form` is `json`.
     """
     reason, status = redact_text(fetch.reason), fetch.status or 0
     is_failure = fetch.outcome == "failed"

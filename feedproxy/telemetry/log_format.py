@@ -43,8 +43,8 @@ def printable_lines(text: str) -> str:
 
 
 def print_error(message: object) -> None:
-    """Print an error of a command as one line, with its control characters escaped. Names of files and arguments may
-    contain them."""
+    """Print an error of a command as one line, with its control characters escaped. Names of files and arguments can
+    contain such characters."""
     print(printable(f"feedproxy: {message}"), file=sys.stderr)
 
 

@@ -39,7 +39,8 @@ def log_to(stream: Any = None) -> None:
 
 @contextlib.contextmanager
 def hold_lines() -> Iterator[list[logging.LogRecord]]:
-    """Hold back the lines that are logged in the block until its end, when their form and level may be set.
+    """Hold back the lines that are logged in the `with` block, and log them at its end. They then have the form and
+    level that were set in the block.
 
     Yield the list of these lines. The caller may remove lines from it.
     """

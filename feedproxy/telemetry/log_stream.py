@@ -27,7 +27,7 @@ BACKLOG_MAX = 4 * 1024 * 1024
 """At most this many bytes wait for the reader of the log. Further lines are dropped."""
 
 CLOSE_TIMEOUT: Seconds = 2
-"""At its end, the process waits at most this many seconds for the reader of the log."""
+"""Before the process exits, it waits at most this many seconds for the reader of the log."""
 
 BATCH_INTERVAL: Seconds = 0.05
 """A log line of the access log or of a `LineBatch` is buffered for at most this many seconds. Writing each line at once
@@ -79,7 +79,7 @@ class NonBlockingStream:
         """Do nothing. `write` has written all that there was room for, and the thread writes the backlog."""
 
     def close(self) -> None:
-        """Return when the backlog is written, at the latest after CLOSE_TIMEOUT."""
+        """Return when the backlog is written, or after CLOSE_TIMEOUT seconds."""
         with self._lock:
             self._start_thread()
             thread = self._thread
@@ -124,7 +124,7 @@ class NonBlockingStream:
         return start
 
     def _write_at_once(self, chunk: bytes) -> int:
-        """Write a chunk, and return the number of bytes written. Raises BlockingIOError without room.
+        """Write a chunk, and return the number of bytes written. Raises BlockingIOError if there is no room.
 
         RWF_NOWAIT prevents a wait if another worker has used the room that poll(2) reported. Linux before 6.4 lacks
         this flag for pipes. O_NONBLOCK is no alternative, because it affects all processes that share the pipe.
@@ -162,7 +162,8 @@ class NonBlockingStream:
 
 
 def _end_of_chunk(lines: bytes, start: int) -> int:
-    """Return the position after the last line that ends within CHUNK bytes from `start`, or after a longer first line.
+    """Return the position after the last line that ends within CHUNK bytes from `start`. If the first line is longer,
+    return the position after this line.
 
     Lines of several workers then stay whole, because the system does not mix writes of at most PIPE_BUF bytes.
     """

@@ -46,8 +46,8 @@ PASSED_DETAILS = frozenset({Detail.PASS_THROUGH, Detail.OVERSIZED})
 CODES = frozenset(map(str, (0, *map(int, HTTPStatus), *range(400, 500))))
 """Permitted values of the label `status`. All other statuses share the label UNREGISTERED.
 
-An origin may send any three digits, and each value of a label takes memory. All client errors have their own labels,
-because some unregistered ones (430, 499) are usual, and are no server errors.
+An origin can send every number of three digits, and each value of a label takes memory. All client errors have their
+own labels, because some unregistered ones (430, 499) are usual, and are no server errors.
 """
 UNREGISTERED = "other"
 
@@ -57,7 +57,7 @@ ERROR = 400
 COUNTERS_MAX = 1024
 
 FLEET_GAUGES = frozenset({"feedproxy_fleet_up", "feedproxy_fleet_waiting"})
-"""Gauges that are left out without a fleet. The value 0 would set off the alert for a fleet without Redis."""
+"""Gauges that are left out if there is no fleet. The value 0 would set off the alert for a fleet without Redis."""
 
 SUBSCRIBER_GAUGES = frozenset({"feedproxy_subscribers", "feedproxy_feeds_read"})
 """Gauges that are left out until the stored feeds have been read after a start."""
@@ -233,7 +233,7 @@ class Metrics:
             self.count_fetch(record.status, record.detail, record.content_size, record.seconds, record.received_size)
 
     def count_fetch(self, status: int | None, detail: str, sent: int, seconds: Seconds, received: int = 0) -> None:
-        """Count a fetch, unless it was refused because of its address. `status` is None without a response.
+        """Count a fetch, unless it was refused because of its address. `status` is None if there was no response.
 
         `received` is the number of bytes from the origin, and `sent` the size of the resulting content for clients.
         """
@@ -275,7 +275,8 @@ class Metrics:
         return families
 
     def tally(self, families: Iterable[Metric] | None = None) -> TrafficCounts:
-        """Return the counts since the start in `families`, or in this process's families."""
+        """Return the counts since the start in `families` or, if `families` is None, in the families of this
+        process."""
         by_name = {family.name: family for family in (self.families() if families is None else families)}
         hits = forwarded = passed = errors = 0
         for labels, count in _samples(by_name["feedproxy_requests"]):
@@ -307,7 +308,8 @@ class Metrics:
 
 
 def answered_count(families: Iterable[Metric]) -> int:
-    """Return the number of all responses to clients in `families`, including CONNECT and feedproxy's own."""
+    """Return the number of all responses to clients in `families`, including those to CONNECT and feedproxy's own
+    responses."""
     return sum(_total(family) for family in families if family.name == "feedproxy_requests")
 
 

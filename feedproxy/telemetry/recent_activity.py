@@ -122,7 +122,7 @@ def merge_requests(journals: Iterable[Journal]) -> list[RequestActivity]:
 
 
 def merge_failures(journals: Iterable[Journal]) -> list[FailedAddress]:
-    """Return at most FAILED_MAX addresses that failed in any worker, each once, the latest fetch first."""
+    """Return at most FAILED_MAX addresses that failed in at least one worker, each once, the latest fetch first."""
     merged: dict[str, FailedAddress] = {}
     for address in chain.from_iterable(journal.failed for journal in journals):
         other = merged.get(address.target)

@@ -33,8 +33,8 @@ class TrafficCounts(Struct, frozen=True):
     """Counts of requests, and bytes of content, in a period."""
 
     requests: int = 0
-    """Number of client requests that a cache can answer. CONNECT and feedproxy's own responses, such as refusals, do
-    not count."""
+    """Number of client requests, hits and misses, without streamed requests (`passed`), CONNECT, and requests that
+    feedproxy answers itself, such as refused requests."""
     hits: int = 0
     passed: int = 0
     """Number of client requests that mitmproxy streamed. They are not in `requests`, because no cache can answer
@@ -63,7 +63,7 @@ class TrafficCounts(Struct, frozen=True):
 
     @property
     def hit_share(self) -> float | None:
-        """Return the fraction of `requests` that the store answered, or None without requests."""
+        """Return the fraction of `requests` that the store answered, or None if there were no requests."""
         return self.hits / self.requests if self.requests else None
 
     def __add__(self, other: "TrafficCounts") -> "TrafficCounts":
