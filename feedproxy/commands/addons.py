@@ -25,7 +25,8 @@ def run(_: argparse.Namespace) -> int:
 
 
 def folder() -> Path:
-    """Return the folder of the addon scripts, in a wheel or in a source tree. Raises FeedproxyError without addons."""
+    """Return the folder of the addon scripts, in a wheel or in a source tree. Raises FeedproxyError if the addons are
+    not installed."""
     spec = importlib.util.find_spec("feedproxy.addons")
     if spec is None or not spec.submodule_search_locations:
         raise FeedproxyError("the addons are not installed")

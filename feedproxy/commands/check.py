@@ -29,8 +29,8 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the checks and print the Notes. Return 1 on warnings and faults. Raises FeedproxyError if the feed cannot be
-    fetched."""
+    """Run the checks and print the Notes. Return 1 if a Note is a warning or worse, otherwise 0. Raises FeedproxyError
+    if the feed cannot be fetched."""
     from feedproxy.check import check_report  # noqa: PLC0415 -- only this command pays for the templates
     from feedproxy.telemetry.log_format import printable_lines  # noqa: PLC0415
 

@@ -38,7 +38,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the plan and print the score. Return 1 if the run misses a requirement of the plan.
+    """Run the plan and print the score. Return 1 if the run misses a requirement of the plan, otherwise 0.
 
     After SIGINT or SIGTERM, write the recording without a score, and return 128 plus the number of the signal.
     Raises UsageError if the plan is invalid, the command cannot be started, or the output file has no folder.
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _until_signal[T](lab_run: Coroutine[Any, Any, T]) -> tuple[T, signal.Signals | None]:
-    """Return the result of the run, and the signal that interrupted it, or None.
+    """Return the result of the run, and the signal that interrupted the run, or None if no signal came.
 
     The first SIGINT or SIGTERM cancels the run, so that the command ends, its folder is deleted and the recording is
     written. SIGINT stays ignored if it was ignored at the start, as in a shell's background jobs.

@@ -65,7 +65,7 @@ def import_list(args: argparse.Namespace) -> int:
 
 
 def export_list(args: argparse.Namespace) -> int:
-    """Export the list. Return 0. Raises UsageError without a running proxy."""
+    """Export the list. Return 0. Raises UsageError if no proxy is running."""
     result = admin_client.ask(args, "GET", "opml")
     admin_client.print_result(args, result, [result["document"].rstrip("\n")])
     if args.format == "text":

@@ -45,7 +45,8 @@ def register(subparsers: Any) -> None:
 
 
 def ping(args: argparse.Namespace) -> int:
-    """Ping the named sinks, or let a running proxy ping its sinks. Return 1 if a named sink did not accept the ping.
+    """Ping the named sinks, or let a running proxy ping its sinks. Return 1 if a named sink did not accept the ping,
+    otherwise 0.
 
     Raises UsageError if an argument is invalid, or if no proxy runs.
     """

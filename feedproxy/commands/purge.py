@@ -19,7 +19,7 @@ def register(subparsers: Any) -> None:
 
 
 def purge(args: argparse.Namespace) -> int:
-    """Purge matching feeds. Return 0, also without a match. Raises UsageError without a running proxy."""
+    """Purge matching feeds. Return 0, even if no feed matches. Raises UsageError if no proxy is running."""
     result = admin_client.ask(args, "POST", "purge", admin_client.address_or_pattern(args.what))
     lines = [f"{target}  purged" for target in result["targets"]]
     if result["purged"] != len(result["targets"]):

@@ -19,7 +19,8 @@ def register(subparsers: Any) -> None:
 
 
 def refresh(args: argparse.Namespace) -> int:
-    """Refresh feeds. Return 1 if no feed matches or a refresh fails. Raises UsageError without a running proxy."""
+    """Refresh feeds. Return 1 if no feed matches or a refresh fails, otherwise 0. Raises UsageError if no proxy is
+    running."""
     parameters = admin_client.address_or_pattern(args.what)
     result = admin_client.ask(args, "POST", "refresh", parameters)
     feeds = result["refreshed"] if "pattern" in parameters else [result]

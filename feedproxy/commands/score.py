@@ -29,7 +29,8 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Grade the readers and print the scores. With --min, return 1 if a grade is lower, or if there is no reader.
+    """Grade the readers and print the scores. Return 1 if a grade is below --min, or if --min is set and there is no
+    reader. Otherwise return 0.
 
     Raises UsageError if the grade in --min is invalid, if a recording cannot be read, or if the output cannot be
     written.

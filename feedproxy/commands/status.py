@@ -30,7 +30,7 @@ def register(subparsers: Any) -> None:
 
 
 def status(args: argparse.Namespace) -> int:
-    """Print the status of a running proxy. Return 0. Raises UsageError without a running proxy."""
+    """Print the status of a running proxy. Return 0. Raises UsageError if no proxy is running."""
     totals = admin_client.ask(args, "GET", "status")
     query = {"q": args.search, "per_page": str(max(1, args.limit)), "sort": "state"}
     feeds = admin_client.ask(args, "GET", "feeds", query)

@@ -48,8 +48,8 @@ def register(subparsers: Any) -> None:
 def add(args: argparse.Namespace) -> int:
     """Issue a token and print its address. Return 0. Raises UsageError if the file cannot be used.
 
-    Warn on stderr if the options `readers` name only other users: the name may be misspelt. This is no error, because
-    the operator may add the user to a rule later.
+    Warn on stderr if the options `readers` name only other users: the name might be misspelt. This is no error, because
+    the operator might add the user to a rule later.
     """
     path, settings, permitted = _token_file(args)
     if args.at:
@@ -77,7 +77,7 @@ def show(args: argparse.Namespace) -> int:
 
 
 def revoke(args: argparse.Namespace) -> int:
-    """Revoke tokens. Return 1 if none matched. Raises UsageError if the file cannot be used."""
+    """Revoke tokens. Return 1 if no token matched, otherwise 0. Raises UsageError if the file cannot be used."""
     path, *_ = _token_file(args)
     revoked = secret_tokens.revoke(path, args.names)
     for token in revoked:

@@ -19,7 +19,7 @@ def register(subparsers: Any) -> None:
 
 
 def undo(args: argparse.Namespace) -> int:
-    """Delete the record that a feed has moved or ended. Return 1 if there is no such record.
+    """Delete the record that a feed has moved or ended. Return 1 if there is no such record, otherwise 0.
 
     Raises UsageError if no proxy is running.
     """
