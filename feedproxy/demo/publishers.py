@@ -107,7 +107,7 @@ class DemoFeed:
         return now - fetched < self.profile.lifetime or is_skipped(self.profile.schedule, now)
 
     def find_version_number(self, body: bytes) -> int | None:
-        """Return the number of the version with this content, or None if it was never current."""
+        """Return the number of the version with the content `body`, or None if there is none."""
         return self._numbers.get(body)
 
 

@@ -10,7 +10,7 @@ from feedproxy.demo.simulation import Demo, Result
 from feedproxy.durations_and_sizes import count_noun
 
 type Counts = dict[str, Any]
-"""Counts of one side of a run, of its origins or of its readers, in bytes and seconds."""
+"""Counts of one side of a run: of its origins, or of its readers. Sizes are in bytes, and times in seconds."""
 
 
 def as_text(demo: Demo) -> str:
