@@ -9,7 +9,7 @@
 
 Rules take precedence over options, and later rules over earlier ones. `FEEDPROXY_NAME` in the environment takes
 precedence over the file, and `--set` over both. The first mistake is reported with file and line, without values that
-may be secrets.
+might be secrets.
 """
 
 import re

@@ -46,12 +46,12 @@ DERIVED: Mapping[str, str] = {
 INSTEAD: Mapping[str, str] = {
     "changes_when": "ask for changes.xml?when=seconds",
 }
-"""Advice for deprecated options without a replacement."""
+"""Advice for deprecated options that no other option replaces."""
 
 
 def replace_former(name: str, value: Any, location: str, options: dict[str, Any]) -> bool:
-    """Set the option that replaces the former option `name`, if there is one. Return False if `name` is not a former
-    option: the caller then sets it.
+    """Return True if `name` is a former option. If an option replaces it, set that option. Return False if `name` is
+    not a former option: the caller then sets the option `name`.
 
     `options` contains the options that were read before, and gets the new option. A warning is logged for a former
     option, and for an option that the next release will lack. `location` is the place of the option for messages.

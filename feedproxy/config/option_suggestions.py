@@ -91,7 +91,8 @@ SYNONYMS = {
 
 
 def suggest(name: Any, names: Collection[str]) -> str:
-    """Return `; did you mean 'x'?`, or "". An option of feedproxy is preferred to one of mitmproxy."""
+    """Return `; did you mean 'x'?`, or "" if no name in `names` is similar. An option of feedproxy is preferred to one
+    of mitmproxy."""
     word = str(name).strip().lower().replace("-", "_")
     own_names = {*option_names(), RULES_KEY, MATCH_KEY}
     own = [candidate for candidate in names if candidate in own_names]
@@ -107,6 +108,6 @@ def suggest(name: Any, names: Collection[str]) -> str:
 
 
 def suggest_key(entry: Mapping[Any, Any], expected: str) -> str:
-    """Return a hint at the key of `entry` that resembles the missing key `expected`, or ""."""
+    """Return a hint at the key of `entry` that resembles the missing key `expected`, or "" if there is none."""
     similar_names = difflib.get_close_matches(expected, [str(key) for key in entry], n=1)
     return f"; did you mean that by {similar_names[0]!r}?" if similar_names else ""

@@ -1,7 +1,7 @@
 """Checks of the texts in options: the value of a text option, and each item of a list.
 
 Each check raises UsageError with the option's name and what was expected. The message contains the value, unless the
-value may be a secret.
+value might be a secret.
 """
 
 import ipaddress
