@@ -55,7 +55,8 @@ class ServePlan(Struct, frozen=True):
     loaded: LoadedOptions | None = None
     """The options that the supervisor has read, or None to read them from the sources.
 
-    All workers get the options of the supervisor, because the configuration file may have changed before a restart.
+    All workers get the options of the supervisor, because the configuration file can change before a worker is
+    restarted.
     """
 
 

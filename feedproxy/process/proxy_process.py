@@ -143,7 +143,7 @@ class _Lifecycle:
                 asyncio.get_running_loop().add_signal_handler(name, self._stop)
 
     def stop_without_supervisor(self, worker: WorkerContext) -> None:
-        """End the proxy when its supervisor exits: its end of the lifeline then becomes readable."""
+        """End the proxy when its supervisor exits: the worker's end of the lifeline then becomes readable."""
 
         def stop() -> None:
             logger.warning("worker %d: the supervisor has exited, and the worker ends, too", worker.index)

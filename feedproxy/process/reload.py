@@ -119,7 +119,7 @@ def read_again(plan: ServePlan, specs: Mapping[str, OptionSpec], rules: Rules) -
     a start would use the invalid options.
 
     A pipe is refused, because it can be read only once. An empty file is refused if the rules in force (`rules`)
-    protect feeds, because an editor may be writing the file.
+    protect feeds, because an editor might be writing the file.
     """
     if plan.config and Path(plan.config).is_fifo():
         raise UsageError(f"{plan.config}: it is a pipe, which can be read only at the start")

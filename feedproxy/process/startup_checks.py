@@ -152,7 +152,8 @@ def certificate_warnings(settings: Settings, confdir: str, now: Instant) -> list
 
 
 def open_access_warnings(settings: Settings, addresses: Iterable[tuple[Any, ...]]) -> list[str]:
-    """Return a warning if other machines may use the proxy at its listening addresses without restriction."""
+    """Return a list with one warning if other machines may use the proxy at one of `addresses` without restriction.
+    Otherwise return an empty list."""
     if settings.upstream or settings.readers:
         return []
     for host, port, *_ in addresses:

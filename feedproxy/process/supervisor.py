@@ -264,8 +264,8 @@ class Supervisor:
         self.options = structs.replace(self.options, loaded=loaded, settings=settings)
 
     def _kill_hanging(self, now: Seconds) -> None:
-        """Kill the worker with the oldest heartbeat if it hangs. If other workers have no heartbeat either, they may
-        only be waiting for this worker."""
+        """Kill the worker with the oldest heartbeat if it hangs. If several workers hang, the others are perhaps only
+        waiting for this worker."""
         if now < self._startup_grace_until:
             return
         silent: list[tuple[Seconds, int, _WorkerSlot]] = []
@@ -324,8 +324,8 @@ class Supervisor:
         worker.due = time.monotonic() + pause
 
     def _revert_options(self, worker: _WorkerSlot, status: int) -> bool:
-        """Restore the options before the last reload if a worker cannot start with the new options. Return True if they
-        were restored.
+        """If a worker cannot start with the options of the last reload, restore the options before it, and return True.
+        Otherwise return False.
 
         The running workers have refused the new options as well.
         """

@@ -44,7 +44,8 @@ def notify_ready() -> None:
 
 
 def watchdog() -> Seconds | None:
-    """Return the interval in seconds between two notifications `WATCHDOG=1`, or None without a watchdog.
+    """Return the interval in seconds between two notifications `WATCHDOG=1`, or None if systemd has no watchdog for the
+    service.
 
     The interval is half of WatchdogSec, as sd_watchdog_enabled(3) recommends.
     """
