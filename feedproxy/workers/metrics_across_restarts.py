@@ -35,7 +35,7 @@ class MetricsSnapshot:
         os.pwrite(self._descriptor, record, self._number % 2 * (SIZE_MAX + _HEAD.size))
 
     def read(self) -> bytes:
-        """Return the last snapshot, or empty bytes."""
+        """Return the last snapshot, or empty bytes if there is no undamaged snapshot."""
         return self._latest()[1]
 
     def _latest(self) -> tuple[int, bytes]:

@@ -1,7 +1,7 @@
 """Exchange among the workers of a machine: readers' requests for feeds, metrics, and recent activity.
 
 The coherence of the store does not depend on this exchange: a worker sees changes of the store within one iteration of
-its event loop (store/coordination/worker_coordination.py). The data that workers exchange here may be a second late.
+its event loop (store/coordination/worker_coordination.py). The data that workers exchange here can be a second late.
 Each worker answers the others by HTTP, over a socket in their folder:
 
     GET  /families   its metrics; before the answer, the worker reports its readers' requests to all others
@@ -63,7 +63,7 @@ logger = logging.getLogger("feedproxy.process.supervisor")
 
 
 class WorkerPeers:
-    """The other workers of the machine, as one worker reaches them."""
+    """Access of one worker to the other workers of its machine."""
 
     def __init__(
         self,
