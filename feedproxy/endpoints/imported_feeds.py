@@ -31,7 +31,7 @@ IMPORTED = "office-list"
 """Name under which the store has the imports."""
 
 STATE_CHECK_INTERVAL: Seconds = 1.0
-"""Seconds between two reads of the stored lists of imported feeds, which another process may have changed."""
+"""Seconds between two reads of the stored lists of imported feeds, which another process might have changed."""
 
 CONCURRENT_SITES_MAX = 4
 """Imported feeds are fetched from at most this many sites concurrently."""
@@ -53,7 +53,7 @@ class ImportedFeeds:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.stored_form: bytes | None = None
-        """The stored form of the imports, or None without imports."""
+        """The stored form of the imports, or None if there are no imports."""
         self._imported = Imported()
         self._checked_at = -math.inf
         self._reloading: asyncio.Task[None] | None = None
@@ -70,7 +70,7 @@ class ImportedFeeds:
         return self._imported
 
     def count_since(self, target: str, since: Instant) -> int:
-        """Return 1 if the feed was imported at the instant `since` or later, else 0."""
+        """Return 1 if the feed was imported at the instant `since` or later, otherwise 0."""
         imported = self.current.since.get(target)
         return int(imported is not None and imported >= since)
 
