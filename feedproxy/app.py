@@ -98,7 +98,7 @@ class App:
         self.reports_failures = False
         """True if `feedproxy serve` prints `failure` when it exits. In other cases, addons log the failure."""
         self.failure: FeedproxyError | None = None
-        """Reason why the proxy cannot run, or None."""
+        """Reason why the proxy cannot run, or None if it can run."""
         self.warnings: frozenset[str] = frozenset()
         """Warnings about the configuration that applied at the start or the last reload."""
         self.ready = False
@@ -277,7 +277,7 @@ class App:
         return await self.worker_peers.reports() if self.worker_peers is not None else PeerReports()
 
     def status_lines(self) -> tuple[str, ...]:
-        """Return the status line of the fleet in a tuple, or an empty tuple without a fleet."""
+        """Return the status line of the fleet in a tuple, or an empty tuple if there is no fleet."""
         return (self.fleet.status_line(),) if self.fleet is not None else ()
 
     def problems(self) -> tuple[str, ...]:
@@ -287,7 +287,8 @@ class App:
 
     @staticmethod
     def shortage() -> str:
-        """Return a sentence about a resource of which too little is left for requests to origins, or ""."""
+        """Return a sentence about a resource of which too little is left for requests to origins, or "" if there is
+        enough of each."""
         reason = local_resource_exhaustion.shortage()
         return f"No origin can be asked: {reason}." if reason else ""
 

@@ -127,7 +127,7 @@ _OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 def _discard_output() -> None:
-    """Write /dev/null from now on, because the interpreter writes the rest of the buffer at its exit."""
+    """Redirect standard output to /dev/null, because the interpreter writes the rest of its buffer when it exits."""
     with contextlib.suppress(OSError, ValueError):  # a test's standard output has no descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

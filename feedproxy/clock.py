@@ -108,7 +108,7 @@ class ManualClock:
 
     @property
     def next_wake(self) -> Instant:
-        """Return the instant at which the next sleeper wakes, or infinity without a sleeper."""
+        """Return the instant at which the next sleeper wakes, or infinity if there is no sleeper."""
         return self._sleepers[0][0] if self._sleepers else math.inf
 
     def advance(self, seconds: Seconds = 0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> None:

@@ -10,8 +10,8 @@ MAX_BLOCKING_TIME: Seconds = 0.004
 """An iteration blocks the event loop for at most this many seconds at a time: well below a network round trip."""
 
 THROTTLED_BLOCKING_TIME: Seconds = 0.0005
-"""A background task blocks the event loop for at most this many seconds at a time. A hit may have to wait for several
-such tasks."""
+"""A background task blocks the event loop for at most this many seconds at a time. A hit sometimes has to wait for
+several such tasks."""
 
 IDLE_FACTOR = 3
 """A background task pauses for this many times the time of its work.

@@ -52,7 +52,7 @@ class BadRequest(FeedproxyError, status=400, detail="bad-request"):
 
 
 class NotFound(FeedproxyError, status=404, detail="not-found"):
-    """Error for a path without an endpoint or document, and for a source without a feed."""
+    """Error for a path at which there is neither an endpoint nor a document, and for a source that has no feed."""
 
 
 class MethodNotAllowed(FeedproxyError, status=405, detail="method"):
@@ -75,7 +75,7 @@ class ContentBudgetExceeded(FeedproxyError, status=503, detail="busy"):
 
 
 class Forbidden(FeedproxyError, status=403, detail="forbidden-address"):
-    """Error for an address or port that may not be reached through this proxy."""
+    """Error for an address or port that must not be reached through this proxy."""
 
 
 class WrongHost(FeedproxyError, status=421, detail="wrong-host"):

@@ -1,6 +1,6 @@
 """Rules: options for feeds that match a pattern, from the list `feeds:` of the configuration (config/config_file.py).
 
-Servers may interpret one address in several ways (http/target_uri/path_confusion.py). The protecting options
+Servers can interpret one address in several ways (http/target_uri/path_confusion.py). The protecting options
 (`readers`, `private`) of a rule therefore apply to every interpretation, and the strictest result counts. All other
 options apply to the address as written.
 """
@@ -156,7 +156,7 @@ class Rules:
     def _protection(self, target: str) -> _Protection | None:
         """Return the protection of a target, or None if no rule protects it.
 
-        An origin may interpret the target in several ways (http/target_uri/path_confusion.py). The result is the
+        An origin can interpret the target in several ways (http/target_uri/path_confusion.py). The result is the
         strictest protection of all interpretations.
         """
         base = self._base

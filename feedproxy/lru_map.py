@@ -35,7 +35,8 @@ class LRU[K, V]:
         return [value for value, _ in self._entries.values()]
 
     def put(self, key: K, value: V, size: int = 0) -> None:
-        """Store a value of `size` bytes in place of the key's former value. Other values may be evicted.
+        """Store a value of `size` bytes in place of the key's former value. If there is no room for the value, other
+        values are evicted.
 
         If the value and ENTRY_OVERHEAD exceed `bytes_max`, only the former value is removed.
         """

@@ -1,4 +1,4 @@
-"""Notes: findings about a feed or a reader, each with a level, a summary, advice and a source.
+"""Notes: statements about a feed or a reader, each with a level, a summary, advice and a source.
 
 Each Note is a class, defined below the code that yields the Note. The texts of the class have placeholders, which an
 instance replaces by values. In reports, the Note below is named `no-validator`:
@@ -62,7 +62,7 @@ class Category(StrEnum):
 
 
 class Note:
-    """A finding. The constructor raises KeyError if a value for its texts is missing."""
+    """A statement about a subject. The constructor raises KeyError if a value for the texts is missing."""
 
     level: ClassVar[Level]
     category: ClassVar[Category]

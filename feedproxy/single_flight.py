@@ -24,8 +24,8 @@ class SingleFlight[Key, Result]:
     def join_or_start(
         self, key: Key, start: Callable[[], Coroutine[Any, Any, Result]]
     ) -> tuple[asyncio.Task[Result], bool]:
-        """Return the task of this key, which `start` starts if none is running, and whether the task was already
-        running."""
+        """Return the task of this key, and True if the task was already running. If none is running, `start` starts
+        one."""
         if (task := self._running.get(key)) is not None:
             return task, True
         task = asyncio.create_task(start())
