@@ -51,7 +51,8 @@ def remove_hint(content: bytes, name: str) -> bytes:
 
 
 def set_hint(content: bytes, name: str, value: str) -> bytes:
-    """Return the document with the hint `name` in its channel, in place of its present value.
+    """Return the document with the hint `name` in its channel, in place of its present value. If the document cannot
+    contain the hint, return it unchanged.
 
     `value` is any text for `ttl`, a list with commas for `skiphours` and `skipdays`, and a text such as `hourly/2` for
     `sy`.

@@ -43,7 +43,7 @@ class ReplayRequest(Struct, frozen=True):
     form: Form
     at: Instant
     number: int
-    """Number of the request among those for the same target, from 1."""
+    """Number of the request among those for the same target, from 1. It is 0 for a target that is not recorded."""
     target: str
     hops: int = 0
     base: str = ""

@@ -63,7 +63,7 @@ class Fault:
 
 
 class NumberFault(Fault):
-    """A fault whose value is a number: `number`, which must be at least `least`."""
+    """A fault with a number as its value. `number` is this number, which must be at least `least`."""
 
     least: ClassVar[float] = -NUMBER_MAX
 
