@@ -53,7 +53,7 @@ def _evaluate_accept_encoding(accepted: str) -> Verdict:
 
 
 def evaluate_version(poll: Poll, _: ReaderState) -> Verdict:
-    """Return a violation if the request was sent with HTTP/1.0."""
+    """Return a violation if the request was sent with HTTP/1.0 or HTTP/0.9."""
     return violation(HTTP_1_0_USED, poll.version) if poll.version.endswith(_OLD_VERSIONS) else NO_VIOLATIONS
 
 

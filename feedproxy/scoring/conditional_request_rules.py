@@ -42,8 +42,9 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
 def evaluate_tag_use(poll: Poll, state: ReaderState) -> Verdict | None:
     """Return a violation if a conditional request has no If-None-Match, although the server had sent an ETag.
 
-    Return None if the server had sent no ETag, or if the request is unconditional. The violation has a rule of its own,
-    because If-Modified-Since alone usually saves the content, too.
+    Return None if the server had sent no ETag, if the request is unconditional, or if the answer shows nothing about
+    validators (`_is_informed`). The violation has a rule of its own, because If-Modified-Since alone usually saves the
+    content, too.
     """
     if not state.stored.tag or not poll.is_conditional or not _is_informed(poll, state):
         return None
@@ -57,7 +58,8 @@ def evaluate_tag_use(poll: Poll, state: ReaderState) -> Verdict | None:
 def evaluate_delta(poll: Poll, state: ReaderState) -> Verdict | None:
     """Return a violation if the request after a 226 does not send the ETag of the 226.
 
-    Return None if the last answer that arrived completely was not a 226, or if the request is unconditional.
+    Return None if the request cannot show this violation: for example, if it is unconditional, or if the last answer
+    that arrived completely was not a 226.
     """
     if (
         not state.stored_is_delta

@@ -50,7 +50,7 @@ have a tenth of this number."""
 
 
 def is_small_enough(request: Fields) -> bool:
-    """Return whether a request with these fields is scored."""
+    """Return True if a request with these fields is small enough to be scored."""
     return len(request) <= FIELDS_MAX and sum([len(value) for _, value in request]) <= FIELDS_LENGTH_MAX
 
 

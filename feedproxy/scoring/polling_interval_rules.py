@@ -106,7 +106,8 @@ def _polling_intervals(state: ReaderState) -> list[tuple[Seconds, type[Note], st
 def evaluate_skips(poll: Poll, state: ReaderState) -> Verdict | None:
     """Return a violation if the poll falls in skipHours or on skipDays.
 
-    Return None if the feed has neither hint, or if the request is part of the previous poll.
+    Return None if the feed has neither hint, if there was no success yet, or if the request is part of the previous
+    poll.
     """
     schedule = state.schedule
     if state.last_success is None or state.belongs_to_previous(poll) or not (schedule.skip_hours or schedule.skip_days):

@@ -24,9 +24,10 @@ GONE_CHECK_INTERVAL: Seconds = 6.5 * 86_400
 
 
 def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
-    """Return violations for a redirect that the reader did not follow, and for a permanent move that it did not adopt.
+    """Return violations for a redirect loop that the reader followed too long, for a redirect that it did not follow,
+    and for a permanent move that it did not adopt.
 
-    Return None if the request could show neither violation.
+    Return None if the request could show none of these violations.
     """
     observations, applies = list[Observation](), False
     previous = state.previous
@@ -84,7 +85,8 @@ def evaluate_ended(poll: Poll, state: ReaderState) -> Verdict | None:
     """Return a violation if a request for a feed that is gone comes less than GONE_CHECK_INTERVAL seconds after the
     last answer that declared the feed gone.
 
-    Return None if the feed is not known to be gone.
+    Return None if fewer than SIGHTINGS_MIN answers have declared the feed gone, or if it is possible that another
+    worker has answered with the feed since.
     """
     gone = state.gone
     if gone is None or gone.count < SIGHTINGS_MIN or _may_be_revoked(poll, state):
