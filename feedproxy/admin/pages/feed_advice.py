@@ -45,7 +45,7 @@ _READERS = "Some readers adopt the new address by themselves. Tell it to the oth
 
 
 def advice(resource: Resource, state: FeedState, settings: Settings) -> str:
-    """Return advice about a feed in one or two sentences, or "" if the operator need not act."""
+    """Return advice about a feed in one or more sentences, or "" if there is none."""
     sighting = resource.relocation
     if sighting is not None and not sighting.confirmed and not (settings.moved_to or settings.gone):
         reported_change = "a new address" if sighting.kind is RelocationKind.MOVED else "an end"
