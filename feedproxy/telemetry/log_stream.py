@@ -172,7 +172,8 @@ def _end_of_chunk(lines: bytes, start: int) -> int:
 
 
 def non_blocking(stream: Any, report: Callable[[int], str]) -> Any:
-    """Return a stream that never waits for the reader of the log. A stream to a file is returned unchanged.
+    """Return a stream that never waits for the reader of the log. A stream to a file, or one that has no descriptor, is
+    returned unchanged.
 
     `report` returns the log line that states a number of dropped lines.
     """
