@@ -63,7 +63,8 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve the replay until a signal stops it. Return 0."""
+    """Serve the replay until a signal stops it, or print the faults for --list-faults. Return 0. Raises UsageError if
+    an argument is invalid."""
     from feedproxy.lab.replay.replay_source import ReplayOptions, feed_table, make_replay, open_source  # noqa: PLC0415
     from feedproxy.lab.replay.time_arguments import parse_instant  # noqa: PLC0415
 

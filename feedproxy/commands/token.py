@@ -88,8 +88,8 @@ def revoke(args: argparse.Namespace) -> int:
 
 
 def _path_after_token(pattern: str, settings: Settings) -> str:
-    """Return the path after the token in a secret address: the path of the feed that `pattern` matches, or `/…` if it
-    matches several."""
+    """Return the path after the token in a secret address: the path of the feed that `pattern` matches, or `/…` if
+    `pattern` has an asterisk or no scheme."""
     if "*" in pattern or "://" not in pattern:
         return "/…"
     target = uri.normalise(pattern)
