@@ -238,8 +238,8 @@ class Supervisor:
         systemd.notify_reloading()
 
     def _has_read(self) -> bool:
-        """Return True if the process that reads the configuration has ended. Its result is then in force, and each
-        worker is to load the configuration again."""
+        """Return True if the process that reads the configuration has ended since the last call. If it was successful,
+        its result is now in force. In both cases, each worker is to load the configuration again."""
         if self._reader is None:
             return False
         pid, result = self._reader

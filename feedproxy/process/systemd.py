@@ -62,7 +62,8 @@ def disable_notifications() -> None:
 
 
 def sockets() -> tuple[tuple[socket.socket, ...], tuple[socket.socket, ...]]:
-    """Return the sockets that systemd passed: those for clients, and those for the admin listener.
+    """Return the sockets that systemd passed: those for clients, and those for the admin listener. If systemd passed
+    none, return two empty tuples.
 
     Raises UsageError if a descriptor is no listening TCP socket. Call this function only once.
     """
