@@ -239,7 +239,7 @@ class WorkerPeers:
             self._service.events.updated_by_peer.emit(target)
 
     async def _request(self, session: aiohttp.ClientSession, path: str, message: bytes | None = None) -> bytes | None:
-        """Return another worker's answer, or None if it does not answer."""
+        """Return the content of another worker's answer, or None if there is no answer or its status is not 200."""
         method = "GET" if message is None else "POST"
         try:
             async with session.request(method, f"/{path}", data=message) as response:
