@@ -60,8 +60,8 @@ class ImportedFeeds:
 
     @property
     def current(self) -> Imported:
-        """Return the imports as they were last read. If the last read is STATE_CHECK_INTERVAL seconds old, start
-        another."""
+        """Return the imports as they were last read. The first call reads them. If the last read is at least
+        STATE_CHECK_INTERVAL seconds old, start another read in the background."""
         if self._checked_at == -math.inf:
             self.reload()
         elif time.monotonic() - self._checked_at >= STATE_CHECK_INTERVAL:
