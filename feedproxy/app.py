@@ -448,8 +448,8 @@ class Parts:
         self._tasks = [asyncio.ensure_future(work) for work in periodic]
 
     def stored_secret(self, name: str, make: Callable[[], bytes] | None = None) -> bytes:
-        """Return a secret of this installation from the store. At the first start, `make` creates the secret (by
-        default 32 random bytes), which is then stored."""
+        """Return a secret of this installation from the store. If the store has no such secret or cannot be read,
+        `make` creates the secret (by default 32 random bytes), which is then stored."""
         with contextlib.suppress(StoreError):
             if stored := self.store.get_state(name):
                 return stored

@@ -234,7 +234,8 @@ def _apply(before: _Protection, rule: Rule) -> _Protection:
 
 
 def _intersect_readers(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the readers that both sets permit, or AMBIGUOUS if no reader is in both."""
+    """Return the readers that both values of `readers` permit, or AMBIGUOUS if there are none. An empty value permits
+    all clients. If one value is BLOCKED, return BLOCKED."""
     if BLOCKED in (one, other):
         return BLOCKED
     if not one or not other:

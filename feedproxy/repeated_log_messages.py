@@ -18,8 +18,8 @@ class RepeatedMessages:
         self._logged: dict[str, Seconds] = {}
 
     def may_log(self, message: str, now: Seconds) -> bool:
-        """Return True if the message was not logged in the last LOG_INTERVAL seconds, and record that it is logged
-        now. `now` is the time of a monotonic clock."""
+        """If the message was not logged in the last LOG_INTERVAL seconds, record that it is logged now, and return
+        True. Otherwise return False. `now` is the time of a monotonic clock."""
         if now - self._logged.get(message, -math.inf) < LOG_INTERVAL:
             return False
         if len(self._logged) >= MESSAGES_MAX:
