@@ -20,7 +20,8 @@ class ReplayClient:
         self._fetcher = Fetcher(AddressPolicy(), limits, clock=clock)
 
     async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
-        """Return the replay's response for a target. Raises the errors of Fetcher.fetch."""
+        """Return the replay's response for the request's target, or Oversized if its content exceeds the limit. Raises
+        the errors of Fetcher.fetch."""
         replay_request = replace(request, target=f"{self._base}/{request.target}")
         return await self._fetcher.fetch(replay_request, skip_address_check=True)
 

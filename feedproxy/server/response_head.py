@@ -78,7 +78,7 @@ def _is_well_formed(response: Response) -> bool:
 
 
 def _invalid_parts(response: Response) -> str:
-    """Return the names of the fields that make a head ill-formed, or "the reason phrase" without such a field."""
+    """Return the names of the fields that make a head ill-formed, or "the reason phrase" if no field does so."""
     names = [name for name, value in response.fields if not _is_well_formed(Response(200, Fields([(name, value)])))]
     return ", ".join(map(ascii, names)) or "the reason phrase"
 

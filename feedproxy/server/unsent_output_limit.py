@@ -100,7 +100,8 @@ class _Usage:
             uses[buffer] += 1
 
     def remove_largest(self) -> UnsentOutput:
-        """Remove and return the largest output of the network with the most output. Of equal ones, remove the first."""
+        """Remove and return the largest output of the network with the most output. If several outputs are equally
+        large, the first is removed."""
         network = max(self._sizes, key=lambda name: self._sizes[name])
         outputs = self._outputs[network]
         if network not in self._is_sorted:

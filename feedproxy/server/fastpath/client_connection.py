@@ -116,7 +116,7 @@ class ClientConnection:
     def _borrow_socket(self) -> socket.SocketType:
         """Return a socket object with the connection's descriptor. The caller must detach it.
 
-        With all arguments given, the constructor makes only one system call (getsockname). The address family may be
+        With all arguments given, the constructor makes only one system call (getsockname). The address family can be
         wrong, but the methods that are used here ignore it.
         """
         return socket.SocketType(socket.AF_INET, socket.SOCK_STREAM, 0, self.fd)
@@ -144,9 +144,9 @@ class ClientConnection:
         return any(_INPUT_SIZE)
 
     def discard(self) -> bool | None:
-        """Discard available input, and return True if there was some. Raises OSError if the connection has failed.
+        """Discard available input. Raises OSError if the connection has failed.
 
-        Return None if no input has arrived, and False if the client has ended its input.
+        Return True if input was discarded, None if none has arrived, and False if the client has ended its input.
         """
         try:
             return bool(os.read(self.fd, READ_SIZE))

@@ -76,7 +76,7 @@ when a connection ends (server/mitm/memory_of_ended_connections.py).
 
 CLEAN_INTERVAL: Seconds = 30
 """After a collection that found no garbage, the number of new objects causes a recent collection only after this many
-seconds. Growth of memory may cause it earlier.
+seconds. Growth of memory can cause one earlier.
 
 Until then, new objects are frozen each second without a search. Refreshes leave no cycles: at 80 refreshes a second, no
 recent collection found any garbage among its 17,000 objects, but hits waited 8 ms for each.

@@ -44,7 +44,7 @@ from feedproxy.upstream.own_urls import may_be_own
 logger = logging.getLogger(__name__)
 
 NO_CACHED_LINE = "\0"
-"""Result of a search for a log line that no template has. An empty log line means that the log is switched off."""
+"""Result of a search in a template that has no log line for the client. The line "" means that the log is off."""
 
 
 class ConnectionOwner(Protocol):
@@ -91,7 +91,7 @@ class FastPathHandler:
     def start_iteration(self) -> None:
         """Read the clock, and update the generation, a number that changes with the settings and the store.
 
-        A template that was checked in an earlier generation is checked again before its next use.
+        A template that was last checked in an earlier generation is checked again before its next use.
         """
         now = self._clock()
         if now < self.now:

@@ -109,7 +109,7 @@ async def hand_off(
 ) -> None:
     """Let mitmproxy's `handle` continue a connection from which `data` has been read.
 
-    `take_back` is called with the connection when mitmproxy no longer needs it.
+    `take_back` is called when the connection gets its next request while mitmproxy handles no other request of it.
     """
     loop = asyncio.get_running_loop()
     stream = asyncio.StreamReader(loop=loop)

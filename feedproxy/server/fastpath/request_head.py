@@ -100,7 +100,7 @@ class RequestHead(NamedTuple):
     """The head of a request.
 
     `lines` contains the request line and all field lines. `keyed_lines` contains the field lines that affect the
-    response, or is None if no template may answer. `closes` is true if the client sent `Connection: close`.
+    response. It is None if no template may answer the request. `closes` is true if the client sent `Connection: close`.
     """
 
     lines: list[bytes]
@@ -138,7 +138,7 @@ class LineClassifier:
         self._old: dict[bytes, int] = {}
         self.lookup: Callable[[bytes], int | None] = self._young.get
         self.unique_starts: tuple[bytes, ...] = ()
-        """Beginnings (`\\r\\nName:`) of lines of ignored fields with values that often change. The newest is first."""
+        """Beginnings (`\\r\\nName:`) of lines of ignored fields that had several values. The last found is first."""
 
     def kind_of(self, line: bytes) -> int:
         """Return the kind of a line (LineKind)."""
@@ -202,9 +202,9 @@ _CLASSIFIER = LineClassifier()
 
 
 def without_unique_lines(block: bytes) -> bytes:
-    """Return the head `block` without the lines of fields that the fast path ignores and that often have a new value.
+    """Return the head `block` without the lines of ignored fields that had several values (`unique_starts`).
 
-    Bytes that are not exactly one head are returned unchanged.
+    If `block` is not exactly one head, it is returned unchanged.
     """
     if block.find(b"\r\n\r\n") != len(block) - 4:
         return block

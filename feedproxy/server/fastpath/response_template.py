@@ -33,7 +33,7 @@ NO_CLIENT = ("", b"")
 _NEVER: Instant = -math.inf
 
 _AGE, _CACHE_STATUS, _CACHE_CONTROL, _OWN = range(4)
-"""Kinds of the values that are inserted into a head: three fields that depend on time, and any of OWN_FIELDS."""
+"""Kinds of the values that are inserted into a head: those of three fields that depend on time, and of OWN_FIELDS."""
 
 OWN_FIELDS = frozenset(
     [
@@ -87,8 +87,8 @@ class HitCounter:
 class LogNames(NamedTuple):
     """The public address and the upstream address of a target in the log.
 
-    To save memory, each address is stored as its beginning, followed by a number. The beginning replaces this number of
-    characters at the start of the target.
+    To save memory, two values are stored for each address: its beginning (`public`, `upstream`), and the number of
+    characters at the start of the target that the beginning replaces.
     """
 
     public: str
@@ -163,11 +163,11 @@ class ResponseTemplate:
         self.resource_version: object = None
         """Version of the stored resource (store/interface.py), to detect changes."""
         self.request_lines: tuple[bytes, ...] = ()
-        """Field lines of the request for which the template was made, if readers are scored."""
+        """Field lines of the request for which the template was made. Empty if readers are not scored."""
         self.reader: Pseudonym | None = None
         """The reader of the last hit that was recorded in the subscriber counts."""
         self.recorded_at: Instant = 0.0
-        """The instant of this hit."""
+        """The instant of the hit that `reader` made."""
         self.generation = -1
         self.first_client = NO_CLIENT
         self.log_line = ""
@@ -247,8 +247,8 @@ def log_names(target: str, public: str, upstream: str) -> LogNames:
 
 
 def _relative_to(target: str, name: str) -> tuple[str, int]:
-    """Remove the longest ending that `name` and `target` share. Return the rest of `name`, and the length of the rest
-    of `target`."""
+    """Remove the longest ending that `name` and `target` share. Return what remains of `name`, and the length of what
+    remains of `target`."""
     same = len(os.path.commonprefix([target[::-1], name[::-1]]))  # noqa: RUF071 (characters are compared on purpose)
     return name[: len(name) - same], len(target) - same
 
@@ -256,7 +256,7 @@ def _relative_to(target: str, name: str) -> tuple[str, int]:
 def _split_head(
     status: int, fields: Fields, terms: HitTerms, age: int, cache_status: str, cache_control: str
 ) -> tuple[HeadForm, bytes]:
-    """Return the HeadForm of a head, and the values that it leaves out, those of OWN_FIELDS, separated by line feeds.
+    """Return the HeadForm of a head, and the values of OWN_FIELDS, separated by line feeds.
 
     Raises ValueError if Age or Cache-Status is missing.
     """

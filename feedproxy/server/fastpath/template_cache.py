@@ -41,8 +41,8 @@ SAMPLE_ONE_IN = 8
 """While it samples, an AdmissionFilter records one of this many new values."""
 
 EVICTION_BATCH = 32
-"""A full cache evicts this many entries together, or one in 128 of all entries if that is less. After an eviction, it
-takes up to half a millisecond to find the first entry of a large dictionary again."""
+"""A full cache evicts this many entries together, or about one in 128 of all entries if that is less. After an
+eviction, the search for the first entry of a large dictionary takes up to half a millisecond."""
 
 SWEEP_BATCH = 1024
 """This many entries are checked for validity each second. The check takes about 0.5 ms."""
@@ -67,7 +67,7 @@ class AdmissionFilter:
         self._unseen_in_a_row = 0
 
     def is_seen_before(self, value: bytes) -> bool:
-        """Record the value. Return True if it occurred before. With sampling, some earlier values are missed."""
+        """Record the value. Return True if it occurred before, and False if it did not or if this is not known."""
         self._unseen_in_a_row += 1
         if self._sampled and self._unseen_in_a_row > SAMPLE_AFTER and self._unseen_in_a_row % SAMPLE_ONE_IN:
             return False
@@ -106,7 +106,7 @@ class FastPathCache:
         self._key_filter, self._section_filter = AdmissionFilter(), AdmissionFilter(sampled=True)
 
     def should_admit(self, key: RequestKey) -> bool:
-        """Return True if half of the space is free, or if the key occurs for at least the second time."""
+        """Return True if more than half of the space is free, or if the key occurs for at least the second time."""
         return self.size < self._max // 2 or self._key_filter.is_seen_before(key)
 
     def should_admit_section(self, data: bytes) -> bool:

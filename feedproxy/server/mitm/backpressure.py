@@ -91,7 +91,7 @@ class WriteBackpressure:
         return True
 
     def still_reads(self, client: Any) -> bool:
-        """Return True if a client that has closed its sending side may still read."""
+        """Return True if a client that has closed its sending side can still read: its writer is open."""
         writer = self._writers.get(client.id)
         return writer is not None and not writer.is_closing()
 

@@ -24,8 +24,8 @@ class ContentBudget:
         self._by_network: Counter[str] = Counter()
 
     def reserve(self, flow: str, address: str, size: int, content_max: int) -> bool:
-        """Reserve `size` bytes in total for the content of a flow. Return False if this would exceed the budget of the
-        client or of all clients.
+        """Reserve `size` bytes in total for the content of a flow, and return True. Return False, and reserve no more,
+        if this would exceed the budget of the client's network or of all clients.
 
         An earlier reservation of the flow grows if it is smaller, and stays if it is larger. `content_max` is the
         maximum size of one content at this endpoint. The caller must release the reservation.

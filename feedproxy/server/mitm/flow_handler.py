@@ -304,7 +304,10 @@ class FlowHandler:
         return [passthrough.to_mitmproxy(response) for response in state.interim] if state is not None else []
 
     def streamed_interim_response(self, flow: http.HTTPFlow, response: http.Response) -> http.Response | None:
-        """Return the 1xx response to send for the one that an origin sent to a streamed request, or None."""
+        """Return the 1xx response to send for `response`, a 1xx of the origin to a streamed request.
+
+        Return None if the flow has no state, or at the gateway, where nothing is sent for a 1xx.
+        """
         state = self._flows.get(flow.id)
         if state is None or state.client.entrance is Entrance.GATEWAY:
             return None  # the links in 1xx responses are relative to the target's origin
@@ -344,7 +347,7 @@ class FlowHandler:
         record_unreadable(self.app, Entrance.PROXY if is_tunnel else None, status, page)
 
     def state_of(self, flow: http.HTTPFlow) -> FlowState | None:
-        """Return the state of a flow, or None if this handler does not handle the flow, or the flow has ended."""
+        """Return the state of a flow, or None if this handler does not handle the flow, or if the flow has ended."""
         return self._flows.get(flow.id)
 
     def pop(self, flow: http.HTTPFlow) -> FlowState | None:
@@ -466,8 +469,8 @@ class FlowHandler:
         self._set_response(flow, state, response, status)
 
     def _local_response(self, routed: RoutedRequest) -> Response | None:
-        """Return the response to a CORS preflight for a stored feed, and to a request that must not be forwarded.
-        Return None for other requests.
+        """Return the response to a CORS preflight for a stored feed, or to an OPTIONS that must not be forwarded.
+        Return None for each other request.
 
         Raises MethodNotAllowed for a method that is refused.
         """
@@ -483,8 +486,8 @@ class FlowHandler:
         return response if response is not None and self.app.service.admin.is_feed(target) else None
 
     def _endpoint_preflight_response(self, endpoint: Endpoint, call: Call) -> Response | None:
-        """Return the response to a CORS preflight for a public list or for the conversion of a stored feed, or None for
-        other calls."""
+        """Return the response to a CORS preflight for a public list or for the conversion of a stored feed. Return None
+        for each other call."""
         if endpoint.is_list:
             return preflight_response(call.request, self.app.settings)
         if call.request.method != "OPTIONS" or not call.path.startswith(conversions.PATH):

@@ -19,7 +19,7 @@ class HandshakeDeadlines:
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def start(self, client: str, seconds: Seconds, end: Callable[[str], None]) -> None:
-        """Call `end` with `client` after `seconds`, unless `cancel` is called before. 0 means no limit.
+        """Call `end` with `client` after `seconds`, unless `cancel` is called before. If `seconds` is 0, do nothing.
 
         `client` is the id of the connection. While its deadline runs, a further call has no effect.
         """

@@ -90,7 +90,7 @@ class ChunkReader:
         self._chunks = ChunkedParser(HEAD_MAX, of_request=of_request)
 
     def __call__(self, buf: Any) -> Any:
-        """Return the next piece of content or the end of the content, or None if neither has arrived. Raises
+        """Return the event for the next piece of content or for its end, or None if neither has arrived. Raises
         h11.RemoteProtocolError if the chunks are invalid."""
         while not self._chunks.done:
             data = buf.maybe_extract_at_most(len(buf))
@@ -140,8 +140,8 @@ class LimitedHttp1Server(_http1.Http1Server):
     ) -> None:
         """Set the limits.
 
-        `still_reads` returns True for a client that has closed its sending side and may still read.
-        `count_unreadable` is called with the client, the status and the page that answers an unreadable head.
+        `still_reads` returns True if a client that has closed its sending side can still read. `count_unreadable` is
+        called with the client, the status and the page that answers an unreadable head.
         """
         super().__init__(context)
         self._head_max = head_max

@@ -43,8 +43,8 @@ DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, GOAWAY, CONTINUATION = 0, 1, 2, 3
 END_STREAM, END_HEADERS = 0x1, 0x4
 
 POINTS = 1_000
-"""Points that a connection has at the beginning, and at most. Each frame without content costs points, and a connection
-without points is closed.
+"""Points that a connection has at the beginning, and at most. Each frame without content costs points, unless it opens
+a stream. A connection that needs more points than it has is ended.
 
 For comparison, Node.js permits 1,000 resets at once.
 """
@@ -262,7 +262,8 @@ class BoundedServer(Http2Server):
         head_max: int,
         head_timeout: Seconds,
     ) -> None:
-        """Set the limits. `server_of` returns the server that sends the response of a stream, or None."""
+        """Set the limits. `server_of` returns the server that sends the response of a stream, or None if there is no
+        such stream."""
         super().__init__(context)
         self._backpressure = backpressure
         self._server_of = server_of

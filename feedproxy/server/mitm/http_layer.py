@@ -284,7 +284,8 @@ class FeedStream(HttpStream):
         )
 
     def _make_error_page(self, event: ResponseProtocolError) -> http.Response | None:
-        """Return the page for the client in place of mitmproxy's page, or None if no response can be sent."""
+        """Return the page for the client in place of mitmproxy's page, or None if the flow has a response already, or
+        if the exchange with the client has ended."""
         if self.flow.response is not None or self.client_state == self.state_errored:
             return None
         return self._flow_handler.make_error_page(self.flow, event.message)
@@ -379,7 +380,7 @@ class FeedLayer(HttpLayer):
             feed_stream.__dict__.clear()
 
     def _server_of(self, stream_id: int) -> connection.Server | None:
-        """Return the server that sends the response of a stream, or None."""
+        """Return the server that sends the response of a stream, or None if there is no such stream."""
         stream = self.streams.get(stream_id)
         return stream.context.server if stream is not None else None
 

@@ -28,7 +28,7 @@ def install() -> None:
 
 
 def is_valid_host(host: str | bytes) -> bool:
-    """Return True if mitmproxy may use this host."""
+    """Return True if this host is valid: not too long, and either decodable by mitmproxy or a name in encoded form."""
     if len(host) > HOST_MAX:
         return False
     name = _as_bytes(host)

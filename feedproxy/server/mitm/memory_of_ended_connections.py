@@ -18,7 +18,7 @@ from feedproxy.clock import Seconds
 from feedproxy.server.mitm.http2_limits_and_shutdown import DrainNotice
 
 RETRY_FIRST: Seconds = 1
-"""The cycles cannot be broken while a request is being answered. The second attempt follows after this many seconds.
+"""The cycles cannot be broken while a request is being answered. Then a second attempt follows after this many seconds.
 
 The wait before each further attempt is twice as long.
 """

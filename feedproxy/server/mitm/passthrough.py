@@ -74,7 +74,7 @@ class ConnectApprovals:
 
 
 class BodyCounter:
-    """Counter of streamed content. If `replacement` is given, the client gets it in place of the content."""
+    """Counter of streamed content. If `replacement` is given, the client gets these bytes in place of the content."""
 
     __slots__ = ("_replacement", "size")
 
@@ -97,10 +97,10 @@ async def approve(
     policy: AddressPolicy,
     parent: Parent | None,
 ) -> None:
-    """Check a target's address and approve its server for this client.
+    """Check a target's address, and approve the target's server for this client connection.
 
-    Raises Forbidden or Unreachable if the address is not permitted or unknown, and ParentFailed if the parent cannot be
-    used.
+    Raises Forbidden if the address is not permitted, Unreachable if the address is unknown, and ParentFailed if the
+    parent cannot be used.
     """
     host, port = uri.split_host_port(target)
     is_own = is_upstream_target(target, settings)  # the operator configured this host
@@ -241,8 +241,8 @@ def _framing(fields: Fields) -> list[tuple[str, str]]:
 def refuse_parents_challenge(
     flow: http.HTTPFlow, request: Request, client: ClientContext, status: CacheStatus
 ) -> BodyCounter:
-    """Replace a streamed 407 from a parent proxy, because such a 407 is not for the client. Return the counter of the
-    content."""
+    """Replace a streamed 407 from a parent proxy by an error (ParentRefused), because such a 407 is not for the client.
+    Return the counter of the error's content."""
     sentence = "The parent proxy (upstream_proxy) refuses its user name and password."
     response = problem_response(ParentRefused.status_hint, ParentRefused.detail, sentence, request=request)
     return _replace_streamed(flow, response.with_fields(append(response.fields, status)), client)
@@ -251,15 +251,15 @@ def refuse_parents_challenge(
 def refuse_unusable_challenges(
     flow: http.HTTPFlow, request: Request, client: ClientContext, status: CacheStatus
 ) -> BodyCounter:
-    """Replace a streamed 401 with challenges that no client can answer through the gateway.
+    """Replace a streamed 401 by an error, because no client can answer its challenges through the gateway.
 
-    Return the counter of the content.
+    Return the counter of the error's content.
     """
     return _replace_streamed(flow, unusable_challenge_response(request, status), client)
 
 
 def _replace_streamed(flow: http.HTTPFlow, response: Response, client: ClientContext) -> BodyCounter:
-    """Send a response in place of the streamed response, and end the connection after it."""
+    """Put `response` in place of the streamed response, and end the connection after it. Return its counter."""
     assert flow.response is not None
     fields = apply_entrance_rules(response.fields, client, target="", upstream="").without("content-length")
     flow.response.status_code, flow.response.reason = response.status, ""
@@ -284,7 +284,7 @@ FAILURE_SENTENCES = {
     Forbidden.detail: "This proxy is not allowed to connect to the address or port of the target.",
     LoopDetected.detail: "The target leads back to this proxy.",
 }
-"""Messages for clients, by error. mitmproxy's own messages contain addresses, which clients must not see."""
+"""Messages for clients, by the detail of the error. They replace mitmproxy's messages, which contain addresses."""
 
 
 def error_page(flow: http.HTTPFlow, message: str, status: CacheStatus | None = None) -> http.Response:

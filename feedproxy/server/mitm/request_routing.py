@@ -75,7 +75,7 @@ class IncomingRequest(Struct, frozen=True):
 
     * `path` is the origin-form with its query, or ASTERISK.
     * `url` is the target of a request for the explicit proxy. At the other entrances, it is not used.
-    * `named_hosts` contains the authority of the absolute-form, or else :authority and Host.
+    * `named_hosts` contains the authority of an absolute-form. For other requests, it contains :authority and Host.
     """
 
     method: str
@@ -96,7 +96,7 @@ def fields_of(message: http.Message) -> Fields:
 
 
 def client_version(flow: http.HTTPFlow) -> str:
-    """Return the HTTP version of the client's request, which may be streamed to the origin in another version."""
+    """Return the HTTP version of the client's request, which can be streamed to the origin in another version."""
     return "HTTP/2.0" if flow.client_conn.alpn == b"h2" else flow.request.http_version
 
 
@@ -198,7 +198,7 @@ def _check_tunnel_host(head: IncomingRequest, host: str, port: int) -> None:
 def _check_gateway_host(head: IncomingRequest, settings: Settings) -> None:
     """Raise WrongHost if a request names a host at which the gateway does not answer (option `gateway_hosts`).
 
-    Host is checked, and the host that a trusted proxy states, because the trusted proxy may have replaced Host.
+    Both Host and the host that a trusted proxy states are checked, because the trusted proxy can have replaced Host.
     """
     for authority in (head.fields.get("host") or "", _stated_hop(head, settings).host):
         if authority and not is_gateway_host(authority, settings):

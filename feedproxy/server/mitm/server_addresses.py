@@ -2,7 +2,7 @@
 
 * A `_PinnedName` is the name of a server. mitmproxy connects to the address that was checked for it.
 * A `ParentProxyHost` leads through the parent proxy (`upstream_proxy`). mitmproxy itself supports only one HTTP parent.
-  In feedproxy, the parent depends on the target, and may be a SOCKS proxy.
+  In feedproxy, the parent depends on the target, and can be a SOCKS proxy.
 
 The module `mitmproxy.proxy.server` opens connections with functions of its global `asyncio`. `install` replaces the
 value of this global by an object that also connects to such hosts. If the module of a new version of mitmproxy lacks
@@ -141,8 +141,8 @@ async def route_through_parent(
 ) -> ParentProxyHost:
     """Return the host for a connection through a parent, after checking the origin's address.
 
-    Raises Forbidden or Unreachable if the address is not permitted or unknown, and ParentFailed if the parent cannot be
-    used.
+    Raises Forbidden if the address is not permitted, Unreachable if the address is unknown, and ParentFailed if this
+    version of mitmproxy cannot connect through a parent.
     """
     if not isinstance(getattr(server, "asyncio", None), _AsyncioWithParents):
         raise ParentFailed(f"this version of mitmproxy cannot connect through {parent_name(parent)}")

@@ -9,7 +9,8 @@ from feedproxy.errors import UsageError
 from feedproxy.settings import Settings
 
 _SUPPORTED = frozenset({"regular", "dns", "front", "frontreverse"})
-"""`dns` carries no HTTP. The last two are feedproxy's own (`server/fastpath/mitmproxy_modes.py`)."""
+"""Names of the supported modes, except `reverse`. `dns` carries no HTTP. `front` and `frontreverse` are feedproxy's own
+(`server/fastpath/mitmproxy_modes.py`)."""
 
 
 def check_modes(modes: Sequence[str], settings: Settings) -> None:

@@ -21,8 +21,8 @@ PATH = "with/"
 async def handle(app: App, call: Call) -> Response:
     """Return the response for the target after the token.
 
-    Raises NotFound if the token is revoked or not valid for the target. All addresses in the response contain the
-    token, because the client has no other credentials.
+    Raises NotFound if the token is revoked, or is not valid for the target. Addresses of this proxy in the response
+    contain the token, because the client has no other credentials.
     """
     response = await _respond(app, call)
     # An origin's Referrer-Policy could make browsers send the secret address to the sites of images in a page.
@@ -44,7 +44,7 @@ async def _respond(app: App, call: Call) -> Response:
 
 
 async def _convert(app: App, call: Call, token: str, address: str) -> Response:
-    """Return the target in another format."""
+    """Return the response to a call with the path `address`: the target in the format that the path names."""
     inner = address.removeprefix(app.settings.endpoint_prefix.removeprefix("/"))
     request_target = f"/{address}?{call.query}" if call.query else f"/{address}"
     call = replace(
