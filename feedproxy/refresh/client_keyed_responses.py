@@ -50,7 +50,7 @@ def selects(stored: StoredResponse, upstream: UpstreamRequest) -> bool:
 
 
 def choose(resource: Resource, upstream: UpstreamRequest) -> StoredResponse | None:
-    """Return the stored response that a client's request selects, keyed or shared, or None.
+    """Return the keyed or shared stored response that a client's request selects, or None if there is none.
 
     `upstream` is the request for the origin. If it has credentials, responses with the same key take precedence over
     shared responses, and shared error responses are not used.
@@ -69,7 +69,7 @@ def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: 
     """Return the key of the response that a job received. The key contains:
 
     * the client-specific fields of the request,
-    * a client's User-Agent for pages and error responses, and for a feed if the User-Agent may contain markup,
+    * a client's User-Agent for pages and error responses, and for a feed if the User-Agent can contain markup,
     * the client's Range if the response contains neither the range (206) nor the whole content (200).
 
     If the target has neither a shared response nor a feed yet (`is_new`), the fields in the option `shared_fields` are
@@ -95,7 +95,7 @@ def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: 
 def is_feed_for_all_languages(job: RefreshJob, chain: RedirectChain, ingested: IngestedContent) -> bool:
     """Return whether the response to a request with Accept-Language may be the shared copy of a new feed.
 
-    A redirect, or a response with Content-Language, may depend on the language even without Vary.
+    A redirect, or a response with Content-Language, can depend on the language even without Vary.
     """
     if ingested.channel is None or ingested.error is not None or isinstance(chain.last, Oversized):
         return False
@@ -115,8 +115,8 @@ def is_client_specific(context: RequestContext, result: RefreshResult) -> bool:
 def needs_shared_copy(context: RequestContext, result: RefreshResult, resource: Resource | None, now: Instant) -> bool:
     """Return whether a client-specific request shows that the shared copy must be refreshed.
 
-    `result` is the result of the request. The copy in `resource`, the stored resource after the request, is then stale
-    or missing.
+    `result` is the result of the request, and `resource` the stored resource after the request. The shared copy must be
+    refreshed if it is stale or missing in `resource`.
     """
     upstream, response = context.upstream, result.response
     is_shared = response is None or not len(response.key)
@@ -131,7 +131,8 @@ def needs_shared_copy(context: RequestContext, result: RefreshResult, resource: 
 def unstored_varying_names(result: RefreshResult) -> frozenset[str]:
     """Return the names of the client's fields by which a response varies, if the response was not stored.
 
-    The result is empty for a feed, and for a failure, because a failing origin is not asked a second time.
+    The result is empty if the response was stored or is a feed. It is also empty for a failure, because a failing
+    origin is not asked a second time.
     """
     response = result.response
     if response is None or result.stored or response.content.feed or response.status >= 500 or response.status == 429:
@@ -161,8 +162,8 @@ def keyed_view(resource: Resource, job: RefreshJob) -> Resource:
 def merge_keyed(stored_resource: Resource, learned: Resource, key: Fields) -> Resource:
     """Return the stored resource after a refresh with this key.
 
-    Responses with this key in `learned`, the result of the refresh, replace the stored responses with this key. At most
-    KEYED_MAX keyed responses remain, the latest.
+    Responses with this key in `learned`, the result of the refresh, replace the stored responses with this key. Only
+    the latest KEYED_MAX keyed responses remain.
     """
     others = [response for response in stored_resource.keyed if sorted(response.key) != sorted(key)]
     same_key = [response for response in (*learned.parts, *learned.variants) if sorted(response.key) == sorted(key)]

@@ -18,7 +18,7 @@ class FetchLease:
     """The fetch lease as an async context manager, acquired on entry and released on exit.
 
     On entry, the manager waits up to `timeout` seconds while another process has the lease. After the timeout, the
-    block runs without the lease, because the other process may hang.
+    block runs without the lease, because the other process can hang.
     """
 
     def __init__(self, coordination: Coordination, target: str, *, timeout: Seconds) -> None:
@@ -36,7 +36,7 @@ class FetchLease:
         return self
 
     async def _wait(self) -> bool:
-        """Wait until this process acquires the lease. Return False after the timeout."""
+        """Wait until this process acquires the lease, and return True. After the timeout, return False."""
         loop, pause = asyncio.get_running_loop(), PEER_POLL_MIN
         deadline = loop.time() + self._timeout
         while loop.time() < deadline:

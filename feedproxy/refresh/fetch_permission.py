@@ -71,7 +71,7 @@ class FetchPermissions:
 
     def keyed_record(self, request: UpstreamRequest | RefreshJob) -> KeyedRecord:
         """Return the outcome of the last request for the same target with the same client-specific fields, and with the
-        same fields that Vary nominates."""
+        same fields that Vary nominates. Return NO_RECORD if there is none."""
         if not len(key := _key(request)):
             return NO_RECORD
         agent = _client_agent(request.request, own=request.own_agent)
@@ -91,9 +91,9 @@ class FetchPermissions:
     async def wait_for_site(self, target: str, settings: Settings, *, client_waits: bool) -> None:
         """Wait until `site_interval` permits a fetch from the target's site.
 
-        If a client waits, the next free slot is reserved, and the fetch waits for it, at most `answer_timeout` seconds.
-        A refresh in the background reserves a slot only when the slot has come, so that clients go first. After
-        `answer_timeout` seconds it is treated like a fetch for a client.
+        If a client waits, the next free slot is reserved, and the fetch waits for this slot, at most `answer_timeout`
+        seconds. A refresh in the background reserves a slot only when the slot has come, so that clients go first. If
+        no slot has come after `answer_timeout` seconds, the refresh is treated like a fetch for a client.
         """
         if is_upstream_target(target, settings):
             return

@@ -41,8 +41,7 @@ def serve_from_part(
 
 
 def missing_range(context: RequestContext, resource: Resource | None, now: Instant) -> Missing | None:
-    """Return the range that completes the stored parts for this request, or None if the whole content must be
-    fetched."""
+    """Return the range that completes a stored part for this request, or None if the whole content must be fetched."""
     if resource is None or resource.channel is not None:
         return None
     requested = context.request.fields if context.request.method == "GET" else NO_FIELDS  # Range is defined for GET
@@ -97,7 +96,10 @@ def cut_to_range(context: RequestContext, result: RefreshResult) -> RefreshResul
 
 
 def with_part(resource: Resource, response: StoredResponse, job: RefreshJob) -> Resource | None:
-    """Return the resource with this part, or None if the response is not a part or must not be stored."""
+    """Return the resource with the response added as a part.
+
+    Return None if the response is no part or must not be stored, or if the request selects a whole stored response.
+    """
     if response.status != 206 or resource.channel is not None:
         return None
     reason = partial_content.reason_not_to_store_part(job.request, response, targeted=job.settings.is_targeted)

@@ -42,7 +42,7 @@ class PublicationBackfill:
     async def read(self, target: str) -> bool:
         """Add the publication dates in the stored document to the changes of a feed that was fetched only once.
 
-        Return whether the call had to wait. The resource may have changed during a wait.
+        Return True if the call had to wait: the resource can have changed in the meantime.
         """
         await self._store.load(target)
         resource, epoch = self._store.get_latest(target), self._coordination.invalidation_epoch(target)

@@ -69,7 +69,7 @@ class RedirectChain(Struct, frozen=True):
     first: Fetched | Oversized
     last: Fetched | Oversized
     moved_to: str = ""
-    """The target of the permanent redirects at the beginning of the chain, or empty without permanent redirects."""
+    """The target of the permanent redirects at the beginning of the chain, or empty if there are none."""
     hops: int = 0
     redirect_error: Detail | None = None
     from_partial: bool = False
@@ -108,7 +108,7 @@ def next_hop(
 
 
 def permanent_location(hops: Iterable[tuple[int, str]]) -> str | None:
-    """Return the target of the last permanent redirect before any temporary redirect, or None.
+    """Return the target of the last permanent redirect before the first temporary redirect, or None if there is none.
 
     `hops` contains the redirects of a chain in order, each with its status code and target.
     """
@@ -227,10 +227,10 @@ def _as_response_of_first_target(
     """Return the last response of a chain as the response of the requested target.
 
     No-Vary-Search is removed, because it applies to the final URL. `varying_names` are the names in the Vary of the
-    redirects. They are added to Vary, because another request may be redirected elsewhere. `*` is left out: no
-    response after such a redirect could be stored. A 304 without Vary stays so, and does not change the stored Vary.
-    The explicit lifetimes are limited to those of the redirects, in seconds, which may lead elsewhere later:
-    `targeted_lifetime` by targeted fields, if any, and `lifetime` without them.
+    redirects. They are added to Vary, because another request can be redirected elsewhere. `*` is left out: no
+    response after such a redirect could be stored. A 304 without Vary gets no Vary, and does not change the stored
+    Vary. A redirect can lead elsewhere later. The explicit lifetimes are therefore limited to those of the redirects,
+    in seconds: `targeted_lifetime` is the limit if targeted fields count, and `lifetime` if they do not.
     """
     if not isinstance(fetched, Fetched):
         return fetched

@@ -134,8 +134,8 @@ class RefreshCoordinator:
     ) -> tuple[RefreshResult | Deferred | None, bool]:
         """Start or join a refresh. Return its result, and whether the request was collapsed with another (RFC 9211).
 
-        The result is None if the refresh takes longer than `answer_timeout` seconds. It is Deferred if the joined
-        refresh failed in such a way that a further request must wait, and the request may not share its response.
+        The result is None if the refresh takes longer than `answer_timeout` seconds. The result is Deferred if the
+        request may not share the response of the joined refresh, and no further request may be sent to the origin now.
         """
         target, client = context.request.target, client_network(context.client.address)
         solo = object()
@@ -185,7 +185,7 @@ class RefreshCoordinator:
     async def backfill_publications(self, target: str) -> bool:
         """Add the publication dates in the stored document to the recorded changes of a feed that was fetched once.
 
-        Return whether the call had to wait. The resource may have changed during a wait.
+        Return True if the call had to wait: the resource can have changed in the meantime.
         """
         self._backfills_in_progress += 1
         try:
@@ -254,7 +254,8 @@ class RefreshCoordinator:
     def refresh_when_site_is_free(self, target: str) -> None:
         """Refresh a stale copy that `site_interval` prevents from being refreshed now.
 
-        The refresh is omitted if the target already waits or SITE_WAITING_MAX refreshes are scheduled.
+        The refresh is omitted if the target already waits or is being refreshed, or if SITE_WAITING_MAX refreshes are
+        scheduled.
         """
         if not (target in self._refreshes or target in self._scheduled or len(self._scheduled) >= SITE_WAITING_MAX):
             self.schedule_refresh(target)
@@ -421,8 +422,8 @@ class RefreshCoordinator:
             self._events.refresh_ended.emit(RefreshEnded(target, record))
 
     def _recheck_former_address(self, target: str, sighting: Relocation | None) -> None:
-        """Refresh the former address of a feed, if the feed has moved back there from `target`, as soon as the limits
-        allow."""
+        """If a feed has moved back from `target` to its former address, refresh the former address as soon as the
+        limits allow."""
         if sighting is None or (former := self._store.get(sighting.location)) is None:
             return
         if moved_and_gone.leads_back(sighting, target, former.relocation):

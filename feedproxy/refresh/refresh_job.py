@@ -110,7 +110,7 @@ def _with_page_fields(fields: Fields, variant: StoredResponse) -> Fields:
     """Return `fields` with the User-Agent and Accept with which a page was fetched for a client.
 
     Origins send different pages to different clients. A page is stored with the User-Agent with which it was fetched.
-    If it has none, it was fetched without User-Agent.
+    A page that is stored without User-Agent was fetched without User-Agent.
     """
     selected = variant.vary_request
     agent = [("User-Agent", value)] if (value := selected.combined("user-agent")) is not None else []

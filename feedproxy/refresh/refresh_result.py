@@ -39,9 +39,10 @@ class RefreshRecord(Struct, frozen=True):
 class RefreshResult(Struct, frozen=True):
     """The result of a refresh.
 
-    `response` is the origin's response, or None after a failed fetch (`error`) or content above `buffer_max`
-    (`oversized`). `fallback` is set if a stored response is served instead. `not_stored_reason` is the reason why the
-    response is not stored. `from_partial` is true if the response completes a stored part.
+    `response` is the origin's response. It is None after a failed fetch (`error`), content above `buffer_max`
+    (`oversized`), or a document that declares a move or end. `fallback` is set if a stored response is served instead.
+    `not_stored_reason` is the reason why the response is not stored. `from_partial` is true if the response completes a
+    stored part.
     """
 
     resource: Resource
@@ -61,7 +62,7 @@ class RefreshResult(Struct, frozen=True):
     from_partial: bool = False
     keyed_record: KeyedRecord | None = None
     """The outcome to record for further requests with the same client-specific and varying fields as this request, or
-    None if the response has neither."""
+    None if this request has neither."""
     from_peer: bool = False
     """True if another process made the fetch (peer_result.py)."""
 

@@ -89,8 +89,11 @@ def update_relocation(
 
 
 def _may_be_feed(before: Resource, outcome: FetchOutcome, job: RefreshJob) -> bool:
-    """Return whether a 410 is for a feed, or may be for one: no other content is stored, the request prefers feeds, and
-    the 410 does not state how long it may be cached."""
+    """Return True if a 410 is for a known feed, or can be for a feed.
+
+    It can be for a feed if no other content is stored, the request prefers feeds, and the 410 does not state how long
+    it may be cached.
+    """
     if before.channel is not None:
         return True
     if before.variants:
@@ -136,13 +139,13 @@ def _remaining_parts(resource: Resource, job: RefreshJob) -> tuple[StoredRespons
 
 
 def default_copy(resource: Resource) -> StoredResponse | None:
-    """Return the stored feed that a request without client-specific fields selects, or None."""
+    """Return the stored feed that a request without client-specific fields selects, or None if there is none."""
     plain = background_request(resource.target, via="", agent="").fields
     return vary.choose([copy for copy in resource.variants if copy.content.feed], plain, own_agent=True)
 
 
 def stored_document(resource: Resource) -> bytes:
-    """Return the stored feed without coding, from any variant, or empty bytes."""
+    """Return the stored feed without coding, from the first variant that has it, or empty bytes if there is none."""
     return next((body for variant in resource.variants if (body := variant.content.bodies.get("identity"))), b"")
 
 
@@ -220,7 +223,7 @@ def resource_after_unstored(job: RefreshJob, stored: Resource | None, learned: R
     `learned` has all facts from the response. `is_good` is true if the status is 200 or 304, and no stored response is
     served instead.
 
-    * A failed request with varying fields changes nothing, because these fields may have caused the failure.
+    * A failed request with varying fields changes nothing, because these fields can have caused the failure.
     * After a HEAD or oversized content with varying fields, the failures in `learned` are those of earlier requests
       with the same fields. The failures in `stored` remain.
     * If a copy is stored, a request with `no-store` changes only the failures and the time of the last fetch.

@@ -104,8 +104,10 @@ def _is_of_same_target(stored: StoredResponse, target: str | None) -> bool:
 
 
 def _confirmed_for_client(job: RefreshJob, fetched: Fetched) -> StoredResponse | None:
-    """Return the origin's 304 with the client's entity tag in place of its own, or None if the 304 does not answer the
-    client's conditions."""
+    """Return the origin's 304 with the client's entity tag in place of the origin's.
+
+    Return None if the 304 does not answer the client's conditions.
+    """
     response = received_response(job, fetched, NOT_INGESTED)
     fields = origin_validator_in_etag.fields_for_client(job.client_fields, response.fields)
     return None if fields is None else replace(response, fields=content_negotiation.vary_on(fields, "Accept-Encoding"))
@@ -415,7 +417,7 @@ class ResponseInterpreter:
         """Return the failures of the target after an outcome with this fault. `is_kept` is true if the stored copy is
         served.
 
-        They are unchanged if this machine failed, or if the failure delays no further request.
+        The failures are unchanged if this machine failed, or if the failure delays no further request.
         """
         failures, status = case.before.failures, case.outcome.status
         causes_pause = causes_back_off(case.before.target, status, is_feed=case.is_feed)
@@ -495,7 +497,7 @@ def _facts_of_feed(
 ) -> tuple[bool, dict[str, Any]]:
     """Return whether the content of a feed has changed, and the attributes of `resource` that `response` changes.
 
-    `channel` is that of the response. The channel of the resource may be that of another variant, such as another
+    `channel` is that of the response. The channel of the resource can be that of another variant, such as another
     language.
     """
     job, ingested, old = case.job, case.ingested, resource.channel
@@ -520,7 +522,7 @@ def _facts_of_feed(
 
 
 def _not_stored_reason(job: RefreshJob, response: StoredResponse, resource: Resource, detail: Detail | None) -> str:
-    """Return the reason why a response is not stored, or an empty string. `detail` is the fault of the response."""
+    """Return the reason why a response is not stored, or "" if it is stored. `detail` is the fault of the response."""
     if detail is not None and resource.channel is not None:
         return "the copy of the feed is kept"  # the received response is sent to the client nevertheless
     if refusal := _storing_refusal(job, response):
@@ -533,7 +535,7 @@ def _not_stored_reason(job: RefreshJob, response: StoredResponse, resource: Reso
 
 
 def _storing_refusal(job: RefreshJob, response: StoredResponse) -> str:
-    """Return the reason why HTTP forbids storing this response, or an empty string."""
+    """Return the reason why HTTP forbids storing this response, or "" if HTTP permits it."""
     plain, targeted = Response(response.status, response.fields), job.settings.is_targeted
     return storing.reason_not_to_store(job.request, plain, targeted=targeted, authorized=response.authorized) or ""
 

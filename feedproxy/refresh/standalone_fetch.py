@@ -43,8 +43,8 @@ async def fetch_document(address: str, settings: Settings) -> Document:
     """Fetch the document at an address, following HTTP and XML redirects, and return the last document.
 
     Raises BadTarget if the address is invalid, and Forbidden if it is not permitted. Raises TooLarge if the content is
-    too large, and Undecodable if it cannot be decoded. Raises FetchError for a failed exchange and for a status other
-    than 200.
+    too large, and Undecodable if it cannot be decoded. Raises FetchError if the exchange fails, if the status is not
+    200, if redirects cannot be followed to the end, or if an XML redirect says that the feed has ended.
     """
     return await _follow_xml_redirects(await _fetch(uri.normalise(address), settings), settings)
 

@@ -145,8 +145,9 @@ class HelperPool:
     async def submit[T](self, work: Callable[[], T]) -> T:
         """Run a job and return its result.
 
-        `work` is a `functools.partial` of a module-level function with picklable arguments. Raises the function's
-        exceptions, JobLimitExceeded, FeedproxyError if helpers exited during the job, and Overload if the pool is full.
+        `work` is a `functools.partial` of a module-level function with picklable arguments. Raises the exceptions of
+        this function. Raises JobLimitExceeded if the job exceeds a limit, FeedproxyError if helpers exited during the
+        job, and Overload if the pool is full.
         """
         if self._in_threads:
             try:
@@ -477,7 +478,7 @@ def _copy_result(target: "asyncio.Future[Parts]", source: "asyncio.Future[Parts]
 def _process_usage(pid: int) -> tuple[str, Seconds]:
     """Return the state letter of a process (`proc_pid_stat(5)`) and its processor time in seconds.
 
-    For an unknown process, return "R" (running) and infinity, and without a free file descriptor "R" and 0.
+    If the process is unknown, return "R" (running) and infinity. If no file descriptor is free, return "R" and 0.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()

@@ -309,7 +309,7 @@ _VALUE_PACKAGES = (
 
 
 def load_result(message: Parts) -> tuple[Any, Exception | None]:
-    """Return the result of a job and None, or None and its exception.
+    """Return the result of a job and None, or, if the job raised an exception, None and this exception.
 
     Invalid messages raise pickle.UnpicklingError and other exceptions.
     """

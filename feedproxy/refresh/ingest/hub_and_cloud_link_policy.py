@@ -15,8 +15,11 @@ from feedproxy.settings import Settings
 
 
 def announcement(settings: Settings) -> Announcement:
-    """Return the links to insert into a feed. No links are inserted outside reverse mode, or if a rule restricts the
-    readers of the feed."""
+    """Return the links to insert into a feed.
+
+    No links are inserted outside reverse mode, if `public_url` is not set, or if a rule restricts the readers of the
+    feed.
+    """
     if not settings.upstream or not settings.public_url or settings.private or settings.readers:
         return Announcement()
     return Announcement(
@@ -38,9 +41,10 @@ def own_cloud(settings: Settings) -> Cloud | None:
 
 
 def with_links(stored: StoredResponse, settings: Settings, self_href: str) -> StoredResponse:
-    """Return the stored feed with the relations `hub` and `self` in its Link field (WebSub, section 4).
+    """Return the stored response, a feed, with the relations `hub` and `self` in its Link field (WebSub, section 4).
 
-    The feed stays unchanged if no hub is announced, if it has `no-transform`, or if its address contains a secret.
+    The response stays unchanged if it is no feed, if no hub is announced, if the response has `no-transform`, or if the
+    address contains a secret.
     """
     links = announcement(settings)
     if not links.hub or not stored.content.feed or stored.no_transform or has_secret(stored.target):

@@ -1,7 +1,7 @@
 """Recognition of bot challenges: pages that check for a browser, sent in place of a feed.
 
-A challenge may have any status: Cloudflare sends 403 or 503, AWS WAF 202, and Anubis by default 200. A field, a path or
-an element of the page identifies the vendor. An unrecognised challenge is still a fault: HTML in place of a feed.
+The status of a challenge varies: Cloudflare sends 403 or 503, AWS WAF 202, and Anubis by default 200. A field, a path,
+or an element of the page identifies the vendor. An unrecognised challenge is still a fault: HTML in place of a feed.
 """
 
 from feedproxy.http.message import Fields
@@ -27,7 +27,7 @@ _BY_MARK = (
 
 
 def identify_vendor(fields: Fields, page: bytes) -> str | None:
-    """Return the vendor of a bot challenge, or None.
+    """Return the vendor of a bot challenge, or None if the page is no known bot challenge.
 
     `page` is the beginning of the decoded content, and empty for a feed.
     """

@@ -49,7 +49,10 @@ class KeyedFailures:
         self._secret = secrets.token_bytes(32)
 
     def get(self, target: str, key: Fields, agent: str | None) -> KeyedRecord:
-        """Return the record, or NO_RECORD. `agent` is the client's User-Agent, or None if it was not sent upstream."""
+        """Return the record, or NO_RECORD if there is none.
+
+        `agent` is the client's User-Agent, or None if it was not sent upstream.
+        """
         if not len(self._records):
             return NO_RECORD
         return self._records.get(self._name(target, key, agent)) or NO_RECORD

@@ -7,7 +7,8 @@ The guard compares the outcome of a fetch with the stored copy. There are three 
     PassThroughOnly  clients get the response, and HTTP alone decides whether it is stored.
 
 In a format change, the feed has another format, has become ill-formed, or has suddenly lost most of its items. A format
-change is accepted after several fetches with the changed format, over some hours.
+change is accepted after several fetches with the changed format, over some hours, or when the copy is too old to be
+used.
 """
 
 import time
@@ -47,7 +48,7 @@ Of 938 updates in the histories of nine feeds, five lost more than half.
 ITEM_LOSS_SHARE_ILL_FORMED = 1 / 4
 """An ill-formed update that lacks more than this fraction of the items of a feed counts as a format change.
 
-The fraction is lower than ITEM_LOSS_SHARE, because an ill-formed document may be truncated.
+The fraction is lower than ITEM_LOSS_SHARE, because an ill-formed document can be truncated.
 """
 
 ITEM_LOSS_TOLERATED = 3
@@ -77,9 +78,10 @@ class KeepStored(Struct, frozen=True):
 
 
 class PassThroughOnly(Struct, frozen=True):
-    """The decision that clients get the response. `detail` names the fault of the response, if any.
+    """The decision that clients get the response.
 
-    A fault delays the next fetch. `pending_change` is the format change to record, or None.
+    `detail` names the fault of the response, or is None if there is no fault. A fault delays the next fetch.
+    `pending_change` is the format change to record, or None.
     """
 
     reason: str

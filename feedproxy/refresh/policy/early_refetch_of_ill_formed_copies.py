@@ -10,19 +10,19 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 ILL_FORMED_RECHECK: Seconds = 60
-"""An ill-formed feed is fetched again after this many seconds at the earliest. A truncated document may then be
+"""An ill-formed feed is fetched again after this many seconds at the earliest. A truncated document can then be
 complete."""
 
 
 def early_refetch(resource: Resource, stored: StoredResponse, settings: Settings) -> Allowance | None:
-    """Return the permission to use a copy until its early refetch, or None for a copy without an early refetch."""
+    """Return the permission to use a copy until its early refetch, or None if the copy needs no early refetch."""
     return _outdated_allowance(stored, settings) or _ill_formed_allowance(resource, stored, settings)
 
 
 def _outdated_allowance(stored: StoredResponse, settings: Settings) -> Allowance | None:
-    """Return an expired permission to use a feed that was edited under other settings. The feed is then fetched again.
+    """Return an expired permission for a feed that was edited under other settings. The feed is then fetched again.
 
-    Return None for any other response, and outside reverse mode.
+    Return None for every other response, and outside reverse mode.
     """
     if not settings.upstream or not is_outdated(stored.content, settings):
         return None
@@ -32,8 +32,9 @@ def _outdated_allowance(stored: StoredResponse, settings: Settings) -> Allowance
 def _ill_formed_allowance(resource: Resource, stored: StoredResponse, settings: Settings) -> Allowance | None:
     """Return the permission to use an ill-formed copy until its next fetch, or None for a well-formed copy.
 
-    An ill-formed copy is fetched again when the time since the feed's first fetch has doubled, but not before
-    ILL_FORMED_RECHECK seconds and the feed's minimum interval have passed. It is not fetched in skipped hours.
+    An ill-formed copy is fetched again after the time that passed between the feed's first fetch and the fetch of the
+    copy, but not before ILL_FORMED_RECHECK seconds and the feed's minimum interval have passed. It is not fetched in
+    skipped hours.
     """
     channel = resource.channel
     if channel is None or channel.well_formed or not stored.content.feed:

@@ -110,7 +110,10 @@ def lifetime_for(
 
 
 def margin(refreshed: Instant, expires: Instant) -> Seconds:
-    """Return the length of the last part of a copy's lifetime (MARGIN), in seconds."""
+    """Return the length of the last part of a copy's lifetime (MARGIN), in seconds.
+
+    The copy is made at the instant `refreshed`, and may answer until `expires`.
+    """
     return min(MARGIN_MAX, MARGIN * max(0.0, expires - refreshed))
 
 
@@ -271,8 +274,8 @@ class _PlanSearch:
         return self._nexts[number]
 
     def staleness(self, refreshed: Instant, served: Sequence[_Cluster]) -> Seconds:
-        """Return the expected staleness of a copy from the instant `refreshed`, in seconds, summed over the polls in
-        `served`."""
+        """Return the expected staleness of a copy that is made at `refreshed`, in seconds, summed over the polls of the
+        clusters `served`."""
         return sum(
             cluster.weight * expected_staleness(self._per_second, cluster.middle - refreshed) for cluster in served
         )

@@ -17,7 +17,10 @@ CLOCK_SLACK = 300
 
 
 def plausible_last_modified(value: str | None, now: Instant) -> Instant | None:
-    """Return the instant of Last-Modified, or None if it is invalid or too far in the future (RFC 9110, 8.8.2.1)."""
+    """Return the instant in a value of Last-Modified (RFC 9110, section 8.8.2.1).
+
+    Return None if the value is missing, invalid or too far in the future.
+    """
     instant = parse_http_date(value) if value else None
     return instant if instant is not None and 0 < instant <= now + CLOCK_SLACK else None
 
@@ -27,9 +30,10 @@ def with_last_modified(
 ) -> StoredResponse:
     """Return a feed with a Last-Modified, and any other response unchanged. Some feed readers validate only by date.
 
-    The origin's Last-Modified is kept, unless the content that the feed replaces has the same date and may be in
-    another language. Otherwise, Last-Modified is the instant at which the content arrived, or one second after the
-    latest date of a stored variant if that is later. Such a date is never the date of another stored version.
+    The origin's Last-Modified is kept, unless the content that the feed replaces has the same date and can be in
+    another language. Otherwise, Last-Modified is the date of a stored variant with the same content. If there is none,
+    Last-Modified is the instant at which the content arrived, or one second after the latest date of a stored variant
+    if that is later. Such a date is never the date of another stored version.
 
     An arrival after the response's Date counts as this Date: a server "MUST NOT generate a Last-Modified date that is
     later than the server's time of message origination (Date)" (RFC 9110, section 8.8.2.1).
@@ -56,7 +60,7 @@ def with_last_modified(
 def _has_date_of_other_language(
     before: Resource, response: StoredResponse, request: Fields, *, own_agent: bool
 ) -> bool:
-    """Return whether the replaced content has the same Last-Modified as the response, and may be in another
+    """Return whether the replaced content has the same Last-Modified as the response, and can be in another
     language."""
     replaced = vary.choose(before.variants, request, own_agent=own_agent)
     if replaced is None or replaced.fields.get("last-modified") != response.fields.get("last-modified"):

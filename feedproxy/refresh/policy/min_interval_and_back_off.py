@@ -1,8 +1,8 @@
 """Limits on fetches: minimum interval, site interval, Retry-After and back-off.
 
-Each of four rules may defer a fetch until an instant. The rule with the latest instant applies, and its name is the
-`detail` of the response. Rules that also keep back clients' requests without a usable copy
-(`Deferred.forbids_request`) precede the others:
+Each of four rules can defer a fetch until an instant. Some rules also keep back clients' requests for which there is no
+usable copy (`Deferred.forbids_request`). If such a rule defers the fetch, the others do not count. Of the rules that
+count, that with the latest instant applies, and its name is the `detail` of the response. The rules are:
 
     floor          a feed is fetched at most once in `feed_min_interval`, for clients, pings and the operator alike.
     site-interval  feeds of one site (registrable domain) are fetched one after the other, `site_interval` apart.
@@ -132,8 +132,8 @@ def record_failure(
 
     `started` is the instant at which the failed request started. If the last failure was recorded after this instant,
     both requests were under way at the same time. They count as one failure, and the later next try applies.
-    `not_before` is the instant that the origin stated (`retry_after`). `jitter` is a random number in [0, 1). Without
-    `back_off`, only `not_before` defers the next try.
+    `not_before` is the instant that the origin stated (`retry_after`). `jitter` is a random number in [0, 1). If
+    `back_off` is false, only `not_before` defers the next try.
     """
     is_concurrent = started < failures.last
     count = failures.count + (not is_concurrent)
@@ -160,8 +160,9 @@ def record_failure(
 def causes_back_off(target: str, status: int | None, *, is_feed: bool) -> bool:
     """Return whether a failure with this status causes a back-off.
 
-    `is_feed` is true if the target is a known feed. If the origin refuses the operator's credential, further requests
-    with it may lock the account. Any other 401 asks the client for credentials. It is not a failure of the origin.
+    `is_feed` is true if the target is a known feed: each failure of a feed except 401 causes a back-off. A 401 causes a
+    back-off only if it refuses the operator's credential, because further requests with this credential could lock the
+    account. Every other 401 asks the client for credentials, and is no failure of the origin.
     """
     if status == 401:
         return uri.without_fragment(target) != target

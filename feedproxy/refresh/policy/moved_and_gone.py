@@ -1,6 +1,6 @@
 """Moves and ends of feeds (relocations): their recording, and their announcement to clients.
 
-A single 301 or 410 may be a mistake, but feed readers act on it permanently. The proxy therefore confirms a move or end
+A single 301 or 410 can be a mistake, but feed readers act on it permanently. The proxy therefore confirms a move or end
 only after `relocation_confirmations` equal responses, `relocation_spacing` seconds apart. Clients get:
 
     permanent redirect  the feed from its new address; a 301 after the confirmation
@@ -50,9 +50,9 @@ def record_sighting(
 ) -> Relocation:
     """Return the relocation `sighting` with one more report of a move or an end.
 
-    `location` is normalised, and empty for an end. A report of another kind or location starts a new count. With
-    `at_once`, a single report is sufficient. Before the confirmation, a report less than `relocation_spacing` seconds
-    after the last counted report is not counted.
+    `location` is normalised, and empty for an end. A report of another kind or location starts a new count. If
+    `at_once` is true, a single report is sufficient. Before the confirmation, a report less than `relocation_spacing`
+    seconds after the last counted report is not counted.
     """
     confirmations = settings.relocation_confirmations
     if sighting is None or sighting.kind is not ending or sighting.location != location:
@@ -65,10 +65,12 @@ def record_sighting(
 def clear_relocation(sighting: Relocation | None, now: Instant, *, status: int | None, feed: bool) -> Relocation | None:
     """Return the relocation to keep after a fetch that reports neither a move nor an end, or None to drop it.
 
-    `status` is the status of the old address, or None without a response. `feed` is True if the response was a feed, or
-    if the address never had a feed. No other 200 or 304 ends a confirmed relocation, because abandoned addresses often
-    respond with 200 and advertisements. An unconfirmed relocation is dropped after any 200 or 304, and an unconfirmed
-    end also after a redirect, a 401 or a 451.
+    `status` is the status of the old address, or None if there was no response. `feed` is True if the response was a
+    feed, or if the address never had a feed.
+
+    An unconfirmed relocation is dropped after every 200 or 304. An unconfirmed end is also dropped after a redirect, a
+    401 or a 451. A confirmed relocation is dropped only after a 200 or 304 with `feed`, because abandoned addresses
+    often respond with 200 and advertisements.
     """
     if sighting is None:
         return None

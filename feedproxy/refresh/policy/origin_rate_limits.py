@@ -66,7 +66,7 @@ class SiteLimits:
             self._sites.pause(site, min(until, now + PAUSE_MAX))
 
     def price_factor(self, site: str) -> float:
-        """Return the factor on the price of a refresh at the site, or 1 without a reached limit."""
+        """Return the factor on the price of a refresh at the site, or 1 if no reached limit of the site is known."""
         if (reached := self._reached.get(site)) is None:
             return 1.0
         factor, since = reached

@@ -76,7 +76,7 @@ class OperatorDecisions:
             self._adopt(raw, _decode(raw))
 
     def get(self, target: str) -> FeedDecision | None:
-        """Return the decision about a target, or None."""
+        """Return the decision about a target, or None if there is none."""
         return self._decided.get(target)
 
     def list_all(self) -> list[tuple[str, FeedDecision]]:
@@ -84,9 +84,9 @@ class OperatorDecisions:
         return list(reversed(self._decided.items()))
 
     async def decide(self, target: str, decision: FeedDecision | None) -> bool:
-        """Pause or block a target. With None, end its pause or block. Return whether the decision changed.
+        """Pause or block a target. If `decision` is None, end the pause or block. Return whether the decision changed.
 
-        Raises TooManyDecisions above DECISIONS_MAX, and StoreError if the store fails.
+        Raises TooManyDecisions if DECISIONS_MAX other feeds are paused or blocked, and StoreError if the store fails.
         """
         self.reload()
         if self._decided.get(target) == decision:

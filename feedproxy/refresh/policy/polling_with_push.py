@@ -21,7 +21,7 @@ If the push arrives after the refresh, the refresh ends the push lease, and the 
 
 
 def allowance(resource: Resource, base: Instant, now: Instant, settings: Settings) -> Allowance | None:
-    """Return the permission to use the copy because changes are pushed, or None without a push lease.
+    """Return the permission to use the copy because changes are pushed, or None if the feed has no push lease.
 
     `base` is the instant from which the age of the copy counts.
     """

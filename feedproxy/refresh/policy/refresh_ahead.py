@@ -198,7 +198,7 @@ def _worthwhile_refresh(
     price_factor: float,
     jitter: float,
 ) -> Later | None:
-    """Return the next refresh that saves more staleness than it costs, or None."""
+    """Return the next refresh that saves more staleness than it costs, or None if there is none."""
     if not expected:
         return None
     refreshed = resource.variants[-1].response_time
@@ -242,7 +242,7 @@ def own_jitter(target: str) -> float:
 
 
 def _unusable_reason(resource: Resource, freshness: Freshness, now: Instant, settings: Settings) -> str:
-    """Return the reason why a refresh would be useless to all readers, or an empty string."""
+    """Return the reason why a refresh would be useless to all readers, or "" if it can be useful."""
     newest, control = resource.variants[-1], freshness.control
     if control.no_cache or control.no_store or control.private or newest.authorized:
         return "HTTP requires validation at each use"
@@ -260,7 +260,7 @@ def _unusable_reason(resource: Resource, freshness: Freshness, now: Instant, set
 
 
 def _unread_reason(audience: Audience, bounds: _Bounds) -> str:
-    """Return the reason not to refresh the feed for readers without a rhythm, or an empty string."""
+    """Return the reason not to refresh the feed for readers without a rhythm, or "" if there is none."""
     lifetime = max(bounds.granted, GAP_MIN)
     window = max(lifetime, IDLE)
     readers = audience.recent(window)

@@ -22,10 +22,10 @@ def stale_while_refreshing(
 ) -> Seconds:
     """Return the seconds beyond its lifetime for which a stale feed answers during a refresh.
 
-    The option `stale_while_refreshing` is the upper limit. The time ends earlier when the expected staleness of the
-    copy is worth a reader's wait: it is then at least WAIT_WORTH, and at least the price of a request plus the price of
-    the wait. Return 0 for content that is not a feed, and for a copy that is refetched before its lifetime ends
-    (policy/early_refetch_of_ill_formed_copies.py).
+    The option `stale_while_refreshing` is the upper limit, and the result if the feed has no history. Otherwise, the
+    time ends earlier if the expected staleness of the copy is worth a reader's wait: if this staleness is at least
+    WAIT_WORTH, and at least the price of a request plus the price of the wait. Return 0 if the content is not a feed,
+    or if the copy is refetched before its lifetime ends (policy/early_refetch_of_ill_formed_copies.py).
     """
     limit = settings.stale_while_refreshing
     if resource is None or limit <= 0 or not stored.content.feed or fresh.limit is not None:
@@ -41,8 +41,8 @@ def rests_until(resource: Resource | None, stored: StoredResponse, fresh: Freshn
     """Return the instant until which a stale copy may answer without a refresh.
 
     The instant is the end of the learned lifetime, at most `stale_while_refreshing` seconds after the copy became
-    stale. Return 0 if HTTP forbids stale responses, if the feed has no history, for content that is not a feed, and for
-    a copy that is fetched earlier than usual (early_refetch_of_ill_formed_copies.py).
+    stale. Return 0 if HTTP forbids stale responses, if the content is not a feed, if the feed has no history, or if the
+    copy is fetched earlier than usual (early_refetch_of_ill_formed_copies.py).
     """
     limit = settings.stale_while_refreshing
     if resource is None or limit <= 0 or not stored.content.feed or not may_extend_lifetime(stored, fresh.control):
