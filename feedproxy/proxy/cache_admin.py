@@ -252,7 +252,10 @@ class CacheAdmin:
         return is_stored
 
     async def on_peer_purge(self, target: str) -> None:
-        """Discard the refreshes in progress of a target that a peer has purged. An empty `target` means all targets."""
+        """Discard the refreshes of a target that a peer has purged.
+
+        If `target` is empty, the refreshes in progress of all targets do not store their results.
+        """
         self.coordinator.discard(partial(eq, target)) if target else self.coordinator.invalidate(lambda _: True)
 
     async def clear_relocation(self, target: str) -> bool:
