@@ -33,7 +33,10 @@ def parse(text: str) -> Person | None:
 
 
 def to_rss_text(person: Person) -> str:
-    """Return the form of a person in RSS 2.0: `email (name)`, or else the email address, the name or the URI."""
+    """Return the form of a person in RSS 2.0: `email (name)`.
+
+    If the email address or the name is missing, return the other one. If both are missing, return the URI.
+    """
     if person.email and person.name:
         return f"{person.email} ({person.name})"
     return person.email or person.name or person.uri

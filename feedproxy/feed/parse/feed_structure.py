@@ -78,7 +78,7 @@ def local_names(element: Element) -> frozenset[str]:
 
 
 def is_version(value: str | None) -> bool:
-    """Return True for a version number such as "0.91" or "2.0"."""
+    """Return True if the value is a version number such as "0.91" or "2.0"."""
     return _VERSION.match(value or "") is not None
 
 

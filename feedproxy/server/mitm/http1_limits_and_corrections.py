@@ -449,7 +449,7 @@ def error_response(status: int, reason: str = "") -> http.Response:
 
 
 def install() -> None:
-    """Replace two of mitmproxy's names by those of this module."""
+    """Replace mitmproxy's HTTP/1 client and its function for error pages by those of this module."""
     http_layers.Http1Client = InterimTolerantClient  # type: ignore[attr-defined]
     _http1.make_error_response = _make_error_page
 
