@@ -66,7 +66,7 @@ order of the command line. If two of them replace the whole response, the later 
 `--seed`, random choices are the same in every run. A recording of the replay (`--record`) names the faults in each
 response.
 
-If a reader polls through feedproxy, it does not notice most of these faults. `tests/lab/test_faults.py` tests each
+A reader that polls through feedproxy does not notice most of these faults. `tests/lab/test_faults.py` tests each
 fault, with and without feedproxy.
 
 This page is made by `make docs` from `feedproxy/lab/replay/faults/`.
