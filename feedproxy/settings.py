@@ -129,7 +129,7 @@ class Settings:
     max_connections: int = option(
         10_000,
         "Maximum number of client connections. At this number, a new connection replaces the connection that has been"
-        " idle for longest. Without an idle connection, it is refused.",
+        " idle for longest. If no connection is idle, the new one is refused.",
         "Each connection takes a few kilobytes and a file descriptor. Keep the number below `ulimit -Hn`.",
         minimum=1,
     )
@@ -520,8 +520,8 @@ class Settings:
     )
     subscriptions_max: int = option(
         50_000,
-        "Maximum number of subscriptions of clients, all protocols together, and separately of feedproxy's own"
-        " subscriptions.",
+        "Maximum number of clients' subscriptions in all protocols together. The same number separately limits"
+        " feedproxy's own subscriptions.",
         "Callbacks at one site (registrable domain) may have at most a fiftieth of this number.",
         restart=True,
         minimum=1,

@@ -90,7 +90,7 @@ class CONTENT_BEFORE_FEED(Note, level=Level.BAD, category=Category.FORMAT):
 class RECOVERABLE_ERRORS(Note, level=Level.BAD, category=Category.FORMAT):
     summary = "The document has errors, from which the parser of this check could recover."
     advice = """\
-    Other parsers may reject the document, or read it differently. The usual causes are undeclared namespaces, very deep
+    Other parsers can reject the document, or read it differently. The usual causes are undeclared namespaces, very deep
     nesting and very long texts."""
     reference = "Namespaces in XML 1.0, section 6; XML 1.0, section 2.1"
 

@@ -111,7 +111,7 @@ class GUIDS_DUPLICATE(Note, level=Level.WARN, category=Category.IDENTITY):
 
 class GUID_NOT_A_URL(Note, level=Level.WARN, category=Category.IDENTITY):
     summary = "Guids that the feed declares as addresses, but that are not addresses: %(count)s, such as `%(example)s`."
-    advice = 'Without `isPermaLink="false"`, readers may open the guid in a browser.'
+    advice = 'Without `isPermaLink="false"`, readers can open the guid in a browser.'
     reference = "RSS 2.0, guid"
 
 

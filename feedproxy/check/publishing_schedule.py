@@ -128,7 +128,8 @@ def _check_skips(document: CheckedDocument, schedule: Schedule) -> Iterator[Note
 class SKIPS_MOST_HOURS(Note, level=Level.WARN, category=Category.SCHEDULE):
     summary = "skipHours and skipDays leave only %(hours)s hours a week."
     advice = """\
-    skipHours lists the hours in which readers should not poll. This feed may list the hours in which they should."""
+    skipHours lists the hours in which readers should not poll. Perhaps this feed lists the hours in which they should
+    poll."""
     reference = "RSS 2.0, skipHours and skipDays"
 
 

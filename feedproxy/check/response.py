@@ -233,7 +233,7 @@ class MEDIA_TYPE_MISSING(Note, level=Level.WARN, category=Category.SUBSCRIBING):
 
 
 class MEDIA_TYPE_GENERIC(Note, level=Level.WARN, category=Category.SUBSCRIBING):
-    summary = "The media type is %(type)s, which may be any kind of XML."
+    summary = "The media type is %(type)s, which any kind of XML can have."
     advice = """\
     A click on the feed's address usually shows source text, because feed readers are not registered for `%(type)s`.
     Send `%(proper)s`, and a click can subscribe."""

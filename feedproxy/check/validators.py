@@ -93,7 +93,7 @@ class ETAG_IGNORED(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "The ETag is ignored in If-None-Match: clients that return it get the whole feed, not 304."
     advice = """\
     The response to `If-None-Match: %(tag)s` was 200 with the same tag. A program that creates the feed must compare
-    the tags itself. A CDN or proxy in front of the program may also remove If-None-Match from requests."""
+    the tags itself. A CDN or proxy in front of the program can also remove If-None-Match from requests."""
     reference = "RFC 9110, section 13.1.2"
 
 
@@ -204,10 +204,9 @@ def _check_codings(observations: FeedObservations, tag: EntityTag, plain: ProbeE
 class ETAG_SHARED_BY_CODINGS(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "The plain and the compressed feed have the same strong ETag, `%(tag)s`."
     advice = """\
-    A strong tag promises identical bytes, but the plain feed and the feed in %(coding)s differ. With range requests, a
-    client may combine parts of the two.
-    Let the module that compresses make the tag weak (`W/`), as nginx does, or let it add the coding to the tag and
-    recognise it in requests."""
+    A strong tag promises identical bytes, but the plain feed and the feed in %(coding)s differ. With range
+    requests, a client can combine parts of the two. Let the module that compresses make the tag weak (`W/`), as nginx
+    does, or let it add the coding to the tag and recognise it in requests."""
     reference = "RFC 9110, section 8.8.3.3"
 
 

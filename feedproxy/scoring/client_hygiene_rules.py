@@ -194,7 +194,7 @@ class LIBRARY_USER_AGENT(Note, level=Level.WARN, category=Category.IDENTITY):
 class BROWSER_USER_AGENT(Note, level=Level.WARN, category=Category.IDENTITY):
     summary = "%(times)s had a browser's User-Agent."
     advice = """\
-    With `%(agent)s`, servers take the reader for a browser, and may send a page for people. Their operators cannot see
+    With `%(agent)s`, servers take the reader for a browser, and can send a page for people. Their operators cannot see
     which feed reader polls. Send the reader's own name."""
     reference = "RFC 9110, section 10.1.5"
 
@@ -208,7 +208,7 @@ class USER_AGENT_NAMES_READER(Note, level=Level.GOOD, category=Category.IDENTITY
 class USER_AGENT_CHANGES(Note, level=Level.WARN, category=Category.IDENTITY):
     summary = "%(times)s had a different User-Agent than the previous request."
     advice = """\
-    Servers count each User-Agent as a separate reader, and may take the requests for an attack. Send the same
+    Servers count each User-Agent as a separate reader, and can take the requests for an attack. Send the same
     User-Agent in every request, and change it only with a new version of the reader."""
     reference = "RFC 9110, section 10.1.5"
 

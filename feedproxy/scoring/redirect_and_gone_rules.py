@@ -149,7 +149,7 @@ class PERMANENT_MOVE_IGNORED(Note, level=Level.WARN, category=Category.MOVES):
     summary = "%(times)s went to the old address after three or more answers had announced a permanent move."
     advice = """\
     301 and 308 ask the reader to change the subscription. Adopt the new address at once or after a few such answers.
-    Until then every poll costs two requests, and the redirect may end one day."""
+    Until then every poll costs two requests, and the redirect can end one day."""
     reference = "RFC 9110, sections 15.4.2 and 15.4.9"
 
 

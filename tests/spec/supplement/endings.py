@@ -90,8 +90,13 @@ def documents() -> Iterator[Promise]:
             how,
         )
     for source, name, body, status in (
-        (REDIRECT, "After a redirect document the origin is not asked for a week", REDIRECTS["as in the text"], 301),
-        (GONE, "After a document that ends the feed the origin is not asked for a week", ENDS["an empty element"], 410),
+        (REDIRECT, "For a week after a redirect document, the origin is not asked", REDIRECTS["as in the text"], 301),
+        (
+            GONE,
+            "For a week after a document that ends the feed, the origin is not asked",
+            ENDS["an empty element"],
+            410,
+        ),
     ):
         before = (Publish(body, XML), Ask())
         detail = "detail=moved" if status == 301 else "detail=gone"
@@ -141,7 +146,7 @@ def statuses() -> Iterator[Promise]:
     yield Promise(name, MOVES, Situation(gone[:-1]), Ask(), asked, "seen once")
     yield Promise(name, MOVES, Situation((*gone, Wait(HOUR))), Ask(), asked, "as the hour is over")
     twice: tuple[Step, ...] = (*gone, Wait(HOUR), Ask())
-    name = "After a confirmed 410 the origin is not asked for a week"
+    name = "For a week after a confirmed 410, the origin is not asked"
     quiet = Expect(410, cache="detail=gone", asked=0)
     yield Promise(name, MOVES, Situation((*twice, Wait(WEEK - 1))), Ask(), quiet, "one second before its end")
     yield Promise(name, MOVES, Situation((*twice, Wait(WEEK))), Ask(), asked, "at its end")

@@ -383,7 +383,7 @@ def never() -> Iterator[Promise]:
     for control, fwd in FORBIDDEN.items():
         for what, feed in (("ttl", ttl("600")), ("skipHours", hours(13))):
             yield at(
-                f"{what} holds no copy if HTTP forbids using it stale",
+                f"{what} holds no copy that HTTP forbids using stale",
                 RFC_9111_AGE,
                 control,
                 feed,

@@ -83,7 +83,7 @@ def stored() -> Iterator[Promise]:
         "A new target is a miss of the URI, and is stored", (GOOD,), "fwd=uri-miss; fwd-status=200; stored; ttl=60"
     )
     yield row(
-        "For a response that may not be stored, Cache-Status has no parameter stored",
+        "For a response that must not be stored, Cache-Status has no parameter stored",
         (Publish(a_feed(), {"Cache-Control": "no-store"}),),
         "fwd=uri-miss; fwd-status=200",
     )
@@ -129,7 +129,7 @@ def stored() -> Iterator[Promise]:
         )
     for control in ("no-cache", "max-age=0"):
         yield row(
-            "A client that is not a browser gets a copy of the last quarter of an hour in spite of no-cache",
+            "A client that is not a browser gets a copy fetched in the last 15 minutes in spite of no-cache",
             fresh,
             "hit; ttl=5400",
             ask=Ask({"Cache-Control": control}),
@@ -253,7 +253,7 @@ def spared() -> Iterator[Promise]:
     ):
         yield row(name, (*pause, Wait(wait)), cache, asked=asked, source=RFC_9110_PAUSE, case=case)
     failed: tuple[Step, ...] = (*STALE, Break(500), Ask(), Break(None))
-    name = "After a failure the origin is not asked for one to two minutes"
+    name = "For one to two minutes after a failure, the origin is not asked"
     yield row(name, (*failed, Wait(59)), f"hit; ttl={TTL - 59}; detail=back-off", asked=0, source=PEACE, case="59 s")
     yield row(
         name, (*failed, Wait(120)), "fwd=stale; fwd-status=304; stored; ttl=60", asked=1, source=PEACE, case="120 s"
@@ -353,14 +353,18 @@ def errors() -> Iterator[Promise]:
 def own() -> Iterator[Promise]:
     """Yield promises about responses of feedproxy itself, which are not stored."""
     yield row(
-        "A move by a rule has only a detail in Cache-Status",
+        "A move by a rule has only the parameter detail in Cache-Status",
         (*COPY, Rule({"moved_to": "http://a.example/"})),
         "detail=moved",
         301,
         asked=0,
     )
     yield row(
-        "An end by a rule has only a detail in Cache-Status", (*COPY, Rule({"gone": True})), "detail=gone", 410, asked=0
+        "An end by a rule has only the parameter detail in Cache-Status",
+        (*COPY, Rule({"gone": True})),
+        "detail=gone",
+        410,
+        asked=0,
     )
     document = b"<redirect><newLocation>http://origin.example/new.rss</newLocation></redirect>"
     yield row(
@@ -370,7 +374,11 @@ def own() -> Iterator[Promise]:
         301,
     )
     yield row(
-        "A remembered move has only a detail in Cache-Status", (Publish(document), Ask()), "detail=moved", 301, asked=0
+        "A remembered move has only the parameter detail in Cache-Status",
+        (Publish(document), Ask()),
+        "detail=moved",
+        301,
+        asked=0,
     )
     ended = Publish(b"<redirect><newLocation/></redirect>")
     yield row(
@@ -379,7 +387,9 @@ def own() -> Iterator[Promise]:
         "fwd=uri-miss; fwd-status=200; detail=gone",
         410,
     )
-    yield row("A remembered end has only a detail in Cache-Status", (ended, Ask()), "detail=gone", 410, asked=0)
+    yield row(
+        "A remembered end has only the parameter detail in Cache-Status", (ended, Ask()), "detail=gone", 410, asked=0
+    )
     yield row(
         "A forbidden address is never contacted",
         (Break(Forbidden("not here")),),
@@ -429,8 +439,8 @@ def own() -> Iterator[Promise]:
     big = Publish(b"x" * 200_000, {"Content-Type": "application/octet-stream"})
     # 299 is how the stage says that the request streams through, past the service.
     streams = "fwd=uri-miss; fwd-status=200; detail=oversized"
-    yield row("A response above the size limit streams", (big,), streams, 299, source=LIMITS)
-    name = "For a day after a response above the size limit, requests for its target stream at once"
+    yield row("A response above the size limit is streamed", (big,), streams, 299, source=LIMITS)
+    name = "For a day after a response above the size limit, requests for its target are streamed at once"
     day = 86_400
     yield row(
         name,

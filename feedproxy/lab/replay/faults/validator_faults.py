@@ -9,7 +9,7 @@ from feedproxy.lab.replay.timeline import Version
 
 
 class GzipTag(Fault):
-    """The ETag is sent with `-gzip` appended and is not recognised in If-None-Match.
+    """The server sends the ETag with `-gzip` appended, and does not recognise this tag in If-None-Match.
 
     Apache's mod_deflate does so by default (`DeflateAlterETag AddSuffix`). If-None-Match then never matches, and every
     poll costs the whole feed.
