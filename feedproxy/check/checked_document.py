@@ -50,11 +50,11 @@ class CheckedEntry(Struct, frozen=True):
     about: str = ""
     """Value of the attribute rdf:about, or "" if it is absent."""
     missing_attributes: tuple[str, ...] = ()
-    """Attributes that RSS requires of enclosures, and that this entry's enclosures lack."""
+    """Attributes that RSS requires of enclosures, and that at least one enclosure of this entry lacks."""
 
     @property
     def published(self) -> int | None:
-        """Return the instant of the first valid date, or None without a valid date."""
+        """Return the instant of the first valid date, or None if no date is valid."""
         return next((date.instant for date in self.dates if date.instant is not None), None)
 
 
@@ -90,7 +90,7 @@ class CheckedDocument(Struct, frozen=True):
 
 
 def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:
-    """Return the parsed document, which need not be a feed. Raises no exception."""
+    """Return the parsed document. Its `channel` is None if it is not a feed. Raises no exception."""
     charset = charset_of(content_type)
     text = to_utf8(body, charset)
     syntax, channel = detect_utf8_syntax(text.data), read(body, content_type)
@@ -132,7 +132,8 @@ def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:
 
 
 def find_xml_error(utf8: bytes) -> tuple[XmlError | None, bool]:
-    """Return the first syntax error or None, and True if the document has a document type declaration."""
+    """Return the first syntax error, or None if there is none. Also return True if a document type declaration was
+    read, else False."""
     parser = ParserCreate("utf-8", "}")
     doctypes: list[str] = []
     parser.StartDoctypeDeclHandler = lambda name, *_: doctypes.append(name)

@@ -182,7 +182,8 @@ def _is_well_formed_date(name: str, text: str, channel: Channel) -> bool:
 
 
 def _has_wrong_weekday(text: str) -> bool:
-    """Return True if a well-formed date of RSS names another day of the week than that of its day and month."""
+    """Return True if the text is a well-formed date of RSS that names a day of the week on which the date does not
+    fall."""
     if not _RFC_822.fullmatch(text) or "," not in text:
         return False
     weekday, _, day_and_time = text.partition(", ")

@@ -10,7 +10,7 @@ from feedproxy.upstream.tls_probe import ProbedCertificate
 
 
 class ProbeExchange(Struct, frozen=True):
-    """A request and its response. Without a response, `status` is 0 and `error` contains the reason."""
+    """A request and its response. If no response was received, `status` is 0 and `error` contains the reason."""
 
     target: str
     """Target URI of the request."""
@@ -27,7 +27,8 @@ class ProbeExchange(Struct, frozen=True):
     """Decoded content of the response, or None if it cannot be decoded."""
     error: str = ""
     detail: str = ""
-    """Name of the error as in Cache-Status, such as `too-large` for a response above the size limit, or ""."""
+    """Name of the error as in Cache-Status, such as `too-large` for a response above the size limit, or "" if there was
+    no error."""
     minor: int = 1
     """Minor version of HTTP/1.x in the response."""
     at: Instant = 0.0
@@ -37,7 +38,7 @@ class ProbeExchange(Struct, frozen=True):
 
     @property
     def coding(self) -> str:
-        """Return the content codings of the response in lower case, or "" without a coding."""
+        """Return the content codings of the response in lower case, or "" if its content is not encoded."""
         coding = (self.fields.combined("content-encoding") or "").strip().lower()
         return "" if coding == "identity" else coding
 
@@ -56,9 +57,9 @@ class FeedObservations(Struct, frozen=True):
     """Request for the feed that permits no content coding in the response."""
     head: ProbeExchange | None = None
     by_tag: ProbeExchange | None = None
-    """Request for the feed with If-None-Match alone."""
+    """Request for the feed with If-None-Match as the only condition."""
     by_date: ProbeExchange | None = None
-    """Request for the feed with If-Modified-Since alone."""
+    """Request for the feed with If-Modified-Since as the only condition."""
     repeat: ProbeExchange | None = None
     """The first request for the feed, repeated at least a second later."""
     by_https: ProbeExchange | None = None

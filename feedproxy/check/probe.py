@@ -69,7 +69,7 @@ async def probe_feed(
     """Send the requests of a check and return all exchanges.
 
     Before each request, `report_progress` is called with a description. `pause` is the time between two requests in
-    seconds. `trust` makes a TLS context, which by default trusts the system's authorities. Raises BadTarget or
+    seconds. `trust` makes a TLS context. If `trust` is None, the system's authorities are trusted. Raises BadTarget or
     Forbidden if `address` must not be requested. Other failures are part of the result.
     """
     target = uri.normalise(address)
@@ -120,8 +120,8 @@ class _Probe:
         return await self._probe_links(observations, channel)
 
     async def _probe_variants(self, observations: FeedObservations) -> FeedObservations:
-        """Request the feed with conditions, without compression, and once more like the first time. Return what was
-        observed."""
+        """Request the feed with conditions, without compression, and once more like the first time. Return
+        `observations` with these exchanges."""
         at, fields = observations.target, observations.last.fields
         tag, modified = fields.get("etag"), fields.get("last-modified")
         by_tag = by_date = None
@@ -138,7 +138,8 @@ class _Probe:
         )
 
     async def _probe_links(self, observations: FeedObservations, channel: Channel) -> FeedObservations:
-        """Request the addresses in the feed, and the feed itself by HEAD and by https. Return what was observed."""
+        """Request the addresses in the feed, and the feed itself by HEAD and by https. Return `observations` with these
+        exchanges."""
         page, self_link = page_address(channel, observations.target), self_address(channel, observations.target)
         hub = resolve_address(observations.target, channel.hubs[0]) if channel.hubs else ""
         # An incomplete cloud is a finding already.
@@ -157,7 +158,8 @@ class _Probe:
     async def _follow_redirects(self, first: ProbeExchange) -> tuple[list[ProbeExchange], str]:
         """Follow the redirects that begin with the exchange `first`.
 
-        Return all exchanges, and the reason why the last redirect was not followed, or "".
+        Return all exchanges, and the reason why the last redirect was not followed, or "" if all redirects were
+        followed.
         """
         hops, chain = [first], [first.target]
         while hops[-1].status in REDIRECTS and (location := hops[-1].fields.get("location")):
@@ -174,7 +176,10 @@ class _Probe:
         return hops, ""
 
     async def _follow(self, description: str, target: str) -> ProbeExchange | None:
-        """Send a GET as `_request` does, and follow redirects. Return the last exchange, or None as `_request` does."""
+        """Send a GET with `_request`, and follow redirects. Return the last exchange.
+
+        Return None if `_request` returns None, or if the last address is forbidden.
+        """
         if (first := await self._request(description, "GET", target, _CODINGS)) is None:
             return None
         hops, redirect_error = await self._follow_redirects(first)
@@ -186,7 +191,7 @@ class _Probe:
     ) -> ProbeExchange | None:
         """Send a request and return the exchange. `description` is for `report_progress`.
 
-        Return None if `target` is empty, the limits are reached, or the address is forbidden.
+        Return None if `target` is empty, if REQUESTS_MAX or TIME_MAX is reached, or if the address is forbidden.
         """
         if not target or self._is_exhausted():
             return None
@@ -260,9 +265,9 @@ class _Probe:
 
 
 def _https_target(address: str) -> str:
-    """Return a public http address with https in place of http.
+    """Return an http address with https in place of http.
 
-    Return "" for any other address, and for an address with a port.
+    Return "" for any other address, for an address with a port, and for a host on this machine or in a local network.
     """
     parts = urlsplit(address)
     if parts.scheme.lower() != "http" or parts.port or uri.is_local(address):

@@ -38,7 +38,7 @@ def check(document: CheckedDocument, channel: Channel) -> Iterator[Note]:
 
 
 def publishing_interval(document: CheckedDocument) -> Seconds | None:
-    """Return the median time between two of the latest entries, in seconds.
+    """Return the median of the times between successive entries, in seconds. Only the latest _GAPS_MAX times count.
 
     Return None if the entries have fewer than four different dates.
     """
@@ -50,7 +50,7 @@ def publishing_interval(document: CheckedDocument) -> Seconds | None:
 
 def delays_entries(lifetime: Seconds, interval: Seconds) -> bool:
     """Return True if readers that use a copy for `lifetime` seconds get new entries late: the lifetime is longer than
-    an hour and two publishing intervals."""
+    an hour, and longer than two publishing intervals."""
     return lifetime > max(2 * interval, 3600)
 
 

@@ -1,7 +1,7 @@
 """Discovery of the address at which to subscribe, in the order of the Universal Subscription Mechanism (USM).
 
-The input is a feed or a page, given by its address or as a file. The first choice is the self link of the feed. Without
-a self link, the page of the feed is requested. A page gives the feeds that it names by autodiscovery.
+The input is a feed or a page, given by its address or as a file. The first choice is the self link of the feed. If the
+feed has no self link, its page is requested. The result for a page is the feeds that the page names by autodiscovery.
 """
 
 from msgspec import Struct
@@ -28,8 +28,8 @@ class DiscoveryResult(Struct, frozen=True):
 async def discover(source: str, settings: Settings) -> DiscoveryResult:
     """Return the feeds to which an address or a file leads.
 
-    `source` is an address (http, https, feed), a `file:` address, or a path. Raises NotFound, and the errors of
-    `fetch_document` and `from_file`.
+    `source` is an address (http, https, feed), a `file:` address, or a path. Raises NotFound if `source` leads to no
+    feed, and the errors of `fetch_document` and `from_file`.
     """
     address = parse_source(source)
     if address is not None:

@@ -13,16 +13,17 @@ from feedproxy.settings import Settings
 
 _FILES = r"xml|rss|atom|rdf|json|opml|html?|cdf|har|txt|gz"
 _SCHEMELESS = re.compile(rf"(?!\.)(?:[A-Za-z0-9-]+\.)+(?!(?:{_FILES})$)[A-Za-z][A-Za-z0-9-]+(?::\d+)?(?:/|$)")
-"""Pattern of a host name with a dot, followed by a path or nothing."""
+"""Pattern of the beginning of an address without a scheme: a host name with a dot, and a port if there is one. A file
+name alone, such as `feed.xml`, does not match."""
 
 _HOST_AND_PORT = re.compile(r"[^/\s]+:\d+(?:/|$)")
 
 
 def parse_source(source: str) -> str | None:
-    """Return the address in `source` without a `feed:` prefix, or None if `source` is a file.
+    """Return the http or https address in `source`, without a `feed:` prefix, or None if `source` is a file.
 
-    A `source` without a scheme is a file if the file exists. Otherwise, a `source` that begins with a host name with a
-    dot is an https address: `example.com/feed.xml`.
+    A `source` without a scheme that begins with a host name with a dot (`example.com/feed.xml`) is an https address,
+    unless a file of this name exists. Every other `source` without one of these schemes is a file.
     """
     text = strip_feed_scheme(source)
     if text.lower().startswith(("http://", "https://")):
@@ -34,7 +35,8 @@ def parse_source(source: str) -> str | None:
 
 @contextmanager
 def private_address_hint(source: str, settings: Settings) -> Iterator[None]:
-    """Add the option `--allow-private` to the message of a Forbidden if the address in `source` is private."""
+    """If the context raises Forbidden and the address in `source` is private, add the option `--allow-private` to the
+    message."""
     try:
         yield
     except Forbidden as error:

@@ -22,7 +22,7 @@ SCHEME = "x-scheme-handler/feed"
 """The media type by which a desktop finds the programs for addresses with the scheme `feed:`."""
 
 PLACEHOLDERS = ("%u", "%U", "%s", "{}")
-"""Placeholders for the address in a reader's command. Without a placeholder, the address is the last argument."""
+"""Placeholders for the address in a reader's command. If a command has none, the address becomes its last argument."""
 
 _DEFAULTS = "[Default Applications]"
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./%-]+")
@@ -38,8 +38,8 @@ class Folders(Struct, frozen=True):
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "Folders":
-        """Return the folders that the environment names. Relative paths are ignored (XDG Base Directory
-        Specification)."""
+        """Return the folders that the environment names, or their defaults if it names none or a relative path (XDG
+        Base Directory Specification)."""
         home = Path(environment.get("HOME") or Path.home())
 
         def folder(name: str, default: str) -> Path:
@@ -117,7 +117,7 @@ def install(folders: Folders, environment: Mapping[str, str], *, reader: str = "
 
 
 def uninstall(folders: Folders) -> bool:
-    """Remove the installation. Return False if feedproxy was not installed.
+    """Remove the installation and return True, or return False if feedproxy was not installed.
 
     Raises FeedproxyError if a file cannot be read or written.
     """
@@ -148,9 +148,10 @@ def own_command() -> list[str]:
 
 
 def reader_command(reader: str, address: str, environment: Mapping[str, str]) -> list[str]:
-    """Return the command that opens a normalised address: `reader`, or else the registered feed reader.
+    """Return the command that opens `address`: `reader`, or the registered feed reader if `reader` is empty.
 
-    Return an empty list if there is no reader. The address begins with http and cannot be an option of the command.
+    Return an empty list if there is no reader. `address` is normalised: it begins with http, so the command cannot take
+    it for an option.
     """
     command = shlex.split(reader) if reader else feed_handler(environment)
     if not command:
@@ -231,10 +232,10 @@ def _become_default(folders: Folders, environment: Mapping[str, str], before: st
 
 
 def _without_entry(now: str | None, before: str | None) -> str | None:
-    """Return the list of default programs `now` without feedproxy's entry, after another program has changed the list.
+    """Return `now`, a list of default programs that another program has changed, without feedproxy's entry.
 
-    If no other program remains for a media type, those in `before`, the list before the installation, are restored.
-    If `now` is None, the other program has deleted the list, and the result is None, too.
+    If no other program remains for a media type, the programs in `before`, the list before the installation, are
+    restored. If the other program has deleted the list, `now` and the result are None.
     """
     if now is None:
         return None
@@ -283,7 +284,7 @@ def _make_folders(folder: Path) -> list[Path]:
 
 
 def _read(path: Path) -> str | None:
-    """Return the text of a file with its line ends unchanged, or None without a file."""
+    """Return the text of a file with its line ends unchanged, or None if the file does not exist."""
     return path.read_bytes().decode("utf-8") if path.exists() else None
 
 
