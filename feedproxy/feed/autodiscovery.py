@@ -48,7 +48,7 @@ class DiscoveredFeed(Struct, frozen=True):
 
     address: str
     type: str = ""
-    """One of FEED_TYPES, or "" for a link with another type or none."""
+    """One of FEED_TYPES, or "" for a link with another type or without a type."""
     title: str = ""
 
 
@@ -72,15 +72,16 @@ def discover_feeds(body: bytes, address: str, fields: Fields = NO_FIELDS) -> tup
 
 
 def prefers_feeds(accept: str | None) -> bool:
-    """Return True if a client with this Accept field prefers a feed to a page (RFC 9110, section 12.5.1)."""
+    """Return True if a client with this Accept field prefers a feed to a page (RFC 9110, section 12.5.1), and False if
+    it has no preference."""
     if accept is None:
         return False
     return content_negotiation.choose_media_type(accept, _OFFERS) in FEED_TYPES
 
 
 def prefers_pages(accept: str | None) -> bool:
-    """Return True if a client with this Accept field prefers an HTML page to a feed. A client without a preference gets
-    the feed."""
+    """Return True if a client with this Accept field prefers an HTML page to a feed, and False if it has no
+    preference."""
     return _prefers_pages(accept) if accept else False
 
 

@@ -54,7 +54,7 @@ def expected_staleness(per_second: float, age: Seconds) -> Seconds:
 def age_for(per_second: float, staleness: Seconds) -> Seconds:
     """Return the age in seconds at which the expected staleness of a copy reaches `staleness` seconds.
 
-    `per_second` is the feed's rate of changes.
+    `per_second` is the feed's rate of changes, which must be greater than 0.
     """
     if staleness <= 0:
         return 0.0

@@ -38,7 +38,7 @@ _MEDIA_TYPES = {
 }
 
 READER_MEDIA_TYPES = ("application/rss+xml", "application/atom+xml", "application/feed+json", "application/rdf+xml")
-"""Media types that feed readers accept, and with which they open a feed from a browser."""
+"""Media types that feed readers accept. A browser opens a feed with such a type in a feed reader."""
 
 
 class Period(StrEnum):

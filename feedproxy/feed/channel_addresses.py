@@ -18,7 +18,7 @@ _PORT = re.compile(r"[0-9]{0,5}")
 
 
 def self_address(channel: Channel, base: str = "") -> str:
-    """Return the address that the feed names for subscriptions, or "".
+    """Return the address that the feed names for subscriptions (its self link), or "" if it names none.
 
     The USM says about the attribute `rel`: "The value "self" is preferred … The value "start" is also acceptable".
     `base` is the address of the feed. With an empty `base`, relative addresses are ignored.
@@ -30,10 +30,10 @@ def self_address(channel: Channel, base: str = "") -> str:
 
 
 def announced_address(channel: Channel, addresses: Sequence[str]) -> str:
-    """Return the new address that a podcast announces (itunes:new-feed-url), or "".
+    """Return the new address that a podcast announces (itunes:new-feed-url), or "" if it announces none.
 
-    `addresses` are the present addresses of the podcast. The result is "" if the announced address is one of these. A
-    relative address is resolved against the first of `addresses`.
+    `addresses` are the present addresses of the podcast. The result is "" also if the announced address is one of
+    these. A relative address is resolved against the first of `addresses`.
     """
     present = {uri.without_fragment(address) for address in addresses}
     address = resolve_address(addresses[0], channel.new_feed_url) if channel.new_feed_url else ""
@@ -54,8 +54,8 @@ def cloud_address(cloud: Cloud) -> str:
 
 
 def cloud_scheme(protocol: str, port: str) -> str:
-    """Return the scheme of an address in rssCloud, which states a protocol and a port: https for `https-post`, and at
-    port 443 for every protocol."""
+    """Return the scheme of an address for which rssCloud states only a protocol and a port: https for `https-post` and
+    for port 443, else http."""
     # "As a convenience, http-post with port 443 is also notified over HTTPS" (current servers).
     return "https" if protocol == "https-post" or port == "443" else "http"
 

@@ -2,7 +2,7 @@
 
 Dates of the channel, the generator, comments, white space between elements, the order of attributes, and namespace
 prefixes are not content. Computing the digest takes most of the time of parsing, and is needed only when a second
-version arrives. Until then, a hash of the bytes stands for it (`pending_digest`).
+version arrives. Until then, a hash of the bytes stands for the digest (`pending_digest`).
 """
 
 import hashlib

@@ -28,7 +28,7 @@ _HIDDEN_START = re.compile(rb"<\?xml\s|" + _FEED_ROOT.pattern, re.IGNORECASE)
 
 
 class DocumentSyntax(StrEnum):
-    """Syntaxes of documents. A document in XML or JSON may be a feed."""
+    """Syntaxes of documents. A document in XML or JSON can be a feed."""
 
     EMPTY = "empty"
     XML = "xml"

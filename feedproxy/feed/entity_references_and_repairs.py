@@ -1,8 +1,8 @@
 """Replacement of references to entities by their texts (XML 1.0, section 4.4), and repairs of bare `&`, `<` and `<br>`.
 
 The length of all texts is limited. External entities and parameter entities are never read. A reference to an
-undeclared entity of HTML is a fault. After a fault, libxml2 leaves out all references by name, so references by number
-replace them.
+undeclared entity of HTML is a syntax error. After a syntax error, libxml2 leaves out all references by name, so
+references by number replace them.
 """
 
 import re
@@ -63,14 +63,16 @@ CDATA sections, comments and instructions, in which both are allowed. Both group
 """
 
 _VOID = rb"<(?:br|hr|img)(?:\s[^<>]*+)?(?<!/)>(?!</)"
-"""Pattern of the start tag of an HTML element without content that is not closed. No value in it contains `>`."""
+"""Pattern of a start tag of `br`, `hr` or `img`, HTML elements without content, that neither `/>` nor an end tag
+closes. No attribute value in the tag contains `>`."""
 _FIRST_VOID = re.compile(_VOID, re.IGNORECASE)
 _VOID_IN_CONTENT = re.compile(rb"(" + _VOID + rb")|<" + NOT_CONTENT, re.IGNORECASE)
-"""Pattern of such a tag. The pattern also matches CDATA sections, comments and instructions, in which tags have no
-meaning. The first group is then None."""
+"""Pattern of a tag as in _VOID. The pattern also matches CDATA sections, comments and instructions, in which tags have
+no meaning. The first group is then None."""
 
 _VOID_MAX = 10_000
-"""In one document, at most this many such tags, CDATA sections, comments and instructions are examined."""
+"""In one document, at most this many matches of _VOID_IN_CONTENT are examined: tags, CDATA sections, comments and
+instructions."""
 
 _SURROGATE = (
     rb"&#(?:x0*+[dD][89A-Fa-f][0-9A-Fa-f]{2}"
@@ -78,7 +80,8 @@ _SURROGATE = (
 )
 """Pattern of a reference to a surrogate (U+D800 to U+DFFF)."""
 _FIRST_SURROGATE = re.compile(_SURROGATE)
-"""A pattern that begins with two fixed bytes. A search for it is 25 times as fast as for the repetition below."""
+"""Pattern of one such reference. It begins with two fixed bytes, so its search is 25 times as fast as that of
+_SURROGATES."""
 _SURROGATES = re.compile(rb"(?:" + _SURROGATE + rb")+")
 
 _BARE_MAX = 10_000
@@ -109,9 +112,9 @@ def escape_bare(data: bytes) -> bytes:
 def close_void_elements(data: bytes, check: IsWellFormed = is_well_formed) -> bytes:
     """Return a document in UTF-8 with `<br/>` in place of `<br>`, and likewise for `hr` and `img`.
 
-    HTML in a description that is not escaped is ill-formed if it has such tags. libxml2 would take all that follows,
-    with further items, for the content of the element. A well-formed document is returned unchanged, as the same
-    object. `check` returns True for such a document.
+    Unescaped HTML in a description is ill-formed if it has such tags. libxml2 would take all that follows, with further
+    items, for the content of the unclosed element. A well-formed document is returned unchanged, as the same object.
+    `check` returns True for a well-formed document.
     """
     if _FIRST_VOID.search(data) is None or check(data):
         return data
@@ -125,8 +128,8 @@ def replace_surrogates(data: bytes) -> bytes:
 
     References to surrogates are ill-formed (XML 1.0, section 4.1), but some programs write two of them for a character
     beyond U+FFFF, such as an emoji. From such references, libxml2 makes bytes that are not UTF-8, and lxml then raises
-    an exception for the text. A well-formed document is returned unchanged, as the same object. In another
-    document, references in CDATA sections are replaced as well, because a fault may hide where a section begins.
+    an exception for the text. A well-formed document is returned unchanged, as the same object. In another document,
+    references in CDATA sections are replaced as well, because a syntax error can hide where a section begins.
     """
     if _FIRST_SURROGATE.search(data) is None or is_well_formed(data):
         return data
@@ -141,11 +144,12 @@ def _join_surrogates(references: bytes) -> bytes:
 
 
 def resolve_references(data: bytes, root: int, check: IsWellFormed = is_well_formed) -> tuple[bytes, bool]:
-    """Return a document in UTF-8 with texts in place of references to entities, and True if a reference was a fault.
+    """Return a document in UTF-8 with texts in place of references to entities, and True if a reference was an error.
 
     `root` is the offset of the root element. A well-formed document without a document type is returned unchanged.
-    References to unknown entities remain. A reference to a declared entity that exceeds a limit is a fault, and becomes
-    the text `&name;`. `check` returns True for a well-formed document. It is called only without a document type.
+    References to unknown entities remain. If a declared entity exceeds a limit, a reference to the entity is an error,
+    and becomes the text `&name;`. `check` returns True for a well-formed document. It is called only if the document
+    has no document type.
     """
     if _REFERENCE.search(data, root) is None:
         return data, False
@@ -183,7 +187,7 @@ def resolve_references(data: bytes, root: int, check: IsWellFormed = is_well_for
 def _html_character(name: bytes) -> bytes | None:
     """Return the characters that an entity of HTML stands for, or None for an unknown entity.
 
-    References by number stand for characters beyond ASCII.
+    In place of characters beyond ASCII, the result has references by number.
     """
     characters = html5.get(f"{name.decode('utf-8', 'replace')};")
     return characters.encode("ascii", "xmlcharrefreplace") if characters is not None else None

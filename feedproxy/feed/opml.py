@@ -59,8 +59,8 @@ class Subscription(Struct, frozen=True):
 class SubscriptionList(Struct, frozen=True):
     """A subscription list.
 
-    `skipped_count` is the number of omitted duplicates and invalid addresses. `is_complete` is False if feeds
-    may be missing, because the document is cut off, or exceeds FEEDS_MAX or a limit of the parser.
+    `skipped_count` is the number of omitted duplicates and invalid addresses. `is_complete` is False if feeds can be
+    missing, because the document is cut off, or exceeds FEEDS_MAX or a limit of the parser.
     """
 
     title: str = ""

@@ -42,9 +42,9 @@ def read(text: str, own: str, prefix: str) -> str:
 
 
 def unwrap(target: str, prefix: str) -> str:
-    """Return the target of the feed that a gateway address, or the address of a conversion, contains.
+    """Return the target of the feed that `target`, a gateway address or the address of a conversion, contains.
 
-    Raises BadTarget if the address contains no target: the address of another endpoint, for example. `prefix` is the
+    Raises BadTarget if `target` contains no address of a feed, such as the address of another endpoint. `prefix` is the
     prefix of endpoints.
     """
     path = target.removeprefix(uri.origin_of(target))

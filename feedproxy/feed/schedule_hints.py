@@ -18,8 +18,8 @@ from feedproxy.feed.channel import Period, Schedule
 _HOUR = 3600.0
 _WEEK_HOURS = 7 * 24
 STEP_MIN: Seconds = 60
-"""Minimum time between two updates in the syndication module's schedule, in seconds: the unit of `ttl`. Without it, a
-mistaken sy:updateFrequency, such as 86400 an hour, would give a lifetime of 0."""
+"""Minimum time between two updates in the syndication module's schedule, in seconds: the unit of `ttl`. Without this
+minimum, a mistaken sy:updateFrequency, such as 86400 an hour, would give a lifetime of 0."""
 _EPOCH_DAY = 3  # 1970-01-01 was a Thursday, and 0 is Monday
 
 
@@ -43,8 +43,8 @@ def hint_expiry(
 ) -> HintExpiry | None:
     """Return the expiry according to the hints, or None if the hints do not extend HTTP's freshness lifetime.
 
-    `base` is the instant at which the copy's age was 0. `expires` is the end of HTTP's freshness lifetime, or None
-    without a lifetime. An expiry by a hint other than skipped hours is at most `hint_max` seconds after `base`. Skipped
+    `base` is the instant at which the copy's age was 0. `expires` is the end of HTTP's freshness lifetime, or None if
+    there is none. An expiry by a hint other than skipped hours is at most `hint_max` seconds after `base`. Skipped
     hours count for at most `skip_max` seconds from their beginning. An expiry in the past means that the copy is stale.
     """
     longest = max(_lifetime_expiries(schedule, base, hint_max), key=lambda expiry: expiry.until, default=None)

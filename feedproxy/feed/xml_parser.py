@@ -1,10 +1,10 @@
 """Safe parser of untrusted XML. It uses no network, reads no external entities, limits depth and size, and raises no
 exceptions.
 
-libxml2 recovers from faults in a document. `XmlTree.well_formed` is then False. Entities that the document declares are
-expanded within limits (feed/entity_references_and_repairs.py). The option huge_tree is off, so libxml2 limits the depth
-(256 elements) and single texts (10 MB). Elements nested more deeply lose their tags. Large documents are parsed in
-pieces, and each processed item is removed.
+libxml2 recovers from syntax errors in a document. `XmlTree.well_formed` is then False. Entities that the document
+declares are expanded within limits (feed/entity_references_and_repairs.py). The option huge_tree is off, so libxml2
+limits the depth (256 elements) and single texts (10 MB). Elements nested more deeply lose their tags. Large documents
+are parsed in pieces, and each processed item is removed.
 """
 
 import io
@@ -41,7 +41,7 @@ _ITUNES = "//www.itunes.com/dtds/podcast-1.0.dtd"
 type Element = etree._Element
 
 _CUSTOMARY_PREFIXES = {"atom": ATOM, "atom10": ATOM, "a10": ATOM, "rdf": RDF, "sy": SY}
-"""Namespaces by the prefix that stands for them even if a document does not declare it."""
+"""Prefixes with the namespaces for which they stand, even in a document that does not declare these prefixes."""
 
 SMALL_DOCUMENT_MAX = 256 * 1024
 """A document of at most this many bytes is parsed into one tree. Parsing it as a stream takes three times as long."""
@@ -64,8 +64,8 @@ _TREE_MAX = 100_000
 """Maximum number of nodes and attributes of a tree without items. The largest known channel has a few hundred."""
 
 _BYTES_PER_NODE = 8
-"""After a count of n nodes, the nodes of the tree are counted again when n times this many further bytes were parsed.
-The time of counting therefore does not grow with the square of the document's size."""
+"""When a count has found n nodes in the tree, the next count follows after n times this many further bytes. The time of
+counting therefore does not grow with the square of the document's size."""
 
 ATTRIBUTES_MAX = 256
 """At most this many attributes of one element are read. Known feeds have a dozen.
@@ -77,10 +77,11 @@ _DEPTH_MAX = 250
 """Elements nested more deeply than this are replaced by their content if libxml2 refuses a document."""
 
 _FLATTENED_MAX = 4 * 1024 * 1024
-"""Only a document of at most this many bytes is searched for such elements, and for missing end tags."""
+"""Only a document of at most this many bytes is searched for elements nested more deeply than _DEPTH_MAX, and for
+missing end tags."""
 
 _LIMIT_ERRORS = frozenset({etree.ErrorTypes.ERR_RESOURCE_LIMIT, etree.ErrorTypes.ERR_INTERNAL_ERROR})
-"""Types of errors by which libxml2 states that a document exceeds its own limits, depending on the version."""
+"""Types of errors by which libxml2, depending on its version, states that a document exceeds libxml2's limits."""
 
 _TAG = re.compile(
     rb"""<(?:/()[^<>]*+>|(?=[A-Za-z_:\x80-\xff])(?:[^"'<>]++|"[^"<]*+"|'[^'<]*+')*+()>|"""
@@ -95,7 +96,7 @@ value is not matched: XML forbids it, and the search for the end of each such ta
 
 _ITEM_NAMES = frozenset({b"item", b"entry"})
 _CONTAINER_NAMES = _ITEM_NAMES | {b"channel", b"feed", b"rss", b"rdf:rdf"}
-"""Names, in lower case, of elements that only their own end tag ends."""
+"""Names, in lower case, of elements that end only at an end tag with their own name."""
 
 _TAG_NAME = re.compile(rb"</?([^\s/>]*+)")
 
@@ -162,8 +163,8 @@ def parse(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlTree | None:
 def parse_small(text: Utf8Text) -> tuple[Element, list[Element]] | None:
     """Return the root and the items of a small document, or None if the document must be parsed as a stream.
 
-    The result is None for a document with more than SMALL_DOCUMENT_MAX bytes, a fault, a document type, items in two
-    places, or nested items. Parsing as a stream may give another result for such a document.
+    The result is None for a document with more than SMALL_DOCUMENT_MAX bytes, a syntax error, a document type, items in
+    two places, or nested items. Parsing as a stream may give another result for such a document.
     """
     data = text.data
     start = find_document_start(data) or 0
@@ -247,10 +248,10 @@ def _flatten(data: bytes) -> bytes:
 def _with_missing_end_tags(data: bytes, check: IsWellFormed) -> bytes:
     """Return the document with the end tags that are missing before the next item.
 
-    At the end tag of any element, libxml2 ends the innermost open element. After a missing end tag, it therefore takes
-    all further items for the content of one item. Two rules prevent this: An end tag ends the element of its name with
-    all elements in it. An item begins after the end of the item before it. A well-formed document is returned
-    unchanged, as the same object. `check` returns True for such a document.
+    At each end tag, libxml2 ends the innermost open element, whatever the tag's name is. After a missing end tag, it
+    therefore takes all further items for the content of one item. Two rules prevent this: An end tag ends the element
+    of its name with all elements in it. An item begins after the end of the item before it. A well-formed document is
+    returned unchanged, as the same object. `check` returns True for such a document.
     """
     if len(data) > _FLATTENED_MAX or check(data):
         return data
@@ -307,7 +308,7 @@ class _StreamParser:
         self._parser = etree.XMLPullParser(events=("start", "end"), tag=[*_ROOT_TAGS, *_ITEM_TAGS], **PARSER_OPTIONS)
 
     def feed_all(self, data: bytes) -> bool:
-        """Parse a whole document. Return True if it had no fault."""
+        """Parse a whole document. Return True if it has no syntax error, else False."""
         for at in range(0, len(data), _PIECE):
             if not self._feed(data[at : at + _PIECE]):
                 break
@@ -316,7 +317,7 @@ class _StreamParser:
         return is_faultless
 
     def _feed(self, piece: bytes) -> bool:
-        """Parse the next piece. Return False if the rest of the document is not needed."""
+        """Parse the next piece. Return True if the piece after it must be parsed too, else False."""
         self._parser.feed(piece)
         self._consume()
         if self.found_nested_item:
@@ -332,7 +333,7 @@ class _StreamParser:
         return size <= _TREE_MAX
 
     def _close(self) -> bool:
-        """End the document. Return True if it had no fault."""
+        """End the document. Return True if it has no syntax error, else False."""
         try:
             self._parser.close()
         except etree.LxmlError:
@@ -382,8 +383,8 @@ def attributes(element: Element) -> list[tuple[str, str]]:
 
 
 def attribute_of(element: Element, name: str) -> str:
-    """Return the value of an attribute, or "". Its name is case-insensitive, because some feeds have names in
-    capitals."""
+    """Return the value of the attribute `name`, or "" if it is missing. Names are case-insensitive, because some feeds
+    have names in capitals."""
     value = element.get(name)
     if value is None and element.attrib:
         value = next((value for key, value in attributes(element) if key.lower() == name.lower()), None)
@@ -466,7 +467,7 @@ def _safe_tags_length(data: bytes) -> int:
 
 
 def _is_displaced(data: bytes, start: int) -> bool:
-    """Return True if text that XML does not allow precedes the document (XML 1.0, section 2.1)."""
+    """Return True if text, or white space before an XML declaration, precedes the document (XML 1.0, section 2.1)."""
     return start > 0 and (data.startswith(b"<?xml", start) or not data[:start].isspace())
 
 

@@ -10,10 +10,10 @@ type IsWellFormed = Callable[[bytes], bool]
 type OnStart = Callable[[str, dict[str, str]], None]
 
 _NESTED_MAX = 10_000
-"""A document with more than this many open elements counts as ill-formed. libxml2 refuses it at 256."""
+"""A document with more than this many open elements counts as ill-formed. The limit of libxml2 is 256."""
 
 _COUNTED = 64 * 1024
-"""The tags in this many bytes are counted together."""
+"""Tags are counted in blocks of this many bytes."""
 
 
 class _TooDeep(Exception):
@@ -62,7 +62,7 @@ def remembering_check() -> IsWellFormed:
 
 
 def _may_be_deep(data: bytes) -> bool:
-    """Return True if more than _NESTED_MAX elements may be open at once, by a count of tags, without parsing."""
+    """Return True if more than _NESTED_MAX elements can be open at once. The tags are counted without parsing."""
     depth = 0
     for at in range(0, len(data), _COUNTED):
         counted = data[at : at + _COUNTED].count

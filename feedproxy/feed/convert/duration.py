@@ -3,7 +3,7 @@
 import re
 
 _COLONS = re.compile(r"(?:(?:(\d{1,9}):)?(\d{1,9}):)?(\d{1,9})(?:[.,]\d*)?", re.ASCII)
-"""Pattern of seconds, of minutes and seconds, and of hours, minutes and seconds (itunes:duration, Media RSS)."""
+"""Pattern of a duration as `seconds`, `minutes:seconds` or `hours:minutes:seconds` (itunes:duration, Media RSS)."""
 _ISO_8601 = re.compile(
     r"P(?=T?\d)(?:(\d{1,9})D)?(?:T(?=\d)(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9})(?:[.,]\d*)?S)?)?",
     re.ASCII | re.IGNORECASE,

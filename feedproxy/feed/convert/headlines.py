@@ -25,12 +25,16 @@ HEADLINE_MAX = 80
 
 
 def heading(feed: Feed) -> str:
-    """Return the channel's title in one line, or else an address, for formats that require a title."""
+    """Return the channel's title in one line, for formats that require a title.
+
+    In place of a missing title, return the address of the channel's page, the feed's address, or `Untitled`.
+    """
     return markup.to_line(feed.title) or feed.link or feed.address or "Untitled"
 
 
 def headline(item: Item) -> str:
-    """Return a title for an item without a title: the beginning of its text, or else its link or id."""
+    """Return a title for an item without a title: the beginning of its text, or else its link, its id, or
+    `Untitled`."""
     body = item.content or item.summary
     first = " ".join(markup.to_plain(body).partition("\n")[0].split())
     if len(first) > HEADLINE_MAX:

@@ -189,8 +189,8 @@ def is_iri(address: str) -> bool:
 
 
 def inner_html(element: Element, base: str) -> str:
-    """Return the content of an element as HTML with absolute addresses: its child elements as markup, or its text if it
-    has none. `base` is the base URI of the element."""
+    """Return the content of an element as HTML with absolute addresses. Child elements become markup. If the element
+    has none, its text is taken as HTML. `base` is the base URI of the element."""
     return resolve_html(base, _inner_html(element, base))
 
 
@@ -220,7 +220,8 @@ def _inner_html(element: Element, base: str) -> str:
 
 
 def _resolve_by_bases_of_elements(parent: Element, base: str) -> None:
-    """Resolve the addresses in child elements with an xml:base, which HTML does not have, and remove the xml:base."""
+    """Resolve the addresses in elements to which an xml:base applies, and remove the xml:base, which HTML does not
+    have."""
     if not parent.xpath("boolean(.//@xml:base)"):
         return
     bases: dict[Element | None, str] = {}
@@ -235,7 +236,8 @@ def _resolve_by_bases_of_elements(parent: Element, base: str) -> None:
 
 
 def inner_xml(element: Element) -> str:
-    """Return the content of an element as XML: its child elements as markup, or its text if it has none."""
+    """Return the content of an element as XML, with child elements as markup. If the element has no child elements,
+    return its text."""
     if not any(isinstance(child.tag, str) for child in element):
         return text_of(element)
     pieces = [escape(element.text or "", quote=False)]

@@ -48,7 +48,7 @@ def is_email(text: str) -> bool:
 
 
 def without_repeated_name(person: Person) -> Person:
-    """Return the person, without the name if this only repeats the email address, the URI or the picture's address.
+    """Return the person. A name that only repeats the email address, the URI or the picture's address is removed.
 
     If a person has no email address, a name in the form of an email address becomes the email address.
     """
@@ -62,7 +62,7 @@ def without_repeated_name(person: Person) -> Person:
 def merge(persons: Iterable[Person | None]) -> tuple[Person, ...]:
     """Return the persons without duplicates.
 
-    Two persons are duplicates if they have the same name or email address, and do not differ in any known value.
+    Two persons are duplicates if they have the same name or email address, and agree in every value that both have.
     """
     merged: list[Person] = []
     positions: dict[tuple[str, str], list[int]] = {}

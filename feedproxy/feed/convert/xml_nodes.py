@@ -135,9 +135,10 @@ NAMESPACES_MAX = 64
 
 
 def limit_namespaces(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Node, ...]:
-    """Return the nodes, without nodes in further namespaces after NAMESPACES_MAX. This limits the time of writing.
+    """Return the nodes without those that would raise the number of namespaces above NAMESPACES_MAX.
 
-    `namespaces` are those of earlier nodes. The function adds the namespaces of the returned nodes to this set.
+    This limits the time of writing. `namespaces` are those of earlier nodes. The function adds the namespaces of the
+    returned nodes to this set.
     """
     parts = []
     for node in nodes:

@@ -1,8 +1,8 @@
 """The identity and the digest of each entry of a feed, of eight bytes each.
 
 The identity of an entry is a hash of its name: `guid`, `id` or `rdf:about`, or else its link, or else its content. Of
-several entries with the same name, only the last has the hash of the name, because new entries usually come first. A
-publisher that forces a collision hides only its own entry.
+several entries with the same name, only the last has the hash of the name, because new entries usually come first. The
+identities of the others also depend on their digests. A publisher that forces a collision hides only its own entry.
 """
 
 from collections import Counter

@@ -1,8 +1,8 @@
 """Addition of feedproxy's hub (`rel="hub"`, WebSub) and cloud (rssCloud) to a publisher's feed.
 
 Atom 1.0, and RSS except 0.90, 0.91 and 1.1, get a link to the hub. JSON Feed gets an object in its list `hubs`. RSS
-0.92 to 2.0 gets a cloud, unless it names a cloud already. The publisher's hubs remain: "subscribers may subscribe to
-one or more of the advertised hubs" (WebSub, section 4). No other byte of the document changes.
+0.92, 0.93, 0.94 and 2.0 get a cloud, unless the feed names a cloud already. The publisher's hubs remain: "subscribers
+may subscribe to one or more of the advertised hubs" (WebSub, section 4). No other byte of the document changes.
 """
 
 import json
@@ -32,7 +32,8 @@ class Announcement(Struct, frozen=True):
 def announce(body: bytes, channel: Channel, announcement: Announcement, *, charset: str | None = None) -> bytes:
     """Return the document with the announced hub and cloud, or `body` itself if nothing is to be added.
 
-    `channel` is the channel of `body`, and `charset` the parameter of the origin's Content-Type, or None.
+    `body` is also returned if it cannot be edited. `channel` is the channel of `body`, and `charset` the parameter of
+    the origin's Content-Type, or None.
     """
     hub = announcement.hub if announcement.hub and announcement.hub not in channel.hubs and _allows_hub(channel) else ""
     cloud = announcement.cloud if _allows_cloud(channel) and not channel.cloud else None
@@ -97,7 +98,8 @@ def _edit_xml(document: EncodedDocument, channel: Channel, hub: str, cloud: Clou
 def _insert_position(document: EncodedDocument, offsets: ChannelOffsets) -> int | None:
     """Return the offset at which to insert a link: after the channel's `link`, or else a self link or the start tag.
 
-    Some feed readers use the first element `link` as the address of the page, so the new link must follow that element.
+    Return None if the channel is an empty element. Some feed readers use the first element `link` as the address of the
+    page, so the new link must follow that element.
     """
     if offsets.own_link is not None:
         return offsets.own_link

@@ -178,7 +178,7 @@ def plain_title(title: str) -> str:
 def _corrections(
     link: LinkTag, form: _LinkForm, href: str, title: str | None, types: tuple[str, ...]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the name and the correct value of each attribute of a link that is wrong."""
+    """Yield the name and the correct value of each wrong attribute of `link`."""
     if link.href is None or not is_same(link.href, href):
         yield "href", href
     if title is not None if link.type is None else link.type.partition(";")[0].strip().lower() not in types:

@@ -45,7 +45,8 @@ class ChannelOffsets(Struct, frozen=True):
     start: int | None
     """Offset in bytes of UTF-8 after the channel's start tag, or None for a channel without content."""
     own_link: int | None
-    """Offset in bytes of UTF-8 after the first `link` in the channel's own namespace, or None without such a link."""
+    """Offset in bytes of UTF-8 after the first `link` in the channel's own namespace, or None if there is no such
+    link."""
     self_links: tuple[LinkTag, ...]
 
 
@@ -74,9 +75,9 @@ def find_channel(utf8: bytes, channel: Channel, *, every_self_link: bool = False
     """Return the offsets of the channel's tags and self links. `channel` is the parsed channel of the document.
 
     Return None for a format other than RSS and Atom, and for a document that must not be edited, such as a signed one.
-    With `every_self_link`, all self links are collected. Otherwise the search ends at the first self link with the
-    format's own relation (`start` in Atom 0.3, else `self`). In a document without self links, it ends at the first
-    item that a `link` of the feed's own format precedes.
+    If `every_self_link` is False, the search ends at the first self link with the format's own relation (`start` in
+    Atom 0.3, `self` in all other formats). In a document without self links, the search ends at the first item after a
+    `link` of the feed's own format.
     """
     finder = _ChannelFinder(utf8, channel, every_self_link=every_self_link)
     try:

@@ -32,7 +32,7 @@ def read(document: XmlTree, items: Items) -> Channel | None:
 
 
 def _alternate(links: list[tuple[str, Element]]) -> str:
-    """Return the address of the feed's page, preferably in HTML, or "" (RFC 4287, section 4.2.7.2)."""
+    """Return the address of the feed's page, preferably in HTML, or "" if it has none (RFC 4287, section 4.2.7.2)."""
     pages = [link for _, link in links if "alternate" in link_elements.relations(link)]
     pages.sort(key=lambda link: (link.get("type") or "text/html") != "text/html")
     return link_elements.based_href(pages[0]) if pages else ""

@@ -20,9 +20,9 @@ _INVALID_INTERVAL = "INTERVALTIME is not a positive duration"
 def read(document: XmlTree, items: Items) -> Channel | None:
     """Return the channel of a CDF document, or None for another vocabulary.
 
-    A root `CHANNEL` in capitals is CDF if it has any element of CDF or an `href`. Many vocabularies have elements
-    `channel` and `item`. A root in another spelling is therefore CDF only if it has an `href`, or if the root or its
-    first item has a name of _DISTINCTIVE.
+    A root `CHANNEL` in capitals is CDF if it has at least one element of CDF or an `href`. Many vocabularies have
+    elements `channel` and `item`. A root in another spelling is therefore CDF only if it has an `href`, or if the root
+    or its first item has a name of _DISTINCTIVE.
     """
     root = document.root
     if qualified_name(root)[1] != "CHANNEL":
@@ -46,7 +46,8 @@ def read(document: XmlTree, items: Items) -> Channel | None:
 
 
 def _schedule(root: Element) -> Schedule:
-    """Return the schedule with the interval of the first element `INTERVALTIME`."""
+    """Return the schedule with the interval of the first element `INTERVALTIME`, or NO_HINTS if there is none. A note
+    replaces an invalid interval."""
     for times in named_children(root, "schedule"):
         for interval in named_children(times, "intervaltime"):
             values = {unit: attribute_of(interval, unit).strip() for unit in _UNITS}

@@ -24,8 +24,8 @@ RFC 9110, section 4.1, recommends supporting URIs of 8000 octets.
 """
 
 _MEDIA_TYPE = re.compile("xml|rss|atom|rdf|html")
-"""Pattern of the media types of feeds that may begin with other text. Programs that print a warning before the feed
-often declare HTML."""
+"""Pattern of the media types of documents in which other text can precede the feed. Programs that print a warning
+before the feed often declare HTML."""
 
 
 def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Channel | None:
@@ -60,9 +60,9 @@ def _may_be_feed(syntax: DocumentSyntax, data: bytes, content_type: str | None) 
 
 
 def _may_begin_with_text(content_type: str | None) -> bool:
-    """Return True if text before a feed of this type may be a message of the program that wrote the feed.
+    """Return True if text before a feed of this type can be a message of the program that wrote the feed.
 
-    In program code, documentation and pictures, text that looks like the beginning of a feed may be a part of the
+    In program code, documentation and pictures, text that looks like the beginning of a feed can be a part of the
     content.
     """
     media_type = (content_type or "").partition(";")[0].strip().lower()

@@ -22,7 +22,8 @@ _ITEM_NAMES = {kind: b"entry" if kind is Kind.ATOM else b"item" for kind in Kind
 _END_TAGS = {name: re.compile(rb"</%b>(?:\s*+(<%b)[> \n\r\t])?" % (name, name)) for name in (b"item", b"entry")}
 """Patterns of the end tag of an item, by element name. The group is not empty if another item follows directly."""
 _NOT_MARKUP = ((b"<!--", b"-->"), (b"<![CDATA[", b"]]>"), (b"<?", b"?>"))
-"""Beginnings and ends of comments, CDATA sections and instructions. What looks like an item in them is none."""
+"""Beginnings and ends of comments, CDATA sections and instructions. Text in them that looks like an item is not an
+item."""
 
 SCANNED_MAX = 16 * 1024
 """A document with more than this many bytes around its items is not scanned, because the scan runs in the event loop.
@@ -70,7 +71,7 @@ def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> 
 
 
 def _has_end_tag_in_other_than_markup(items: bytes, end_tag: bytes) -> bool:
-    """Return True if an end tag may lie in a comment or a CDATA section."""
+    """Return True if an end tag can lie in a comment or a CDATA section."""
     # The loops of `map` run without Python code: an archive has 100,000 items.
     kinds = [kind for kind in _NOT_MARKUP[:2] if kind[0] in items]
     pieces = items.split(end_tag) if kinds else []

@@ -1,9 +1,9 @@
 """Check whether a document has the structure of a feed.
 
-Other vocabularies also have `rss` (resident set size), `feed` (for animals) and `channel` (of television), and may
+Other vocabularies also have `rss` (resident set size), `feed` (for animals) and `channel` (of television), and can
 contain data for one client alone. A version number or a namespace declares the vocabulary, and one element confirms the
-declaration. Without a declaration, a document needs one element that only feeds have, two other elements of feeds, or
-no unknown element.
+declaration. A document without a declaration is a feed if it has an element that only feeds have, if it has two other
+elements of feeds, or if feeds can have all its elements.
 """
 
 import re
@@ -66,7 +66,7 @@ class Items(Struct, frozen=True):
 def channel_elements(channel: Element) -> list[Child]:
     """Return the child elements of a channel that the parsers read.
 
-    A document may contain a million other elements, each of which would take 128 bytes in the list.
+    A document can contain a million other elements, each of which would take 128 bytes in the list.
     """
     return [child for child in children(channel) if child[1].lower() in _READ]
 
@@ -91,7 +91,7 @@ def has_feed_structure(
     *,
     is_declared: bool,
 ) -> bool:
-    """Return True if the children of `element` in the namespace `core`, and its items, are those of a feed.
+    """Return True if `element` is a feed's channel according to its children in the namespace `core` and its items.
 
     `feed_names` are the names of the elements that a channel of the format may have, in lower case. `items` is the
     number of items, and `first` contains the names in the first item (`Items.first`). `is_declared` is True if a

@@ -11,7 +11,7 @@ from feedproxy.feed.json_scanner import parse_integer
 
 _VERSION = "jsonfeed.org/version/"
 _HOST = b"jsonfeed.org"
-"""The host in _VERSION. Any JSON without this text is not a JSON Feed.
+"""The host in _VERSION. JSON without this text is not a JSON Feed.
 
 _VERSION itself need not occur in the bytes, because some encoders escape slashes.
 """
@@ -53,12 +53,13 @@ def read(data: bytes, *, sound: bool) -> Channel | None:
 
 
 def decode(data: bytes) -> tuple[Any, bool]:
-    """Return the JSON value at the beginning of `data`, and True if nothing follows. Raises ValueError for other data.
+    """Return the JSON value at the beginning of `data`, and True if `data` is well-formed, else False.
 
-    Some files continue after the feed, with test records or a second object, or contain NaN or Infinity, which are no
-    JSON. Others begin with a second byte order mark, or have line ends in strings, because a template wrote them. Such
-    a document is a feed, but not well-formed. These constants, numbers beyond the range of a float, and integers of
-    more than 4,300 digits are read as null: no document with them could be written as JSON.
+    Raises ValueError if `data` does not begin with a JSON value. Some files continue after the feed, with test records
+    or a second object, or contain NaN or Infinity, which are no JSON. Others begin with a second byte order mark, or
+    have line ends in strings, because a template wrote them. Such a document can be a feed, but is not well-formed.
+    NaN, Infinity, numbers beyond the range of a float, and integers of more than 4,300 digits are read as null, because
+    they cannot be written as JSON again.
     """
     whole = data.decode("utf-8", "replace").lstrip(" \t\r\n")
     text = whole.lstrip("\ufeff \t\r\n")

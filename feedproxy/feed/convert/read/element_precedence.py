@@ -141,7 +141,7 @@ def merge_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
 
 
 def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | None:
-    """Return the picture, or None if it is None, without a title or link that only repeats that of the channel."""
+    """Return the picture, or None if `image` is None. A title or link that only repeats the channel's is removed."""
     if image is None:
         return None
     return replace(
@@ -180,10 +180,11 @@ def _is_size(text: str) -> bool:
 
 
 def apply_identifier(statements: Extract, extensions: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Set the item's id to its dc:identifier if a conversion has written the id there. Return the other extensions.
+    """Set the item's id to its dc:identifier if a conversion has written the id there. Return the extensions.
 
-    After a conversion, the item's IRI (atom:id or rdf:about) equals the dc:identifier, or is a name-based UUID (RFC
-    9562, section 5.5). Otherwise, the dc:identifier may identify something else, such as a book.
+    A dc:identifier that has become the id is removed from the extensions. After a conversion, the item's IRI (atom:id
+    or rdf:about) equals the dc:identifier, or is a name-based UUID (RFC 9562, section 5.5). Otherwise, the
+    dc:identifier may identify something else, such as a book.
     """
     iri = _DISTINGUISHING_SUFFIX.sub("", statements.strings.get("atom:id") or statements.about)
     if "id" in statements.strings or not iri:
@@ -199,7 +200,7 @@ def apply_identifier(statements: Extract, extensions: tuple[Node, ...]) -> tuple
 
 
 def drop_inherited(item: Item, channel: Feed) -> Item:
-    """Return the item without a language and a text direction that are the same as the channel's."""
+    """Return the item. A language or a text direction that is the same as the channel's is removed."""
     if item.language and item.language.lower() == channel.language.lower():
         item = replace(item, language="")
     if item.direction and item.direction == channel.direction:
@@ -281,8 +282,8 @@ def _text_of_media(extensions: Iterable[Node], name: str) -> Text | None:
 def _bodies(statements: Extract) -> tuple[Text | None, Text | None]:
     """Return the content and the summary of an item.
 
-    If RSS's description is the only text, it is the content. Without any of these texts, the content is the description
-    of Media RSS or the summary of iTunes.
+    If RSS's description is the only text, it is the content. If there is no text at all, the content is the description
+    of Media RSS or the summary of iTunes. Each of the two values can be None.
     """
     content = statements.texts.get("content") or statements.texts.get("atom:content")
     summary = statements.texts.get("atom:summary")
@@ -293,9 +294,9 @@ def _bodies(statements: Extract) -> tuple[Text | None, Text | None]:
 
 
 def _item_dates(statements: Extract) -> tuple[int | None, int | None]:
-    """Return the date of publication and the date of the last update. Each may be None.
+    """Return the date of publication and the date of the last update. Each is None if it is unknown.
 
-    RSS has one date, which counts as the date of publication unless it equals the date of the update.
+    The only date of an RSS item counts as the date of publication, unless it equals the date of the update.
     """
     instants = statements.dates
     updated = _first(instants, "atom:updated", "dcterms:modified", "lastbuilddate")
@@ -320,8 +321,8 @@ def _with_fallbacks(statements: Extract) -> tuple[Node, ...]:
 
 
 def _use_fallback(statements: Extract, local: str, value: str) -> bool:
-    """Use the value of a Dublin Core element if the statement is missing. Return False if the element states something
-    else than the document."""
+    """Use the value of a Dublin Core element if the document's own statement is missing. Return True if the value was
+    used or repeats the document's language, else False."""
     match local:
         case "language":
             language = statements.strings.get("language") or statements.language

@@ -129,7 +129,7 @@ class _ModelReader:
     def _fallback(self, element: xml_parser.Element) -> str:
         """Return the base of relative links: the document's address, or else its self link or its web page.
 
-        The first result is kept, so that all items get the same base.
+        The result is "" if none of these is known. The first result is kept, so that all items get the same base.
         """
         if self._base is None:
             root = next(reversed(list(element.iterancestors())), element)
@@ -166,10 +166,10 @@ def with_rendering_address(feed: Feed, address: str) -> Feed:
 
 
 def with_source_address(feed: Feed, address: str, *, modified: int | None) -> Feed:
-    """Return the feed with a self link and a date.
+    """Return the feed with a self link and a date, if they are known.
 
-    If the document states no self link, it is `address`, the URL from which the feed was fetched. If the document
-    states no date, it is `modified`, the time in Last-Modified.
+    A missing self link becomes `address`, the URL from which the feed was fetched. If neither the channel nor an item
+    has a date, the channel gets `modified`, the time in Last-Modified.
     """
     dated = feed.updated is not None or feed.published is not None
     dated = dated or any(item.updated is not None or item.published is not None for item in feed.items)

@@ -282,8 +282,8 @@ def _construct(element: Element, base: str) -> Text | None:
 
 
 def _decode_base64(element: Element, kind: str) -> str | None:
-    """Return the text of an Atom 0.3 element in Base64, or None if the Base64 is invalid or the content is neither text
-    nor HTML."""
+    """Return the text of an Atom 0.3 element in Base64. Return None if the Base64 is invalid, or if `kind`, the type of
+    the content, is not that of text or HTML."""
     if kind not in ("text", "html", "text/plain", "text/html", "application/xhtml+xml"):
         return None
     try:

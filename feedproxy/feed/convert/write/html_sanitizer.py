@@ -33,7 +33,8 @@ _CLEANER = nh3.Cleaner(
 
 
 def sanitize(text: Text | None) -> Markup:
-    """Return a text as HTML without scripts, styles and forms, or "" for a text of any other type than text or HTML."""
+    """Return a text as HTML without scripts, styles and forms. Return "" for None, and if the type is not text or
+    HTML."""
     if text is None or text.type not in ("text", "html"):
         return Markup()
     if text.type == "text":

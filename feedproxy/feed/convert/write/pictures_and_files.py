@@ -41,7 +41,8 @@ def cover(feed: Feed) -> str:
 
 
 def files(item: Item) -> tuple[Enclosure, ...]:
-    """Return the item's files: its enclosures, and those of Media RSS with a stated type other than a picture."""
+    """Return the item's files: its enclosures, and the files of Media RSS that state a type other than that of
+    pictures."""
     enclosures = {enclosure.url: enclosure for enclosure in item.enclosures}
     for node in _media(item):
         url, kind = node.attribute("url"), node.attribute("type")

@@ -29,7 +29,8 @@ def render(feed: Feed) -> bytes:
 
 
 def body(item: Item) -> Text | None:
-    """Return an item's content if it is text or HTML in the feed itself, or else its summary, or None without one."""
+    """Return an item's content if it is text or HTML in the feed itself. Otherwise, return its summary, or None if it
+    has none."""
     content = item.content
     return content if content is not None and not content.src and content.type in ("text", "html") else item.summary
 

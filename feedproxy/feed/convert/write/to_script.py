@@ -81,7 +81,7 @@ class _Language(Struct, frozen=True):
 
 
 def _make_quoter(special: str, escape: Callable[[int], str]) -> Callable[[str], str]:
-    """Return a function that quotes a text. It writes a backslash before the characters in `special`.
+    """Return a function that quotes a text. The function writes a backslash before each of the characters in `special`.
 
     `escape` takes the number of a character that is not printable ASCII, and returns its escaped form.
     """

@@ -32,7 +32,7 @@ from feedproxy.http.date import WEEKDAYS, format_rfc3339
 
 
 def document(namespace: str, local: str, feed: Feed, default: str | None = None) -> Element:
-    """Return the root element of a document. `default` is the namespace that is written without a prefix, if any."""
+    """Return the root element of a document. `default` is the namespace that is written without a prefix, or None."""
     customary = {prefix: uri for uri, prefix in PREFIXES.items() if uri != default}
     others = {prefix: uri for prefix, uri in assign_prefixes(_all(feed)).items() if prefix not in customary}
     names: dict[Any, str] = {**customary, **others}
@@ -235,9 +235,9 @@ def people(parent: Element, persons: Iterable[Person]) -> None:
 def item_body(element: Element, item: Item, core: str) -> None:
     """Write the item's texts: the summary as description, and the content as content:encoded.
 
-    Without a summary, the content is the description. Without content, the summary is also written as atom:summary.
-    Feed readers interpret both elements as HTML, so plain text is escaped. Content of any other type, and content at
-    another address, becomes an element of Atom.
+    If there is no summary, the content is the description. If there is no content, the summary is also written as
+    atom:summary. Feed readers interpret description and content:encoded as HTML, so plain text is escaped. Content that
+    is neither text nor HTML, and content at another address, becomes an element of Atom.
     """
     content, summary = item.content, item.summary
     if content is not None and (content.src or content.type not in ("text", "html")):
@@ -272,7 +272,8 @@ def put_image(element: Element, url: str) -> None:
 
 
 def extra_links(element: Element, links: Iterable[Link], page: str) -> None:
-    """Write all links except a link with only the address `page`, for which RSS has its own element."""
+    """Write all links except a link that has the address `page` and no other value: RSS has an element of its own for
+    it."""
     for link in links:
         if link != Link(page):
             atom_link(element, link)
