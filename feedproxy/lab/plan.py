@@ -115,7 +115,8 @@ def _parse_values(path: Path, document: Mapping[Any, Any], names: Sequence[str])
 
 
 def _parse_texts(path: Path, location: str, name: str, value: Any) -> Iterator[str]:
-    """Yield the items of a list as texts. Raises UsageError if a fault, a hint or a finding is unknown or invalid."""
+    """Yield the items of the list `value`, or `value` itself, as texts. `name` is the key of the plan, and `location`
+    its place. Raises UsageError if a fault, a hint or a finding is unknown or invalid."""
     for index, item in enumerate(value if isinstance(value, list) else [value]):
         text = str(item)
         try:
