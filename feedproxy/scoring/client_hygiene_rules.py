@@ -1,5 +1,7 @@
 """Rules on single requests: HTTP version, compression, User-Agent, contact address, cookies, and added query
 parameters.
+
+An empty verdict means that the request keeps the rule. None means that the request cannot show this.
 """
 
 import re

@@ -2,6 +2,8 @@
 
 Validators are opaque to clients and must be returned unchanged. Sent and issued validators are therefore compared as
 text. The kind of a mismatch is determined afterwards.
+
+An empty verdict means that the request keeps the rule. None means that the request cannot show this.
 """
 
 from feedproxy.clock import Seconds

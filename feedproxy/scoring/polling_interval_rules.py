@@ -3,6 +3,8 @@
 The latest answer states the interval that a reader should wait. No interval is longer than a day, so a reader that
 polls once a day is never too early. An interval begins when the origin sends the answer. If the answer comes from a
 cache, its Age is therefore subtracted from the interval.
+
+An empty verdict means that the request keeps the rule. None means that the request cannot show this.
 """
 
 import math

@@ -1,4 +1,7 @@
-"""Rules on redirects, permanent moves and feeds that are gone.  RFC 9110, section 15.4; RSS Feed State."""
+"""Rules on redirects, permanent moves and feeds that are gone.  RFC 9110, section 15.4; RSS Feed State.
+
+An empty verdict means that the request keeps the rule. None means that the request cannot show this.
+"""
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.durations_and_sizes import span
