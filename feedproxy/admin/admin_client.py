@@ -155,8 +155,8 @@ def print_result(args: argparse.Namespace, result: object, lines: Iterable[str])
 
 
 def _base(admin: str) -> str:
-    """Return the URL of the admin listener. If the listener has all addresses of the machine, the URL has a loopback
-    address."""
+    """Return the URL of the admin listener at `admin`, an address or a URL. If the listener listens on all addresses of
+    the machine, the URL has a loopback address."""
     text = admin.strip().rstrip("/")
     if "://" in text:
         if not _URL.fullmatch(text):

@@ -13,8 +13,8 @@ from feedproxy.telemetry.metrics import CONTENT_TYPE
 from feedproxy.web.display_formats import plural
 
 FEEDS_WAIT: Seconds = 2
-"""`/metrics` waits at most this many seconds for the list of feeds. After a start with many stored feeds, it takes
-longer to read them. Prometheus gives up after 10 s."""
+"""`/metrics` waits at most this many seconds for the list of feeds. After a start with many stored feeds, reading the
+list takes longer. Until then, the response lacks the metrics of subscribers. Prometheus gives up after 10 s."""
 
 
 class Probes:

@@ -18,7 +18,7 @@ visible."""
 class Span(Struct, frozen=True):
     """A period that a chart can show: the last `count` hours or days.
 
-    `unit` is the duration of an hour or day in seconds. Each column shows `units_per_column` of them, and is called
+    `unit` is the duration of an hour or day in seconds. A column shows `units_per_column` hours or days, and is called
     `column_name`. `name` is the period's name in the query, and `label` its name on the page.
     """
 

@@ -1,4 +1,4 @@
-"""Advice for the operator about a feed that is failing, moved or gone, and warnings about faults of a feed."""
+"""Advice for the operator about a feed that is failing, moved or gone, and warnings about problems of a feed."""
 
 from collections.abc import Mapping
 
@@ -68,7 +68,7 @@ def advice(resource: Resource, state: FeedState, settings: Settings) -> str:
 
 
 def feed_warnings(resource: Resource, state: FeedState, channel: Channel | None) -> list[str]:
-    """Return a sentence for each fault that the operator or the publisher can correct.
+    """Return a sentence for each problem that the operator or the publisher can correct.
 
     `channel` is the result of `read_stored_channel`.
     """

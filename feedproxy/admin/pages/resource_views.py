@@ -114,7 +114,7 @@ def feed_view(view: ResourceView, counts: CountView) -> View:
 
 
 def format_and_version(channel: Channel | None) -> str:
-    """Return the format, such as `RSS 2.0` or `Atom 1.0`, or "" for another document."""
+    """Return the format, such as `RSS 2.0` or `Atom 1.0`, or "" if `channel` is None."""
     return f"{channel.kind.format_name} {plain_text(channel.version, 20)}".strip() if channel else ""
 
 
@@ -205,8 +205,7 @@ def _relocation_view(sighting: Relocation | None, settings: Settings) -> View | 
 
 
 def _moved_to(view: ResourceView) -> str | None:
-    """Return the new address of a feed, which a rule or the origin states. Return None for a feed without such an
-    address."""
+    """Return the new address of a feed, which a rule or the origin states. Return None if neither states an address."""
     sighting = view.resource.relocation
     location = view.settings.moved_to or (sighting.location if sighting is not None else "")
     return redact_target(to_public(location, view.settings)) if location else None
