@@ -37,7 +37,8 @@ def register(subparsers: Any) -> None:
 
 
 def subscribe(args: argparse.Namespace) -> int:
-    """Open the feed in the feed reader, or register feedproxy as the desktop's program for feeds, or undo this.
+    """Open the feed in the feed reader, or register feedproxy as the desktop's program for feeds, or undo this
+    registration.
 
     Return 1 if the reader fails, or if there is no registration to undo. Otherwise return 0. Raises FeedproxyError if
     the feed cannot be fetched or no reader is known, and UsageError if an argument is invalid.
