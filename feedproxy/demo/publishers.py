@@ -72,7 +72,7 @@ class PublisherProfile(Struct, frozen=True):
     last_modified: bool = False
     compresses: bool = True
     lifetime: Seconds = 0
-    """Seconds for which the feed's hints permit using a copy, or 0 without hints."""
+    """Seconds for which the feed's hints permit using a copy, or 0 if the feed has no such hints."""
 
 
 @dataclass
