@@ -104,7 +104,7 @@ class FeedList:
         the store fails.
 
         Feeds that are not stored are fetched. If `intercept` is true, TLS to the hosts of the list's https feeds is
-        decrypted from then on.
+        decrypted from then on. `replace` ends the decryption for hosts of earlier imports.
         """
         before, now = self.imports.reload(), self._clock.now()
         present = () if replace else before.feeds
