@@ -62,7 +62,7 @@ class _Protection(NamedTuple):
 
 
 class _Match(NamedTuple):
-    """The numbers of the rules that match a target, and the target's protection (None without a protecting rule)."""
+    """The numbers of the rules that match a target, and the target's protection (None if no rule protects it)."""
 
     matching: tuple[int, ...]
     protection: _Protection | None

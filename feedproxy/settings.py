@@ -983,7 +983,7 @@ def _sequence_names() -> frozenset[str]:
 def listen_address(text: str, option_name: str) -> tuple[str, int]:
     """Return host and port of `HOST:PORT`, `:PORT` (all addresses, host "") or `PORT` (loopback).
 
-    Raises a UsageError that names the option.
+    If `text` has none of these forms, raises a UsageError that contains `option_name`.
     """
     match = _ADDRESS.fullmatch(text.strip())
     if match is None or int(match["port"]) > 65535:
