@@ -131,7 +131,7 @@ class FeedPages:
         )
 
     async def feed(self, request: web.Request) -> web.Response:
-        """Return the page of a feed. Raises NotFound if no feed has the id."""
+        """Return the page of a feed. Raises NotFound if no feed has the id, or if its copy was removed."""
         await self._app.peer_reports()
         service, target = self.service(), await self.target(request.match_info["id"])
         await service.store.load(target)
@@ -213,7 +213,8 @@ class FeedPages:
         return web.Response(status=303, headers={"Location": f"{outcome.path}?done={token}"})
 
     def page(self, request: web.Request, template: str, **values: Any) -> web.Response:
-        """Return a page from a template with these values. If an action has redirected to the page, add its notice."""
+        """Return a page from a template with these values, or a 304 if the client already has the page. If an action
+        has redirected to the page, add the notice of the action."""
         now = self._app.clock.now()
         notice = self._notices.get(request.query.get("done", ""))
         shared = {"now": now, "as_of": now, "notice": notice, "path": request.path}

@@ -128,7 +128,8 @@ def last_changed(resource: Resource) -> str | None:
 
 
 def validators(stored: StoredResponse | None) -> View:
-    """Return the origin's validators, and those that feedproxy sends: Last-Modified, and an ETag for each coding."""
+    """Return the origin's validators, and those that feedproxy sends: Last-Modified, and an ETag for each coding. If
+    `stored` is None, both are empty."""
     if stored is None:
         return {"origin": {}, "ours": {}}
     origin = {name: stored.fields.combined(name) for name in ("etag", "last-modified") if name in stored.fields}
