@@ -569,7 +569,7 @@ def _close(sockets: Iterable[socket.socket]) -> None:
 
 
 def _exit_status(pid: int) -> int | None:
-    """Return the exit status of a child process, or None while it runs."""
+    """Return the exit status of a child process, None while it runs, or 0 if there is no such child."""
     try:
         exited_pid, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
