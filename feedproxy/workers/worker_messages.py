@@ -191,8 +191,8 @@ class WorkerPeers:
         return activities
 
     async def send_reads(self) -> None:
-        """Report the requests of this worker's readers to the other workers. Return when they have received the
-        report."""
+        """Report the requests of this worker's readers to the other workers. Return when each of them has received the
+        report, or has not answered in time (PEER_TIMEOUT)."""
         if reads := self._reads.take():
             message = json.dumps(reads).encode()
             await asyncio.gather(*(self._request(session, "news", message) for session in self._sessions))
