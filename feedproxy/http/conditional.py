@@ -2,7 +2,7 @@
 
 A representation has one tag for each content coding, and the origin's tag. If-None-Match is compared with all tags,
 because a client that has the content in one coding does not need it in another. If no tag matches, only the bases of
-the tags are compared (etag.py), because other software may have changed a tag.
+the tags are compared (etag.py), because other software can have changed a tag.
 """
 
 import math
@@ -67,7 +67,7 @@ the Fetch Standard requires in each response ("CORS check").
 
 
 def has_preconditions(fields: Fields) -> bool:
-    """Return True if a request has a precondition that `evaluate` may evaluate."""
+    """Return True if a request has a field that states a precondition (the fields that `evaluate` reads)."""
     return fields.has_any(_NAMES)
 
 

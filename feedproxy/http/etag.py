@@ -23,7 +23,7 @@ _SUFFIXES = tuple(mark + coding for coding in _CODINGS for mark in ("--", "-", "
 
 
 class EntityTag(Struct, frozen=True):
-    """An entity tag. `opaque` is the text within the quotation marks."""
+    """An entity tag. `opaque` is the text within the quotation marks. `weak` is true if `W/` precedes them."""
 
     opaque: str
     weak: bool = False

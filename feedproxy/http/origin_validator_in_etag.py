@@ -34,7 +34,7 @@ def carry_validators(base: str, fields: Fields) -> str:
     """Return a tag base that carries the ETag or Last-Modified of a response.
 
     Return `base` unchanged if the response has no validator, or an ETag longer than TAG_MAX. Last-Modified is carried
-    only if the response does not vary by a client's fields, because documents in several languages may have the same
+    only if the response does not vary by a client's fields, because documents in several languages can have the same
     date.
     """
     tag = parse_tag(fields.get("etag") or "") if len(fields.get_all("etag")) == 1 else None

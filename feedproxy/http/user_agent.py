@@ -4,7 +4,7 @@ A service that fetches a feed for many people claims their number in its User-Ag
 `users 2`, `15 subscriber(s)`, `subscribers 1`. Some services add their own id of the feed.
 subscribers/claim_confirmation.py decides which claims are believed.
 
-One service may use several User-Agent strings. Its claims are counted under the part that its strings have in common.
+One service can use several User-Agent strings. Its claims are counted under the part that its strings have in common.
 Claims of one service with different ids for one feed are added.
 """
 
@@ -26,7 +26,7 @@ class Claim(Struct, frozen=True):
     """A service's statement of the number of subscribers for which it fetches a feed (`count`).
 
     `fetcher` is the name under which the service's claims are counted. `feed_id` is the service's own id of the feed,
-    or empty.
+    or "" if the service states none.
     """
 
     fetcher: str

@@ -51,7 +51,8 @@ class UseAsDictionary(Struct, frozen=True):
     match: str
     """The URL pattern of the requests that may use the dictionary, relative to the URL of the response."""
     id: str = ""
-    """The identifier that the server gave the dictionary, or "". A client sends it back in Dictionary-ID."""
+    """The identifier that the server gave the dictionary, or "" if it gave none. A client sends the identifier back in
+    Dictionary-ID."""
 
 
 def use_as_dictionary(pattern: str) -> str:

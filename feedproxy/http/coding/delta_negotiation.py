@@ -22,8 +22,8 @@ class Bases(Struct, frozen=True):
     tags: tuple[EntityTag, ...] = ()
     """The tags in If-None-Match."""
     date: Instant | None = None
-    """The date in If-Modified-Since, or None. The date is ignored if the request has tags (RFC 9110, section
-    13.1.3)."""
+    """The date in If-Modified-Since. None if the request has If-None-Match, because the date is then ignored (RFC 9110,
+    section 13.1.3)."""
 
 
 def requested_bases(request: Request) -> Bases | None:

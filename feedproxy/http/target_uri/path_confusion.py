@@ -16,7 +16,7 @@ from feedproxy.errors import BadTarget
 from feedproxy.http.memoize import memoize_short
 
 INTERPRETATIONS_MAX = 96
-"""A target that servers may interpret in more than this many ways is refused."""
+"""A target that servers can interpret in more than this many ways is refused."""
 
 _PLAIN = re.compile(r"(?:/[A-Za-z0-9_~!&'()*,=:@-]+(?:\.[A-Za-z0-9_~!&'()*,=:@-]+)*)*/?")
 """Pattern of paths that every interpretation by a server (INTERPRETERS) leaves unchanged."""
@@ -138,7 +138,7 @@ def interpretations(target: str) -> tuple[str, ...]:
 
 
 def _queries(query: str) -> tuple[str, ...]:
-    """Return the forms in which servers may read a query: unchanged, decoded once, decoded repeatedly, or parsed by
+    """Return the forms in which servers can read a query: unchanged, decoded once, decoded repeatedly, or parsed by
     PHP."""
     if _PLAIN_QUERY.fullmatch(query):
         return (query,)

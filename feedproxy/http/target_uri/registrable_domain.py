@@ -21,7 +21,7 @@ def site_of(uri: str) -> str:
     """Return the site of a normalised target: its registrable domain.
 
     A name with a single label is its own site. At an IP address and at localhost, each port is a separate site, because
-    one host may run several unrelated servers.
+    one host can run several unrelated servers.
     """
     host, port = split_host_port(uri)
     if ":" in host:

@@ -74,7 +74,7 @@ _OWN_SECRET = re.compile(
 )
 """Pattern of this proxy's own paths with a token: callback URLs, and the secret addresses of users.
 
-A token is recognised by its path, because a random token may look like words.
+A token is recognised by its path, because a random token can look like words.
 """
 
 _PRIVATE_PATH = re.compile(
