@@ -133,7 +133,7 @@ class AddressPolicy:
             raise Forbidden(f"{host}:{port} is a listener of this proxy")
 
     def resolver(self, trust: AddressTrust, parent: Parent | None) -> Lookup:
-        """Return the function that resolves a host and makes the checks of this trust.
+        """Return the function that resolves a host and makes the checks that `trust` requires.
 
         `parent` is the parent proxy through which the request is sent, or None for a direct connection.
         """
@@ -157,7 +157,7 @@ class AddressPolicy:
         return await self._resolve_permitted(host, port)
 
     async def resolve_configured(self, host: str, port: int) -> list[str]:
-        """Return the permitted addresses of a host that the operator configured, for any port.
+        """Return the permitted addresses of a host that the operator configured. The port is not checked.
 
         `localhost` may resolve to loopback addresses. The addresses of any other name are checked like those of a
         target, because name servers choose them. Raises the errors of `resolve`.

@@ -233,7 +233,8 @@ class Fetcher:
             raise MalformedResponse(f"{host.authority}: {error}") from error
 
     def _message(self, request: Request, content: bytes, trust: AddressTrust, virtual_host: str) -> _Message:
-        """Return the request as it is sent. Raises Forbidden and BadTarget."""
+        """Return the request as it is sent. Raises Forbidden if the port or a literal address is not permitted, and
+        BadTarget if the target is invalid."""
         host, path = self._host(request.target)
         if trust is AddressTrust.UNTRUSTED:
             self._policy.check_port(host.port)

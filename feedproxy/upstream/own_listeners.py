@@ -23,7 +23,7 @@ class OwnListeners:
         self._all: set[int] = set()
 
     def add(self, port: int, *, for_readers: bool) -> None:
-        """Record the port of a listener of any worker. `for_readers` is true if the listener serves clients."""
+        """Record the port of a listener, of this or another worker. `for_readers` is true if it serves clients."""
         self._all.add(port)
         if for_readers:
             self._readers.add(port)

@@ -29,7 +29,7 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "http": ("http_proxy", "all_proxy", "ALL_PROXY"),
     "https": ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
 }
-"""The environment variables that may name a parent proxy, for each scheme of a target.
+"""The environment variables that can name a parent proxy, for each scheme of a target.
 
 The first variable that is set counts.
 """
@@ -82,7 +82,7 @@ class Parent:
 def parse(text: str) -> Parent | None:
     """Return the parent that a value of the option names, or None for the values in DIRECT.
 
-    Raises UsageError if the value is invalid. Its message does not contain the value, which may include a password.
+    Raises UsageError if the value is invalid. Its message does not contain the value, which can include a password.
     """
     return None if text in DIRECT else _parse(text, OPTION, None)
 

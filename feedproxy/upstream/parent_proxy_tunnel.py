@@ -96,7 +96,11 @@ async def checked_tunnel(parent: Parent, check: Lookup, resolve: Lookup, host: s
 async def _connect_first(
     parent: Parent, resolve: Lookup, open_socket: Callable[[str], Awaitable[socket.socket]]
 ) -> socket.socket:
-    """Return the result of `open_socket` for the first of the parent's addresses that accepts a connection."""
+    """Return the result of `open_socket` for the first of the parent's addresses that accepts a connection.
+
+    Raises ParentFailed if no address does so, ParentRefused if the parent refuses, and Overload if this machine lacks
+    resources.
+    """
     reason: object = "it has no address"
     try:
         for ip in await resolve(parent.host, parent.port):
@@ -139,7 +143,8 @@ class _ConnectedSocket:
 
 
 async def _send_connect(sock: socket.socket, parent: Parent, authority: str) -> None:
-    """Send CONNECT and read the response (RFC 9110, section 9.3.6)."""
+    """Send CONNECT and read the response (RFC 9110, section 9.3.6). Raises ParentFailed for an invalid response or a
+    407, and ParentRefused for any other response that is not a 2xx."""
     loop = asyncio.get_running_loop()
     lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}"]
     if parent.authorization:

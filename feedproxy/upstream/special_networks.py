@@ -72,7 +72,7 @@ SPECIAL_NETWORKS = _table(
 )
 
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
-"""The only IPv6 addresses that IANA allocates. A site may use others within its own network."""
+"""The only IPv6 addresses that IANA allocates. A site can use others within its own network."""
 
 # Prefixes of IPv6 addresses that embed an IPv4 address, and the position of its first bit.
 TRANSLATION_PREFIXES = (
