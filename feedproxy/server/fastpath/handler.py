@@ -2,7 +2,7 @@
 
 A request with the field lines of earlier requests is looked up without parsing (template_cache.py). All other requests
 are parsed (request_head.py). If the cache has no template for the response (response_template.py), the handler calls
-`Service.answer` (proxy/service.py), as the flow handler does for mitmproxy. Any other request than a simple GET or HEAD
+`Service.answer` (proxy/service.py), as the flow handler does for mitmproxy. Every request except a simple GET or HEAD
 for a target is handed off to mitmproxy, together with all bytes that were read.
 """
 

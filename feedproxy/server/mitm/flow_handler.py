@@ -110,7 +110,7 @@ class FlowState:
     error_page: http.Response | None = None
     connect_result: str = ""
     parent: Parent | None = None
-    """Parent proxy of a streamed request, or None."""
+    """Parent proxy of a streamed request, or None if there is none."""
     usual_path: str = ""
     """The requested endpoint's path without `/-/`, in its usual spelling, or "" if the request has this spelling.
 

@@ -63,7 +63,7 @@ A frame of 16 KiB earns several times the cost of the two WINDOW_UPDATEs that it
 """
 
 FREE_DATA_MIN = 256
-"""A DATA frame with a payload of at least this many bytes costs no point."""
+"""A DATA frame costs no point if its payload has at least this many bytes, or if it ends its stream."""
 
 FRAME_MAX = 131_072
 """Maximum payload of a frame in bytes, as mitmproxy announces it in SETTINGS_MAX_FRAME_SIZE."""
@@ -103,7 +103,7 @@ The interval limits a connection to about 25 MB per second.
 
 
 NEVER: Seconds = 1e9
-"""Seconds that no connection lasts."""
+"""More seconds than any connection lasts."""
 
 
 class DrainNotice(commands.RequestWakeup):
@@ -155,7 +155,7 @@ class FrameAllowance:
             raise ExcessiveLoad("a header block that is too long")
 
     def count(self, kind: int, flags: int, stream: int, length: int) -> bool:
-        """Count a frame. Return True if it opens a stream. Raises ExcessiveLoad if the connection exceeds a limit."""
+        """Count a frame. Return True if the frame opens a stream. Raises ExcessiveLoad if a limit is exceeded."""
         if kind == DATA and (length >= FREE_DATA_MIN or flags & END_STREAM):
             return False
         opens_stream = False
@@ -225,7 +225,7 @@ class BoundedConnection(BufferedH2Connection):
         return self._send_buffered(stream_id)
 
     def _send_buffered(self, stream_id: int) -> bool:
-        """Send as much of a stream's buffer as flow control permits. Return True if any content was sent."""
+        """Send as much of a stream's buffer as flow control permits. Return True if content was sent."""
         pieces, sent = self.stream_buffers.get(stream_id), False
         while pieces:
             data, end_stream = pieces.popleft()

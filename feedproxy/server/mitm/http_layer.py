@@ -74,8 +74,8 @@ class FeedStream(HttpStream):
     """
 
     content_deadline: Seconds | None = None
-    """Time of the monotonic clock by which the next part of the request's content must arrive, or None without a
-    limit."""
+    """Time of the monotonic clock by which the next part of the request's content must arrive, or None if there
+    is no limit."""
 
     def __init__(self, context: Context, stream_id: int, flow_handler: FlowHandler, content_timeout: Seconds) -> None:
         """Set `content_timeout`: the seconds within which each CONTENT_MAX bytes of content must arrive, unless the

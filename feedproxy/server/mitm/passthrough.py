@@ -120,7 +120,8 @@ async def approve(
 
 
 def enforce(data: ServerConnectionHookData, approvals: ConnectApprovals) -> None:
-    """Let mitmproxy connect only to an approved server, at its checked address. Otherwise set the server's error."""
+    """Let mitmproxy connect only to an approved server, at its checked address. For all other servers, set the
+    server's error."""
     try:
         address = data.server.address
         if address is None:
@@ -309,7 +310,7 @@ def to_mitmproxy(response: Response) -> http.Response:
 async def enforce_address_policy(
     data: ServerConnectionHookData, policy: AddressPolicy, parent_of: Callable[[str], Parent | None]
 ) -> None:
-    """Let mitmproxy connect only to addresses that the policy permits. Otherwise set the server's error.
+    """Let mitmproxy connect only to addresses that the policy permits. For all others, set the server's error.
 
     The addon `entrance` approves each server in advance. This function is for an addon list without `entrance`.
     """

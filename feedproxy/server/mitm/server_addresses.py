@@ -71,7 +71,7 @@ class ParentProxyHost(str):
         return id(self)
 
     async def open(self) -> socket.socket:
-        """Connect to the parent, or through the parent to the origin, and return the socket. Any failure raises
+        """Connect to the parent, or through the parent to the origin, and return the socket. Each failure raises
         OSError."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
