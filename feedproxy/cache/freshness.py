@@ -1,8 +1,8 @@
 """Age and freshness lifetime of a stored response, with the reason for the lifetime.  RFC 9111, section 4.2
 
-An explicit lifetime of HTTP comes first: s-maxage, max-age or Expires (section 4.2.1). Without an explicit lifetime,
-the lifetime of a feed comes from the feed's schedule, or else from the feed's rate of change (section 4.2.2). If both
-are unknown, the lifetime is a tenth of the time since Last-Modified, or a default.
+An explicit lifetime of HTTP comes first: s-maxage, max-age or Expires (section 4.2.1). If there is none, the lifetime
+of a feed comes from the feed's schedule or, if the schedule is unknown, from the feed's rate of change (section 4.2.2).
+If both are unknown, the lifetime is a tenth of the time since Last-Modified, or a default.
 
 The argument `hint` is a function that returns until when the feed's schedule permits the use of a response. A response
 is *held* if its lifetime is over, and the schedule still permits its use (section 4.2.4).

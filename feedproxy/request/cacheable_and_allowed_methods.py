@@ -15,13 +15,13 @@ ALLOWED_METHODS = (*CACHED_METHODS, "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 def check_method(method: str) -> None:
-    """Raise MethodNotAllowed for TRACE: its response would repeat the request's fields, which may contain secrets."""
+    """Raise MethodNotAllowed for TRACE: its response would repeat the request's fields, which can contain secrets."""
     if method == "TRACE":
         raise MethodNotAllowed("This proxy does not forward TRACE.", ALLOWED_METHODS)
 
 
 def reason_to_stream(method: str, *, has_content: bool) -> Fwd | None:
-    """Return the reason why a request is streamed to the origin, or None if its response may be cacheable."""
+    """Return the reason why a request is streamed to the origin, or None if its response can be cacheable."""
     if method not in CACHED_METHODS:
         return Fwd.METHOD
     # Content of a GET has no defined meaning, so that its response is not cacheable (RFC 9110, section 9.3.1).

@@ -1,7 +1,7 @@
 """The client's address as trusted proxies state it in Forwarded or X-Forwarded-For.
 
 Each proxy appends an entry with the address from which it got the request. Entries are therefore read from the right,
-up to the first address that is not a trusted proxy. The client may have forged the entries further to the left.
+up to the first address that is not a trusted proxy. The client can have forged the entries further to the left.
 
 X-Forwarded-Host and X-Forwarded-Port are ignored, because a client can forge them. X-Forwarded-Proto is used, because a
 forged scheme affects only the addresses in this client's response.

@@ -16,8 +16,8 @@ from feedproxy.request.problem_details import problem_response
 _UNUSABLE_AT_GATEWAY = CONNECTION_SCHEMES | {"digest"}
 """Schemes with which no client can authenticate through the gateway.
 
-The answer to a Digest challenge depends on the realm and the target, which differ at the gateway. Browsers may answer
-the other schemes with the user's intranet account, and the gateway would send this answer to any site.
+The answer to a Digest challenge depends on the realm and the target, which differ at the gateway. Browsers can answer
+the other schemes with the user's intranet account, and the gateway would send this answer to each site that asks.
 """
 
 _PARAMETER = re.compile(rf"({TOKEN.pattern})[ \t]*=[ \t]*(?!=|$)(.*)", re.DOTALL)
@@ -27,7 +27,7 @@ _TOKEN68 = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 def with_gateway_challenges(fields: Fields, origin: str) -> Fields:
-    """Return the fields with only those challenges that a browser may answer through the gateway.
+    """Return the fields with only those challenges that a browser can answer through the gateway.
 
     Each realm begins with the target's origin, because for a browser, all sites behind the gateway share one set of
     realms (RFC 9110, section 11.5). Without the origin, a site could name the realm of another site, and the browser

@@ -126,7 +126,7 @@ def apply_entrance_rules(
 
 
 def sandboxed(fields: Fields) -> Fields:
-    """Return the fields with two more fields, with which a browser runs no script of the gateway's response.
+    """Return the fields with a Content-Security-Policy, so that a browser runs no script of the gateway's response.
 
     For a browser, all sites behind the gateway are one web origin. Without `sandbox`, a page of one site could read the
     responses of another.

@@ -41,7 +41,7 @@ TARGET_OVERRIDE_FIELDS = frozenset(
     | {"x-host", "x-http-host", "x-http-host-override", "x-host-override", "x-proxy-host", "x-server-name"}
 )
 """Names of fields that make some web frameworks answer for another path or host than those of the target, in lower
-case. The other path may be protected."""
+case. The origin can protect the other path."""
 
 NOT_FORWARDED = frozenset(
     # The cache evaluates conditions and ranges. If they were forwarded, they would affect the stored copy.
@@ -159,7 +159,7 @@ def build_upstream_request(
 ) -> UpstreamRequest:
     """Return the upstream request for a client's GET or HEAD.
 
-    A request for a shared copy has standard fields only. Any other request has the client-specific fields, too, and
+    A request for a shared copy has standard fields only. Every other request has the client-specific fields, too, and
     they become the `key` of the response. For a known feed, only credentials count as client-specific.
 
     * `via` is this proxy's Via member.
