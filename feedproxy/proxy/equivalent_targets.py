@@ -75,7 +75,7 @@ class EquivalentTargets:
         return request if target == request.target else replace(request, target=target)
 
     def record(self, response: ProxyResponse | PassThrough) -> None:
-        """Record the target of the response if it is made from a shared stored response with No-Vary-Search."""
+        """If the response is made from a shared stored response with No-Vary-Search, record its target."""
         stored = response.stored if isinstance(response, ProxyResponse) else None
         if stored is None or "no-vary-search" not in stored.fields or not _is_shared(stored):
             return

@@ -31,7 +31,7 @@ def has_enough_readers(readers: Readers, settings: Settings) -> bool:
 def is_public(settings: Settings, resource: Resource | None) -> bool:
     """Return True if every client may get a feed, by the rules and the stored responses.
 
-    The result is False if a feed is marked private, requires a login, or was only fetched with credentials. It is also
+    The result is False if a feed is marked private, requires a login, or was fetched only with credentials. It is also
     False if the origin refuses the requests, or sends Cache-Control with private or no-store. If `resource` is None,
     only the rules count.
     """

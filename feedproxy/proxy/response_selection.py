@@ -223,7 +223,7 @@ class ResponseSelector:
     ) -> SelectedResponse | ProxyResponse | None:
         """Return the response to send if the origin must not be asked now.
 
-        Return None if the origin may be asked, or is being asked for this request already.
+        Return None if the origin may be asked, or if a refresh is running that this request can join.
 
         If no stored response is usable, a minimum interval has no effect. During a back-off, one request is permitted
         per minimum interval.

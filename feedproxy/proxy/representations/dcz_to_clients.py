@@ -84,7 +84,7 @@ def with_offer(
 ) -> ProxyResponse:
     """Return the response with Use-As-Dictionary if this client may use the response as a dictionary.
 
-    The origin's own Use-As-Dictionary is removed from feeds, because the proxy may have edited the content.
+    The origin's own Use-As-Dictionary is removed from feeds, because the proxy can have edited the content.
     """
     stored, fields = response.stored, response.response.fields
     if stored is None or not stored.content.feed:
