@@ -461,5 +461,5 @@ def _fetched_at(resource: Resource | None) -> Instant:
 
 
 def _is_never_stored(resource: Resource | None) -> bool:
-    """Return whether the resource is a known feed without a stored response, because HTTP forbids storing."""
+    """Return True if the resource is a known feed that has no variant: HTTP forbids storing its responses."""
     return resource is not None and resource.channel is not None and not resource.variants

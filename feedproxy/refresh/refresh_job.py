@@ -19,12 +19,12 @@ from feedproxy.store.resource import Resource
 class RefreshJob(Struct, frozen=True):
     """A request to the origin, and the values that the pipeline needs.
 
-    * `validate` is the stored variant that the request validates.
+    * `validate` is the stored variant that the request validates, or None.
     * `own_agent` is true if the request has feedproxy's own User-Agent.
     * `occasion` is `reader`, `background` or `push`.
     * `skip_address_check` is true for addresses that the operator configured.
-    * `missing_range` is the range that completes a stored part.
-    * `pushed` is pushed content, which takes the place of a fetched response.
+    * `missing_range` is the range that completes a stored part, or None.
+    * `pushed` is pushed content, which takes the place of a fetched response, or None.
     """
 
     request: Request

@@ -310,8 +310,10 @@ class ResponseInterpreter:
         return replace(result, resource=resource, unshared_fields=unshared_fields)
 
     def _pass_protected_redirect(self, job: RefreshJob, before: Resource, first: Fetched) -> RefreshResult:
-        """Return the result of a redirect from a known feed to a protected feed: the redirect itself, without a
-        failure."""
+        """Return the result of a redirect from a known feed to a protected feed.
+
+        Clients get the redirect itself. It does not count as a failure.
+        """
         resource = replace(before, failures=NO_FAILURES, pending_format_change=None)
         ingested = IngestedContent(unmodified_content(first.response))
         outcome = FetchOutcome(first.response.status, first.response.fields)

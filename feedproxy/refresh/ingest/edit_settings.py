@@ -1,8 +1,8 @@
 """The settings that control how a feed is edited before it is stored.
 
 Only the edited form of a feed is stored, with a digest of these settings. After a change of the settings, feedproxy
-fetches the feed by an unconditional request and edits it again. In reverse mode, the old copy does not answer in the
-meantime.
+fetches the feed by a request without conditions and edits it again. In reverse mode, the old copy does not answer in
+the meantime.
 """
 
 import hashlib

@@ -338,7 +338,7 @@ class HelperPool:
         self._assign()
 
     def _on_helper_exit(self, helper: _Helper) -> None:
-        """Remove a helper that has exited or been ended. A quick job of the helper is repeated. Any other job fails."""
+        """Remove a helper that has exited or been ended. A quick job of the helper is repeated. A slow job fails."""
         if self._helpers.pop(helper.number, None) is None:
             return
         if helper.timer is not None:

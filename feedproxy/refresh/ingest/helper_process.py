@@ -258,7 +258,7 @@ class _Unpickler(_JobUnpickler):
     """Unpickler that accepts only feedproxy's own value classes, exceptions, and a few built-in types.
 
     Unpickling calls the functions that a message names. A document that exploits a defect of a parser could make its
-    helper send any message.
+    helper send a message that names harmful functions.
     """
 
     def find_class(self, module: str, name: str) -> Any:

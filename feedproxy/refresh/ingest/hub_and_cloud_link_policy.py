@@ -41,7 +41,7 @@ def own_cloud(settings: Settings) -> Cloud | None:
 
 
 def with_links(stored: StoredResponse, settings: Settings, self_href: str) -> StoredResponse:
-    """Return the stored response, a feed, with the relations `hub` and `self` in its Link field (WebSub, section 4).
+    """Return the stored response with the relations `hub` and `self` in its Link field (WebSub, section 4).
 
     The response stays unchanged if it is no feed, if no hub is announced, if the response has `no-transform`, or if the
     address contains a secret.

@@ -281,7 +281,8 @@ def _with_resolved_digests(
 ) -> IngestedContent:
     """Return the ingested document, still without the content to store.
 
-    Its channel, and the known channel, have their content digests, unless the digest may still be deferred.
+    The channel of the document and the known channel get their content digests, unless the digest may still be
+    deferred.
     """
     identity, previous_channel = document.identity, None
     if not is_edited and not channel.content_digest and _defers_digest(known.channel, content_hash):

@@ -23,7 +23,7 @@ ORIGIN_FAILURES = frozenset({Detail.RATE_LIMITED, Detail.ERROR_STATUS, Detail.UN
 FAILURES_OF_ONE_KEY = ORIGIN_FAILURES | {Detail.BROKEN_MESSAGE}
 """Failures that delay further requests with the same client-specific fields.
 
-A refusal (such as 403) delays no request, because the client may have obtained access in the meantime.
+A refusal (such as 403) delays no request, because the client can have obtained access in the meantime.
 """
 
 

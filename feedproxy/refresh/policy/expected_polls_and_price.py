@@ -4,7 +4,7 @@ A request costs `price` seconds of staleness. A refresh saves staleness at all p
 refresh. Expected polls (subscribers/poll_rhythms.py) that are close together form a *cluster*. The plan with the least
 cost over all clusters is computed, and its first refresh is carried out.
 
-A copy may answer as long as HTTP and the feed's hints permit. If they state no lifetime, `lifetime_for` returns it. A
+A copy may answer as long as HTTP and the feed's hints permit. If both state no lifetime, `lifetime_for` sets it. A
 poll after the lifetime causes a request to the origin in any case. A refresh shortly before such a poll costs no
 further request, and spares the reader the wait.
 """

@@ -28,7 +28,7 @@ def plausible_last_modified(value: str | None, now: Instant) -> Instant | None:
 def with_last_modified(
     before: Resource, response: StoredResponse, request: Fields, *, own_agent: bool
 ) -> StoredResponse:
-    """Return a feed with a Last-Modified, and any other response unchanged. Some feed readers validate only by date.
+    """Return the response. A feed gets a Last-Modified, because some feed readers validate only by date.
 
     The origin's Last-Modified is kept, unless the content that the feed replaces has the same date and can be in
     another language. Otherwise, Last-Modified is the date of a stored variant with the same content. If there is none,

@@ -27,7 +27,7 @@ DECISIONS_MAX = 1000
 """At most this many feeds may be paused or blocked, because every target is compared with all rules."""
 
 RELOAD_INTERVAL: Seconds = 1
-"""Seconds between two reads of the decisions, which another worker may have stored."""
+"""Seconds between two reads of the decisions, because another worker can have stored new ones."""
 
 PAUSED_RETRY: Seconds = 86_400
 """Value of Retry-After, in seconds, in the response for a paused feed without a usable copy."""
@@ -64,7 +64,7 @@ class OperatorDecisions:
         self.reload()
 
     def reload(self) -> None:
-        """Read the stored decisions, which other processes may have changed."""
+        """Read the stored decisions, which other processes can have changed."""
         self._use(self._store.get_state(STATE_NAME))
 
     async def reload_in_background(self) -> None:

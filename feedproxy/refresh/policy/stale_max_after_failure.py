@@ -7,7 +7,7 @@ The time depends on the fault:
   RFC 8470, section 5.2).
 * `stale_max` after unregistered statuses of this kind: 420 and 430 limit rates, and 444, 460 and 499 report that the
   connection between two servers of the publisher ended.
-* `stale_max`, but at most REFUSED_STALE_MAX, after 403, 404 and other 4xx, which may be intended.
+* `stale_max`, but at most REFUSED_STALE_MAX, after 403, 404 and other 4xx, which can be intended.
 * No time after 401 and 451, which restrict access, and after 410.
 
 The time counts from the instant at which the origin last sent or validated the copy.
@@ -41,7 +41,7 @@ class StaleAllowance(Enum):
 class FetchOutcome(Struct, frozen=True):
     """The outcome of a fetch: a response (`status`), or no response (`error`).
 
-    With a `status`, `error` means that the content is undecodable or too large. `channel` is the parsed feed. For other
+    If both are set, `error` means that the content is undecodable or too large. `channel` is the parsed feed. For other
     content, `page` contains the first decoded bytes. `redirect_error` is the reason why a redirect could not be
     followed.
     """
