@@ -6,7 +6,7 @@ from enum import StrEnum
 from feedproxy.feed.encoding_detection import to_utf8
 
 SEARCH_MAX = 64 * 1024
-"""The root element is searched for in this many bytes at the beginning, because comments such as licences may precede
+"""The root element is searched for in this many bytes at the beginning, because comments such as licences can precede
 it."""
 
 BEGINNING = SEARCH_MAX + 1024
@@ -56,7 +56,7 @@ def detect_utf8_syntax(data: bytes) -> DocumentSyntax:
 def find_document_start(data: bytes) -> int | None:
     """Return the offset of the XML or HTML document in `data` (UTF-8), or None if `data` contains neither.
 
-    White space, or text such as a program's warning, may precede the document.
+    White space, or text such as a program's warning, can precede the document.
     """
     start = _skip_space(data)
     root = skip_prolog(data, start)

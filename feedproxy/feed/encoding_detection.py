@@ -47,7 +47,7 @@ _ISO_8859 = frozenset({"latin_1", "iso8859_9", "iso8859_11", "tis_620"})
 """Encodings that decode the bytes of _HIGH_CONTROLS to control characters."""
 
 _DECLARATION_SEARCH_MAX = 1024
-"""The declaration is searched for in this many bytes at the beginning, because warnings of PHP may precede it."""
+"""The declaration is searched for in this many bytes at the beginning, because warnings of PHP can precede it."""
 
 
 class Utf8Text(Struct, frozen=True):

@@ -83,7 +83,7 @@ _EARLIEST, _LATEST = -2_208_988_800, 7_258_118_400
 """Range of valid dates in Unix seconds: 1900 to 2200. Dates outside the range are placeholders."""
 
 IGNORED_WORDS_MAX = 6
-"""At most this many words after the time of a date are ignored. Each word takes as long as a valid date."""
+"""At most this many words after the time of a date are ignored. Each word takes as much time as a valid date."""
 
 
 def parse(text: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Parser of pasted feed addresses. They may begin with `feed:` or with the gateway's address, lack a scheme, or be
+"""Parser of pasted feed addresses. They can begin with `feed:` or with the gateway's address, lack a scheme, or be
 percent-encoded.
 
 An address without a scheme counts as https.

@@ -54,7 +54,8 @@ _TAG_CHECK_LENGTH = 256 * 1024
 """After this many bytes without a `>`, the limits of a tag are checked (_TAG_MAX, _OPEN_TAGS_MAX)."""
 
 _TAG_MAX = 4 * 1024 * 1024
-"""Maximum length of one tag, in bytes. Attributes may contain pictures, and take four times their size while parsed."""
+"""Maximum length of one tag, in bytes. Attributes can contain pictures, and take four times their size while they are
+parsed."""
 
 _OPEN_TAGS_MAX = 10_000
 """Maximum number of `<` without a `>` between them. In well-formed XML, a second `<` occurs only in CDATA and
@@ -164,7 +165,7 @@ def parse_small(text: Utf8Text) -> tuple[Element, list[Element]] | None:
     """Return the root and the items of a small document, or None if the document must be parsed as a stream.
 
     The result is None for a document with more than SMALL_DOCUMENT_MAX bytes, a syntax error, a document type, items in
-    two places, or nested items. Parsing as a stream may give another result for such a document.
+    two places, or nested items. Parsing as a stream can give another result for such a document.
     """
     data = text.data
     start = find_document_start(data) or 0
@@ -289,7 +290,8 @@ def _with_missing_end_tags(data: bytes, check: IsWellFormed) -> bytes:
 class _StreamParser:
     """Parser of a document in pieces.
 
-    With `allows_nested`, an item within another item is a part of the outer item. Otherwise the parser stops there.
+    With `allows_nested`, an item within another item is a part of the outer item. If `allows_nested` is False, the
+    parser stops at such an item.
     """
 
     def __init__(self, on_item: Callable[[Element], None], *, allows_nested: bool = False) -> None:
@@ -474,8 +476,7 @@ def _is_displaced(data: bytes, start: int) -> bool:
 def qualified_name(element: Element) -> tuple[str, str]:
     """Return the namespace and the local name of an element.
 
-    An undeclared prefix stands for its customary namespace. Without such a namespace, the prefix and its colon are the
-    namespace.
+    An undeclared prefix stands for its customary namespace. If it has none, the prefix and its colon are the namespace.
     """
     tag = element.tag
     if tag.startswith("{"):

@@ -1,4 +1,4 @@
-"""Text that may be HTML: detection, conversion to plain text, and resolution of links."""
+"""Text that can be HTML: detection, conversion to plain text, and resolution of links."""
 
 import re
 from contextlib import suppress
@@ -78,7 +78,7 @@ def as_html(text: Text) -> str:
 
 
 def escape_ambiguous(text: Text) -> str:
-    """Return the text for an element that may contain plain text or HTML, such as RSS's description.
+    """Return the text for an element that can contain plain text or HTML, such as RSS's description.
 
     Plain text that looks like HTML is escaped.
     """
@@ -105,7 +105,7 @@ def to_line(text: Text | None) -> str:
 
 
 def resolve(base: str, reference: str) -> str:
-    """Return a reference resolved against `base` (RFC 3986, section 5), or relative if `base` is empty.
+    """Return a reference resolved against `base` (RFC 3986, section 5), or still relative if `base` is empty.
 
     In an absolute address, spaces and other characters that an IRI must not contain are percent-encoded, as browsers
     do. Line breaks and tabs are removed.

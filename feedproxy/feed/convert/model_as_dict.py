@@ -50,7 +50,7 @@ def _defaults(kind: Any) -> dict[str, Any]:
 
 
 def from_data[T](kind: type[T], data: Any) -> T:
-    """Return a value of type `kind` from the result of `to_data`. Raises ValueError for invalid data."""
+    """Return a value of type `kind` from `data`, the result of `to_data`. Raises ValueError for invalid data."""
     try:
         if not _is_writable(data):
             raise ValueError("it has characters or numbers that XML cannot contain")

@@ -20,7 +20,8 @@ from feedproxy.http.message import Fields
 
 
 class Announcement(Struct, frozen=True):
-    """The hub and the cloud that notify subscribers of a feed's changes. Each may be missing."""
+    """The hub and the cloud that notify subscribers of a feed's changes. A missing hub is "", and a missing cloud is
+    None."""
 
     hub: str = ""
     cloud: Cloud | None = None
@@ -49,7 +50,8 @@ def announce(body: bytes, channel: Channel, announcement: Announcement, *, chars
 def add_link_fields(fields: Fields, *, hub: str, self_href: str) -> Fields:
     """Return a response's fields with links to `hub` and to the feed's own address, `self_href`, in the field Link.
 
-    A link that is present is not added again.
+    The link to `hub` is added only if `fields` do not have it. The self link is added only if `fields` have no self
+    link.
 
     WebSub, section 4, requires "at least one Link Header with rel=hub as well as exactly one Link Header with
     rel=self".

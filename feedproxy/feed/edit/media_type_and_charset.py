@@ -73,7 +73,7 @@ def _build_media_type(proper: str, declared: str, mark: str) -> str:
     """Return the media type `proper` with parameters of the Content-Type `declared`.
 
     A plausible charset is kept. Other parameters are kept if `declared` has the same media type. `mark` is the codec
-    that the document itself shows (byte order mark, declaration), or "" if the declared charset may be right.
+    that the document itself shows (byte order mark, declaration), or "" if the declared charset can be right.
     """
     essence, parameters = parse_parameters(_CONTROL.sub(" ", declared))
     parts = [proper]
@@ -88,7 +88,7 @@ def _build_media_type(proper: str, declared: str, mark: str) -> str:
 def _is_plausible(label: str, mark: str) -> bool:
     """Return True if a document can be in the encoding `label`.
 
-    `mark` is the codec that the document itself shows (byte order mark, declaration), or "" if `label` may be right.
+    `mark` is the codec that the document itself shows (byte order mark, declaration), or "" if `label` can be right.
     """
     codec = codec_of(label)
     if codec is None or not mark:

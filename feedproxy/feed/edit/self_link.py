@@ -96,7 +96,7 @@ def apply_self_link(
 def is_self_link_correct(body: bytes, channel: Channel, *, href: str, mode: str) -> bool:
     """Return True if `apply_self_link` would certainly change nothing.
 
-    The document is not parsed, so the result may be False for a document with a correct link.
+    The document is not parsed, so the result can be False for a document with a correct link.
     """
     return not _permits_change(channel, href, mode) or _is_verbatim(body, channel, href, mode)
 
@@ -158,7 +158,8 @@ def _add_link(
 
 
 def atom_prefix(offsets: ChannelOffsets) -> tuple[str, str]:
-    """Return a prefix for Atom's namespace, and the declaration to add, or "" if the document declares the prefix."""
+    """Return a prefix for Atom's namespace, and the declaration to add, which is "" if the document declares the
+    prefix."""
     for prefix, namespace in offsets.scope.items():
         if prefix and namespace == ATOM:
             return prefix, ""

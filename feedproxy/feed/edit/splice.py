@@ -3,7 +3,7 @@
 Offsets in the UTF-8 form are mapped to the document's encoding. The edited document is decoded and compared with the
 expected text. If the texts differ, as for stateful encodings (ISO-2022-JP), the document is not changed.
 
-If Content-Type and the XML declaration name different encodings, only ASCII is written, because a feed reader may use
+If Content-Type and the XML declaration name different encodings, only ASCII is written, because a feed reader can use
 either encoding.
 """
 

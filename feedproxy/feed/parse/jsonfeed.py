@@ -114,7 +114,7 @@ def websub_hubs(hubs: object) -> tuple[str, ...]:
 
 
 def rsscloud(hubs: object) -> Cloud | None:
-    """Return the first rssCloud in the member `hubs`, in the form of RSS's element `cloud`, or None.
+    """Return the first rssCloud in the member `hubs`, in the form of RSS's element `cloud`, or None if there is none.
 
     JSON Feed states only an address, which suffices for the protocols http-post and https-post.
     """

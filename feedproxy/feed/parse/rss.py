@@ -20,7 +20,7 @@ from feedproxy.feed.xml_parser import (
 def read(document: XmlTree, items: Items) -> Channel | None:
     """Return the channel of an RSS document, or None if `rss` belongs to another vocabulary.
 
-    The version and the element `channel` may be missing.
+    The version and the element `channel` can be missing.
     """
     root = document.root
     channel = next(iter(named_children(root, "channel")), root)
@@ -50,7 +50,7 @@ def read(document: XmlTree, items: Items) -> Channel | None:
 
 
 def first(elements: Iterable[Child], core: str, name: str) -> str:
-    """Return the text of the first non-empty element with this name, or "".
+    """Return the text of the first non-empty element with this name, or "" if there is none.
 
     `core` is the namespace of the format's elements. Names are case-insensitive, and `name` is in lower case.
     """
@@ -58,7 +58,7 @@ def first(elements: Iterable[Child], core: str, name: str) -> str:
 
 
 def page(elements: Iterable[Child], core: str) -> str:
-    """Return the address of the channel's page, or "". A relative address is resolved against xml:base.
+    """Return the address of the channel's page, or "" if it has none. A relative address is resolved against xml:base.
 
     `core` is the namespace of the format's elements.
     """
@@ -72,7 +72,7 @@ def _texts(elements: Iterable[Child], core: str, name: str) -> Iterator[tuple[El
 
 
 def _new_feed_url(elements: Iterable[Child]) -> str:
-    """Return the text of itunes:new-feed-url, or ""."""
+    """Return the text of itunes:new-feed-url, or "" if it is missing."""
     for namespace, local, element in elements:
         if local == "new-feed-url" and is_itunes(namespace):
             return text_of(element)

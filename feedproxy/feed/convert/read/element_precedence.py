@@ -184,7 +184,7 @@ def apply_identifier(statements: Extract, extensions: tuple[Node, ...]) -> tuple
 
     A dc:identifier that has become the id is removed from the extensions. After a conversion, the item's IRI (atom:id
     or rdf:about) equals the dc:identifier, or is a name-based UUID (RFC 9562, section 5.5). Otherwise, the
-    dc:identifier may identify something else, such as a book.
+    dc:identifier can identify something else, such as a book.
     """
     iri = _DISTINGUISHING_SUFFIX.sub("", statements.strings.get("atom:id") or statements.about)
     if "id" in statements.strings or not iri:
@@ -253,22 +253,23 @@ def _itunes_summary(statements: Extract) -> Text | None:
 
 
 def _itunes_image(statements: Extract) -> Image | None:
-    """Return the channel's picture for podcast directories (iTunes), or None."""
+    """Return the channel's picture for podcast directories (iTunes), or None if there is none."""
     own = (node for node in statements.extensions if (node.namespace, node.name) == (ITUNES, "image"))
     address = next((node.attribute("href") for node in own), "")
     return Image(markup.resolve(statements.base, address)) if address else None
 
 
 def _itunes_text(statements: Extract, name: str) -> str:
-    """Return the text of the first iTunes element with this name, or "". The element also remains an extension."""
+    """Return the text of the first iTunes element with this name, or "" if there is none. The element also remains an
+    extension."""
     own = (node.text for node in statements.extensions if (node.namespace, node.name) == (ITUNES, name))
     return next(own, "")
 
 
 def _text_of_media(extensions: Iterable[Node], name: str) -> Text | None:
-    """Return the text of the first Media RSS element with this name, or None. Items of video sites have no other text.
+    """Return the text of the first Media RSS element with this name that is not empty, or None if there is none.
 
-    `name` is `title` or `description`.
+    Items of video sites have no other text. `name` is `title` or `description`.
     """
     for node in extensions:
         if node.namespace != MEDIA:

@@ -9,7 +9,7 @@ from feedproxy.feed.convert.namespaces import ITUNES, MEDIA
 
 
 def picture(item: Item) -> str:
-    """Return the address of the item's picture, or "".
+    """Return the address of the item's picture, or "" if it has none.
 
     The first of these is used: the item's own picture, a thumbnail of Media RSS, the picture of iTunes, a picture of
     Media RSS, and an element `image` of RSS.
@@ -36,7 +36,7 @@ def picture(item: Item) -> str:
 
 
 def cover(feed: Feed) -> str:
-    """Return the address of the channel's picture, or ""."""
+    """Return the address of the channel's picture, or "" if it has none."""
     return feed.image.url if feed.image is not None else ""
 
 
