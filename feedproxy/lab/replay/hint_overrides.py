@@ -1,4 +1,5 @@
-"""Fields and schedule hints that a replay removes from all responses (--strip) or adds to them (--add)."""
+"""Fields and schedule hints that a replay removes from all responses with status 200 (--strip) or adds to them
+(--add)."""
 
 import re
 from collections.abc import Callable, Iterable
