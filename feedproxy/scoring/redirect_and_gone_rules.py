@@ -117,7 +117,8 @@ def _describe_adoption(sightings: RelocationSightings) -> str:
 
 def is_left_alone(ended: Instant | None, now: Instant) -> bool:
     """Return True if a day has passed since `ended`, the time of the last answer that declared the feed gone. The
-    reader has then not requested the feed for a day. `ended` is None if the feed is not gone."""
+    reader has then not requested the feed for a day. If `ended` is None, the feed is not gone, and the result is
+    False."""
     return ended is not None and now - ended >= 86_400
 
 
