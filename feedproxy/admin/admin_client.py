@@ -170,7 +170,7 @@ def _base(admin: str) -> str:
 
 
 def _error_message(error: urllib.error.HTTPError) -> str:
-    """Return the text of the admin listener's refusal, or "" if the refusal is another server's."""
+    """Return the text of the admin listener's refusal, or "" if another server has refused the request."""
     try:
         return str(json.load(error)["words"])
     except (ValueError, KeyError, TypeError, OSError):

@@ -50,8 +50,8 @@ class Probes:
         self._app.metrics.observe_subscribers(counts)
 
     async def healthz(self, _: web.Request) -> web.Response:
-        """Return a line `ok`. If necessary, lines follow about the connection to Redis, a shortage of resources, and a
-        store that cannot be written.
+        """Return a line `ok`. In a fleet, a line about the connection to Redis follows. Further lines report a shortage
+        of resources, and values that could not be written to the store.
 
         The status is 200 in all these cases, because a restart would not help.
         """

@@ -57,8 +57,8 @@ class Column(Struct, frozen=True):
 
 
 class Chart(Struct, frozen=True):
-    """A chart. `top` and `middle` label the lines of the scale, `first` and `last` the outer columns. `text` takes the
-    place of the drawing for screen readers."""
+    """A chart. `top` and `middle` label the lines of the scale. `first` and `last` label the outer columns. `text`
+    takes the place of the drawing for screen readers."""
 
     columns: tuple[Column, ...]
     top: str

@@ -74,7 +74,7 @@ def examine(facts: HealthFacts) -> list[Finding]:
 
 
 def verdict(findings: Sequence[Finding]) -> Health:
-    """Return the level of the worst finding, which is the first one. Without findings, return GOOD."""
+    """Return the level of the worst finding, which is the first one. If there are no findings, return GOOD."""
     return findings[0].level if findings else Health.GOOD
 
 
