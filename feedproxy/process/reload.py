@@ -101,7 +101,8 @@ async def _reload(proxy_master: master.Master, app: App, plan: ServePlan) -> Non
 async def _read_in_thread(
     plan: ServePlan, specs: Mapping[str, OptionSpec], rules: Rules
 ) -> tuple[LoadedOptions, Rules]:
-    """Return the result of `read_again`, and its rules. Raises UsageError if the configuration is invalid."""
+    """Return the result of `read_again`, and the Rules of the configuration. Raises UsageError if the configuration is
+    invalid."""
 
     def work() -> tuple[LoadedOptions, Rules]:
         loaded = read_again(plan, specs, rules)
