@@ -264,12 +264,12 @@ class App:
 
     @property
     def fleet(self) -> FleetSynchronization | None:
-        """Return the synchronization with other machines, or None without a fleet or before the store is open."""
+        """Return the synchronization with other machines, or None if there is no fleet or the store is not open yet."""
         return self._parts.fleet if self._parts is not None else None
 
     @property
     def worker_peers(self) -> WorkerPeers | None:
-        """Return the other workers, or None for a single process or before the store is open."""
+        """Return the other workers, or None if there is only one process or the store is not open yet."""
         return self._parts.worker_peers if self._parts is not None else None
 
     async def peer_reports(self) -> PeerReports:
