@@ -58,7 +58,7 @@ class UnsentOutputLimit:
     def enforce(self) -> int:
         """Close connections until the unsent output fits `unsent_max`. Return the remaining bytes.
 
-        Of the client network with the most unsent output, the connection with the most is closed first.
+        Each step selects the client network with the most unsent output, and closes its connection with the most.
         """
         usage, limit = _Usage(), self._settings().unsent_max
         for source in self.sources:

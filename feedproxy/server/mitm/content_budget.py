@@ -8,11 +8,11 @@ from collections import Counter
 from feedproxy.client_network import client_network
 
 CLIENT_SHARE = 2
-"""The contents that one client network sends at a time have together at most this many times the maximum size of one
-content."""
+"""The contents that one client network sends at a time have a total size of at most this many times the maximum size of
+one content."""
 
 TOTAL_SHARE = 8
-"""The contents that all clients send at a time have together at most this many times the maximum size of one
+"""The contents that all clients send at a time have a total size of at most this many times the maximum size of one
 content."""
 
 
