@@ -72,8 +72,8 @@ class AccessControl:
         `proxy` is true, the credentials are expected in Proxy-Authorization, and only Basic is accepted.
 
         Raises AccessDenied if the client must authenticate, if its network sent too many wrong passwords, or if the
-        user may not read the feed. Raises BadTarget if the target is ambiguous: origins may interpret it in several
-        ways, and no user may read all of them.
+        user may not read the feed. Raises BadTarget if the target is ambiguous: origins can interpret it as different
+        feeds, and no user may read all of these feeds.
         """
         if not readers:
             return user, fields
@@ -87,7 +87,8 @@ class AccessControl:
         return user, fields.without(*CREDENTIAL_FIELDS)
 
     async def _authenticated_user(self, fields: Fields, address: str, *, proxy: bool) -> str:
-        """Return the user that the credentials of the request prove. Raises AccessDenied without valid credentials."""
+        """Return the user that the credentials of the request prove. Raises AccessDenied if the request has no valid
+        credentials."""
         self._check_guesses(address)
         user = await self._authenticate(fields, proxy=proxy)
         if not user:
@@ -106,8 +107,8 @@ class AccessControl:
             raise _refusal("Too many wrong passwords came from this network address.", 429, wait)
 
     async def _authenticate(self, fields: Fields, *, proxy: bool) -> str:
-        """Return the authenticated user, or "" without valid credentials. Raises AccessDenied if too many passwords
-        wait to be checked."""
+        """Return the authenticated user, or "" if the request has no valid credentials. Raises AccessDenied if too many
+        passwords wait to be checked."""
         if not proxy and self._secrets is not None and (token := wsse.parse(fields.get("x-wsse") or "")):
             is_valid = self._wsse_verifier.verify(token, self._secrets.value, self._clock.now())
             return token.user if is_valid else ""

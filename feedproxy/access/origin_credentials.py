@@ -92,8 +92,8 @@ class OriginCredentials:
     def key_for(self, target: str, user: str) -> str:
         """Return the key under which the target's resource is stored for this user.
 
-        The key is the target. If feedproxy sends a credential to the origin for this user, the name of the credential
-        follows the target. A credential for the user has priority over a credential for all users.
+        The key is the target, followed by the name of the credential (as the fragment) if feedproxy sends a credential
+        to the origin for this user. A credential for the user has priority over a credential for all users.
         """
         matching = self._matching(target)
         own = [credential for credential in matching if user and credential.user == user]

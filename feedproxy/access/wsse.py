@@ -1,8 +1,8 @@
 """WSSE UsernameToken, from the early days of Atom: a proof that the client knows a password, without sending it.
 
-`digest = base64(sha1(nonce + created + password))`. Clients differ in whether SHA-1 is raw or hexadecimal, and the
-nonce as sent or decoded: all four forms are accepted. A proof is valid once, and only near the time at which it was
-made.
+`digest = base64(sha1(nonce + created + password))`. Some clients use the raw SHA-1 sum, others the hexadecimal sum.
+Some use the nonce as sent, others the decoded nonce. All four forms are accepted. A proof is valid once, and only near
+the time at which it was made.
 """
 
 import base64
