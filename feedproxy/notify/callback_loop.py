@@ -11,8 +11,8 @@ _DEFAULT_PORTS = (80, 443)
 def is_callback_to_self(callback: str, settings: Settings, base: str) -> bool:
     """Return whether a callback URL leads to this proxy. `base` is the proxy's URL as the client wrote it.
 
-    In reverse mode, only endpoints belong to the proxy, and all other paths to the origin. Raises BadTarget for an
-    invalid URL.
+    In reverse mode, only the endpoints belong to the proxy. All other paths belong to the origin. Raises BadTarget for
+    an invalid URL.
     """
     callback_url = uri.normalise(callback)
     for own in {settings.public_url, base} - {""}:

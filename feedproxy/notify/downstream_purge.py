@@ -86,9 +86,10 @@ class DownstreamPurge:
         return self.purge_requests(change.target, number=change.number)
 
     def purge_requests(self, target: str, *, number: int = 0) -> Iterable[DeliveryRequest]:
-        """Return the purge of a target at each purge sink, or no purge for a target outside the upstream.
+        """Return the purge of a target at each purge sink. Return no purge if the target does not belong to the
+        upstream.
 
-        `number` is the id of the change in the change log, or 0 for a purge for another reason.
+        `number` is the id of the change in the change log, or 0 if the purge has another reason.
         """
         settings = self._settings()
         if is_upstream_target(target, settings):

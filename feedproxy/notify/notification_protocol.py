@@ -130,7 +130,7 @@ class SubscriberSender(Sender, typing.Protocol):
     async def renew(self, subscription: Subscription) -> None:
         """Enqueue the request that renews a subscription at another server, and set its next `renew_at`.
 
-        Without a new `renew_at`, the service calls this method again after RENEWAL_RETRY_DELAY seconds
+        If this method sets no new `renew_at`, the service calls this method again after RENEWAL_RETRY_DELAY seconds
         (subscription_table.py).
         """
         ...

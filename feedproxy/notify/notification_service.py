@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 POLL_INTERVAL: Seconds = 5
 """The notification service's loop waits at most this many seconds between two iterations.
 
-The time is limited, because another process may queue work meanwhile, or the clock may be corrected.
+The time is limited, because another process can queue work meanwhile, or the clock can be corrected.
 """
 TRIM_INTERVAL: Seconds = 600
 """Seconds between two deletions of old changes and pings."""
@@ -198,8 +198,8 @@ class NotificationService:
     def on_peer_copy(self, resource: Resource) -> None:
         """Record the change of a feed that got new content from another machine.
 
-        This machine has missed the other machine's message about the change if it was not running. A feed without a
-        recorded content has no subscribers, so its content is not recorded as a change.
+        This machine has missed the other machine's message about the change if it was not running. A feed of which no
+        content is recorded has no subscribers, so its content is not recorded as a change.
         """
         snapshot = self._snapshot(resource, first=False)
         if snapshot is not None:
@@ -373,8 +373,8 @@ class NotificationService:
     async def _reconcile(self) -> None:
         """Record the changes that the previous process has left unrecorded.
 
-        Each worker records those of the feeds that it owns. All workers of a machine have the machine's claim, so two
-        workers that record a change would both make its deliveries.
+        Each worker records the changes of the feeds that it owns. If two workers recorded the same change, both would
+        make its deliveries, because a claim excludes only other machines.
         """
         try:
             snapshots = list[FeedSnapshot]()

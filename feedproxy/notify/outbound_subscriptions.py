@@ -37,8 +37,9 @@ class SubscriptionTarget(Struct, frozen=True):
 class OutboundSubscriptions:
     """The subscriptions of one protocol at other servers.
 
-    `find_target` returns the server for a feed, or None. A subscription is renewed after `renew_after` seconds and
-    expires after `lifetime` seconds. With `renewed_by_pushes`, each push extends the subscription.
+    `find_target` returns the server at which to subscribe to a feed, or None if there is none. A subscription is
+    renewed after `renew_after` seconds and expires after `lifetime` seconds. With `renewed_by_pushes`, each push
+    extends the subscription.
     """
 
     def __init__(
@@ -122,7 +123,8 @@ class OutboundSubscriptions:
             last = page[-1].id
 
     async def renew(self, subscription: Subscription) -> None:
-        """Request the subscription again, at the server that the feed now names. Remove it if no server is named.
+        """Request the subscription again, at the server that now offers notifications of the feed. Remove the
+        subscription if no server does.
 
         A paused subscription stays unchanged.
         """
@@ -149,8 +151,8 @@ class OutboundSubscriptions:
         return Refused(reason)
 
     async def find_by_callback(self, path: str) -> Subscription | None:
-        """Return the subscription with a callback URL that ends with `path`, or None. `path` is the id and the secret
-        of the subscription, joined by a hyphen."""
+        """Return the subscription with a callback URL that ends with `path`, or None if there is none. `path` is the id
+        and the secret of the subscription, joined by a hyphen."""
         number, _, secret = path.partition("-")
         if not (number.isascii() and number.isdigit() and len(number) < 16):
             return None
@@ -165,8 +167,8 @@ class OutboundSubscriptions:
         return subscription
 
     async def on_notification(self, subscription: Subscription) -> bool:
-        """Enqueue a refresh of the topic. Return False if the feed is no longer stored, or no server offers
-        notifications of it now.
+        """Enqueue a refresh of the topic, unless the subscription is paused, and return True. If the feed is no longer
+        stored, or if no server offers notifications of the feed now, do nothing and return False.
 
         Only the notifying server (hub, cloud or CNWS publisher) knows the callback URL. No other program can cause
         refreshes, so no rate limit is needed.

@@ -38,7 +38,7 @@ TRIES_MAX = 5
 POSTPONE_MAX: Seconds = 3600
 """A deferred refresh is considered again after at most this many seconds.
 
-The reason for the deferral, such as a pause by the operator, may have ended.
+The reason for the deferral, such as a pause by the operator, can have ended.
 """
 
 
@@ -113,7 +113,7 @@ class RefreshRequests:
         self._wake()
 
     async def enqueue_unknown(self, address: str) -> None:
-        """Enqueue the fetch of an unknown URL, within UNKNOWN_FETCHES_PER_MINUTE."""
+        """Enqueue the fetch of an unknown URL. Above the limit UNKNOWN_FETCHES_PER_MINUTE, do nothing."""
         if self.rate_limiter.allow(ALL_CLIENTS, self._clock.now(), UNKNOWN_FETCHES_PER_MINUTE):
             await self.enqueue([address])
 
@@ -166,7 +166,7 @@ class RefreshRequests:
         await self._database.execute("DELETE FROM rung WHERE at < ?", before)
 
     def next_due(self, db: sqlite3.Connection) -> Instant | None:
-        """Return the earliest due time of the waiting requests, or None without a waiting request."""
+        """Return the earliest due time of the waiting requests, or None if no request waits."""
         running = tuple(self._running)  # the event loop may change the running refreshes at any time
         query = f"SELECT min(due) FROM errands WHERE target NOT IN ({','.join('?' * len(running))})"  # noqa: S608
         due: Instant | None = db.execute(query, running).fetchone()[0]

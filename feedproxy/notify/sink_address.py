@@ -18,7 +18,7 @@ class SinkAddress[Kind: StrEnum](Struct, frozen=True):
 
 
 def split_prefix[Kind: StrEnum](text: str, kinds: Iterable[Kind]) -> tuple[Kind | None, str]:
-    """Split the text `KIND:URL` of a sink. Return the kind, or None if the text names no kind, and the rest of the
+    """Split the text `KIND:URL` of a sink. Return the kind (None if the text names no kind) and the rest of the
     text."""
     prefix, _, url = text.strip().partition(":")
     kind = next((kind for kind in kinds if kind == prefix), None)

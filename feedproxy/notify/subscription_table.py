@@ -157,7 +157,8 @@ class Subscriptions:
         return _read(rows[0]) if rows else None
 
     async def find_current_or_moved(self, protocol: str, target: str, callback: str) -> Subscription | None:
-        """Return a client's subscription to `target`, or else to the feed that has moved from `target`, or None."""
+        """Return the subscription of a client's `callback` to `target`. If there is none, return its subscription to
+        the feed that has moved from `target`, or None if there is none either."""
         query = (
             "SELECT * FROM subscriptions WHERE role = 'tell' AND protocol = ? AND moved_from = ? AND moved_from <> ''"
             " AND callback = ?"
@@ -195,7 +196,7 @@ class Subscriptions:
         return [row["moved_from"] for row in rows]
 
     async def subscribed_topics(self, *, role: Role, protocol: str, among: Sequence[str]) -> set[str]:
-        """Return the topics in `among` that have a subscription."""
+        """Return the topics in `among` that have a subscription of this role and protocol."""
         query = "SELECT 1 FROM subscriptions WHERE topic = ? AND role = ? AND protocol = ?"
 
         def work(db: sqlite3.Connection) -> set[str]:
@@ -247,7 +248,7 @@ class Subscriptions:
         return await self._database.run(lambda db: sum(remove_in(db, number) for number in numbers) > 0)
 
     def next_due(self, db: sqlite3.Connection) -> Instant | None:
-        """Return the earliest instant at which a subscription expires or is due for renewal, or None without one.
+        """Return the earliest instant at which a subscription expires or is due for renewal, or None if there is none.
 
         Paused subscriptions expire, but are not renewed.
         """

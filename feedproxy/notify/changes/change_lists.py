@@ -76,9 +76,9 @@ class ChangeLists:
         return await self._respond(call, changes, updated=updated, modified=min(updated, now), caching="no-cache")
 
     async def _changes(self, begin: Instant, end: Instant) -> list[Change]:
-        """Return the changes from `begin` until `end` of feeds that are public now.
+        """Return at most ENTRIES_MAX changes from `begin` until before `end`, of feeds that public lists may name now.
 
-        A feed may have become private since its change.
+        A feed can have become private since its change.
         """
         changes = await self._service.changes.between(begin, end, ENTRIES_MAX)
         public = [change for change in changes if not is_no_longer_public(self._service, change.target)]
@@ -104,7 +104,8 @@ class ChangeLists:
 
 
 def reference_time(now: Instant, changes: Iterable[Change]) -> Instant:
-    """Return the instant of a list's attribute `updated`, in whole seconds."""
+    """Return the value of a list's attribute `updated`, in whole seconds: the beginning of the current minute, or the
+    instant of the latest of the `changes` if that is later."""
     newest = max((math.ceil(change.at) for change in changes), default=0)
     return float(max(now // 60 * 60, min(newest, math.ceil(now))))
 
@@ -127,8 +128,8 @@ def parse_archive_hour(path: str) -> Instant | None:
 def write_document(
     changes: Iterable[Change], *, displayed: Callable[[str], str], updated: Instant, count: int, minutes: bool
 ) -> bytes:
-    """Return the document. `displayed` returns the public address of a URL. `count` is the value of the
-    document's attribute of this name: the serial number of the last change.
+    """Return the XML document with these changes. `displayed` returns the public address of a URL. `count` is the
+    serial number of the last change, the value of the document's attribute `count`.
 
     An entry's attribute `when` is its age at `updated`, in minutes, or in seconds if `minutes` is False.
     """

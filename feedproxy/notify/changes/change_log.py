@@ -1,7 +1,8 @@
 """The log of feed changes. It contains each change once.
 
-The table `known` has the digest of each feed's content at its last recorded change. A feed that was evicted from the
-store and fetched again is therefore not reported twice. A change right before a crash is found at the next start.
+The table `known` has the digest of each feed's content at its last recorded change. A feed that is evicted from the
+store and fetched again with equal content is therefore not reported again. A change right before a crash is found at
+the next start.
 """
 
 import sqlite3
@@ -74,11 +75,10 @@ class ChangeLog:
     ) -> list[Change]:
         """Record the snapshots that are changes, and enqueue their deliveries. Return the changes.
 
-        `extra_deliveries` returns the deliveries of a change to receivers without a subscription, such as ping sinks.
-
+        `extra_deliveries` returns the deliveries for a change to receivers without a subscription, such as ping sinks.
         The snapshot of a feed that was evicted from the store and fetched again has only a digest of the feed's bytes.
         If the database has a digest of the parsed content, the feed is parsed for comparison. If the feed has changed,
-        it is recorded in a second transaction.
+        the change is recorded in a second transaction.
         """
 
         def work(db: sqlite3.Connection) -> tuple[list[Change], list[FeedSnapshot]]:
@@ -125,14 +125,15 @@ class ChangeLog:
         return await self._database.run(work)
 
     async def between(self, begin: Instant, end: Instant, limit: int) -> list[Change]:
-        """Return at most `limit` changes from `begin` until before `end`, newest first, of feeds that public lists may
-        name."""
+        """Return the changes of feeds that public lists may name, from `begin` until before `end`: at most `limit`,
+        newest first."""
         query = "SELECT * FROM changes WHERE at >= ? AND at < ? AND listed ORDER BY at DESC, id DESC LIMIT ?"
         rows = await self._database.fetch(query, begin, end, limit)
         return [_read(row) for row in rows]
 
     async def last_number(self) -> int:
-        """Return the serial number of the last change, or 0 without a change. Only feeds in the public list count."""
+        """Return the serial number of the last change of a feed that public lists may name, or 0 if no such change is
+        stored."""
         rows = await self._database.fetch("SELECT id FROM changes WHERE listed ORDER BY id DESC LIMIT 1")
         return rows[0]["id"] if rows else 0
 
@@ -143,7 +144,7 @@ class ChangeLog:
         )
 
     async def known_targets(self, after: str, limit: int) -> list[str]:
-        """Return at most `limit` known targets that sort after `after`, in order."""
+        """Return at most `limit` targets of the table `known` that sort after `after`, in ascending order."""
         query = "SELECT target FROM known WHERE target > ? ORDER BY target LIMIT ?"
         rows = await self._database.fetch(query, after, limit)
         return [row["target"] for row in rows]

@@ -80,7 +80,8 @@ class PendingChanges:
         await self._record(unrecorded)
 
     async def _record(self, snapshots: Sequence[FeedSnapshot]) -> None:
-        """Record changes. Those found by this machine are claimed, so that one machine makes their deliveries."""
+        """Record changes. Claim the changes that this machine found, so that only one machine makes their extra
+        deliveries."""
         claimed = {
             snapshot.target
             for snapshot in snapshots

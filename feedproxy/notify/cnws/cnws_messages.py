@@ -47,7 +47,7 @@ def read(content: bytes) -> SubscriptionRequest | list[str]:
 
 
 def read_result(content: bytes) -> bool:
-    """Return the status in a result message. Raises InvalidCall if the message is invalid."""
+    """Return the status, true or false, that a result message states. Raises InvalidCall if the message is invalid."""
     result = _child(_notification(content), "result")
     status = _text(result, "status").lower() if result is not None else ""
     if status not in ("true", "false"):

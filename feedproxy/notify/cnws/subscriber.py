@@ -45,7 +45,7 @@ class Subscriber:
         self.renew = self.subscriptions.renew
 
     def find_target(self, resource: Resource) -> SubscriptionTarget | None:
-        """Return the publisher that the operator named for the feed, or None without a valid publisher."""
+        """Return the publisher that the operator named for the feed, or None if its address is missing or invalid."""
         publisher_url = self._service.settings_for(resource.target).cnws_subscribe
         try:
             return SubscriptionTarget(uri.normalise(publisher_url), {}) if publisher_url else None
@@ -78,7 +78,8 @@ class Subscriber:
         return await self.subscriptions.on_confirmed(subscription, "subscribed")
 
     async def endpoint(self, call: Call) -> Response:
-        """Answer a notification at `/-/push/cnws/…`: true if feedproxy has a subscription to the changed resource."""
+        """Answer a notification at `/-/push/cnws/…`: with true if feedproxy has a subscription to the changed resource
+        and still needs it, else with false."""
         try:
             message = cnws_messages.read(utf8_content(call.content, call.request.fields))
         except InvalidCall:

@@ -45,8 +45,8 @@ def next_try(
     """Return the instant of the next try after `tries` failures, or None after the last try.
 
     The last try is RETRY_PERIOD seconds after `since`. `jitter` is a random number in [0, 1): the value 0 halves the
-    delay, and a value near 1 leaves it unchanged. The receiver permits no try before `not_before`, but the last try
-    is not later for that.
+    delay, and a value near 1 leaves it unchanged. The receiver permits no try before `not_before`. Only the last try
+    can be made earlier than that.
     """
     end = since + RETRY_PERIOD
     if now >= end:
@@ -117,14 +117,14 @@ class DeliveryQueue:
         return {row[0]: row[1] for row in rows}
 
     async def failing_deliveries(self, limit: int = 50) -> list[tuple[Delivery, Instant, str]]:
-        """Return at most `limit` deliveries with failed attempts, most attempts first. Each delivery has the instant of
-        its next attempt, and the reason of its last failure."""
+        """Return at most `limit` deliveries with failed attempts, most attempts first. Each delivery is followed by the
+        instant of its next attempt, and the reason of its last failure."""
         query = "SELECT * FROM deliveries WHERE tries > 0 ORDER BY tries DESC, id LIMIT ?"
         rows = await self._database.fetch(query, limit)
         return [(_read(row), row["due"], row["note"]) for row in rows]
 
     async def drop(self, number: int) -> bool:
-        """Delete the delivery with this id. Return False if no delivery has this id."""
+        """Delete the delivery with the id `number`. Return False if no delivery has this id."""
         return await self._database.execute("DELETE FROM deliveries WHERE id = ?", number) > 0
 
 
@@ -164,7 +164,8 @@ def enqueue_in(db: sqlite3.Connection, requests: Iterable[DeliveryRequest], now:
 
 
 def enqueue_for_subscribers(db: sqlite3.Connection, change: Change, now: Instant) -> None:
-    """Enqueue a delivery for each active subscription to the feed or its former URL."""
+    """Enqueue a delivery for each active subscription to the changed feed, including subscriptions to its former
+    URL."""
     values = (change.target, change.number, now, now, change.target, change.target, now)
     db.execute(f"{_INSERT} {_FROM_SUBSCRIPTIONS}{_ON_CONFLICT}", values)
 

@@ -29,11 +29,11 @@ class InvalidPing(FeedproxyError, status=400, detail="bad-target"):
 
 
 class Ping(Struct, frozen=True):
-    """A report that a site has changed, with normalised URLs. `page` and `feed` may be empty."""
+    """A report that a site has changed, with normalised URLs. `page` and `feed` can be empty."""
 
     name: str
     url: str
-    """URL of the site's home page. In a simple ping, it may be the URL of a feed of the site."""
+    """URL of the site's home page. In a simple ping, it can be the URL of a feed of the site."""
     page: str = ""
     feed: str = ""
     tags: tuple[str, ...] = ()

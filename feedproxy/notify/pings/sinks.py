@@ -126,15 +126,16 @@ class PingSinks:
         self._resource = resource
 
     def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
-        """Return a ping to each sink for a feed of the upstream that public lists may name. Return no ping for other
-        feeds, and without `public_url`."""
+        """Return a ping to each sink for a feed of the upstream that public lists may name. Return no ping for any
+        other feed, and none at all if `public_url` is not set."""
         settings = self._settings()
         if change.listed and settings.public_url and is_upstream_target(change.target, settings):
             for sink in settings.ping_sinks:
                 yield DeliveryRequest(self.name, "ping", change.target, sink, change=change.number)
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the ping with the feed's current title and site, or None to drop the delivery."""
+        """Return the ping with the feed's current title and site, or None if the operator has removed the sink. A ping
+        of the operator (`site_ping_request`) has the title and site that the operator stated."""
         settings, request = self._settings(), delivery.request
         if request.callback not in settings.ping_sinks:
             return None  # the operator has removed the sink

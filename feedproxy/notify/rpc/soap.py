@@ -56,7 +56,7 @@ def read_call(content: bytes) -> SoapCall:
 
 
 def read_answer(content: bytes) -> str:
-    """Return the value of a response, or "" without a value. Raises InvalidCall for a fault."""
+    """Return the value of a response, or "" if the response has no value. Raises InvalidCall for a fault."""
     answer = _in_body(content)
     if split_tag(answer.tag)[1] == "Fault":
         message = " ".join(" ".join(answer.itertext()).split())

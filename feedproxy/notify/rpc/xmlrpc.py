@@ -71,14 +71,14 @@ class XmlRpcDispatcher:
 
 
 def is_excessive(content: bytes) -> bool:
-    """Return whether a document has so many tags, attributes or lines that parsing may take too long."""
+    """Return whether a document has so many tags, attributes or lines that parsing could take too long."""
     return any(content.count(character) > limit for character, limit in CHARACTER_COUNTS_MAX.items())
 
 
 def utf8_content(content: bytes, fields: Fields) -> bytes:
     """Return the XML content of a message with these fields.
 
-    It is converted to UTF-8 if only the charset of Content-Type states another encoding.
+    The content is converted to UTF-8 if its encoding is stated only by the charset of Content-Type.
     """
     charset = charset_of(fields.get("content-type"))
     if charset is None or encoding_by_bytes(content) is not None or declared_encoding(content) is not None:

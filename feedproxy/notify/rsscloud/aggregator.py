@@ -43,8 +43,8 @@ CHALLENGE_MAX = 256
 
 
 def cloud_of(resource: Resource) -> SubscriptionTarget | None:
-    """Return the cloud that a feed names, or None without a cloud with a known protocol, a valid address and, for
-    XML-RPC and SOAP, a valid or empty name of its procedure."""
+    """Return the cloud that a feed names. Return None if the feed names no cloud, or a cloud with an unknown protocol,
+    an invalid address or, for XML-RPC and SOAP, an invalid procedure name. The procedure name may be empty."""
     cloud = resource.channel.cloud if resource.channel is not None else None
     # "protocol is xml-rpc, soap or http-post (case-sensitive)"
     if cloud is None or cloud.protocol not in tuple(NotificationMethod):
@@ -74,7 +74,7 @@ class RssCloudAggregator:
         self.renew = self.subscriptions.renew
 
     def find_target(self, resource: Resource) -> SubscriptionTarget | None:
-        """Return the cloud to register at, or None if feedproxy must not register.
+        """Return the cloud to register at, or None if the feed names no valid cloud or feedproxy must not register.
 
         feedproxy must not register for a private feed, for a feed without `push_subscribe`, or at its own cloud.
         """

@@ -167,7 +167,8 @@ class RssCloudServer:
     # -- notifications
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the notification of a change in the registration's protocol, or None if it may not name the feed."""
+        """Return the notification of a change in the registration's protocol. Return None if the feed is no longer
+        public, or if the registration has ended."""
         if subscription is None or is_no_longer_public(self._service, delivery.request.topic):
             return None
         data = subscription.data

@@ -41,7 +41,7 @@ PROCEDURE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 _CLOUD_PROCEDURES = frozenset({"hello", "ping", "pleasenotify", "rsspleasenotify"})
 """Names of a cloud's own procedures, without prefix. The procedure of a callback must not have such a name.
 
-Any cloud answers a call of `ping` with true. That answer would not prove that the server is an aggregator.
+Every cloud answers a call of `ping` with true. That answer would not prove that the server is an aggregator.
 """
 
 
@@ -141,7 +141,8 @@ def from_parameters(parameters: Sequence[Any]) -> Registration:
 
 
 def from_soap(call: SoapCall) -> Registration:
-    """Return the registration of a SOAP call, with parameters found by name, or else by order.
+    """Return the registration of a SOAP call. Parameters are identified by name, or, if a required name is missing, by
+    order.
 
     Raises MalformedCall if a parameter is missing or has the wrong type, and RegistrationRefused if a value is invalid.
     """
@@ -241,7 +242,8 @@ def write_result(element: str, success: bool, message: str, accept: str) -> Resp
 
 
 def read_result(content: bytes) -> tuple[bool, str]:
-    """Return success and message of a result. Raises InvalidCall if the result is invalid."""
+    """Return two values of a registration's result: whether it reports success, and its message. Raises InvalidCall if
+    the result is invalid."""
     try:
         result: Mapping[str, Any] = (
             json.loads(content) if content.lstrip()[:1] == b"{" else soap.parse_document(content).attrib

@@ -183,7 +183,8 @@ class Hub:
         return Message("GET", _denial(request.callback, subscription.data.get("topic", request.topic)))
 
     async def _content(self, request: DeliveryRequest, subscription: Subscription) -> Message | None:
-        """Return the message with the current feed. It "MUST contain the full contents of the topic URL" (WebSub)."""
+        """Return the message with the current feed. It "MUST contain the full contents of the topic URL" (WebSub).
+        Return None if this content is not available, or if `public_url` is not set."""
         if not self._service.can_receive_calls:
             return None  # a delivery "MUST" name the hub (section 7), which has no URL without `public_url`
         settings = self._service.settings_for(request.topic)
@@ -214,8 +215,8 @@ class Hub:
             return None
 
     async def _check_public(self, target: str) -> bool:
-        """Return whether a topic is a public feed (WebSub, section 5.2). A topic that is not stored is fetched first:
-        it is the upstream's, or was stored when the hub accepted the request."""
+        """Return whether a topic is a public feed (WebSub, section 5.2). A topic that is not stored is fetched first.
+        Such a topic belongs to the upstream, or was stored when the hub accepted the request."""
         admin = self._service.proxy.admin
         await self._service.proxy.store.load(target)
         if not admin.is_feed(target) and not is_no_longer_public(self._service, target):

@@ -24,7 +24,8 @@ def signature(secret: str, body: bytes, method: str) -> str:
 
 
 def is_signed(value: str | None, secret: str, body: bytes) -> bool:
-    """Return whether X-Hub-Signature is valid for this secret and body, in constant time. False without a secret."""
+    """Return whether X-Hub-Signature is valid for this secret and body, in constant time. Return False if `secret` is
+    empty."""
     method, _, digest = (value or "").strip().partition("=")
     if not secret or method.lower() not in METHODS or not digest.isascii():
         return False

@@ -49,8 +49,8 @@ RENEWAL_MARGIN_MAX: Seconds = DAY
 """feedproxy renews a lease at most this many seconds before its end. A lease below ten days is renewed when a tenth is
 left."""
 SWEEP_INTERVAL: Seconds = 600
-"""Seconds between two passes over all feeds, which subscribe to feeds with a hub and readers, and unsubscribe from the
-others."""
+"""Seconds between two passes over all feeds. A pass subscribes to the feeds with a hub and readers, and unsubscribes
+from the others."""
 SWEEP_BATCH = 1000
 """An iteration of the service's loop checks this many feeds. The check takes some tenths of a second."""
 RECHECK_FOR: Seconds = 60
@@ -148,7 +148,8 @@ class Subscriber:
                 await self._check(target)
 
     async def _check(self, target: str) -> bool:
-        """Subscribe or unsubscribe, as required. Return False if the feed names a hub but has no readers yet."""
+        """Subscribe or unsubscribe, as required. Return False if the feed names a hub but has no readers yet, else
+        True."""
         # A lease that has ended during an outage is no subscription, but its row is removed only after this check.
         now, rows = self._service.clock.now(), self._service.subscriptions
         subscriptions = [
@@ -224,7 +225,7 @@ class Subscriber:
             self._pending_checks.pop(target, None)
 
     async def _request_changed(self, subscription: Subscription, topic: str) -> None:
-        """Request a subscription again if `public_url` has changed, or the topic that the feed names.
+        """Request a subscription again if `public_url` or `topic`, the topic that the feed names, has changed.
 
         A topic may change with each fetch, and therefore counts only a day after the last request.
         """

@@ -36,8 +36,8 @@ class SubscriberCallback:
     def content_max(self, path: str) -> int:
         """Return the maximum permitted size of a push, in bytes.
 
-        The maximum is `buffer_max`, or CONTENT_MAX for an unknown callback URL. Therefore only a client with a callback
-        URL of feedproxy can use up the memory budget for large content.
+        The maximum is `buffer_max`, or CONTENT_MAX for an unknown callback URL. Therefore only a client that knows a
+        callback URL of feedproxy can use up the memory budget for large content.
         """
         return (
             self._service.settings().buffer_max
