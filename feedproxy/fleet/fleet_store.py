@@ -121,7 +121,7 @@ class FleetStore(PermittedStore):
         return await self.store_copy(target, stored_copy, epoch)
 
     def schedule_pull(self, target: str) -> None:
-        """Fetch the later copy of `target` from Redis in the background."""
+        """Ask Redis for a later copy of `target` in the background, and apply it (`fetch_copy`)."""
         self._pulls.join_or_start(target, lambda: self._pull(target))
 
     async def _pull(self, target: str) -> bool:
@@ -129,10 +129,11 @@ class FleetStore(PermittedStore):
             return await self.fetch_copy(target, timeout_factor=TRANSFER_TIMEOUT_FACTOR)
 
     async def store_copy(self, target: str, stored_copy: StoredCopy, epoch: int) -> bool:
-        """Apply the copy or purge in Redis if it is later than this machine's copy. Return True if it was applied.
+        """Apply `stored_copy`, a copy or purge from Redis, if it is later than this machine's copy. Return True if it
+        was applied.
 
         `epoch` is the target's invalidation epoch at the time of the request to Redis. If the target was purged here
-        since then, the copy is ignored, because Redis may not have this purge yet.
+        since then, the copy is ignored, because Redis can still lack this purge.
         """
         await self.load(target)
         if epoch != self.coordination.invalidation_epoch(target) or self.redis_queue.is_purge_pending(target):
@@ -163,7 +164,7 @@ class FleetStore(PermittedStore):
     async def drop(self, target: str, version: int) -> None:
         """Delete a copy that another machine has purged. The other machines get no event.
 
-        `version` is the version of the purge. A later copy stays: another worker may have fetched or received it
+        `version` is the version of the purge. A later copy stays: another worker can have fetched or received it
         meanwhile.
         """
         self.coordination.local.invalidate(target)
@@ -172,5 +173,5 @@ class FleetStore(PermittedStore):
 
 
 def _content_digest(resource: Resource | None) -> str:
-    """Return the digest of a feed's content, or "" without a feed."""
+    """Return the digest of a feed's content, or "" if `resource` is None or not a feed."""
     return resource.channel.content_digest if resource is not None and resource.channel is not None else ""

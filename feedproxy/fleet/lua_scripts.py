@@ -84,7 +84,7 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1
 """)
-"""Renew a lease. Return 1 if the lease still has the caller's token, or 0.
+"""Renew a lease. Return 1 if the lease still has the caller's token, else 0.
 
 KEYS: lease. ARGV: caller's token, duration of the lease in milliseconds.
 """
@@ -94,7 +94,7 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 redis.call('PUBLISH', ARGV[2], ARGV[3])
 return 1
 """)
-"""Release a lease, unless another machine has acquired it, and publish a message.
+"""Release a lease unless another machine has acquired it. Publish the message in both cases.
 
 KEYS: lease. ARGV: token, channel, message.
 """
@@ -117,7 +117,8 @@ publish(KEYS[4], KEYS[5], ARGV[6], ARGV[7], version, ARGV[8])
 return {1, text(version)}
 """
 )
-"""Store a copy. Return two values: 1 for an accepted copy, or 0; and the version that is stored afterwards.
+"""Store a copy. Return two values: 1 if the copy was accepted or 0 if it was refused, and the version that is stored
+afterwards.
 
 A copy is refused if the same or a later version is stored, or if its fetch began before the last purge of all targets.
 
@@ -204,7 +205,8 @@ CLAIM_CHANGE = Script("""
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
 return redis.call('GET', KEYS[1]) == ARGV[1] and 1 or 0
 """)
-"""Claim the deliveries of a change for a machine. Return 1, or 0 if another machine has claimed them.
+"""Claim the deliveries of a change for a machine. Return 1 if the machine has the claim, or 0 if another machine has
+it.
 
 KEYS: claim. ARGV: machine, lifetime of the claim in milliseconds.
 """

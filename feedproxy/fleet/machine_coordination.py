@@ -22,7 +22,7 @@ WAITING_MAX = 10_000
 PEER_INSTANT_MAX: Seconds = 60
 """Another machine's slot or pause of a site (site_interval.py) may lie at most this many seconds in the future.
 
-A later time is moved to this limit, because the clock of that machine may be ahead.
+A later time is moved to this limit, because the clock of that machine can be ahead.
 """
 
 
@@ -89,11 +89,12 @@ class MachineCoordination:
     async def acquire_lease(self, target: str, *, local: bool = False) -> bool:
         """Acquire the fetch lease of `target`. Return False if another process holds the lease.
 
-        A `local` lease excludes only processes of this machine. With any other lease, Redis sends its copy of the
-        target. If this copy is later than this machine's, it is stored here, and counts as a completed fetch.
+        A `local` lease excludes only processes of this machine. Unless the lease is local, Redis sends its copy of the
+        target with the lease. If that copy is later than this machine's copy, it is stored here, and counts as a
+        completed fetch.
 
-        If another machine holds the lease, the call first waits at most WAIT_TIMEOUT seconds for the end of this lease.
-        While Redis is unavailable, every lease is local.
+        If another machine holds the lease, the call waits at most WAIT_TIMEOUT seconds for the end of this lease, and
+        then returns False. While Redis is unavailable, every lease is local.
         """
         if not await self.local.acquire_lease(target, local=local):
             return False

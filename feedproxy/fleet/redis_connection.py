@@ -52,7 +52,7 @@ type ScriptCall = tuple[Script, Sequence[str | bytes], Sequence[str | bytes | in
 
 
 class RedisUnavailable(StoreError):
-    """Error if Redis is unreachable or does not answer in time. Redis may have executed the request."""
+    """Error if Redis is unreachable or does not answer in time. Redis can nevertheless have executed the request."""
 
 
 class RedisTimeout(RedisUnavailable):
@@ -136,7 +136,7 @@ class RedisConnection:
         """Send several scripts together, and return their results. Raises RedisUnavailable or RedisRefused if Redis
         does not answer, or answers with an error.
 
-        After an error, any of the scripts may have run.
+        After an error, some or all of the scripts can have run.
         """
         results = await self._results(list(calls), timeout_factor)
         if refusal := next((result for result in results if isinstance(result, RedisRefused)), None):
@@ -144,8 +144,8 @@ class RedisConnection:
         return results
 
     async def run_each(self, calls: Iterable[ScriptCall], *, timeout_factor: float) -> list[Any]:
-        """Send several scripts together. Return their results, or None for a refused script. Raises RedisUnavailable if
-        Redis does not answer."""
+        """Send several scripts together. Return a list with the result of each script, or None for each refused script.
+        Raises RedisUnavailable if Redis does not answer."""
         results = await self._results(list(calls), timeout_factor)
         return [None if isinstance(result, RedisRefused) else result for result in results]
 
@@ -188,7 +188,7 @@ class RedisConnection:
 
     @property
     def refusal(self) -> str:
-        """Return the message of the last refusal, or "" after LOG_INTERVAL seconds.
+        """Return the message of the last refusal, or "" if there was none in the last LOG_INTERVAL seconds.
 
         After a refusal for now, return "" as soon as Redis accepts writes again.
         """
@@ -196,9 +196,10 @@ class RedisConnection:
         return self._refusal if now - self._refused_at < LOG_INTERVAL else ""
 
     async def probe(self, timeout: Seconds | None = None) -> bool:
-        """Send a probe. If Redis answers within `timeout` seconds, return True, and send requests again.
+        """Send a probe. If Redis answers within `timeout` seconds, permit requests again and return True, else return
+        False.
 
-        The default is the timeout of requests.
+        The default of `timeout` is the timeout of requests.
         """
         try:
             await self._send_with_timeout(self._ping, timeout or self._timeout)
@@ -353,8 +354,9 @@ def _short_message(error: BaseException) -> str:
 def _refusal(error: BaseException, message: str) -> RedisRefused:
     """Return the error to raise for an error of Redis.
 
-    ERR, the only code for a wrong request, is final, unless the text names another program's data or a missing
-    permission. redis-py has classes of their own for some other codes.
+    An error with the code ERR, the only code for a wrong request, is final (RedisRefused), unless the text names
+    another program's data or a missing permission. Errors with other codes are RedisRefusedForNow. For some of these
+    codes, redis-py has classes of their own.
     """
     text = str(error)
     is_for_now = ERROR_CODE.search(text) or _is_foreign_data(text) or NOT_PERMITTED in text

@@ -35,7 +35,8 @@ class StoredCopy(Struct, frozen=True):
 
     version: int
     data: bytes | None
-    """The copy as stored in Redis, for `decompress`, or None."""
+    """The copy as stored in Redis, for `decompress`. None if the version is not later than the caller's, or is that of
+    a purge."""
 
 
 class FleetEvent(Struct, frozen=True):
@@ -67,8 +68,8 @@ class RedisOperations:
         self.connection = connection
         self._clock = clock
         self._clock_difference = 0
-        """Microseconds by which the clock of Redis was last ahead of this machine's clock, or 0 if the clocks may be
-        equal."""
+        """Microseconds by which the clock of Redis was last ahead of this machine's clock, or 0 if the clocks are
+        possibly equal."""
         self.keys = keys
         self.machine = machine
         self._lease = int(lease * 1000)
@@ -82,7 +83,8 @@ class RedisOperations:
         return StoredCopy(self._integer(version), data)
 
     async def acquire_lease(self, target: str, known_version: int, own: int = 0) -> tuple[int, StoredCopy]:
-        """Acquire the lease of a target unless another machine holds it. Return its token and the copy in Redis.
+        """Acquire the lease of a target unless another machine holds it. Return the lease's token, and the stored
+        version with the copy if the version is later than `known_version`.
 
         The token is 0 if another machine holds the lease. `own` is the token of the lease that this machine already
         holds, or 0.
@@ -125,8 +127,8 @@ class RedisOperations:
         """Delete the target's copy if it was fetched at least `age` seconds ago by the clock of Redis. With an age of
         0, delete it in any case.
 
-        Return the version of the purge, or 0 if the copy stays. A purge that is sent again has this `version`, which
-        replaces the age.
+        Return the version of the purge, or 0 if the copy stays. If the purge is sent again, `version` is the version
+        that Redis gave to it, and the age does not count.
         """
         names = self.keys
         keys: list[str | bytes] = [names.copy(target), names.fencing_counter, names.sequence, names.log]

@@ -1,8 +1,8 @@
 """The queue of messages to Redis. Callers do not wait until a message is sent.
 
 The copy of a target is read from the store when it is sent. Messages stay queued while Redis is unavailable or refuses
-them for now, for example because its memory is full. Then a refused message does not prevent others from being sent.
-Sending a message twice does no harm.
+them for now, for example because its memory is full. A refused message does not prevent messages of other kinds
+(events, purges, copies) from being sent. Sending a message twice does no harm.
 """
 
 import asyncio
@@ -82,7 +82,8 @@ class _PendingUpdate:
 class RedisQueue:
     """The queue, and the task that sends its messages.
 
-    `get_copy` returns the copy of a target. `pull` fetches a later copy of another machine.
+    `get_copy` returns the copy of a target, or None if no copy is stored. `pull` fetches a later copy of another
+    machine.
     """
 
     def __init__(

@@ -151,7 +151,7 @@ class FleetSynchronization:
         return f"fleet: degraded for {seconds} s, redis is away ({self.connection.reason})"
 
     def problem(self) -> str:
-        """Return a message for the operator about an unavailable or refusing Redis, or ""."""
+        """Return a message for the operator if Redis is unavailable or refuses requests, else ""."""
         if self.connection.up and (refusal := self.connection.refusal):
             return (
                 f"The store shared with other machines refuses commands ({refusal}): this machine uses its own store "
