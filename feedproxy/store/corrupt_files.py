@@ -35,7 +35,7 @@ _UNREADABLE = frozenset(
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """Return the error of SQLite that another error of SQLite hides, or the error itself."""
+    """Return the error that `error` hides if `error` is the failure of a ROLLBACK, else `error` itself."""
     # If SQLite has rolled back by itself, as on a full disk, diskcache's ROLLBACK fails and hides the reason.
     if "no transaction is active" in str(error) and error.__context__ is not None:
         return error.__context__
@@ -77,7 +77,7 @@ def make_folder(path: Path) -> None:
 
 
 def clear_file(path: Path) -> None:
-    """Rename `path` if it exists, but is not a readable and writable file. Raises OSError if the file cannot be
+    """If `path` exists and is not a readable and writable file, rename it. Raises OSError if the file cannot be
     renamed."""
     reason = file_fault(path)
     if reason:

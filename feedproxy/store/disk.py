@@ -1,7 +1,7 @@
 """The store on disk: eight shards with resources, limited in bytes, and a ninth shard with the state of feedproxy's
 parts.
 
-A state is a named value, such as the subscriber counts. All methods block, and may raise StoreError. Several threads
+A state is a named value, such as the subscriber counts. All methods block, and can raise StoreError. Several threads
 read, and one thread writes. docs/decisions/store-on-disk.md gives the reasons for this form.
 """
 
@@ -100,7 +100,7 @@ class DiskStore:
 
     def write_all(self, resources: Iterable[Resource], on_header: Callable[[Resource, bytes], None]) -> None:
         """Store the resources, in one transaction for each shard. Raises StoreError if the disk fails. Some of the
-        resources may then have been written.
+        resources can have been written before the failure.
 
         `on_header` receives each resource and its encoded header (resource_codec.py).
         """

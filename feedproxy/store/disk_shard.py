@@ -34,8 +34,8 @@ LOCK_TRIES = 40
 After a failed write, later writes wait only once, until a write succeeds.
 """
 OPEN_TIMEOUT: Seconds = 5
-"""A process waits at most this many seconds for another that opens, renames or creates files. It then continues without
-the lock, because a stopped process (SIGSTOP) keeps its lock."""
+"""A process waits at most this many seconds for another process that opens, renames or creates files. The waiting
+process then continues without the lock, because a stopped process (SIGSTOP) keeps its lock."""
 RETRY_INTERVAL: Seconds = 1
 """Seconds between two attempts to open a shard."""
 
@@ -108,7 +108,7 @@ class Shard:
     # -- writing
 
     def set(self, key: str, value: bytes) -> None:
-        """Store this value. Raises StoreError if the disk fails; the old value may then remain."""
+        """Store this value. Raises StoreError if the disk fails; the old value can then remain."""
         self._write(lambda rows: rows.set(key, value))
 
     def set_all(self, values: Mapping[str, bytes]) -> None:
@@ -116,7 +116,7 @@ class Shard:
         self._write(lambda rows: rows.set_all(values))
 
     def delete(self, key: str) -> None:
-        """Remove the value of this key. Raises StoreError if the disk fails; the old value may then remain."""
+        """Remove the value of this key. Raises StoreError if the disk fails; the old value can then remain."""
         self._write(lambda rows: rows.delete(key))
 
     def cull_slice(self, limit: int) -> int:
@@ -139,7 +139,8 @@ class Shard:
             self._rows.remove_orphans(before)
 
     def repair(self) -> None:
-        """Reopen the file if it was replaced, removed, or found corrupt. Raises StoreError if the disk fails."""
+        """Open the file again if it was replaced, removed or found corrupt, or if it could not be opened before. Raises
+        StoreError if the disk fails."""
         if self._opened is None:
             if time.monotonic() < self._retry_at:
                 raise StoreError(self._failure)
@@ -199,8 +200,8 @@ class Shard:
             raise StoreError(f"store: shard {self._folder} cannot be used: {cause_of(error)}") from error
 
     def _open_present_file(self) -> None:
-        """Open the file that now has the shard's name, or a new file if it is corrupt or missing. Raises StoreError if
-        the disk fails."""
+        """Open the file that now has the shard's name, or a new file if that file is corrupt or missing. Raises
+        StoreError if the disk fails."""
         with self._opening:
             if not self._corrupt:
                 if _inode(self._path) == self._inode:

@@ -54,7 +54,8 @@ class Store(Protocol):
         ...
 
     def get_latest(self, target: str) -> Resource | None:
-        """Return the resource that was put last, or None, even if other processes cannot read it yet.
+        """Return the resource that was put last, even if other processes cannot read it yet, or None if no resource is
+        stored.
 
         Every update must start from this resource, so that no earlier update is lost.
         """
@@ -111,7 +112,8 @@ class Store(Protocol):
     async def read_state(self, name: str) -> bytes | None:
         """Return the same as `get_state`, but read the disk in another thread.
 
-        If the disk fails or does not respond, return the value that was last read or put here, or None.
+        If the disk fails or does not respond, return the value that was last read or put here, or None if there is
+        none.
         """
         ...
 

@@ -1,7 +1,7 @@
 """A view of a store that hides resources with a response that access rules forbid.
 
-After a redirect, the response of the new target is stored under the requested target. A client that may read the
-requested target may lack permission for the new target. Access rules may also change after the response was stored.
+After a redirect, the response of the new target is stored under the requested target. A client with permission for the
+requested target can lack permission for the new target. Access rules can also change after the response was stored.
 Therefore every read applies the rules. A forbidden resource counts as absent.
 """
 

@@ -68,7 +68,7 @@ class DeltaBase(Struct, frozen=True, omit_defaults=True):
     tag: str
     """The part of the entity tags that is the same in all codings of this version."""
     last_modified: Instant | None
-    """Last-Modified of this version as sent to clients, or None."""
+    """Last-Modified of this version as sent to clients, or None if the version has no Last-Modified."""
     entries: bytes
     """Identity and digest of each entry, 16 bytes per entry (feed/delta/entry_identities.py)."""
 

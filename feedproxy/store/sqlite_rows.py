@@ -130,7 +130,8 @@ def _write_file(path: Path, value: bytes) -> None:
 
 
 def _setting_in(statement: str, parameters: tuple[Any, ...]) -> tuple[str, tuple[type, object]] | None:
-    """Return the name of the setting that a statement of diskcache writes, and its value with its type, or None."""
+    """Return the name of the setting that a statement of diskcache writes, and its value with its type, or None if the
+    statement writes no setting."""
     if statement == _INSERT_SETTING:
         name, value = parameters[0]
     elif statement == _UPDATE_SETTING:
@@ -215,8 +216,8 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
     def set_all(self, values: Mapping[str, bytes]) -> None:
         """Store several values, which must be smaller than FILE_MIN, in one transaction.
 
-        One statement stores all values, because the thread may have to wait for Python's interpreter lock after each
-        statement.
+        One statement stores all values, because the thread sometimes has to wait for Python's interpreter lock after
+        each statement.
         """
         with self._transact() as (sql, cleanup):
             for (name,) in sql(_FILES_OF.format(marks=", ".join("?" * len(values))), tuple(values)).fetchall():

@@ -18,7 +18,7 @@ STEP = 256
 
 
 class StoredKeys:
-    """A Bloom filter of the stored keys. Until all keys on disk have been read, every key may be stored.
+    """A Bloom filter of the stored keys. Until all keys on disk have been read, every key counts as possibly stored.
 
     Deleted keys stay in the filter. One thread calls `read_some`. All other methods may be called from any thread.
     """
@@ -63,7 +63,7 @@ class StoredKeys:
         return not self._is_complete
 
     def read_again(self, on_disk: Iterator[str]) -> None:
-        """Read all keys again: keys may have been stored without a call of `add`."""
+        """Read all keys again: keys can have been stored without a call of `add`."""
         with self._lock:
             self._on_disk, self._is_complete = on_disk, False
 

@@ -223,7 +223,7 @@ class TieredStore:
             del self._peeked[next(iter(self._peeked))]
 
     def _is_absent(self, target: str) -> bool:
-        """Return True if the disk has no resource of this target."""
+        """Return True if the disk certainly has no resource of this target."""
         return target in self._absent or not self._keys.may_contain(target)
 
     def _remember_absent(self, target: str) -> None:
@@ -244,8 +244,8 @@ class TieredStore:
             return False
 
     def _read_below_memory(self, target: str) -> tuple[Resource, bytes] | None:
-        """Return the resource from the write queue, the shared memory or the disk, and its encoded header, or b"" if
-        unknown.
+        """Return the resource from the write queue, the shared memory or the disk, and its encoded header (b"" if
+        unknown).
 
         Return None if no resource is stored.
         """

@@ -333,7 +333,7 @@ class WriteQueue[Key, Value]:
     def _remove(self, key: Key, entry: PendingWrite[Value], *, stale: bool) -> bool:
         """Remove exactly this entry. Return False if a newer entry has replaced it.
 
-        `stale` is true if the disk may have an older value.
+        `stale` is true if the disk can have an older value.
         """
         with self._lock:
             if self._pending.get(key) is not entry:

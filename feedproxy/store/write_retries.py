@@ -48,7 +48,7 @@ class WriteRetries[Key]:
 
     def step(self) -> bool:
         """Write up to SLICE values if a pass over the unwritten values is in progress or due. Return True if the pass
-        has not ended."""
+        has not ended, and False if it has ended or is not due."""
         if not self._remaining:
             if self._clock() < self._next_pass:
                 return False

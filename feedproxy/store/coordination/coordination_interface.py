@@ -17,7 +17,7 @@ target's counters."""
 class Coordination(Protocol):
     """The interface through which the processes on one store coordinate.
 
-    Only `acquire_lease` may wait: for the end of a lease that another machine of a fleet holds.
+    Only `acquire_lease` can wait: for the end of a lease that another machine of a fleet holds.
     """
 
     @property

@@ -23,7 +23,7 @@ VALUE_MAX = CAPACITY // 8
 """The ring buffer takes values of at most this many bytes. A target with a larger value counts as not stored."""
 SLOTS = 16_384
 BUCKET = 8
-"""A name may be in any of this many slots of the table. If all are occupied, the oldest value is dropped."""
+"""The table has this many slots for a name. If all are occupied, the oldest value is dropped."""
 
 _SLOT = struct.Struct("<QQ")
 """Layout of a slot: hash of the name, and position of the value."""

@@ -12,8 +12,7 @@ from feedproxy.store.coordination.shared_overflow import name_hash
 
 SLOTS = 4096
 BUCKET = 8
-"""The record of a site may be at any of this many places of the table. If all are occupied, the oldest record is
-overwritten."""
+"""The table has this many places for the record of a site. If all are occupied, the oldest record is overwritten."""
 FUTURE_MAX: Seconds = 172_800
 """A request slot may be at most this many seconds in the future. A later slot was written with a wrong clock, and is
 ignored."""
@@ -49,8 +48,8 @@ class SiteThrottle:
     def next_free(self, site: str, interval: Seconds, now: Instant) -> Instant:
         """Return the instant of the site's next free slot.
 
-        Return 0.0 for a site without a recorded request. Ignore a record that was made later than `now`: the clock
-        was wrong.
+        Return 0.0 if no request to the site is recorded, or if the record was made later than `now`: the clock was
+        wrong.
         """
         with self._mutex():
             _, last_slot, paused_until, recorded_at = self._find(name_hash(site))

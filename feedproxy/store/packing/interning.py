@@ -12,16 +12,16 @@ VALUES_MAX = 8192
 class Interner:
     """Cache that returns the same object for equal values.
 
-    The cache is bounded, so equal values may still be two objects. `sys.intern` is not used: origins choose the
-    texts, and some versions of Python never free interned strings.
+    The cache is bounded, so equal values can still be two objects. `sys.intern` is not used: origins choose the texts,
+    and some versions of Python never free interned strings.
     """
 
     def __init__(self) -> None:
         self._values: dict[Any, Any] = {}
 
     def text(self, text: str) -> str:
-        """Return the cached text that equals `text`. A new text of at most SHARED_LENGTH_MAX characters is added to the
-        cache. Raises TypeError if `text` is not a str."""
+        """Return the cached text that equals `text`. A new text is added to the cache. A text of more than
+        SHARED_LENGTH_MAX characters is returned as it is. Raises TypeError if `text` is not a str."""
         if type(text) is not str:
             raise TypeError(f"expected str, not {type(text).__name__}")
         return self.intern(text) if len(text) <= SHARED_LENGTH_MAX else text
@@ -30,7 +30,7 @@ class Interner:
         """Return the cached field line that equals this line. A new line is added to the cache if its value has at
         most SHARED_LENGTH_MAX characters.
 
-        Raises TypeError if the name or the value is not a str, and ValueError for an invalid field: other programs may
+        Raises TypeError if the name or the value is not a str, and ValueError for an invalid field: other programs can
         write to a shared store.
         """
         cached: tuple[str, str] | None = self._values.get((name, value))

@@ -1,7 +1,7 @@
 """Entry of a resource in memory: Python objects while the resource is used, and packed bytes at other times.
 
 The packed form is the compressed header (resource_header_compression.py) and the bodies, instead of thirty objects. All
-callers get the same `Resource` object as long as any caller refers to it.
+callers get the same `Resource` object as long as at least one caller refers to it.
 """
 
 from itertools import chain
