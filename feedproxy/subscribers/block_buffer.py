@@ -1,4 +1,4 @@
-"""Buffers and checksums for the stored forms of the subscriber counts and the poll rhythms. Each form may take a
+"""Buffers and checksums for the stored forms of the subscriber counts and the poll rhythms. Each form can take a
 hundred megabytes.
 
 `bytes.join` releases Python's interpreter lock while it copies bytes objects, but not while it copies a bytearray. `+`

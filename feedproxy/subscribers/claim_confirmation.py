@@ -18,7 +18,8 @@ CONFIRMATION: Seconds = 3600
 """A claim that has increased suddenly is confirmed if it is repeated at least this many seconds later."""
 
 FIRST_MAX = 10_000
-"""A fetcher's first claim needs no repetition if it names at most this many subscribers, and at most `room`."""
+"""A fetcher's first claim needs no repetition if it names at most this many subscribers, and at most `room`
+(`update_claim`)."""
 
 PEAKS_MAX = 8
 """At most this many confirmed claims are stored for one fetcher (`ClaimState.peaks`)."""
@@ -43,7 +44,7 @@ class ClaimState(Struct, frozen=True):
 
 
 def current_claim(claim_state: ClaimState, now: Instant, window: Seconds) -> int:
-    """Return the largest confirmed claim of the last `window` seconds, or 0 without a claim."""
+    """Return the largest confirmed claim of the last `window` seconds, or 0 if there is none."""
     return next((count for count, at in claim_state.peaks if now - at < window), 0)
 
 
@@ -61,7 +62,7 @@ def clamp_times(claim_state: ClaimState, now: Instant) -> ClaimState:
 
 
 def unconfirmed_claim(claim_state: ClaimState, now: Instant, window: Seconds) -> int | None:
-    """Return the claim that waits for confirmation, or None without such a claim in the last `window` seconds."""
+    """Return the claim that waits for confirmation, or None if no such claim was made in the last `window` seconds."""
     return claim_state.unconfirmed[0] if claim_state.unconfirmed and now - claim_state.unconfirmed[1] < window else None
 
 

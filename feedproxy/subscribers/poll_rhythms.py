@@ -108,7 +108,7 @@ class PollRhythms:
         self._feeds: dict[str, bytes] = {}  # the feed polled longest ago is first
         self._surprises: dict[str, None] = {}
         self._full_until: dict[str, Instant] = {}
-        """For each feed with READERS_MAX sampled readers: the earliest instant at which one of these readers may be
+        """For each feed with READERS_MAX sampled readers: the earliest instant at which one of these readers can be
         forgotten, so that another reader can be sampled."""
 
     def __len__(self) -> int:
@@ -200,7 +200,8 @@ class PollRhythms:
     def next_poll(self, target: str, now: Instant) -> Instant | None:
         """Return the instant of the first expected poll, or None if it is unknown.
 
-        It is unknown without readers, and if a reader without a rhythm or outside the sample may poll earlier.
+        It is unknown if the feed has no readers, or if a reader without a rhythm or outside the sample can poll
+        earlier.
         """
         records = self._feeds.get(target)
         if not records or len(records) == READERS_MAX * _RECORD.size:
@@ -230,7 +231,7 @@ class PollRhythms:
     async def dump(self) -> bytes:
         """Return all rhythms as bytes for `load`: pseudonyms and times, but no addresses.
 
-        The call pauses for other tasks. Polls during a pause may be missing.
+        The call pauses for other tasks. Polls during a pause can be missing.
         """
         body = BlockBuffer()
         async for part in iterate_cooperatively(self._parts(), THROTTLED_BLOCKING_TIME):
@@ -301,7 +302,8 @@ class PollRhythms:
         return abs(now - reader.last) >= self._window and not _precedes_unset_clock(reader, now)
 
     def _find_outdated(self, target: str, records: bytes, now: Instant) -> int:
-        """Return the position of the record of a reader without a poll in the last `window` seconds, or -1."""
+        """Return the position of the record of a reader without a poll in the last `window` seconds, or -1 if there is
+        no such reader."""
         for number, reader in enumerate(_readers(records)):
             if self._has_left(reader, now):
                 return number * _RECORD.size
@@ -309,10 +311,9 @@ class PollRhythms:
         return -1
 
     def _poll(self, records: bytes, at: int, key: int, now: Instant) -> tuple[bytes, bool]:
-        """Return the reader's record at position `at` of `records`, updated for a further poll; and True if that
-        poll was unexpected.
+        """Return two values: the record of a reader, updated for a further poll, and True if that poll was unexpected.
 
-        The returned record has the pseudonym `key`.
+        The old record is at position `at` of `records`. The new record has the pseudonym `key`.
         """
         # A `_Reader` would double the time of this method, which each poll of a known reader calls.
         _, last, since_begin, length, cycle, *gaps = _RECORD.unpack_from(records, at)

@@ -47,7 +47,8 @@ class ReadEvents:
 def is_due(before: Instant | None, now: Instant, interval: Seconds) -> bool:
     """Return True if a request at `now` must cause an event, because it is the first in its interval.
 
-    The intervals begin at multiples of `interval` seconds. `before` is the instant of the previous request, or None.
+    The intervals begin at multiples of `interval` seconds. `before` is the instant of the previous request, or None if
+    there was none.
     """
     return before is None or before // interval != now // interval
 

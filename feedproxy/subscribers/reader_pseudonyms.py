@@ -1,9 +1,9 @@
 """Pseudonyms of readers. They distinguish readers without storing their identity.
 
-A pseudonym is a hash of the User-Agent and the user name, or the address without authentication. The key changes with
-every period. With the secret, every IP address can be tested against a pseudonym. A `Pseudonym` also contains the
-pseudonym of the previous period, so that a reader does not count twice when the key changes. A period must be at least
-as long as the time for which a reader counts after a request.
+A pseudonym is a hash of the User-Agent and the user name. Without authentication, the address replaces the user name.
+The key changes with every period. With the secret, every IP address can be tested against a pseudonym. A `Pseudonym`
+also contains the pseudonym of the previous period, so that a reader does not count twice when the key changes. A period
+must be at least as long as the time for which a reader counts after a request.
 """
 
 import hashlib

@@ -88,14 +88,14 @@ class FeedReaders:
         return reversed(self._readers.values())
 
     def oldest(self) -> int | None:
-        """Return the value in `readers` with the oldest request, or None without readers."""
+        """Return the value in `readers` with the oldest request, or None if there are no readers."""
         if isinstance(self._readers, bytes):
             first = self._readers[len(self._readers) // 2 :][:8]
             return int.from_bytes(first, "little") if first else None
         return next(iter(self._readers.values()), None)
 
     def newest(self) -> int | None:
-        """Return the value in `readers` with the latest request, or None without readers."""
+        """Return the value in `readers` with the latest request, or None if there are no readers."""
         if isinstance(self._readers, bytes):
             return int.from_bytes(self._readers[-8:], "little") if self._readers else None
         return next(reversed(self._readers.values()), None)

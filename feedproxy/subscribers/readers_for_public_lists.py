@@ -74,9 +74,10 @@ def _unpack(readers: bytes) -> Readers:
 
 
 def _last_request(readers: bytes, pseudonym: int) -> int:
-    """Return the instant of the reader's last request, or 0 if the reader is not among `readers`.
+    """Return the instant of the reader's last request. Return 0 if the reader is not among `readers`, and these are
+    fewer than READERS_PER_FEED.
 
-    With READERS_PER_FEED readers, return at least the instant of the request made longest ago.
+    If the reader is not among READERS_PER_FEED readers, return the earliest instant of all these readers.
     """
     key = _KEY.pack(pseudonym)
     at = readers.find(key)

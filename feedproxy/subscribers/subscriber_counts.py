@@ -135,7 +135,7 @@ class SubscriberCounts:
         """Keep the requests that other workers report while this worker loads another worker's counts.
 
         The loaded counts replace this worker's counts. The reported requests are added afterwards, because the loaded
-        counts may lack them.
+        counts can lack them.
         """
         self._kept_reads = []
         try:
@@ -182,7 +182,8 @@ class SubscriberCounts:
         return current_claim(claim_state, now, self._window)
 
     def total(self, target: str, now: Instant) -> int:
-        """Return the number of the feed's subscribers on all machines, or 0 if this machine counted none."""
+        """Return the number of the feed's subscribers on all machines, or 0 if this machine has recorded no request for
+        the feed."""
         feed = self._feeds.get(target)
         if feed is None:
             return 0
@@ -191,7 +192,7 @@ class SubscriberCounts:
         return max(feed.size, direct) + max(self._claimed_number(feed, now), claimed)
 
     def confirmed_claim(self, target: str, fetcher: str, feed_id: str, now: Instant) -> int:
-        """Return the largest confirmed claim of one fetcher for a feed and feed id, or 0."""
+        """Return the largest confirmed claim of one fetcher for a feed and feed id, or 0 if there is none."""
         feed = self._feeds.get(target)
         claim_state = feed.claims.get((fetcher, feed_id)) if feed is not None else None
         return current_claim(claim_state, now, self._window) if claim_state is not None else 0
@@ -215,7 +216,7 @@ class SubscriberCounts:
         return max(self.count_recent(target, now - self._window), self._sum_with_peers(target)[0])
 
     def last_read(self, target: str) -> Instant | None:
-        """Return the instant of the last request for the feed, or None without a request."""
+        """Return the instant of the last request for the feed, or None if no request is recorded."""
         feed = self._feeds.get(target)
         if feed is None:
             return None
@@ -249,7 +250,7 @@ class SubscriberCounts:
         """Return each product with the numbers of its direct and its claimed subscriptions to all feeds, the most
         frequent product first.
 
-        A reader of three feeds has three subscriptions. The numbers of direct subscriptions may be an hour old.
+        A reader of three feeds has three subscriptions. The numbers of direct subscriptions can be an hour old.
         """
         claimed = Counter[str]()
         async for feed in iterate_cooperatively(list(self._feeds.values())):
@@ -291,7 +292,7 @@ class SubscriberCounts:
     async def dump(self) -> bytes:
         """Return all counts as bytes for `load`: fetchers, products, pseudonyms and instants, but no addresses.
 
-        The call pauses for other tasks. Requests during a pause may be missing.
+        The call pauses for other tasks. Requests during a pause can be missing.
         """
         writing = subscriber_counts_codec.CountsWriter()
         async for _ in iterate_cooperatively(self._write(writing), THROTTLED_BLOCKING_TIME):
@@ -375,9 +376,9 @@ class SubscriberCounts:
         return room_for_claims(total, anchor[0], self._claim_jump)
 
     def _make_room_for_claim(self, feed: FeedReaders, now: Instant) -> bool:
-        """Remove the outdated claims or, without any, the oldest claim that was made only once.
+        """Remove the outdated claims. If there is still no room, remove the oldest claim that was made only once.
 
-        Return False if all claims are current and were repeated.
+        Return False if there is no room even then, because all claims are current and were repeated.
         """
         self._expire(feed, now)
         if len(feed.claims) >= self._claims_max:
@@ -409,7 +410,8 @@ class SubscriberCounts:
 
     @staticmethod
     def _are_current(feed: FeedReaders, limit: int, now: Instant) -> bool:
-        """Return True if the last requests of all readers lie between `limit` and `now`. `limit` is in milliseconds."""
+        """Return True if the feed has readers, and the last requests of all readers lie between `limit` and `now`.
+        `limit` is in milliseconds."""
         oldest, newest = feed.oldest(), feed.newest()
         return oldest is not None and newest is not None and limit < oldest >> 8 and newest >> 8 <= now * 1000
 
