@@ -76,7 +76,7 @@ class Subscription:
 
 
 class Subscriptions:
-    """The subscriptions in the database. Every method may raise StoreError."""
+    """The subscriptions in the database. Every method can raise StoreError."""
 
     def __init__(self, database: NotificationDatabase, max_count: int) -> None:
         self._database = database

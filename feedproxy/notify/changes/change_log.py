@@ -64,7 +64,7 @@ def snapshot_of(resource: Resource, *, is_new: bool, listed: bool) -> FeedSnapsh
 
 
 class ChangeLog:
-    """The changes and known feeds in the database. Every method may raise StoreError."""
+    """The changes and known feeds in the database. Every method can raise StoreError."""
 
     def __init__(self, database: NotificationDatabase, compute_digest: ComputeDigest) -> None:
         self._database = database
@@ -76,6 +76,7 @@ class ChangeLog:
         """Record the snapshots that are changes, and enqueue their deliveries. Return the changes.
 
         `extra_deliveries` returns the deliveries for a change to receivers without a subscription, such as ping sinks.
+
         The snapshot of a feed that was evicted from the store and fetched again has only a digest of the feed's bytes.
         If the database has a digest of the parsed content, the feed is parsed for comparison. If the feed has changed,
         the change is recorded in a second transaction.

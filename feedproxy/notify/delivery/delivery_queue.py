@@ -72,7 +72,7 @@ class DeliveryOutcome(Struct, frozen=True):
 
 
 class DeliveryQueue:
-    """The unfinished deliveries in the database. Every method may raise StoreError."""
+    """The unfinished deliveries in the database. Every method can raise StoreError."""
 
     def __init__(self, database: NotificationDatabase) -> None:
         self._database = database
