@@ -15,7 +15,7 @@ A certificate of 90 days is usually renewed 30 days before its expiry. With 14 d
 failing.
 """
 SLOW_RESPONSE = 3.0
-"""A Note warns if the first response takes more than this many seconds. A user waits for the response when
+"""A Note warns if the response with the feed takes more than this many seconds. A user waits for the response when
 subscribing."""
 
 _PERMANENT = (301, 308)

@@ -116,7 +116,8 @@ class GUID_NOT_A_URL(Note, level=Level.WARN, category=Category.IDENTITY):
 
 
 def check_stable_ids(first: CheckedDocument, second: CheckedDocument) -> Iterator[Note]:
-    """Yield a Note if entries with the same content have different identifiers in the documents of two responses."""
+    """Yield a Note if entries with the same content have different identifiers in `first` and `second`, the documents
+    of two responses."""
     ids = {_content_key(entry): entry.id for entry in first.entries if entry.id}
     changed = [
         (ids[_content_key(entry)], entry.id)

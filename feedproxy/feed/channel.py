@@ -56,7 +56,7 @@ class Period(StrEnum):
 
     @property
     def seconds(self) -> Seconds:
-        """Return the length of the period. A month counts as 30 days, and a year as 365."""
+        """Return the length of the period in seconds. A month counts as 30 days, and a year as 365."""
         return {"hour": 1, "day": 24, "week": 7 * 24, "month": 30 * 24, "year": 365 * 24}[self.noun] * 3600.0
 
 

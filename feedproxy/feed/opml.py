@@ -104,7 +104,8 @@ def read(body: bytes, charset: str | None = None) -> SubscriptionList | None:
 
 
 def write(listing: SubscriptionList, *, changed: Instant | None = None) -> bytes:
-    """Return the list as OPML in UTF-8. `changed` becomes the date of the list.
+    """Return the list as OPML in UTF-8. `changed` becomes the date of the list. If `changed` is None, the list has no
+    date.
 
     Each folder is written at the position of its first feed.
     """

@@ -32,8 +32,8 @@ _UPDATED = re.compile(
 def find_publications(document: bytes, now: Instant) -> tuple[Instant, ...]:
     """Return the instants, up to `now`, at which entries of a document were published, oldest first.
 
-    The result is empty for a single date, which is often that of the whole document. Dates are found only in
-    ASCII-compatible encodings.
+    The result is empty if fewer than two publications are found, because a single date is often that of the whole
+    document. Dates are found only in ASCII-compatible encodings.
     """
     first = _FIRST.search(document)
     if first is None:

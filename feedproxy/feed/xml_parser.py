@@ -410,7 +410,8 @@ def safe_length(data: bytes) -> int:
 def _has_only_safe_declarations(data: bytes) -> bool:
     """Return True if a document is well-formed, and no namespace declaration in it exceeds a limit.
 
-    `_safe_namespaces_length` also finds texts that look like a declaration, such as a program in a CDATA section.
+    The document is parsed. By contrast, `_safe_namespaces_length` also finds texts that only look like a declaration,
+    such as a program in a CDATA section.
     """
     prefixes = 0
 

@@ -16,7 +16,7 @@ from feedproxy.feed.xml_parser import Element, attributes, qualified_name
 _NAME = re.compile(r"[^\W\d][\w.\-]*")
 _SILENT = (etree._Comment, etree._ProcessingInstruction)
 _DEPTH_MAX = 64
-"""Maximum number of elements around an element that is kept. Known modules have five levels."""
+"""An element inside more than this many elements is left out. Known modules have five levels."""
 
 
 def canonical_namespace(namespace: str) -> str:
@@ -71,7 +71,7 @@ def _may_be_attribute(key: str) -> bool:
 
 
 def is_writable_name(namespace: str, local: str) -> bool:
-    """Return True if an element with this name can be written: its local name and its namespace, if any, are valid."""
+    """Return True if an element with this name can be written: `local` is valid, and `namespace` is valid or empty."""
     if namespace.endswith(":") and namespace[:-1].isidentifier():
         return False  # an undeclared prefix without a customary meaning
     return bool(_NAME.fullmatch(local)) and (not namespace or _is_namespace(namespace))
@@ -96,7 +96,7 @@ def _is_attribute_name(key: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_namespace(name: str) -> bool:
-    """Return True if the name is a valid namespace for a written document."""
+    """Return True if `name` can be written into a document as the name of a namespace."""
     try:
         etree.Element("x", nsmap={"n": name})
     except ValueError:

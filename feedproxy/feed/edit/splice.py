@@ -32,7 +32,8 @@ class EncodedDocument(Struct, frozen=True):
         return self.body is self.utf8 or self.codec == "utf_8"
 
     def character_data(self, text: str) -> str:
-        """Return text escaped for content and attribute values. Characters outside the encoding become references."""
+        """Return text escaped for content and attribute values. Characters outside the encoding become references. If
+        the encoding is not certain, all characters beyond ASCII do."""
         text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         text = text.replace('"', "&quot;").replace("'", "&#39;")
         if not is_ascii_compatible(self.codec) or not self.is_certain:

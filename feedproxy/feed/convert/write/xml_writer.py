@@ -224,7 +224,7 @@ def identifier(element: Element, item: Item, name: str) -> None:
 def people(parent: Element, persons: Iterable[Person]) -> None:
     """Write the names of authors as dc:creator.
 
-    An author with other values, or without a name, is also written as atom:author.
+    An author that has no name, or has values other than the name, is also written as atom:author.
     """
     for person in persons:
         put_nonempty(parent, DC, "creator", person.name)
