@@ -1,7 +1,7 @@
 """Autodiscovery: the feeds that a page names.
 
-A page names feeds by links with `rel=alternate` and the media type of a feed, or with `rel=feed`. The links are
-elements of the page, or in the field Link of the response. Addresses that are not valid http or https URLs are ignored.
+A page names feeds by links with `rel=alternate` and the media type of a feed, or with `rel=feed`. A link is an element
+of the page, or a part of the field Link of the response. Addresses that are not valid http or https URLs are ignored.
 """
 
 import re

@@ -104,10 +104,9 @@ def read(body: bytes, charset: str | None = None) -> SubscriptionList | None:
 
 
 def write(listing: SubscriptionList, *, changed: Instant | None = None) -> bytes:
-    """Return the list as OPML in UTF-8. `changed` becomes the date of the list. If `changed` is None, the list has no
-    date.
+    """Return the list as OPML in UTF-8. `changed` becomes the date of the list.
 
-    Each folder is written at the position of its first feed.
+    If `changed` is None, the list has no date. Each folder is written at the position of its first feed.
     """
     root = etree.Element("opml", version="2.0")
     head = put(root, "", "head")

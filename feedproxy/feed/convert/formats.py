@@ -16,7 +16,7 @@ class Format(Struct, frozen=True):
     title: str
     render: Callable[[Feed], bytes]
     policy: str = ""
-    """The Content-Security-Policy of a format that browsers show as a page, or ""."""
+    """The Content-Security-Policy of a format that browsers show as a page, or "" for all other formats."""
 
 
 FORMATS: dict[str, Format] = {

@@ -88,7 +88,7 @@ def escape_ambiguous(text: Text) -> str:
 
 
 def to_plain(text: Text | None) -> str:
-    """Return the text without markup. Paragraphs become lines."""
+    """Return the text without markup, or "" for None. Paragraphs become lines."""
     if text is None:
         return ""
     if text.type != "html":
@@ -100,7 +100,7 @@ def to_plain(text: Text | None) -> str:
 
 
 def to_line(text: Text | None) -> str:
-    """Return the text in one line, without markup."""
+    """Return the text in one line, without markup, or "" for None."""
     return " ".join(to_plain(text).split())
 
 

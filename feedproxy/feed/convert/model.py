@@ -14,7 +14,8 @@ from feedproxy.feed.channel import NO_HINTS, Cloud, Kind, Schedule
 class Node:
     """An element of a vocabulary outside the model. Conversions copy it.
 
-    Names of `attributes` are in Clark's notation ({namespace}local), sorted. `content` has texts and elements in order.
+    `attributes` are sorted, with names in Clark's notation ({namespace}local). `content` has texts and elements in
+    order.
     """
 
     namespace: str
@@ -37,7 +38,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text. `type` is `text`, `html`, or a media type. `src` is the address of external content."""
+    """A text. `type` is `text`, `html`, or a media type. `src` is the address of external content, or ""."""
 
     value: str
     type: str = "text"
