@@ -35,7 +35,8 @@ UNKNOWN_TYPE = "application/octet-stream"
 """Media type of an enclosure without a stated type. RSS requires a type."""
 
 STATEMENTS_MAX = 1_000
-"""At most this many links, persons, categories, enclosures or extensions of one channel or item are read."""
+"""At most this many links of one channel or item are read. The same limit applies to its categories, to its enclosures,
+to its extensions, and to its persons in each role."""
 
 
 @dataclass(slots=True)
@@ -112,7 +113,7 @@ def _with_absolute_addresses(node: Node, base: str) -> Node:
 
 def element_base(element: Element, base: str) -> str:
     """Return the base URI of an element: its xml:base, resolved against `base`, the base URI of its parent (XML Base,
-    section 4)."""
+    section 4). If the element has no xml:base, return `base`."""
     own = element.get(f"{{{namespaces.XML}}}base") or element.get("xml:base")
     return markup.resolve(base, own) if own else base
 

@@ -96,7 +96,10 @@ def atom_text(parent: Element, local: str, text: Text | None) -> None:
 
 
 def atom_people(parent: Element, local: str, persons: Iterable[Person]) -> None:
-    """Write persons as elements of Atom. Atom requires a name. The picture becomes a Media RSS thumbnail."""
+    """Write persons as elements of Atom. The picture becomes a Media RSS thumbnail.
+
+    Atom requires a name. In place of a missing name, the email address, the URI or the picture's address is written.
+    """
     for person in persons:
         element = put(parent, ATOM, local)
         put(element, ATOM, "name", person.name or person.email or person.uri or person.avatar)
