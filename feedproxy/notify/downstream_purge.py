@@ -1,4 +1,5 @@
-"""Purge sinks: caches in front of feedproxy, such as a CDN or Varnish. They purge a feed when the feed changes.
+"""Purge sinks: caches in front of feedproxy, such as a CDN or Varnish. feedproxy makes them purge a feed when the feed
+changes.
 
     http://varnish.example:6081/                  PURGE, with the feed's key in a Surrogate-Key field
     url:http://nginx.example/                     PURGE of the feed's public path, for caches keyed by URL
@@ -43,7 +44,7 @@ class PurgeMethod(StrEnum):
 
 
 type PurgeSink = SinkAddress[PurgeMethod]
-"""The address of a purge sink: a URL, or with `{key}` a template."""
+"""The address of a purge sink: a URL, or a template that contains `{key}`."""
 
 
 def read_purge_sink(text: str) -> PurgeSink:
@@ -58,7 +59,7 @@ def read_purge_sink(text: str) -> PurgeSink:
 def read_purge_fields(lines: Iterable[str]) -> Fields:
     """Parse the lines `NAME: VALUE` of the option `purge_fields`. Raises UsageError if a line is invalid.
 
-    The error's message does not contain the line, because the value may be a secret.
+    The error's message does not contain the line, because the value can be a secret.
     """
     fields: list[tuple[str, str]] = []
     for line in lines:
@@ -81,7 +82,7 @@ class DownstreamPurge:
     def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
         """Return a purge at each sink.
 
-        Private feeds are purged, too: the caches may have copies, and the key discloses nothing about the feed.
+        Private feeds are purged, too: the caches can have copies, and the key discloses nothing about the feed.
         """
         return self.purge_requests(change.target, number=change.number)
 
@@ -125,7 +126,7 @@ class DownstreamPurge:
     async def interpret(self, delivery: Delivery, subscription: Subscription | None, answer: Answer) -> Verdict:
         """Return Delivered for 2xx, and for 404 and 410, by which a cache says that it has no copy.
 
-        Every other response leads to a retry, even a refusal (401, 403): the operator may correct the cache's access
+        Every other response leads to a retry, even a refusal (401, 403): the operator can correct the cache's access
         rule.
         """
         if isinstance(answer, FeedproxyError):

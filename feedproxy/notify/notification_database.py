@@ -3,8 +3,8 @@
 A subscription or an accepted ping cannot be fetched again, unlike a feed in the store. The database therefore commits
 subscriptions and pings before they are acknowledged (`synchronous=FULL`, docs/decisions/notification-database.md).
 
-Several processes may open the file. The process that holds the lock sends deliveries. In each process, one thread uses
-the connection to the database.
+Several processes may open the file. Only the process that holds the lock sends deliveries. In each process, one thread
+uses the connection to the database.
 """
 
 import asyncio

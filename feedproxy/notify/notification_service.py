@@ -123,7 +123,7 @@ class NotificationService:
 
         `listed_feeds` returns the targets that public lists may name (endpoints/feed_list.py). `on_failure` gets each
         failure of the database. A fleet makes some deliveries of a change, such as pings, only once: `claim_delivery`
-        returns True on the machine that makes them. Without a fleet, it is None.
+        returns True on the machine that makes them. If there is no fleet, `claim_delivery` is None.
         """
         self._listed_feeds = listed_feeds
         self.clock = clock

@@ -78,7 +78,7 @@ class OutboundSubscriptions:
                 await self._remove(subscription)
 
     async def _target_of(self, topic: str) -> SubscriptionTarget | None:
-        """Return the server that offers notifications of a stored feed now, or None."""
+        """Return the server that offers notifications of a stored feed now, or None if there is none."""
         await self._service.proxy.store.load(topic)
         resource = self._service.proxy.store.peek(topic)
         return self._find_target(resource) if resource is not None else None
@@ -89,7 +89,7 @@ class OutboundSubscriptions:
 
     async def subscribe(self, topic: str, server: SubscriptionTarget) -> None:
         """Subscribe to a topic at `server`, unless an equal subscription exists. Remove the topic's subscriptions at
-        other servers. Do nothing if the table has no room."""
+        other servers. If the table has no room, create no subscription."""
         subscriptions, now = self._service.subscriptions, self._service.clock.now()
         secret = secrets.token_hex(16)
         for subscription in await subscriptions.all(role=Role.PUBLISHER, protocol=self._protocol, topic=topic):

@@ -1,4 +1,4 @@
-"""Detection of outages, during which other servers may have dropped feedproxy's subscriptions. If only one feed is
+"""Detection of outages, during which other servers can have dropped feedproxy's subscriptions. If only one feed is
 fetched, a failure of its origin looks like an outage, and the subscriptions are requested again without need."""
 
 from feedproxy.cache.cache_status import Detail

@@ -72,7 +72,7 @@ class Subscription:
     note: str = ""
     """Reason of the last outcome, for the operator."""
     moved_from: str = ""
-    """The original topic of a feed that has moved to `topic`, or ""."""
+    """The original topic of a feed that has moved to `topic`, or "" if the feed has not moved."""
 
 
 class Subscriptions:
@@ -94,7 +94,7 @@ class Subscriptions:
         return (await self.put_all([new]))[0]
 
     async def put_all(self, new: Sequence[Subscription], per_site: int = 0) -> list[Subscription]:
-        """Insert or replace subscriptions of one callback, all or none, as `put` does. Return the subscriptions.
+        """Insert or replace subscriptions of one callback, all or none, as `put` does. Return the stored subscriptions.
 
         `per_site` limits the subscriptions of one registrable domain; 0 means no limit. Raises SubscriptionsFull if the
         table has no room.
@@ -294,7 +294,7 @@ class Subscriptions:
 def callback_site(url: str) -> str:
     """Return the site of a callback, for limits, or the URL itself if it is invalid.
 
-    Unlike in `site_of`, all addresses of an IPv6 /64 with the same port are one site, because one client may have them
+    Unlike in `site_of`, all addresses of an IPv6 /64 with the same port are one site, because one client can have them
     all. An IPv4-mapped address counts as its IPv4 address.
     """
     try:
@@ -313,7 +313,7 @@ def record_attempt(
 ) -> None:
     """Record the outcome of a delivery for a subscription, or of a push, within a transaction.
 
-    If another outcome was recorded since the instant `started`, its reason is kept.
+    If another outcome was recorded since the instant `started`, the reason of that outcome is kept.
     """
     db.execute(
         "UPDATE subscriptions SET last_try = ?1,"

@@ -161,7 +161,7 @@ class ChangeLog:
 
 
 def host_and_path(url: str) -> str:
-    """Return host and path of a normalised URL. The scheme is left out, because a ping may name http for a feed with
+    """Return host and path of a normalised URL. The scheme is left out, because a ping can name http for a feed with
     https."""
     split = urlsplit(url)
     return f"{split.netloc}{split.path or '/'}"
@@ -201,7 +201,8 @@ def _insert_change(db: sqlite3.Connection, snapshot: FeedSnapshot) -> Change | N
 
 
 def _recorded_change(db: sqlite3.Connection, snapshot: FeedSnapshot) -> Change | None:
-    """Return the change that another process has recorded from an equal snapshot, or None."""
+    """Return the change that another process has recorded from an equal snapshot, or None if there is no such
+    change."""
     query = "SELECT * FROM changes WHERE at = ? AND target = ?"
     row = db.execute(query, (snapshot.at, snapshot.target)).fetchone() if not snapshot.is_new else None
     return _read(row) if row is not None else None

@@ -90,7 +90,8 @@ class DeliveryQueue:
         exclude_hosts: Collection[str] = (),
         exclude_what: Collection[str] = (),
     ) -> list[Delivery]:
-        """Return at most `limit` due deliveries, the longest due first, without the excluded ids, hosts and kinds."""
+        """Return at most `limit` due deliveries, the longest due first. Omit deliveries with an excluded id, host or
+        kind."""
         ids, hosts, kinds = (",".join("?" * len(values)) for values in (exclude_ids, exclude_hosts, exclude_what))
         excluded = f"id NOT IN ({ids}) AND host NOT IN ({hosts}) AND what NOT IN ({kinds})"
         query = f"SELECT * FROM deliveries WHERE due <= ? AND {excluded} ORDER BY due, id LIMIT ?"  # noqa: S608

@@ -42,7 +42,7 @@ MAX_CONCURRENT = 32
 MAX_PER_HOST = 2
 """One site (registrable domain) gets at most this many deliveries at a time, and as many immediate requests.
 
-A client may name callbacks at another party's site. The limit protects that site.
+A client can name callbacks at another party's site. The limit protects that site.
 """
 SLOW_CALL: Seconds = 5
 """A site counts as slow after a request to it has taken more than this many seconds."""
@@ -175,7 +175,7 @@ class DeliveryWorker:
     async def _wait_for_capacity(self, host: str) -> None:
         """Wait until an immediate request to a site may start, and count the request.
 
-        Raises Overloaded if too many requests wait, or after REQUEST_TIMEOUT.
+        Raises Overloaded if too many requests wait, or if the request could not start within REQUEST_TIMEOUT seconds.
         """
         if self._waiting >= REQUESTS_WAITING_MAX:
             raise Overloaded("too many subscriptions are being verified; please try again later")

@@ -1,6 +1,6 @@
 """Ping sinks: servers that feedproxy pings for every change of a publisher's own feeds (RSS Feed State, Pinging).
 
-A sink is a URL, which may have a prefix:
+A sink is a URL, which can have a prefix:
 
     https://sink.example/ping?name={name}&url={url}   HTTP GET; {feed} stands for the feed's URL
     https://sink.example/ping?name={0}&url={1}        HTTP GET, as in RSS Feed State; without {1}, {0} is the URL

@@ -126,7 +126,7 @@ def from_parameters(parameters: Sequence[Any]) -> Registration:
     and RegistrationRefused if a value is invalid.
 
     The parameters are "the name of the procedure … the TCP port … the path to its responder, a string indicating which
-    protocol to use … and a list of urls". In current servers, a domain may follow.
+    protocol to use … and a list of urls". At current servers, a domain can follow.
     """
     if not 5 <= len(parameters) <= 6:
         raise MalformedCall(f"{len(parameters)} parameters: expected five or six")

@@ -155,7 +155,8 @@ class Hub:
     # -- messages
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the message of a delivery: a verification, a denial, or the feed. Return None to drop the delivery.
+        """Return the message of a delivery: a verification, a denial, or the feed. Return None if the subscription has
+        ended, or if the feed's content is not available.
 
         Raises NotFound if the topic is not stored, and could not be fetched as a feed.
         """
@@ -283,7 +284,7 @@ class Hub:
 
 
 def _copy_to_send(resource: Resource) -> StoredResponse | None:
-    """Return the variant that suits a request without fields, or else the newest variant of the feed.
+    """Return the variant that suits a request without fields. If there is none, return the newest variant of the feed.
 
     Return None if no feed is stored. Return None, too, if the copy is not for all clients: it was fetched with
     credentials, or the origin restricts access to the feed (401 or 451).

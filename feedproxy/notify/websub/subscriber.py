@@ -227,7 +227,7 @@ class Subscriber:
     async def _request_changed(self, subscription: Subscription, topic: str) -> None:
         """Request a subscription again if `public_url` or `topic`, the topic that the feed names, has changed.
 
-        A topic may change with each fetch, and therefore counts only a day after the last request.
+        A feed can name another topic at each fetch. A changed topic therefore counts only a day after the last request.
         """
         data, public_url = subscription.data, self._service.settings().public_url
         is_recent = abs(self._service.clock.now() - float(data.get("requested", "0"))) < DAY
@@ -298,7 +298,8 @@ class Subscriber:
             await self._request_lease(current)
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the request that subscribes or unsubscribes at a hub, or None if it must not be sent any more."""
+        """Return the request that subscribes or unsubscribes at a hub, or None if the request must not be sent any
+        more."""
         if subscription is None or not self._service.can_receive_calls:
             return None
         settings, data, mode = self._service.settings(), subscription.data, Mode(delivery.request.what)
