@@ -100,7 +100,7 @@ class FleetStore(PermittedStore):
     # -- copies of other machines
 
     def stored_token(self, target: str) -> int:
-        """Return the fencing token of this machine's copy, or 0 without a copy."""
+        """Return the fencing token of this machine's copy, or 0 if there is no copy."""
         resource = self.local.get_latest(target)
         return resource.fencing_token if resource is not None else 0
 

@@ -179,7 +179,7 @@ KEYS: sequence, log. ARGV: channel, length of the log, message.
 """
 
 PUBLISH_UNLOGGED = Script("return redis.call('PUBLISH', ARGV[1], ARGV[2])")
-"""Publish an event that may be lost. ARGV: channel, message."""
+"""Publish an event that can be lost. ARGV: channel, message."""
 
 EVENTS_SINCE = Script("""
 local now = redis.call('GET', KEYS[1]) or '0'

@@ -65,7 +65,7 @@ class RedisRefused(StoreError):
 
 
 class RedisRefusedForNow(RedisRefused):
-    """Error if Redis refused a request for a reason that may end without a change of the request.
+    """Error if Redis refused a request for a reason that can end without a change of the request.
 
     Examples are a full memory, a failed snapshot, too few replicas, a missing permission, and a value of another
     program.
@@ -117,7 +117,8 @@ class RedisConnection:
         self._pause = BACK_OFF_FIRST
         self.next_probe = 0.0
         self._first_timeout: Seconds | None = None
-        """Time of the first timeout since the last answer of Redis, by the event loop's clock, or None."""
+        """Time of the first timeout since the last answer of Redis, by the event loop's clock, or None if there was
+        none."""
         self._slots = asyncio.Semaphore(MAX_CONCURRENT)
         self._library, self._client = _client(url, timeout)
 
@@ -338,7 +339,7 @@ class RedisConnection:
 
 
 def _short_message(error: BaseException) -> str:
-    """Return an error in a few words, without the address, which may contain a password."""
+    """Return an error in a few words, without the address, which can contain a password."""
     cause = next(
         (cause for cause in (error.__cause__, error.__context__) if isinstance(cause, OSError)),
         error,

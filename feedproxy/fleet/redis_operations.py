@@ -24,7 +24,7 @@ LOG_MAX = 10_000
 A machine that has missed more events compares all copies with Redis.
 """
 TRANSFER_TIMEOUT_FACTOR: float = 20
-"""The timeout of requests to Redis that no client waits for is longer by this factor. A copy may have megabytes."""
+"""The timeout of requests to Redis that no client waits for is longer by this factor. A copy can have megabytes."""
 
 
 class StoredCopy(Struct, frozen=True):
@@ -111,7 +111,8 @@ class RedisOperations:
         """Store a copy unless a later copy is stored. Return True if the copy was accepted, and the version that is
         stored now.
 
-        `token` is the token of the lease for the fetch, or 0 without a lease. If `release` is true, the lease ends.
+        `token` is the token of the lease for the fetch, or 0 if there was no lease. If `release` is true, the lease
+        ends.
         """
         names = self.keys
         keys: list[str | bytes] = [names.copy(target), names.lease(target), names.barrier, names.sequence, names.log]
@@ -146,7 +147,7 @@ class RedisOperations:
         await self._transfer(lua_scripts.PUBLISH, keys, *self._event_values(kind, target, payload))
 
     async def publish_unlogged(self, kind: str, target: str, payload: Any = None) -> None:
-        """Send an event that may be lost, because it is of no use later."""
+        """Send an event that can be lost. It is of no use later."""
         message = "0 0 " + self._message(kind, target, payload)
         await self._transfer(lua_scripts.PUBLISH_UNLOGGED, [], self.keys.channel, message)
 
@@ -211,7 +212,7 @@ class RedisOperations:
             await self._transfer(lua_scripts.RESTORE_STATE, [self.keys.identity], *pairs)
 
     async def targets(self) -> AsyncIterator[str]:
-        """Yield each target with a copy in Redis. A target may be yielded more than once."""
+        """Yield each target with a copy in Redis. A target can be yielded more than once."""
         cursor: bytes | str = "0"
         while True:
             cursor, keys = await self._transfer(lua_scripts.SCAN_COPIES, [], cursor, self.keys.copies)

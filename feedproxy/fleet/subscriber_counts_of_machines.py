@@ -43,7 +43,7 @@ class _Sum(Struct, frozen=True):
     at: Instant
     """The instant at which the fetch of the sum began."""
     fetch: int
-    """Number of the fetch, in the order in which fetches begin. `at` may have another order after the clock was set
+    """Number of the fetch, in the order in which fetches begin. `at` can have another order after the clock was set
     back."""
 
 

@@ -41,7 +41,8 @@ SYNC_INTERVAL: Seconds = 1.0
 STATE_INTERVAL: Seconds = 10
 """Once in this many seconds, each worker stores the shared state in Redis again if Redis does not have it.
 
-Redis may remove any key if its memory is full (`maxmemory-policy allkeys-lru`), first those that were not used lately.
+If its memory is full, Redis can remove every key (`maxmemory-policy allkeys-lru`), first those that were not used
+lately.
 """
 
 CLAIM_LIFETIME: Seconds = 7 * 86_400
@@ -243,7 +244,7 @@ class FleetSynchronization:
     async def _on_reconnected(self) -> None:
         """Apply missed events, then send the changes that this machine made during the outage.
 
-        Another Redis may have taken over, without the last writes of the former one.
+        Another Redis can have taken over, without the last writes of the former one.
         """
         with contextlib.suppress(RedisRefused):
             await self.event_listener.catch_up()
