@@ -135,10 +135,11 @@ class Resource(Struct, frozen=True, omit_defaults=True, weakref=True, rename=_ST
     """Time at which feedproxy first found a feed at the target."""
     version_records: tuple[VersionRecord, ...] = ()
     backfill_pending: bool = False
-    """True until feedproxy has read the dates of entries from before its first fetch. The next fetch with content reads
-    them, or refresh/publication_backfill.py."""
+    """True until feedproxy has read the dates of entries from before its first fetch. The next fetch with content or
+    refresh/publication_backfill.py reads them."""
     fencing_token: int = 0
-    """Number that orders the copies of the target in a fleet: a later copy has a higher number. 0 without a fleet."""
+    """Number that orders the copies of the target in a fleet: a later copy has a higher number. 0 if there is no
+    fleet."""
 
     keyed: tuple[StoredResponse, ...] = ()
 

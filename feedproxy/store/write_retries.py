@@ -14,7 +14,7 @@ RETRY_INTERVAL: Seconds = 10
 """At least this many seconds elapse between two passes over the unwritten values, and between a failed write and the
 next pass."""
 FAILURES_MAX = 3
-"""A pass over the unwritten values ends after this many failures. One failure may be due to a large value or to one
+"""A pass over the unwritten values ends after this many failures. One failure can be due to a large value or to one
 shard, but three are due to the disk."""
 SLICE = 64
 """One step of a pass over the unwritten values writes at most this many values, so that new values wait only for a

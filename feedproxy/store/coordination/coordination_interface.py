@@ -27,7 +27,7 @@ class Coordination(Protocol):
 
     @property
     def generation(self) -> int:
-        """Return a number that changes whenever any process changes a stored value."""
+        """Return a number that changes whenever one of the processes changes a stored value."""
         ...
 
     def invalidation_epoch(self, target: str) -> int:

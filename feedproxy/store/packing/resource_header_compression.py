@@ -2,7 +2,7 @@
 
 A header of 1.2 KB becomes some 250 bytes in 9 µs, and takes 3 µs to decompress. The compression dictionary contains
 names of members, and frequent field lines. Without this dictionary, 650 bytes would remain. zlib would take ten times
-as long. The disk has no compressed headers, because another version of feedproxy may have another dictionary.
+as long. The disk has no compressed headers, because another version of feedproxy can have another dictionary.
 """
 
 import zstandard
