@@ -373,7 +373,7 @@ def _correct(records: bytes, now: Instant) -> bytes:
 
 
 def _usual(gaps: Sequence[Seconds]) -> Seconds:
-    """Return the lower median of the intervals, or 0 without intervals. One pause at night does not affect a median."""
+    """Return the lower median of the intervals, or 0 if there are none. One pause at night does not affect a median."""
     return sorted(gaps)[(len(gaps) - 1) // 2] if gaps else 0.0
 
 

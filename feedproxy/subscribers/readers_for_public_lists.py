@@ -1,5 +1,5 @@
 """Distinct readers of each feed within a month, for public lists. These lists name only feeds with several readers,
-because the address of a feed with one reader may be secret."""
+because the address of a feed with one reader can be secret."""
 
 import struct
 from collections import Counter

@@ -30,9 +30,9 @@ _NONE: Claims = {}
 
 
 class CountsWriter:
-    """Writer of the counts, one feed after another. Requests may be counted between two feeds.
+    """Writer of the counts, one feed after another. Requests can be counted between two feeds.
 
-    While the counts are written, a product number may be assigned to another product. The readers of this other product
+    While the counts are written, a product number can be assigned to another product. The readers of this other product
     are then written with number 0, which stands for all further products (product_codes.py).
     """
 
