@@ -357,7 +357,7 @@ def test_moved_to_is_kept_in_normal_form(tmp_path: Path) -> None:
     assert config.rules[0].overrides == {"moved_to": "https://example.com/"}
 
 
-def test_merged_keys_are_treated_as_options(tmp_path: Path) -> None:
+def test_yaml_merge_key_in_a_rule_sets_the_merged_options(tmp_path: Path) -> None:
     config = read(tmp_path, "feeds:\n  - &slow\n    match: a\n    hint_max: 5\n  - <<: *slow\n    match: b\n")
 
     assert [dict(rule.overrides) for rule in config.rules] == [{"hint_max": 5}, {"hint_max": 5}]
@@ -394,7 +394,7 @@ def test_set_parses_the_value_by_the_options_type(text: str, option: tuple[str, 
         ("allow_private=maybe", "--set: allow_private: expected true or false, not 'maybe'"),
     ],
 )
-def test_set_has_the_same_error_messages(text: str, said: str) -> None:
+def test_set_flag_has_the_error_messages_of_the_file(text: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_sets([text], KNOWN)
 

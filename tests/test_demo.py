@@ -208,7 +208,7 @@ def test_publishers_publish_nothing_at_night() -> None:
     assert not hours & publishers.NIGHT
 
 
-def test_poll_plan_is_ordered_and_limited() -> None:
+def test_poll_plan_is_sorted_by_time_and_has_at_most_polls_max_polls() -> None:
     week = publishers.create_feeds(1, days=7)
     planned = simulated_readers.plan_polls(week, readers=200, seed=1, days=7)
     polls = simulation.thin_out(planned)

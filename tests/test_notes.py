@@ -54,7 +54,7 @@ def test_kind_of_finding_without_text_is_refused() -> None:
             summary = "Half."
 
 
-def test_findings_are_sorted_from_worst_to_praise() -> None:
+def test_notes_are_sorted_from_worst_to_best() -> None:
     notes = [HAS_GZIP(), NO_VALIDATOR(size="1 B")]
 
     assert [each.id() for each in sorted_by_level(notes)] == ["no-validator", "has-gzip"]

@@ -171,7 +171,7 @@ def sent(wallet: OriginCredentials, target: str, user: str) -> Request | None:
     return wallet.with_credentials(request) if key != target else None
 
 
-def test_credential_of_user_precedes_shared_one(wallet: OriginCredentials) -> None:
+def test_wallet_entry_for_a_user_precedes_an_entry_for_all_users(wallet: OriginCredentials) -> None:
     own, common = sent(wallet, FEED, "bob"), sent(wallet, FEED, "carol")
 
     assert own is not None
@@ -180,7 +180,7 @@ def test_credential_of_user_precedes_shared_one(wallet: OriginCredentials) -> No
     assert (common.target, common.fields.get("authorization")) == (FEED, "Basic dXM6ZXZlcnk6b25l")
 
 
-def test_unauthenticated_client_gets_only_credentials_for_anybody(wallet: OriginCredentials) -> None:
+def test_wallet_sends_only_credentials_for_anybody_if_the_client_is_not_signed_in(wallet: OriginCredentials) -> None:
     assert sent(wallet, FEED, "") is None
     given = sent(wallet, "https://open.example/feed", "")
     assert given is not None

@@ -22,7 +22,7 @@ def test_token_is_not_required_on_loopback(admin: str) -> None:
 
 
 @pytest.mark.parametrize("admin", ["0.0.0.0:8081", ":8081", "[::]:8081", "192.0.2.7:8081", "proxy.example:8081"])
-def test_public_address_without_a_token_is_refused_at_start(admin: str) -> None:
+def test_admin_address_outside_of_loopback_without_a_token_is_refused(admin: str) -> None:
     with pytest.raises(UsageError, match="admin_token"):
         admin_address(admin, "")
     admin_address(admin, "secret")

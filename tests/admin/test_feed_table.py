@@ -66,7 +66,7 @@ async def test_table_made_of_rows_that_were_read_before_is_at_most_one_minute_ol
     assert len((await table_of(cache, proxy)).rows) == 2
 
 
-async def test_forgotten_table_is_made_again(proxy: Proxy, timer: Timer) -> None:
+async def test_feed_table_is_made_again_after_it_was_forgotten(proxy: Proxy, timer: Timer) -> None:
     cache = FeedTableCache()
     timer.expect(3.0, 0.1, 3.0, 0.1)
     first = await table_of(cache, proxy)

@@ -105,7 +105,7 @@ def test_browsers_get_an_icon() -> None:
     assert answer.body.startswith(b"<svg")
 
 
-def test_other_paths_are_not_found() -> None:
+def test_landing_page_is_not_found_at_another_path() -> None:
     with pytest.raises(NotFound):
         landing_page("/feeds", BASE)
 

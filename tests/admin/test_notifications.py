@@ -70,7 +70,7 @@ async def test_form_redirects_to_the_page(proxy: Proxy) -> None:
     assert "The subscription is paused." in text
 
 
-async def test_former_name_of_the_action_is_accepted(proxy: Proxy) -> None:
+async def test_subscription_action_is_accepted_under_its_former_parameter_name(proxy: Proxy) -> None:
     made = await subscribed(proxy)
 
     _, view, _ = await proxy.post("/subscription", {"id": str(made.id), "deed": "pause"})

@@ -76,7 +76,7 @@ async def test_readers_page_escapes_user_agent(proxy: Proxy) -> None:
     assert "&lt;script" in page
 
 
-def test_live_scores_keep_readers_until_silent_for_two_days() -> None:
+def test_live_scores_keep_readers_until_two_days_without_requests() -> None:
     live_scores = LiveScores(2)
     for number in range(5):
         _record_poll(live_scores, f"192.0.2.{number}", "A/1", NOW)
@@ -154,7 +154,7 @@ def test_live_scores_with_little_memory_keep_fewer_readers() -> None:
     assert len(live_scores) == live_scores.feeds == 5
 
 
-def test_live_scores_drop_silent_readers_for_others() -> None:
+def test_live_scores_with_replaced_readers_stay_within_bytes_max() -> None:
     live_scores = LiveScores(2, bytes_max=8 * FEED_BYTES)
     for at in (NOW, NOW + 3 * 86_400, NOW + 3 * 86_400 + 60):
         for number in range(10):
@@ -164,7 +164,7 @@ def test_live_scores_drop_silent_readers_for_others() -> None:
     assert live_scores.feeds == sum(len(account.feeds) for account in live_scores.accounts()) <= 8
 
 
-def test_live_scores_keep_first_fifty_feeds_until_silent() -> None:
+def test_live_scores_of_a_reader_keep_first_fifty_feeds_until_they_get_no_requests() -> None:
     live_scores = LiveScores(1)
     scored: list[str] = []
 
@@ -251,7 +251,7 @@ def _of_two(proxy: Proxy) -> tuple[LiveScores, LiveScores]:
     return own, peer
 
 
-async def test_workers_accounts_of_reader_are_added_up(proxy: Proxy) -> None:
+async def test_accounts_of_a_reader_at_several_workers_are_added_up(proxy: Proxy) -> None:
     own, peer = _of_two(proxy)
     for number in range(6):
         _record_poll((own, peer)[number % 2], "192.0.2.1", "curl/8.0", NOW + 600 * number)
@@ -276,7 +276,7 @@ async def test_workers_accounts_of_reader_are_added_up(proxy: Proxy) -> None:
     assert view["total"]["requests"] == 7
 
 
-async def test_workers_evidence_is_merged_with_unique_numbers(proxy: Proxy) -> None:
+async def test_evidence_of_several_workers_is_merged_with_unique_numbers(proxy: Proxy) -> None:
     own, peer = _of_two(proxy)
     for number in range(8):
         _record_poll((own, peer)[number % 2], "192.0.2.1", "curl/8.0", NOW + 600 * number)
@@ -291,7 +291,7 @@ async def test_workers_evidence_is_merged_with_unique_numbers(proxy: Proxy) -> N
     assert [request["at"] for request in found["requests"]] == sorted(request["at"] for request in found["requests"])
 
 
-async def test_workers_worst_reader_is_on_first_page(proxy: Proxy) -> None:
+async def test_worst_reader_of_all_workers_is_on_first_page(proxy: Proxy) -> None:
     _, peer = _of_two(proxy)
     for number in range(4):
         _record_poll(peer, "192.0.2.1", "Elsewhere/1", NOW + 60 * number)
@@ -301,7 +301,7 @@ async def test_workers_worst_reader_is_on_first_page(proxy: Proxy) -> None:
     assert "Elsewhere/1" in page
 
 
-async def test_workers_praise_is_limited_to_single_request_rules(proxy: Proxy) -> None:
+async def test_positive_findings_of_workers_are_limited_to_single_request_rules(proxy: Proxy) -> None:
     """Each worker receives every second half-hourly poll. Alone, no poll violates the ttl of an hour."""
     own, peer = _of_two(proxy)
     for number in range(8):
@@ -320,7 +320,7 @@ async def test_workers_praise_is_limited_to_single_request_rules(proxy: Proxy) -
     assert {"compression-accepted", "user-agent-names-reader"} <= found
 
 
-async def test_workers_polls_on_the_hour_are_counted_together(proxy: Proxy) -> None:
+async def test_polls_on_the_hour_at_several_workers_are_added_up(proxy: Proxy) -> None:
     own, peer = _of_two(proxy)
     hour = NOW - NOW % 3600
     for number in range(6):

@@ -295,7 +295,9 @@ async def test_missing_token_gets_401(make_proxy: Callable[..., Any]) -> None:
     assert (await proxy.get("/healthz"))[0] == 200
 
 
-async def test_public_address_without_a_token_stops_the_start(make_proxy: Callable[..., Any]) -> None:
+async def test_admin_address_outside_of_loopback_without_a_token_stops_the_start(
+    make_proxy: Callable[..., Any],
+) -> None:
     with pytest.raises(UsageError, match="admin_token"):
         await make_proxy(admin="0.0.0.0:0")
 

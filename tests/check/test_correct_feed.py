@@ -15,7 +15,7 @@ from tests.upstream.test_tls_probe import Authority
 OPEN = Settings(allow_private=True)
 
 
-async def test_check_of_correct_feed_yields_praise_only() -> None:
+async def test_check_of_correct_feed_yields_only_positive_notes() -> None:
     async with publishing() as publisher:
         observations = await probe_feed(publisher.address, OPEN, pause=0)
 
@@ -36,7 +36,7 @@ async def test_check_of_correct_feed_yields_praise_only() -> None:
         assert len(publisher.requests) == observations.requests <= REQUESTS_MAX
 
 
-async def test_check_of_https_feed_yields_praise_for_https(tmp_path: Path) -> None:
+async def test_check_of_https_feed_yields_positive_note_for_https(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     async with publishing(authority.serving("localhost"), "localhost") as publisher:
         observations = await probe_feed(publisher.address, OPEN, pause=0, trust=authority.trusting)

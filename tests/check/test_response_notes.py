@@ -424,7 +424,7 @@ def at_a_public_address(observations: FeedObservations, scheme: str) -> FeedObse
     "name",
     ["http-only", "no-redirect-to-https", "tls-old", "response-slow", "redirect-to-http", "self-link-not-requested"],
 )
-async def test_public_address_gets_its_note(name: str) -> None:
+async def test_note_that_requires_a_routable_address_is_given(name: str) -> None:
     async with publishing() as publisher:
         self_link = '<atom:link rel="self" href="%s://feeds.example/feed.xml"/>'
         scheme = "https" if name == "tls-old" else "http"

@@ -260,7 +260,7 @@ async def test_shared_state_that_a_full_redis_has_evicted_is_stored_again(
     await until(lambda: own_redis.ask("HGETALL", one.fleet.keys.identity) == state)
 
 
-async def test_copies_fetched_while_cut_off_resolve_to_the_later(
+async def test_copy_fetched_later_replaces_the_other_of_two_copies_fetched_without_redis(
     start: Start, origin: Origin, own_redis: RedisServer
 ) -> None:
     one, other = await start(url=own_redis.url), await start(url=own_redis.url)

@@ -20,7 +20,7 @@ def test_updated_fields_have_all_lines_of_a_name_from_the_update() -> None:
     assert updated.combined("vary") == "Origin"
 
 
-def test_update_without_lines_changes_nothing() -> None:
+def test_update_of_fields_without_lines_changes_nothing() -> None:
     assert STORED.updated(Fields()) == STORED
 
 

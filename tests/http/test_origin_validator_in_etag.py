@@ -62,7 +62,7 @@ def test_tags_of_client_are_all_sent_and_the_confirmed_tag_is_returned() -> None
     assert fields_for_client(sent, Fields([("ETag", 'W/"new"')])) == Fields([("ETag", new)])
 
 
-def test_date_of_client_is_sent_only_without_tag() -> None:
+def test_if_modified_since_of_a_client_is_sent_only_without_if_none_match() -> None:
     dated = Fields([("If-Modified-Since", DATE)])
 
     assert conditions_for_origin(dated) == dated

@@ -582,7 +582,7 @@ def _delta_exchanges(second: str) -> Recording:
     return Recording(exchanges, {base.digest: document(3)})
 
 
-def test_delta_reader_with_tag_of_226_is_praised() -> None:
+def test_delta_reader_with_tag_of_226_gets_positive_finding() -> None:
     score = score_of(_delta_exchanges('"1"'))
 
     assert findings(score) == set()
@@ -752,7 +752,7 @@ def test_costliest_finding_of_a_level_comes_first() -> None:
     assert found == [polling_interval_rules.POLLED_WITHIN_TTL, client_hygiene_rules.CONTACT_MISSING]
 
 
-def test_subscriber_count_is_praised_and_its_absence_behind_proxy_noted() -> None:
+def test_subscriber_count_gets_positive_finding_and_its_absence_behind_proxy_gets_info() -> None:
     counted = score_of(play(habit(agent="Perfect/1.0 (+https://example.com; 12 subscribers)")()))
     uncounted = score_of(play(habit(fields=_extra_line("Via", "1.1 cache"))()))
 
@@ -789,7 +789,7 @@ def _all_notes() -> set[type[Note]]:
     }
 
 
-def test_correct_readers_cover_every_praise() -> None:
+def test_correct_readers_cover_every_positive_finding() -> None:
     counted = habit(agent="Perfect/1.0 (+https://example.com; 12 subscribers)", connection=lambda self, poll, hop: "1")
     plays = [play(counted(), options=ReplayOptions(faults=["redirect-302"])), _delta_exchanges('"1"')]
     scores = [score_in(situation) for situation in SITUATIONS] + [score_of(recording) for recording in plays]
@@ -914,7 +914,7 @@ def test_redirect_to_other_host_counts_only_if_followed_through_proxy(
         ("origin", ELSEWHERE, "", ELSEWHERE),
     ],
 )
-def test_redirect_to_other_host_that_is_followed_is_praised(
+def test_followed_redirect_to_other_host_gets_positive_finding(
     entrance: str, location: str, public: str, target: str
 ) -> None:
     score = score_of(_redirected(entrance, location, target, public=public))

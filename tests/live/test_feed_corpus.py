@@ -169,7 +169,7 @@ def test_every_document_gets_200_and_feeds_are_recognized(observed: list[Observe
         assert (each.channel is not None) == each.feed.is_feed, each.feed.name
 
 
-def test_bytes_are_the_publishers_except_for_the_self_link(observed: list[Observed]) -> None:
+def test_feeds_of_the_publisher_are_changed_only_in_their_self_link(observed: list[Observed]) -> None:
     linked = 0
     for each in observed:
         original, body = each.feed.body, each.seen.body

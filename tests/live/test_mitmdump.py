@@ -95,7 +95,7 @@ def test_every_script_exists_at_the_printed_path(scripts: Path) -> None:
     }
 
 
-def test_all_scripts_together_are_the_product(dump: Dump, origin: Origin) -> None:
+def test_all_scripts_loaded_together_cache_feeds_at_both_entrances(dump: Dump, origin: Origin) -> None:
     origin.publish("/all.rss", a_feed("one"))
     origin.publish("/all-by-proxy.rss", a_feed("one"))
     proxy = dump("all.py", store="memory:", allow_private="true", admin="")

@@ -100,7 +100,7 @@ def test_validation_of_a_copy_costs_a_304_in_the_name_of_all_subscribers(
 
 @pytest.mark.parametrize("way", [GATEWAY, PROXY], ids=lambda way: way.name)
 @pytest.mark.parametrize("kind", READERS, ids=lambda kind: kind.__name__.lower())
-def test_news_reach_the_reader_at_its_next_poll(come: Open, origin: Origin, kind: type[Reader], way: Way) -> None:
+def test_new_item_reaches_the_reader_at_its_next_poll(come: Open, origin: Origin, kind: type[Reader], way: Way) -> None:
     path = f"/{kind.__name__}/{way.name}/news.rss"
     origin.publish(path, a_feed("one"), Cache_Control="no-cache")
     reader, address = come(kind, way)

@@ -98,7 +98,7 @@ def test_history_of_the_corpus_is_served_byte_for_byte_at_each_step(corpus: Path
     assert ask(f"{origin.base}/nothing").status == 504
 
 
-def test_step_beyond_the_end_of_the_clock_names_the_rest(week: Path, replay: Start) -> None:
+def test_error_about_a_step_beyond_the_end_of_the_clock_states_the_largest_step(week: Path, replay: Start) -> None:
     end = int(datetime(9000, 1, 1, tzinfo=UTC).timestamp())
     origin = replay(str(week), "--step", "--at", f"@{end - 90}")
 

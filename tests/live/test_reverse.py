@@ -140,7 +140,7 @@ def test_first_reader_of_a_feed_is_a_subscriber(origin: Origin, get: Callable[..
     assert "2 subscribers;" in origin.asked("/first.rss")[-1].agent
 
 
-def test_other_hosts_are_refused(publisher: Feedproxy, origin: Origin) -> None:
+def test_reverse_mode_refuses_absolute_form_and_connect_for_other_hosts(publisher: Feedproxy, origin: Origin) -> None:
     before = len(origin.log)
     for target in ("http://example.com/", "http://169.254.169.254/"):
         seen = raw(publisher.address, f"GET {target} HTTP/1.1\r\nHost: {target[7:-1]}x\r\n\r\n".encode())

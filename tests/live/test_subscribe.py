@@ -94,7 +94,7 @@ def test_existing_list_is_restored_byte_for_byte(home: dict[str, str]) -> None:
     assert tree(home) == before
 
 
-def test_later_changes_by_others_are_kept(home: dict[str, str]) -> None:
+def test_uninstall_keeps_changes_that_other_programs_made_after_install(home: dict[str, str]) -> None:
     folder = Path(home["XDG_CONFIG_HOME"])
     folder.mkdir()
     listed = folder / "mimeapps.list"

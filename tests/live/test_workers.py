@@ -137,7 +137,9 @@ def test_one_worker_fetches_for_the_readers_of_all(two: Feedproxy, origin: Origi
     assert all("fwd=uri-miss" in each.cache for each in seen)
 
 
-def test_failure_is_fetched_once_and_the_stale_copy_serves_the_readers_of_all(two: Feedproxy, origin: Origin) -> None:
+def test_failing_feed_is_fetched_once_and_all_workers_answer_with_the_stale_copy(
+    two: Feedproxy, origin: Origin
+) -> None:
     path, target = "/fails", origin.url("/fails")
     origin.publish(path, a_feed("good"), Cache_Control="max-age=3600")
     with connections(two) as all_:

@@ -60,13 +60,13 @@ def test_feeds_of_one_site_are_fetched_with_spacing() -> None:
     assert (waits.until, waits.detail) == (NOW + 1, Detail.SITE_INTERVAL)
 
 
-def test_target_without_feed_is_not_throttled() -> None:
+def test_target_that_is_no_feed_is_not_deferred() -> None:
     page = Resource(TARGET, fetched=NOW)
 
     assert check_fetch_allowed(page, NOW, Settings(), site_free_at=NOW + 9) == Allowed()
 
 
-def test_latest_reason_determines_the_permission() -> None:
+def test_fetch_is_deferred_until_the_last_of_all_waits_ends() -> None:
     failures = record_failure(Failures(), Detail.UNREACHABLE, NOW, NOW, not_before=None, jitter=0.5)
 
     waits = check_fetch_allowed(a_feed(NOW, failures), NOW, Settings(), site_free_at=NOW + 1)
@@ -76,7 +76,7 @@ def test_latest_reason_determines_the_permission() -> None:
 
 
 @pytest.mark.parametrize("until", [NOW + 300, NOW + 1200])
-def test_rule_that_keeps_back_requests_without_a_copy_precedes_a_later_one(until: float) -> None:
+def test_retry_after_is_stated_as_the_reason_although_another_wait_ends_later(until: float) -> None:
     by_origin = Failures(1, next_try=until, by_origin=True)
     settings = Settings(feed_min_interval=900)
 

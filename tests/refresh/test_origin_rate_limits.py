@@ -76,7 +76,9 @@ def test_reached_limit_at_an_ipv6_address_leaves_other_addresses_of_its_network(
         (404, []),
     ],
 )
-def test_other_responses_do_not_pause_the_site(site: Site, status: int, fields: list[tuple[str, str]]) -> None:
+def test_response_without_an_exhausted_rate_limit_does_not_pause_the_site(
+    site: Site, status: int, fields: list[tuple[str, str]]
+) -> None:
     site.limits.record(FEED, status, Fields(fields))
 
     assert site.free_at() == 0.0

@@ -32,7 +32,9 @@ def has_changed(before: Resource, stored: Resource, asked: Fields) -> bool:
 
 
 @pytest.mark.parametrize(("replaced", "selected", "changed"), [(None, "b", False), ("b", "b", False), ("a", "b", True)])
-def test_peer_result_is_a_change_if_the_variant_of_the_request_was_replaced(replaced, selected, changed) -> None:
+def test_peer_result_counts_as_changed_if_it_replaced_the_variant_that_answers_the_request(
+    replaced, selected, changed
+) -> None:
     plain = variant("plain", 1.0, Fields())
     german = [variant(replaced, 1.0, GERMAN)] if replaced else []
 
@@ -43,7 +45,7 @@ def test_peer_result_is_a_change_if_the_variant_of_the_request_was_replaced(repl
 
 
 @pytest.mark.parametrize("in_client_language", [True, False])
-def test_peer_result_that_replaces_a_clients_language_is_no_change(in_client_language) -> None:
+def test_peer_result_counts_as_unchanged_if_it_replaced_a_copy_in_a_clients_language(in_client_language) -> None:
     shared = replace(variant("a", 1.0, Fields(), vary=False), has_client_language=in_client_language)
     stored = resource("two", 2.0, variant("b", 2.0, Fields(), vary=False))
 

@@ -114,7 +114,7 @@ async def test_refresh_after_publication_backfill_is_omitted_if_the_feed_was_fet
     assert stand.origin.requests == 2
 
 
-async def test_refresh_scheduled_during_history_is_made_if_the_feed_rests(opened) -> None:
+async def test_refresh_scheduled_during_publication_backfill_is_made_after_a_pause(opened) -> None:
     stand = await opened(7 * DAY)
     stand.pause(5)
     stand.coordinator.schedule_refresh(stand.target)
@@ -128,7 +128,7 @@ async def test_refresh_scheduled_during_history_is_made_if_the_feed_rests(opened
     assert stand.origin.requests == 2
 
 
-async def test_refresh_after_history_is_independent_of_a_refresh_scheduled_for_later() -> None:
+async def test_refresh_after_publication_backfill_is_independent_of_a_refresh_scheduled_for_later() -> None:
     stand = Stand()
     await stand.open()
     stand.publish(1200)
@@ -146,7 +146,7 @@ async def test_refresh_after_history_is_independent_of_a_refresh_scheduled_for_l
     await stand.stage.close()
 
 
-async def test_history_counts_as_refresh_in_progress_until_it_is_read(opened) -> None:
+async def test_publication_backfill_counts_as_refresh_in_progress_until_it_ends(opened) -> None:
     stand = await opened(7 * DAY)
     assert stand.stage.service.admin.active_refreshes == 1
 
@@ -158,7 +158,7 @@ async def test_history_counts_as_refresh_in_progress_until_it_is_read(opened) ->
 
 
 @pytest.mark.parametrize("event", ["invalidated", "lease held"])
-async def test_history_is_not_stored_after_an_invalidation_or_during_a_fetch_of_another_process(
+async def test_publication_dates_are_not_stored_after_an_invalidation_or_during_a_fetch_of_another_process(
     opened, monkeypatch: pytest.MonkeyPatch, event: str
 ) -> None:
     stand = await opened(7 * DAY)

@@ -108,7 +108,7 @@ def test_underscore_spellings_are_other_fields() -> None:
     assert client_hop(fields, X_FORWARDED_FOR, PEER, trusts) == Hop(CLIENT)
 
 
-def test_a_chain_is_read_no_further_than_its_bound() -> None:
+def test_x_forwarded_for_is_read_up_to_hops_max_entries() -> None:
     everyone = [f"10.0.0.{number}" for number in range(HOPS_MAX + 4)]
     fields = Fields([("X-Forwarded-For", ", ".join(everyone))])
 

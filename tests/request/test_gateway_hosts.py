@@ -54,7 +54,7 @@ def test_host_that_cannot_be_registered_is_accepted_by_default(host: str) -> Non
 
 
 @pytest.mark.parametrize("host", FOREIGN)
-def test_other_host_is_refused_by_default(host: str) -> None:
+def test_host_name_of_the_public_dns_and_invalid_host_are_refused_by_default(host: str) -> None:
     assert not is_gateway_host(host, Settings())
 
 

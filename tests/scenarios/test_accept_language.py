@@ -40,7 +40,7 @@ def changes_of(proxy):
 
 @pytest.mark.parametrize("entrance", [Entrance.GATEWAY, Entrance.PROXY])
 @pytest.mark.parametrize("accept", ["", "application/rss+xml, */*;q=0.5"])
-async def test_new_feed_requested_with_accept_language_is_fetched_once_for_all(stage, entrance, accept):
+async def test_new_feed_requested_with_accept_language_is_fetched_once_for_all_languages(stage, entrance, accept):
     proxy, origin, _ = await stage(site_interval=0)
     proxy.entrance = entrance
     origin.publish("/feed.rss", a_feed("one"), cache_control="max-age=600")
@@ -289,7 +289,7 @@ async def test_date_of_a_copy_in_a_clients_language_does_not_confirm_the_languag
         (await proxy.get("/feed.rss", if_modified_since=date)).expect(304)
 
 
-async def test_languages_without_end_are_no_changes_of_a_feed_whose_vary_names_the_field(stage):
+async def test_fetches_in_many_languages_record_no_change_of_a_feed_with_vary_accept_language(stage):
     proxy, origin, clock = await stage(site_interval=0)
     changed = changes_of(proxy)
     negotiating(origin, clock, vary="Accept-Language")
@@ -328,7 +328,7 @@ async def test_change_is_noticed_after_a_further_language_was_fetched(stage):
     assert changed == [origin.url("/feed.rss")]
 
 
-async def test_plain_request_after_one_with_a_language_is_no_change_of_a_feed_with_no_store(stage):
+async def test_requests_with_and_without_a_language_record_no_change_of_a_no_store_feed(stage):
     proxy, origin, clock = await stage(site_interval=0, feed_min_interval=0)
     changed = changes_of(proxy)
     negotiating(origin, clock, vary="Accept-Language", cache_control="no-store")
@@ -386,7 +386,7 @@ async def test_collapsing_answers_concurrent_requests_for_a_page_in_their_langua
     assert origin.requests == 2
 
 
-async def test_copy_that_is_fetched_meanwhile_is_not_replaced_by_one_in_a_language(stage):
+async def test_response_in_a_requested_language_does_not_replace_a_copy_fetched_at_the_same_time(stage):
     proxy, origin, clock = await stage(site_interval=0)
     negotiating(origin, clock)
 

@@ -370,7 +370,7 @@ async def test_wallet_response_has_the_surrogate_key_that_a_purge_of_its_feed_na
     assert seen.fields.get("surrogate-key") == surrogate_key(purged[0])
 
 
-async def test_wallet_response_is_invalidated_by_a_write_to_its_feed(door, wallet):
+async def test_unsafe_request_to_a_feed_invalidates_its_response_fetched_with_the_wallet(door, wallet):
     proxy, origin, _ = await door(**wallet)
     proxy.rule("/team.rss", readers=("*",))
     origin.methods["POST"] = lambda _: Response(200)
@@ -401,7 +401,7 @@ async def test_wallet_response_does_not_answer_equivalent_addresses_of_other_cli
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
-async def test_wallet_credential_is_sent_for_large_content_but_for_no_write(door, wallet, method):
+async def test_wallet_credential_is_sent_for_large_content_and_not_for_post(door, wallet, method):
     proxy, origin, _ = await door(**wallet, buffer_max=100_000)
     proxy.rule("/team.rss", readers=("*",))
     large = b"x" * 200_000

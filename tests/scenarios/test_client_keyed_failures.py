@@ -182,7 +182,7 @@ async def test_client_with_its_own_fields_is_told_the_retry_after_of_a_429(stage
         await proxy.service.admin.purge(origin.url("/feed.rss"))
 
 
-async def test_head_does_not_make_failures_of_some_clients_those_of_all(stage):
+async def test_head_does_not_make_failures_for_one_language_count_for_all_clients(stage):
     proxy, origin, clock = await stage(site_interval=0)
     fields = {"content_type": "text/plain", "cache_control": "max-age=60", "vary": "Accept-Language"}
     origin.publish("/page", b"page", validators=False, **fields)

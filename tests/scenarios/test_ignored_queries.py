@@ -202,7 +202,7 @@ async def test_no_vary_search_that_is_invalid_or_names_another_parameter_is_igno
     assert len(asked(origin)) == 2
 
 
-async def test_no_vary_search_response_is_invalidated_by_a_write_to_an_equivalent_target(door):
+async def test_no_vary_search_response_is_invalidated_by_an_unsafe_request_to_an_equivalent_target(door):
     proxy, origin, _ = await door(feed_min_interval=0, site_interval=0)
     publish(origin, f"{PATH}?a", no_vary_search="params")
     await proxy.get(f"{PATH}?a")

@@ -272,7 +272,7 @@ async def changed_once(stage, control: str, **settings):
     return proxy, origin, clock
 
 
-async def test_max_age_is_exceeded_for_a_rarely_changed_feed_with_stale_while_refreshing(stage):
+async def test_rarely_changed_feed_is_requested_less_often_with_option_stale_while_refreshing(stage):
     proxy, origin, clock = await changed_once(stage, "max-age=60", **STALE)
 
     assert await asked_within(proxy, origin, clock, 360) <= 4
@@ -292,7 +292,7 @@ async def test_dates_of_a_feed_fetched_once_are_read_before_it_is_refreshed(stag
     assert origin.requests == requests
 
 
-async def test_max_age_is_obeyed_without_stale_while_refreshing(stage):
+async def test_rarely_changed_feed_is_requested_after_each_max_age_without_option_stale_while_refreshing(stage):
     proxy, origin, clock = await changed_once(stage, "max-age=60")
 
     assert await asked_within(proxy, origin, clock, 360) >= 60
@@ -331,7 +331,7 @@ async def test_no_cache_in_every_poll_is_forwarded_once_in_a_lifetime_or_15_minu
     assert most - 1 <= origin.requests <= most
 
 
-async def test_no_cache_of_polls_in_skip_hours_is_not_forwarded_unlike_a_navigation(stage):
+async def test_in_skip_hours_only_no_cache_of_a_navigation_is_forwarded(stage):
     proxy, origin, clock = await stage()
     hours = "<skipHours>" + "".join(f"<hour>{hour}</hour>" for hour in range(12, 15)) + "</skipHours>"
     origin.publish("/feed.rss", a_feed("one", extra=hours))

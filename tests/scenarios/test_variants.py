@@ -412,7 +412,7 @@ async def test_unusual_value_of_a_field_in_vary_causes_one_request_each(stage):
 
 
 @pytest.mark.parametrize("control", ["max-age=60", "no-store"])
-async def test_languages_in_turn_are_no_changes_of_the_feed(stage, control):
+async def test_fetches_in_alternating_languages_record_no_change_of_the_feed(stage, control):
     """The origin answers no condition, and each fetch brings another language than the one before."""
     proxy, origin, clock = await stage(site_interval=0, feed_min_interval=0)
     changed: list[str] = []

@@ -55,7 +55,7 @@ async def test_next_client_is_not_answered_as_the_user_of_the_connection(
     assert re.findall(rb"\r\n\r\n(alice|nobody)", said) == [b"alice", b"nobody"]
 
 
-async def test_other_credentials_leave_the_connection_to_the_next_client(stage: OnFront) -> None:
+async def test_basic_and_bearer_credentials_leave_the_connection_to_the_next_client(stage: OnFront) -> None:
     connections = 0
 
     async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -49,7 +49,7 @@ async def test_hit_for_another_host_is_refused_at_a_foreign_name(stage: OnFront,
 
 
 @pytest.mark.parametrize("listener", LISTENERS)
-async def test_change_of_the_option_ends_hits_at_a_name_that_is_no_longer_listed(stage: OnFront, listener: str) -> None:
+async def test_removal_of_a_name_from_gateway_hosts_ends_hits_at_this_name(stage: OnFront, listener: str) -> None:
     base = bases(stage)[listener]
     async with raw_origin(FEED) as origin:
         path = f"/{origin.base}/option.xml"

@@ -45,7 +45,7 @@ def test_control_characters_are_escaped_in_every_member_of_a_line(place: str) ->
 
 
 @pytest.mark.parametrize("text", ["Leser/1.0 (naïve; 日本語; 🎉)", "non-breaking\u00a0space", "C:\\path", ""])
-def test_other_characters_are_unchanged(text: str) -> None:
+def test_characters_that_are_no_control_characters_stay_unchanged(text: str) -> None:
     assert printable(text) == text
 
 

@@ -120,7 +120,7 @@ def test_every_spelling_of_a_protected_path_is_protected(path: str, overrides: d
 
 
 @pytest.mark.parametrize("path", OTHERS)
-def test_other_paths_are_unaffected(path: str) -> None:
+def test_protecting_rule_does_not_protect_other_paths(path: str) -> None:
     found = protecting((f"{BASE}/secret/*", {"readers": ("bob",), "private": True}))(BASE + path)
 
     assert found.readers == ()
@@ -180,7 +180,7 @@ def test_other_names_of_a_server_or_feed_are_protected(pattern: str, target: str
 
 
 @pytest.mark.parametrize("query", ["", "?", "?key=t", "?akey=s", "?key=st", "?x=key=s", "?key=s/", "?ke=y=s", "?cat=5"])
-def test_other_queries_are_unaffected(query: str) -> None:
+def test_protecting_rule_with_a_query_does_not_protect_other_queries(query: str) -> None:
     assert protecting(("http://o.example/f?key=s", {"readers": ("bob",)}))(f"{BASE}/f{query}").readers == ()
 
 

@@ -117,7 +117,7 @@ def test_list_of_signs_is_complete_for_all_unicode_forms() -> None:
 
 
 @pytest.mark.parametrize("tsv", [False, True])
-def test_apostrophes_are_removed_again(tsv: bool) -> None:
+def test_plain_cell_removes_the_apostrophes_of_escaped_cells(tsv: bool) -> None:
     pieces = ("", "'", "''", "=", "-", ";", ",", "\n", "\t", '"', " ", "a", "\ufeff")
     words = ["".join(each) for each in product(pieces, repeat=4)]
     table = FORMATS["tsv" if tsv else "csv"].render(Feed(items=tuple(Item(id=word) for word in words))).decode()

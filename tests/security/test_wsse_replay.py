@@ -100,7 +100,7 @@ def test_replayed_wsse_token_is_refused_in_every_spelling(nonce: bytes, decoded:
 @pytest.mark.parametrize(
     "respell", [lambda token: token, lambda token: replace(token, nonce=encoded(token.nonce.encode()))]
 )
-def test_recorded_token_is_refused_at_other_workers_and_after_a_restart(
+def test_replayed_wsse_token_is_refused_at_other_workers_and_after_a_restart(
     respell: Callable[[UsernameToken], UsernameToken], tmp_path: Path
 ) -> None:
     first, second = (WsseVerifier(shared=NonceFolder(tmp_path / "nonces")) for _ in range(2))

@@ -272,7 +272,7 @@ async def test_connection_is_searched_for_unread_input_only_if_some_may_remain(
     assert searches
 
 
-async def test_recorded_read_of_a_reader_is_never_older_than_a_repeated_poll(front: Opened) -> None:
+async def test_recorded_poll_time_of_a_reader_lags_by_less_than_the_repeat_interval(front: Opened) -> None:
     proxy = await front()
     line = await proxy.warm()
     counts, target = proxy.stage.app.service.counts, f"{proxy.origin.base}/feed.rss"
@@ -288,7 +288,7 @@ async def test_recorded_read_of_a_reader_is_never_older_than_a_repeated_poll(fro
     assert proxy.service_calls == asked
 
 
-async def test_read_of_another_reader_is_recorded_at_once(front: Opened) -> None:
+async def test_poll_by_another_reader_is_recorded_at_once(front: Opened) -> None:
     proxy = await front()
     line = await proxy.warm(proxy.get(), proxy.get().replace(b"Reader/1.0", b"Other/2.0"))
     counts, target = proxy.stage.app.service.counts, f"{proxy.origin.base}/feed.rss"

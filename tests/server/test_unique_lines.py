@@ -57,7 +57,7 @@ def test_head_without_unique_lines_is_parsed_alike(fields: list[bytes], inserted
         assert (whole.keyed_lines, whole.user_agent, whole.closes) == (rest.keyed_lines, rest.user_agent, rest.closes)
 
 
-def test_lines_with_new_values_are_removed() -> None:
+def test_lines_of_ignored_fields_with_unique_values_are_removed() -> None:
     learn()
 
     assert without_unique_lines(START + b"X-Request-Id: 5\r\nTraceparent: 6\r\n\r\n") == START + b"\r\n"

@@ -45,7 +45,7 @@ def test_value_selects_the_significant_parameters(value: str, expected: QueryVar
      'params, except="not an inner list"', "params, except=?1", 'except=("x")', "except=()",
      "", "params=", "params=(", '"params"', 'params=("a" 5)', "params=5", "key-order=1", "(", "é"],
 )  # fmt: skip
-def test_invalid_value_is_the_default(value: str) -> None:
+def test_invalid_no_vary_search_has_the_default_meaning(value: str) -> None:
     # "The following inputs are all invalid and will cause the default URL search variance to be returned"
     assert parse_no_vary_search(value) == DEFAULT
 
@@ -76,7 +76,7 @@ def test_urls_that_differ_before_the_query_are_different(other: str) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), [("", "?"), ("?a=b&&&c", "?a=b&c=")])
-def test_default_compares_queries_as_written(one: str, other: str) -> None:
+def test_default_of_no_vary_search_compares_queries_as_written(one: str, other: str) -> None:
     assert not DEFAULT.are_equivalent(URL + one, URL + other)
     assert DEFAULT.are_equivalent(URL + one, URL + one)
 

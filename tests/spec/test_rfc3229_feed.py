@@ -149,7 +149,7 @@ def test_delta_base_is_absent_for_a_base_identified_by_date() -> None:
     assert "delta-base" not in im_used_fields(FULL)
 
 
-def test_other_fields_are_unchanged() -> None:
+def test_media_type_of_226_is_that_of_the_full_response() -> None:
     assert im_used_fields(FULL, base=EntityTag("v1")).get("content-type") == "application/rss+xml"
 
 

@@ -22,7 +22,7 @@ def test_members_of_earlier_caches_are_preserved_even_if_malformed() -> None:
     assert fields.get_all("cache-status") == ["MISS from squid:3128;;", "feedproxy; fwd=uri-miss"]
 
 
-def test_hit_is_written_without_a_value() -> None:
+def test_parameter_hit_is_written_without_a_value() -> None:
     """Section 2.1, and RFC 8941, section 3.1.2: a true parameter omits its value."""
     assert CacheStatus(hit=True).text() == "feedproxy; hit"
 

@@ -60,7 +60,7 @@ def test_pattern_without_a_regular_expression_is_used(match: str) -> None:
     assert parse_use_as_dictionary(use_as_dictionary(match)) == UseAsDictionary(match)
 
 
-def test_destinations_default_to_all() -> None:
+def test_absent_match_dest_means_all_destinations() -> None:
     # 'The "match-dest" value is optional and defaults to an empty list.' -- 2.1.2
     found = parse_use_as_dictionary('match="/a"')
 
@@ -69,7 +69,7 @@ def test_destinations_default_to_all() -> None:
 
 
 @pytest.mark.parametrize(("length", "valid"), [(1024, True), (1025, False)])
-def test_id_has_1024_characters_at_most(length: int, valid: bool) -> None:
+def test_use_as_dictionary_id_has_1024_characters_at_most(length: int, valid: bool) -> None:
     # 'The "id" value string length (after any decoding) supports up to 1024 characters.' -- 2.1.3
     name = "\\" * length
     value = f'match="/a", id="{name.replace(chr(92), chr(92) * 2)}"'
@@ -259,7 +259,7 @@ def test_truncated_stream_is_refused(size: int) -> None:
 
 
 @pytest.mark.parametrize("rest", [b"\0", b"<rss/>", b"\x28\xb5\x2f", b"\x1f\x8b\x08"])
-def test_bytes_behind_the_stream_are_refused(rest: bytes) -> None:
+def test_dcz_stream_followed_by_further_bytes_is_refused(rest: bytes) -> None:
     with pytest.raises(Undecodable):
         decode(encode(NEW, OLD) + rest, OLD, limit=LIMIT)
 

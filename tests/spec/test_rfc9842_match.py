@@ -47,7 +47,7 @@ def test_pattern_covers_exactly_the_urls_that_it_matches(pattern: str, target: s
 @pytest.mark.parametrize(
     "target", ["http://example.com/x", "https://example.com:8443/x", "https://www.example.com/x", "https://e.com/x"]
 )
-def test_url_of_another_origin_is_not_covered(target: str) -> None:
+def test_dictionary_pattern_does_not_cover_a_url_of_another_origin(target: str) -> None:
     # "If the Origin of BASEURL and the Origin of URL are not the same, return FALSE." -- 2.2.2
     assert not covers("/*", BASE, target)
     assert covers("/*", target, target)

@@ -457,7 +457,7 @@ async def test_hello_is_answered_true(clouds: Clouds) -> None:
         ("https://feeds.example:8443/", ""),
     ],
 )
-async def test_cloud_element_is_added_to_upstream_feeds_by_option(
+async def test_announce_cloud_adds_a_cloud_element_to_feeds_of_the_upstream(
     stand_at: Callable[..., Any], public_url: str, named: str
 ) -> None:
     """ "A has five required attributes"; and protocol "is xml-rpc, soap or http-post": none of them is https."""

@@ -154,7 +154,7 @@ async def test_feed_is_found_after_so_many_changes_that_their_names_are_lost(
     await other.close()
 
 
-async def test_keys_are_unknown_until_all_have_been_read() -> None:
+async def test_unknown_target_counts_as_possibly_stored_until_all_keys_have_been_read() -> None:
     keys = StoredKeys(f"https://{number}.example/" for number in range(STEP + 1))
 
     assert keys.read_some()

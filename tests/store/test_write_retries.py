@@ -20,7 +20,7 @@ class Disk:
         self.keys.remove(key)
 
 
-def test_pass_writes_every_value_in_steps() -> None:
+def test_retry_pass_writes_every_value_in_steps() -> None:
     disk = Disk(*range(SLICE + 1))
 
     assert disk.retries.step()
@@ -29,7 +29,7 @@ def test_pass_writes_every_value_in_steps() -> None:
     assert disk.keys == []
 
 
-def test_pass_ends_after_some_failures() -> None:
+def test_retry_pass_ends_after_some_failures() -> None:
     disk = Disk(*range(100), refused=tuple(range(100)))
 
     assert not disk.retries.step()
@@ -37,7 +37,7 @@ def test_pass_ends_after_some_failures() -> None:
     assert disk.attempts == list(range(FAILURES_MAX))
 
 
-def test_pass_goes_past_a_single_value_that_cannot_be_written() -> None:
+def test_retry_pass_continues_after_a_single_value_that_cannot_be_written() -> None:
     disk = Disk(1, 2, 3, refused=(1,))
 
     disk.retries.step()
@@ -45,7 +45,7 @@ def test_pass_goes_past_a_single_value_that_cannot_be_written() -> None:
     assert disk.keys == [1]
 
 
-def test_pass_begins_only_after_the_interval() -> None:
+def test_retry_pass_begins_only_after_the_interval() -> None:
     disk = Disk(1, refused=(1,))
     disk.retries.step()
     disk.now += RETRY_INTERVAL - 1
@@ -58,7 +58,7 @@ def test_pass_begins_only_after_the_interval() -> None:
     assert disk.attempts == [1, 1]
 
 
-def test_pass_begins_at_once_when_the_process_ends() -> None:
+def test_retry_pass_begins_at_once_when_the_process_ends() -> None:
     disk = Disk(1)
     disk.retries.postpone()
     disk.retries.step()

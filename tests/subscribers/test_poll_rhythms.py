@@ -35,11 +35,11 @@ def weight_between(polls: list[ExpectedPoll], begin: float, end: float) -> float
     return sum(poll.weight for poll in polls if begin <= poll.at <= end)
 
 
-def test_single_poll_expects_no_poll() -> None:
+def test_no_poll_is_expected_after_a_single_poll() -> None:
     assert expected(polled([NOW])) == []
 
 
-def test_unknown_feed_expects_no_poll() -> None:
+def test_no_poll_of_an_unknown_feed_is_expected() -> None:
     assert expected(PollRhythms()) == []
 
 

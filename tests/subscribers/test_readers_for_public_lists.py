@@ -40,7 +40,7 @@ def test_pseudonym_that_equals_an_instant_is_a_further_reader() -> None:
     assert recorded(readers) == {1: NOON, NOON: NOON + 1}
 
 
-def test_further_reader_replaces_the_oldest_after_an_hour() -> None:
+def test_reader_beyond_the_limit_replaces_the_oldest_only_after_an_hour() -> None:
     readers = DistinctReaders()
     for number in range(1, READERS_PER_FEED + 1):
         readers.record(FEED, reader(number), NOON + number)

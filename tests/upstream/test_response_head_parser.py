@@ -62,7 +62,7 @@ def test_head_ends_with_the_first_empty_line(data: bytes) -> None:
 
 
 @given(st.binary(max_size=20))
-def test_a_beginning_is_given_up_as_soon_as_it_can_be_no_status_line(data: bytes) -> None:
+def test_response_head_is_given_up_at_the_first_byte_that_no_status_line_has(data: bytes) -> None:
     assert could_be_http(data) == (b"HTTP/1.".startswith(data[:7]))
 
 

@@ -165,7 +165,7 @@ async def test_tls_to_port_without_tls_is_unreachable(authority: Authority) -> N
         assert caught.type is Unreachable
 
 
-async def test_tls_idle_connection_is_closed_at_once(authority: Authority) -> None:
+async def test_fetcher_close_closes_idle_tls_connections_without_waiting(authority: Authority) -> None:
     async with origin(OK, tls=authority.serving(HOST)) as raw:
         fetcher = a_fetcher(policy=a_policy(lookup=at_loopback), ssl_context=authority.trusting())
         await fetcher.fetch(a_get(raw.url(host=HOST)))
