@@ -45,7 +45,7 @@ def test_gzip_body_decodes_to_the_identity_body() -> None:
     assert gzip.decompress(feed.zipped("17")) == feed.feed("17") != feed.feed("18")
 
 
-def test_feed_has_the_sizes_of_the_table() -> None:
+def test_feed_of_the_benchmark_has_the_sizes_of_the_table() -> None:
     assert 60_000 < len(feed.feed("1")) < 64_000
     assert 12_000 < len(feed.zipped("1")) < 12_700
     assert len(feed.feed("small-1")) < 2_000
@@ -113,12 +113,12 @@ def test_miss_without_a_request_to_the_origin_does_not_count() -> None:
 # -- the tables
 
 
-def test_median_is_computed_from_the_runs_that_count() -> None:
+def test_median_is_computed_from_runs_without_errors() -> None:
     runs = [a_run("r", "s", us) for us in (5.0, 9.0, 6.0)] + [a_run("r", "s", 1.0, "errors")]
     assert table.medians(runs) == {("r", "s"): 6.0}
 
 
-def test_ratio_is_that_of_the_better_variant() -> None:
+def test_ratio_to_a_server_uses_its_faster_configuration() -> None:
     us = {("r", "feedproxy"): 6.0, ("r", "nginx"): 12.0, ("r", "nginx tuned"): 9.0}
     assert table.ratio(us, "r", "nginx") == 1.5
 
@@ -138,7 +138,9 @@ def test_missing_server_has_no_ratio() -> None:
         (2.0, None, "2.00"),
     ],
 )
-def test_cell_shows_the_measured_value_and_the_target(measured: float | None, target: float | None, said: str) -> None:
+def test_table_cell_of_a_benchmark_shows_the_measured_value_and_the_target(
+    measured: float | None, target: float | None, said: str
+) -> None:
     assert table.cell(measured, target) == said
 
 

@@ -11,7 +11,7 @@ from feedproxy import cooperative_iteration
 @pytest.mark.parametrize(
     "pace", [cooperative_iteration.iterate_cooperatively, cooperative_iteration.iterate_in_background]
 )
-async def test_other_tasks_run_between_slices(
+async def test_tasks_of_the_event_loop_run_between_slices_of_an_iteration(
     pace: Callable[[Iterable[int]], AsyncIterator[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cooperative_iteration, "MAX_BLOCKING_TIME", -1)

@@ -32,7 +32,7 @@ def test_revoking_an_unknown_token_says_so(tmp_path: Path, capsys: pytest.Captur
     assert capsys.readouterr().err == f"feedproxy: {file} has no token of bob, carol\n"
 
 
-def test_list_without_a_token_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_token_list_without_a_token_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "tokens"
 
     assert main(["token", "list", "--file", str(file)]) == 0

@@ -31,7 +31,7 @@ def test_same_seed_gives_the_same_week(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_shares_are_those_of_the_profile(name: str) -> None:
+def test_shares_of_feeds_with_hints_in_a_week_are_those_of_the_profile(name: str) -> None:
     profile, feeds = PROFILES[name], make_feeds(name, 2000, 1, 1)
 
     def share(count: int) -> float:
@@ -161,7 +161,7 @@ def _shown(week: Week) -> dict[str, object]:
     return {"polls": len(week.polls), "readers": 6, "frontier": [], "oracle": 0, "oracle_kept": 0}
 
 
-def test_systems_of_the_same_play_in_several_files_are_shown_together() -> None:
+def test_results_with_the_same_seed_in_several_files_are_shown_in_one_table() -> None:
     def results(seed: int, *systems: str) -> dict[str, object]:
         shown = {"polls": 10, "systems": [{"system": name} for name in systems], "frontier": []}
         return {"seed": seed, "days": 1.0, "profiles": {"modern": shown}}

@@ -41,7 +41,7 @@ def test_chart_columns_are_hours_of_a_day_and_weeks_of_a_year(name: str, columns
     assert chart.first == first
 
 
-def test_unknown_span_is_thirty_days() -> None:
+def test_chart_of_an_unknown_span_shows_thirty_days() -> None:
     assert charts.find_span("nonsense").name == "month"
 
 

@@ -105,7 +105,7 @@ def test_history_is_bounded_and_survives_storing() -> None:
     assert len(stored) < 30_000
 
 
-def test_tally_counts_bytes_spared_but_not_streamed_ones() -> None:
+def test_tally_counts_spared_bytes_without_streamed_responses() -> None:
     metrics = Metrics()
     count_hits(metrics, 9, size=1000)
     metrics.count_response("gateway", 200, CacheStatus(fwd=Fwd.URI_MISS), 1000, 0.1)

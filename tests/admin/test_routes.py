@@ -163,7 +163,7 @@ async def test_unknown_paths_and_ids_are_not_found(proxy: Proxy) -> None:
     assert (await proxy.get("/api/feeds/0123456789abcdef"))[0] == 404
 
 
-async def test_get_changes_nothing(proxy: Proxy) -> None:
+async def test_get_of_an_action_changes_nothing(proxy: Proxy) -> None:
     await proxy.keep(a_resource())
 
     for deed in ("api/purge", "refresh", "undo"):

@@ -184,13 +184,13 @@ def lacks(stored_part: StoredResponse, value: str | None = None, *, fresh: bool 
     return None if found is None else (found.range, found.condition)
 
 
-def test_missing_of_whole_is_the_absent_end_or_beginning() -> None:
+def test_missing_range_of_a_part_is_its_absent_end_or_beginning() -> None:
     assert lacks(part(0, 4, etag='"a"')) == ("bytes=5-", '"a"')
     assert lacks(part(4, 9, etag='"a"')) == ("bytes=0-3", '"a"')
     assert lacks(part(4, 9, etag='"a"'), fresh=False) == ("bytes=0-3", '"a"')
 
 
-def test_missing_of_larger_range_is_the_absent_bytes() -> None:
+def test_missing_range_of_a_larger_range_is_the_absent_bytes() -> None:
     assert lacks(part(2, 5, etag='"a"'), "bytes=4-7") == ("bytes=6-7", '"a"')
     assert lacks(part(2, 5, etag='"a"'), "bytes=0-3") == ("bytes=0-1", '"a"')
     assert lacks(part(2, 5, etag='"a"'), "bytes=5-") == ("bytes=6-", '"a"')
@@ -206,15 +206,15 @@ def test_missing_of_larger_range_is_the_absent_bytes() -> None:
         (part(0, 4, etag='"a"'), "bytes=0-1,4-8"),
     ],
 )
-def test_missing_of_unusable_part_is_none(stored_part: StoredResponse, value: str | None) -> None:
+def test_missing_range_of_an_unusable_part_is_none(stored_part: StoredResponse, value: str | None) -> None:
     assert lacks(stored_part, value) is None
 
 
-def test_missing_of_content_above_size_limit_is_not_requested() -> None:
+def test_missing_range_of_content_above_size_limit_is_not_requested() -> None:
     assert range_to_fetch(part(0, 4, etag='"a"'), fields(), fresh=True, size_max=9) is None
 
 
-def test_missing_without_strong_validator_is_at_most_what_is_stored() -> None:
+def test_missing_range_without_strong_validator_has_at_most_the_stored_length() -> None:
     assert lacks(part(0, 4)) == ("bytes=5-", None)
     assert lacks(part(0, 4), fresh=False) is None
     assert lacks(part(0, 3)) is None
@@ -259,7 +259,7 @@ def test_combine_of_incomplete_parts_yields_larger_part() -> None:
     assert larger.fields.get("content-range") == "bytes 2-5/10"
 
 
-def test_combine_prefers_new_fields_and_keeps_others() -> None:
+def test_combine_replaces_fields_that_the_new_part_has_and_keeps_the_others() -> None:
     whole = together(part(0, 4, etag='"a"', a="1", b="1", age="9"), 5, 9, etag='"a"', a="2")
 
     assert (whole.fields.get("a"), whole.fields.get("b")) == ("2", "1")

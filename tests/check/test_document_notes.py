@@ -186,7 +186,7 @@ def test_document_with_fault_gets_its_note(name: str) -> None:
         ),
     ],
 )
-def test_variants_of_a_fault_get_its_note(body: bytes, expected: set[str]) -> None:
+def test_each_variant_of_a_document_fault_gets_its_note(body: bytes, expected: set[str]) -> None:
     assert findings(check_document(body, NOW)) == expected
 
 

@@ -231,7 +231,7 @@ def test_entry_offsets_in_json_cover_the_object() -> None:
     assert texts_of(body) == ['{"id": "é", "x": "]}"}', '{"id":2}']
 
 
-def test_entries_may_be_siblings_of_the_channel() -> None:
+def test_entries_beside_the_channel_are_found() -> None:
     assert len(all_of(RDF.format("<item rdf:about='a'/><item rdf:about='b'/>"))) == 2
     assert len(all_of("<rss><channel><title>t</title></channel><item/></rss>")) == 1
 

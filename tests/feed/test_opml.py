@@ -121,7 +121,9 @@ names = texts.filter(lambda text: text and "<" not in text and "&" not in text)
 
 
 @given(st.lists(st.tuples(names, st.lists(names, max_size=3)), max_size=8), names)
-def test_what_is_written_can_be_read_back(feeds: list[tuple[str, list[str]]], title: str) -> None:
+def test_subscription_list_written_as_opml_is_read_back_unchanged(
+    feeds: list[tuple[str, list[str]]], title: str
+) -> None:
     entries = tuple(
         Subscription(f"https://e.example/{number}?a=1&b=2", name, "https://e.example/", tuple(folder))
         for number, (name, folder) in enumerate(feeds)

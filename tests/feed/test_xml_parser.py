@@ -94,7 +94,7 @@ def test_attack_takes_bounded_time_and_memory(attack: str) -> None:
 
 
 @pytest.mark.parametrize("attack", ["elements", "hours", "depth", "one attribute", "tags without end", "ampersands"])
-def test_hint_before_an_attack_is_read(attack: str) -> None:
+def test_hint_before_hostile_markup_is_read(attack: str) -> None:
     channel = read(ATTACKS[attack](MANY), None)
 
     assert channel is not None

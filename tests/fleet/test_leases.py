@@ -72,7 +72,9 @@ async def test_lease_token_refuses_older_write(redis_server: RedisServer, prefix
     assert found.data == new
 
 
-async def test_lease_from_before_a_purge_cannot_store(redis_server: RedisServer, prefix: str) -> None:
+async def test_lease_acquired_before_a_purge_of_its_target_permits_no_write(
+    redis_server: RedisServer, prefix: str
+) -> None:
     one = await a_store(redis_server, prefix, "one")
     taken, _ = await one.acquire_lease(TARGET, 0)
     await one.purge(TARGET, 0)
@@ -83,7 +85,9 @@ async def test_lease_from_before_a_purge_cannot_store(redis_server: RedisServer,
     assert (await one.get_if_later(TARGET, 0)).data is None
 
 
-async def test_lease_from_before_a_purge_of_everything_cannot_store(redis_server: RedisServer, prefix: str) -> None:
+async def test_lease_acquired_before_a_purge_of_all_targets_permits_no_write(
+    redis_server: RedisServer, prefix: str
+) -> None:
     one = await a_store(redis_server, prefix, "one")
     taken, _ = await one.acquire_lease(TARGET, 0)
     await one.invalidate_all()

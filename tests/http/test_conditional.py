@@ -36,7 +36,7 @@ def ask(
     )
 
 
-def test_no_preconditions_proceed() -> None:
+def test_request_without_preconditions_proceeds() -> None:
     assert ask(("Accept", "*/*"), ("If-Range", '"s"')) == Outcome.PROCEED
     assert not has_preconditions(Fields([("Accept", "*/*"), ("If-Range", '"s"')]))
 

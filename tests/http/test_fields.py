@@ -24,12 +24,12 @@ def test_update_of_fields_without_lines_changes_nothing() -> None:
     assert STORED.updated(Fields()) == STORED
 
 
-def test_only_the_lines_of_the_given_names_remain() -> None:
+def test_fields_only_keeps_the_lines_with_the_given_names() -> None:
     assert list(STORED.only({"vary", "age"})) == [("Vary", "Accept"), ("vary", "Cookie")]
     assert len(STORED.only({"age"})) == 0
 
 
-def test_fields_have_any_of_several_names_in_any_case() -> None:
+def test_has_any_finds_a_field_by_one_of_several_names() -> None:
     assert STORED.has_any({"age", "etag"})
     assert not STORED.has_any({"age", "expires"})
     assert not Fields().has_any({"age"})

@@ -19,7 +19,7 @@ def client(*lines: tuple[str, str], coding: str = "identity") -> Fields:
 
 
 @given(opaque=OPAQUE, weak=st.booleans(), coding=st.sampled_from(["identity", "gzip", "br", "zstd"]))
-def test_tag_comes_back_to_its_origin_as_it_was(opaque: str, weak: bool, coding: str) -> None:
+def test_origin_gets_its_own_entity_tag_back_unchanged(opaque: str, weak: bool, coding: str) -> None:
     tag = f'W/"{opaque}"' if weak else f'"{opaque}"'
 
     sent = client(("ETag", tag), ("Last-Modified", DATE), coding=coding)
@@ -72,7 +72,7 @@ def test_if_modified_since_of_a_client_is_sent_only_without_if_none_match() -> N
 
 
 @given(st.text(max_size=60))
-def test_what_a_client_makes_up_never_leaves_the_form_of_a_tag(text: str) -> None:
+def test_invented_etag_of_a_client_reaches_the_origin_only_as_printable_ascii(text: str) -> None:
     for value in (text, f'"{HASH}.e{text}"', f'"{HASH}.d{text}"'):
         for _, sent in conditions_for_origin(Fields([("If-None-Match", value)])):
             assert sent.isascii()

@@ -31,7 +31,7 @@ def test_fault_manual_describes_correct_reader(kind: type[Fault]) -> None:
     assert "A good reader " in kind.__doc__
 
 
-async def test_answer_without_faults_is_complete() -> None:
+async def test_replay_without_faults_answers_completely() -> None:
     async with on_stage() as stage:
         got = await stage.get()
     assert (got.status, got.body, got.reset) == (200, a_feed(0), False)

@@ -761,7 +761,7 @@ def test_subscriber_count_gets_positive_finding_and_its_absence_behind_proxy_get
     assert counted.grade == uncounted.grade == 100
 
 
-def test_single_poll_is_graded_with_note_on_few_requests() -> None:
+def test_single_poll_is_graded_with_finding_on_few_requests() -> None:
     score = score_of(play(CorrectReader(), days=0.01))
 
     assert client_hygiene_rules.FEW_REQUESTS in findings(score, Level.INFO)

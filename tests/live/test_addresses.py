@@ -110,7 +110,7 @@ def test_host_field_does_not_bypass_the_address_check(careful: Feedproxy, origin
     assert seen.status == 404
 
 
-def test_unlisted_port_is_refused(careful: Feedproxy) -> None:
+def test_port_that_allow_ports_lacks_is_refused(careful: Feedproxy) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         for target in (f"/http://127.0.0.1:{port}/", f"http://127.0.0.1:{port}/"):

@@ -35,18 +35,18 @@ def _told(text: str, folder: Path) -> list[str]:
     return page.untrue
 
 
-def test_page_with_wrong_output_fails(tmp_path: Path) -> None:
+def test_page_test_reports_wrong_output(tmp_path: Path) -> None:
     [told] = _told("Say it:\n\n    echo one\n\n    two\n", tmp_path)
     assert "page.md:3: the output is another" in told
     assert "-two\n+one" in told
 
 
-def test_page_with_a_failing_command_fails(tmp_path: Path) -> None:
+def test_page_test_reports_a_failing_command(tmp_path: Path) -> None:
     [told] = _told("Copy it:\n\n    cp nothing there\n", tmp_path)
     assert "`cp nothing there` ends with 1, not 0" in told
 
 
-def test_block_without_a_known_kind_fails(tmp_path: Path) -> None:
+def test_page_test_reports_a_block_of_unknown_kind(tmp_path: Path) -> None:
     assert _told("An unknown one:\n\n    some-program --option\n", tmp_path)
     assert not _told("<!-- run: skip an example -->\n\n    some-program --option\n", tmp_path)
 
@@ -56,7 +56,7 @@ def test_skip_must_have_a_listed_reason(tmp_path: Path) -> None:
     assert "'it is slow' is not among the reasons" in told[0]
 
 
-def test_values_that_differ_between_runs_are_masked(tmp_path: Path) -> None:
+def test_page_test_masks_values_that_differ_between_runs(tmp_path: Path) -> None:
     told = _told("    echo at 2026-11-21T06:03:39Z, 5 s ago\n\n    at 2020-01-01T00:00:00Z, 9 s ago\n", tmp_path)
     assert not told
 

@@ -261,7 +261,7 @@ def test_origin_is_contacted_once_for_each_feed(observed: list[Observed]) -> Non
             assert all(answer.hit for answer in each.again), each.feed.name
 
 
-def test_hints_are_those_of_the_index(observed: list[Observed]) -> None:
+def test_hints_of_corpus_feeds_are_those_of_the_index(observed: list[Observed]) -> None:
     compared = 0
     for each in observed:
         if each.channel is None:

@@ -295,7 +295,7 @@ def test_subscribers_script_alone_reports_readers_to_the_origin(dump: Dump, orig
 
 
 @pytest.mark.parametrize("name", ["accesslog.py", "finish.py", "admin.py"])
-def test_script_without_work_of_its_own_changes_nothing(dump: Dump, origin: Origin, name: str) -> None:
+def test_script_without_effect_alone_changes_no_response(dump: Dump, origin: Origin, name: str) -> None:
     path = f"/{name}.rss"
     origin.publish(path, a_feed("one"))
     proxy = dump(name, **({"admin": "127.0.0.1:0"} if name == "admin.py" else {}))
@@ -316,7 +316,7 @@ def test_recorder_script_alone_records_mitmproxys_exchanges(dump: Dump, origin: 
     assert sides == [(Side.READER, True, a_feed("one")), (Side.ORIGIN, False, a_feed("one"))]
 
 
-def test_two_scripts_work_together(dump: Dump, origin: Origin) -> None:
+def test_scripts_origin_and_cache_together_answer_the_second_request_from_the_copy(dump: Dump, origin: Origin) -> None:
     origin.publish("/two.rss", a_feed("one"), Content_Type="text/xml")
     proxy = dump("origin.py", "cache.py", store="memory:", allow_private="true")
 

@@ -132,7 +132,7 @@ async def _metadata(host: str, port: int) -> Sequence[str]:
 # -- the size limit of a push
 
 
-def test_sealed_token_is_recognised_without_look_up() -> None:
+def test_sealed_token_is_recognised_only_with_the_secret_that_sealed_it() -> None:
     token = signatures_and_tokens.sealed_token(b"ours")
 
     assert signatures_and_tokens.is_sealed(b"ours", token)

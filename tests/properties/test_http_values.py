@@ -81,7 +81,9 @@ def test_written_tags_parse_alone_and_in_a_list(several: list[EntityTag]) -> Non
     st.lists(st.sampled_from(["-gzip", ";gzip", "--gzip", "-br", ";br", "-zstd"]), max_size=4),
     st.booleans(),
 )
-def test_own_tag_gives_304_with_any_suffixes(stem: str, coding: str, suffixes: list[str], weak: bool) -> None:
+def test_tag_of_feedproxy_gets_304_with_any_appended_codings(
+    stem: str, coding: str, suffixes: list[str], weak: bool
+) -> None:
     tag = EntityTag(own_tag(stem, coding).opaque + "".join(suffixes), weak)
     fields = Fields([("If-None-Match", tag.text)])
 

@@ -109,7 +109,7 @@ async def test_each_coding_of_a_delta_is_made_once(pool: Counting) -> None:
     assert {answer.fields.get("content-encoding") for answer in made} == {None, "gzip"}
 
 
-async def test_useless_delta_is_tried_once(pool: Counting) -> None:
+async def test_delta_that_is_not_smaller_is_computed_once(pool: Counting) -> None:
     desk = Desk(pool, 40, 0)
 
     assert [(await desk.ask(0)).status for _ in range(3)] == [200, 200, 200]
@@ -132,7 +132,7 @@ async def test_delta_larger_than_the_limit_is_not_kept(pool: Counting) -> None:
     assert pool.jobs == 2
 
 
-async def test_unusable_base_gives_the_full_response(pool: Counting) -> None:
+async def test_unusable_delta_base_gives_the_full_response(pool: Counting) -> None:
     desk = Desk(pool, 1, 0)
     damaged = DeltaBase(desk.resource.delta_bases[0].tag, None, b"no whole number of entries")
     desk.resource = Resource(TARGET, desk.resource.variants, delta_bases=(damaged,))

@@ -14,7 +14,7 @@ from tests.stages.admin import TARGET, a_resource
 STORED = a_resource().variants[0]
 
 
-def test_public_feed_is_shared() -> None:
+def test_public_feed_is_for_all_clients_and_serves_as_dictionary() -> None:
     assert is_for_all(STORED, Settings())
     assert is_shared(STORED, Settings())
 

@@ -80,11 +80,11 @@ def test_name_of_the_machine_is_accepted(monkeypatch: pytest.MonkeyPatch) -> Non
         (Settings(gateway_hosts=("*",)), "any.site"),
     ],
 )
-def test_name_in_an_option_is_accepted(settings: Settings, host: str) -> None:
+def test_host_name_that_an_option_names_is_accepted_at_the_gateway(settings: Settings, host: str) -> None:
     assert is_gateway_host(host, settings)
     assert not is_gateway_host(host, Settings())
 
 
 @pytest.mark.parametrize("host", ["office.site", "notoffice.site", "proxy.office.site.rebound.site"])
-def test_pattern_with_a_dot_accepts_only_names_below_it(host: str) -> None:
+def test_gateway_hosts_pattern_accepts_only_names_below_its_domain(host: str) -> None:
     assert not is_gateway_host(host, Settings(gateway_hosts=("*.office.site",)))

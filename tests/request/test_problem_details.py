@@ -12,7 +12,7 @@ REFUSALS = (400, 401, 403, 404, 405, 406, 407, 410, 413, 421, 429, 502, 503, 504
 
 
 @pytest.mark.parametrize("status", REFUSALS)
-def test_refusal_has_a_title_of_its_own(status: int) -> None:
+def test_refusal_has_another_title_than_an_internal_error(status: int) -> None:
     document = json.loads(problem_response(status, "detail", "reason").body)
 
     assert document["title"] != json.loads(problem_response(500, "detail", "reason").body)["title"]

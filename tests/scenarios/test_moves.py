@@ -289,7 +289,7 @@ async def test_redirect_to_another_target_with_the_same_etag_replaces_the_feed(s
     assert ("if-none-match" in origin.heard) is conditional
 
 
-async def test_feed_in_a_language_ends_an_unconfirmed_410(stage):
+async def test_feed_sent_for_an_accept_language_ends_its_unconfirmed_410(stage):
     """Each request with Accept-Language is for its own variant, and none may be answered 410 for what has ended."""
     proxy, origin, clock = await stage()
     origin.publish("/feed.rss", b"", status=410, validators=False, vary="Accept-Language", cache_control="max-age=60")

@@ -144,7 +144,7 @@ async def test_redirect_between_feeds_of_the_same_readers_is_followed(protected)
     (await proxy.get("/bobs")).expect(401)
 
 
-async def test_copy_stored_before_the_rule_is_not_served(door, files):  # noqa: F811
+async def test_copy_stored_before_a_protecting_rule_is_not_served(door, files):  # noqa: F811
     proxy, origin, clock = await door(**files)
     origin.publish(SECRET, a_feed("HIDDEN"), cache_control="public, max-age=86400")
     origin.publish("/alias", b"", status=301, location=SECRET)

@@ -221,7 +221,7 @@ ATTACKER = Requester("192.0.2.1", is_known=False)
     ids=["one domain", "domains", "more domains"],
 )
 @pytest.mark.parametrize("reader", [Requester("192.0.2.2", is_known=False), PROXY], ids=["other client", "known feed"])
-async def test_slow_names_leave_capacity_for_others(
+async def test_slow_name_lookups_leave_capacity_for_other_clients(
     names: Names, hosts: list[str], most: int, reader: Requester
 ) -> None:
     async with looking_up(names, ATTACKER, hosts):
@@ -231,7 +231,7 @@ async def test_slow_names_leave_capacity_for_others(
     assert most <= names.most <= most + 1
 
 
-async def test_equal_lookups_are_combined(names: Names) -> None:
+async def test_name_lookups_of_the_same_host_are_combined(names: Names) -> None:
     async with looking_up(names, ATTACKER, ["slow.example"] * 50):
         pass
     async with looking_up(names, ATTACKER, ["slow.example"] * 50):

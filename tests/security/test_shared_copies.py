@@ -194,7 +194,7 @@ async def test_response_to_shared_authorization_is_shared_only_if_the_origin_per
             assert (await stand.get(path))[1] == body
 
 
-async def test_user_agent_with_markup_appears_in_no_feed_for_others() -> None:
+async def test_user_agent_that_a_feed_repeats_reaches_no_other_client() -> None:
     """The explicit proxy fetches unknown targets with the client's own User-Agent."""
     async with Stand(Entrance.PROXY) as stand:
         stand.origin.speak(reflecting("", "application/rss+xml"))  # type: ignore[arg-type]

@@ -97,7 +97,7 @@ async def test_defect_after_the_answer_closes_the_connection(
     assert f"fast path: response to GET /{proxy.origin.base}/feed.rss not sent" in caplog.text
 
 
-async def test_same_fields_in_another_order_are_answered_by_the_fast_path(front: Opened) -> None:
+async def test_request_with_the_same_fields_in_another_order_is_answered_by_the_fast_path(front: Opened) -> None:
     proxy = await front()
     line = await proxy.line()
     fields = ("Accept: */*", "Accept-Language: de", "Cache-Control: max-age=600", "Pragma: x")

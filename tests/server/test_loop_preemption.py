@@ -59,7 +59,7 @@ async def test_readers_are_served_before_a_single_callback(monkeypatch: pytest.M
     assert all(order[place - 1] == "look" for place, what in enumerate(order) if what == "step")
 
 
-async def test_preemption_callback_itself_is_not_preempted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_callback_of_the_loop_preemption_is_not_preempted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_preemption, "PREEMPT_AFTER", 0.0)
     looks = list[int]()
 
@@ -89,7 +89,7 @@ async def test_exception_between_two_callbacks_is_logged_and_harms_neither(caplo
     assert "between two callbacks" in caplog.text
 
 
-async def test_ended_preemption_calls_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_loop_preemption_makes_no_calls_after_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_preemption, "PREEMPT_AFTER", 0.0)
     served = list[int]()
     end = call_between_callbacks(asyncio.get_running_loop(), lambda: served.append(1))

@@ -128,7 +128,7 @@ def test_connection_has_one_alarm_for_content(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(("head_timeout", "content"), [(0, b"a"), (15, b"")])
-def test_no_alarm_without_limit_or_content(
+def test_request_without_content_or_with_head_timeout_0_sets_no_alarm(
     monkeypatch: pytest.MonkeyPatch, head_timeout: float, content: bytes
 ) -> None:
     wire = Wire(monkeypatch, head_timeout)

@@ -68,7 +68,7 @@ def test_network_is_a_64_bit_prefix_in_ipv6(monkeypatch: pytest.MonkeyPatch) -> 
     assert connections.closed == ["hostile", "hostile"]
 
 
-def test_part_of_an_object_keeps_the_whole_object_in_memory() -> None:
+def test_slice_of_a_body_counts_with_the_size_of_the_whole_body() -> None:
     body = bytes(1000)
 
     assert buffer_of(memoryview(body)[990:]) == buffer_of(body) == (id(body), 1000)

@@ -33,7 +33,7 @@ URL = "https://example.com/feed"
         ("params, except=()", QueryVariance(all_but=True)),
     ],
 )
-def test_value_selects_the_significant_parameters(value: str, expected: QueryVariance) -> None:
+def test_no_vary_search_value_selects_the_significant_parameters(value: str, expected: QueryVariance) -> None:
     assert parse_no_vary_search(value) == expected
     assert expected != DEFAULT
 
@@ -51,7 +51,7 @@ def test_invalid_no_vary_search_has_the_default_meaning(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["params=?0", "params=()", "key-order=?0"])
-def test_value_without_effect_equals_the_default(value: str) -> None:
+def test_no_vary_search_without_effect_equals_the_default(value: str) -> None:
     assert parse_no_vary_search(value) == DEFAULT
 
 
@@ -146,7 +146,7 @@ def test_ignored_parameters_are_removed(patterns: tuple[str, ...], query: str, r
     assert without_parameters(URL + query, patterns) == URL + rest
 
 
-def test_field_lists_the_parameters_that_it_can_express() -> None:
+def test_no_vary_search_lists_only_parameters_that_the_field_can_express() -> None:
     assert no_vary_search(("null", "x y")) == 'params=("null" "x%20y")'
     assert '"utm_source"' in no_vary_search(("utm_*",))
     assert no_vary_search(("campaign_*",)) == ""
@@ -164,7 +164,7 @@ def test_equivalence_is_symmetric_and_of_everything_to_itself(value: str, one: s
 
 
 @given(st.text(alphabet="ab&=utm_*", max_size=20), st.lists(st.text(alphabet="ab*utm_", max_size=5), max_size=3))
-def test_what_is_removed_is_removed_at_once(query: str, patterns: list[str]) -> None:
+def test_removing_ignored_parameters_twice_equals_removing_them_once(query: str, patterns: list[str]) -> None:
     once = without_parameters(f"{URL}?{query}", tuple(patterns))
 
     assert without_parameters(once, tuple(patterns)) == once

@@ -52,7 +52,7 @@ Changes: every hour has its archive, and the first of a day is 01
 rssCloud: a feed names its cloud by domain, port, path, procedure and protocol
     rsscloud cloud_element_with_http_post_is_registered_with
     rsscloud cloud_element_that_cannot_be_called_is_ignored
-    rsscloud cloud_element_is_added_to_upstream_feeds_by_option
+    rsscloud announce_cloud_adds_a_cloud_element_to_feeds_of_the_upstream
 rssCloud: the interface is there by XML-RPC and by SOAP
     rsscloud registration_by_xml_rpc_is_notified_at_its_procedure
     rsscloud registration_by_soap_is_notified_by_soap

@@ -112,7 +112,7 @@ Feeds 11.1.6: source for Perl, PHP, Python, Ruby and JavaScript, serialized PHP,
     interpreters interpreter_reads_the_corpus
 Feeds 11.1.7: OPML lists feeds, all in one go
     opml list_is_written_as_opml_2
-    opml what_is_written_can_be_read_back
+    opml subscription_list_written_as_opml_is_read_back_unchanged
     opml list_has_feeds_and_nested_folders
 Feeds 11.1.8: a secret in the feed's address
     access secret_address_admits_its_reader_until_the_token_is_revoked

@@ -85,7 +85,7 @@ def test_base_is_identified_by_an_entity_tag() -> None:
     assert requested_bases(request(A_IM, TAG)) == Bases(tags=(EntityTag("v1"),))
 
 
-def test_bases_may_be_several_entity_tags() -> None:
+def test_delta_bases_are_all_entity_tags_in_if_none_match() -> None:
     bases = requested_bases(request(A_IM, ("If-None-Match", '"v1", W/"v0"')))
 
     assert bases == Bases(tags=(EntityTag("v1"), EntityTag("v0", weak=True)))
@@ -95,7 +95,7 @@ def test_base_is_not_identified_by_an_asterisk() -> None:
     assert requested_bases(request(A_IM, ("If-None-Match", "*"))) is None
 
 
-def test_base_may_be_identified_by_if_modified_since() -> None:
+def test_delta_base_is_identified_by_if_modified_since() -> None:
     assert requested_bases(request(A_IM, ("If-Modified-Since", format_http_date(NOON)))) == Bases(date=NOON)
 
 

@@ -62,7 +62,7 @@ def test_no_stored_response_is_a_miss() -> None:
     assert (nothing.fwd, nothing_selected.fwd) == (Fwd.URI_MISS, Fwd.VARY_MISS)
 
 
-def test_selection_prefers_the_most_recent_date() -> None:
+def test_variant_selection_prefers_the_most_recent_date() -> None:
     """Section 4."""
     older, newer = stored(date=at(-20)), stored(date=at(-10))
 

@@ -65,7 +65,7 @@ def test_heuristically_cacheable_status_is_stored_without_explicit_directive(sta
 
 
 @pytest.mark.parametrize("status", [201, 202, 299, 302, 303, 307, 400, 403, 500, 502, 503, 504, 599])
-def test_other_status_is_stored_only_with_explicit_directive(status: int) -> None:
+def test_status_without_heuristic_freshness_is_stored_only_with_explicit_directive(status: int) -> None:
     """Section 3."""
     assert storing(status, last_modified=at(-86_400)) is not None
     for control in ("max-age=60", "s-maxage=60", "public"):

@@ -77,7 +77,7 @@ def test_use_as_dictionary_id_has_1024_characters_at_most(length: int, valid: bo
     assert (parse_use_as_dictionary(value) is not None) is valid
 
 
-def test_type_defaults_to_raw_and_another_type_is_not_used() -> None:
+def test_dictionary_type_defaults_to_raw_and_dictionaries_of_other_types_are_not_used() -> None:
     # "a type that it does not understand, it MUST NOT use the dictionary … defaults to "raw"" -- 2.1.4
     assert parse_use_as_dictionary('match="/a"') == parse_use_as_dictionary('match="/a", type=raw') is not None
     assert parse_use_as_dictionary('match="/a", type=trained') is None

@@ -110,7 +110,7 @@ def test_reader_is_counted_within_the_window_only(office: Office) -> None:
     assert office.total() == 0
 
 
-def test_window_restarts_with_every_request(office: Office) -> None:
+def test_subscriber_window_restarts_with_every_request(office: Office) -> None:
     office.asks()
     office.now += 23 * HOUR
     office.asks()

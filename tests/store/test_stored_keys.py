@@ -183,7 +183,7 @@ async def test_keys_remain_unknown_if_they_cannot_be_read() -> None:
     assert not keys.may_contain(UNKNOWN)
 
 
-async def test_paused_keys_are_not_read() -> None:
+async def test_stored_keys_are_not_read_while_reading_is_paused() -> None:
     keys = StoredKeys(iter([FEED]))
     keys.is_paused = True
 

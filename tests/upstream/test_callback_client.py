@@ -48,7 +48,7 @@ async def test_callback_client_drops_content_above_response_max() -> None:
         assert (answer.status, answer.body) == (200, b"")
 
 
-async def test_redirect_is_not_followed() -> None:
+async def test_callback_client_does_not_follow_redirects() -> None:
     async with origin(b"HTTP/1.1 302 Found\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n") as raw:
         caller = CallbackClient(a_policy())
         assert (await caller.call("GET", raw.url())).status == 302

@@ -671,7 +671,7 @@ async def test_exempt_connection_is_not_reused_for_checked_request() -> None:
                 await fetcher.fetch(a_get(raw.url(host="upstream.example")))
 
 
-def test_limits_come_from_settings() -> None:
+def test_fetch_limits_come_from_settings() -> None:
     limits = FetchLimits.from_settings(Settings(connect_timeout=1, fetch_timeout=4, header_max=4, buffer_max=5))
 
     assert (limits.connect, limits.first_byte, limits.total, limits.header_max, limits.buffer_max) == (
