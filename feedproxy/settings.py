@@ -267,7 +267,7 @@ class Settings:
     hint_max: int = option(
         86_400,
         "Maximum time for which a copy answers because of one hint of the feed, such as its ttl.",
-        "A ttl of a month is usually a mistake. Skipped hours and days may extend this time by up to three days.",
+        "A ttl of a month is usually a mistake. Skipped hours and days can extend this time by up to three days.",
         per_feed=True,
         unit="s",
     )
@@ -455,7 +455,7 @@ class Settings:
         3,
         "Number of readers (1 to 16) that have to request a feed within 30 days before feeds.opml and"
         " changes.xml contain it.",
-        "An address that only one reader knows may be a secret. 1 suits an office whose members trust each"
+        "An address that only one reader knows can be a secret. 1 suits an office whose members trust each"
         " other. Imported feeds are always listed, and changes.xml always contains the feeds of `upstream`."
         " feedproxy distinguishes readers by User-Agent, and by user name or address.",
         minimum=1,

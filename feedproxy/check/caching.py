@@ -135,7 +135,7 @@ class VARY_BY_CLIENT_FIELD(Note, level=Level.WARN, category=Category.CACHING):
 class VARY_MISSING(Note, level=Level.WARN, category=Category.CACHING):
     summary = "The response is compressed for clients that accept it, but Vary does not list Accept-Encoding."
     advice = """\
-    A cache may then send compressed content to a reader that cannot decode it. Send `Vary: Accept-Encoding`."""
+    A cache can then send compressed content to a reader that cannot decode it. Send `Vary: Accept-Encoding`."""
     reference = "RFC 9110, section 12.5.5"
 
 
