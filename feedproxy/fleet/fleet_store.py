@@ -87,8 +87,7 @@ class FleetStore(PermittedStore):
         return self.shared_state.get(name) or await self.local.read_state(name)
 
     async def flush(self) -> None:
-        """Wait until all resources are written here. Then wait at most FLUSH_TIMEOUT seconds until Redis has the
-        resources."""
+        """Wait until all resources are written here, and then at most FLUSH_TIMEOUT seconds until Redis has them."""
         await self.local.flush()
         await self.redis_queue.flush(FLUSH_TIMEOUT)
 

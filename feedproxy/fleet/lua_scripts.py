@@ -76,7 +76,7 @@ The copy is false unless the stored version is later than the caller's. If anoth
 version are 0.
 
 KEYS: lease, copy, fencing counter. ARGV: duration of the lease in milliseconds, caller's version, token of the lease
-that the caller already holds, or 0 if it holds none.
+that the caller already holds or 0.
 """
 
 RENEW_LEASE = Script("""

@@ -87,7 +87,7 @@ class RedisOperations:
         version with the copy if the version is later than `known_version`.
 
         The token is 0 if another machine holds the lease. `own` is the token of the lease that this machine already
-        holds, or 0 if it holds none.
+        holds, or 0.
         """
         names = self.keys
         keys: list[str | bytes] = [names.lease(target), names.copy(target), names.fencing_counter]

@@ -89,8 +89,7 @@ class DiskStore:
 
     @property
     def opened_count(self) -> int:
-        """Return the number of openings of all resource shards together. A shard is opened once, and again after its
-        replacement."""
+        """Return the number of times that a shard was opened, for the first time or after its replacement."""
         return sum(shard.opened_count for shard in self._shards)
 
     def read_state(self, name: str) -> bytes | None:

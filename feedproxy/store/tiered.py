@@ -518,7 +518,7 @@ class TieredStore:
     def _write_from_overflow(self, name: str) -> None:
         """Write the value with this name from shared memory to the disk.
 
-        If the write fails, report the failure (`on_failure`), and raise StoreError.
+        Raises StoreError if the write fails, after reporting the failure (`on_failure`).
         """
         assert self._shared is not None
         shared, (kind, target) = self._shared, _key(name)

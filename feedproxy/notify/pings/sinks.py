@@ -94,7 +94,7 @@ def site_ping_request(sink: str, ping: Ping) -> DeliveryRequest:
 
 def interpret_response(sink: PingSink, answer: Answer) -> Verdict:
     """Return the verdict on a sink's response. A ping is repeated after a server error, a 429 or a failed connection.
-    Every other refusal is final."""
+    Any other refusal is final."""
     if isinstance(answer, FeedproxyError):
         return Retry(str(answer))
     if answer.status == 429 or answer.status >= 500:

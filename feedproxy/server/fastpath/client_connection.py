@@ -7,6 +7,7 @@ import socket
 import termios
 from typing import Any
 
+from feedproxy.server.fastpath.body_files import BODY_MIN
 from feedproxy.server.unsent_output_limit import Buffer, buffer_of
 
 READ_SIZE = 8_192
@@ -31,6 +32,7 @@ class ClientConnection:
     """
 
     __slots__ = (
+        "_file_socket",
         "address",
         "cache",
         "closes",
@@ -62,6 +64,8 @@ class ClientConnection:
         self.has_read_all = False
         self.lingering = False
         self.last_read = 0.0
+        self._file_socket: socket.SocketType | None = None
+        """A socket object with the connection's descriptor, after the first body from a file."""
 
     secure = False
     handshake_pending = False
@@ -88,6 +92,8 @@ class ClientConnection:
         try:
             if self.closes:
                 sent = self._send_last(head, body)
+            elif len(body) >= BODY_MIN and (file := self.cache.body_files.descriptor(body)) is not None:
+                sent = self._send_file(head, body, file)
             else:
                 sent = os.writev(self.fd, (head, body)) if body else os.write(self.fd, head)
         except BlockingIOError:
@@ -112,6 +118,19 @@ class ClientConnection:
             return client_socket.sendmsg((head, body), (), socket.MSG_MORE)
         finally:
             client_socket.detach()
+
+    def _send_file(self, head: bytes, body: bytes, file: int) -> int:
+        """Send a response with the body in a file (body_files.py), and return the number of bytes sent. Raises OSError
+        if the connection has failed."""
+        if self._file_socket is None:
+            self._file_socket = self._borrow_socket()
+        sent = self._file_socket.send(head, socket.MSG_MORE)
+        if sent == len(head):
+            try:  # noqa: SIM105 (a context manager would cost more than the call)
+                sent += os.sendfile(self.fd, file, 0, len(body))
+            except BlockingIOError:
+                pass
+        return sent
 
     def _borrow_socket(self) -> socket.SocketType:
         """Return a socket object with the connection's descriptor. The caller must detach it.
@@ -169,11 +188,18 @@ class ClientConnection:
 
     def detach_socket(self) -> socket.socket:
         """Return a socket object with the connection's descriptor. The caller must close it."""
+        self._detach_file_socket()
         return socket.socket(fileno=self.fd)
 
     def close(self) -> None:
         """Close the file descriptor."""
+        self._detach_file_socket()
         try:  # noqa: SIM105 (a context manager would cost more than the call)
             os.close(self.fd)
         except OSError:
             pass
+
+    def _detach_file_socket(self) -> None:
+        if self._file_socket is not None:
+            self._file_socket.detach()
+            self._file_socket = None

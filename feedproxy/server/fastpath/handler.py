@@ -233,10 +233,11 @@ class FastPathHandler:
         return False
 
     def run_housekeeping(self, tables: Iterable[FastPathCache]) -> None:
-        """Flush the counters, and remove invalid templates and expired log lines."""
+        """Flush the counters, and remove invalid templates, expired log lines and unused files."""
         self.access_logger.flush_counters()
         self.access_logger.drop_expired_lines(self._clock())
         for cache in tables:
+            cache.body_files.close_unused()
             cache.evict_stale(lambda template: self._store.version(template.target) is template.resource_version)
 
     # -- calls to the service

@@ -483,3 +483,5 @@ class Listener:
             self._loop.remove_reader(self._epoll.fileno())
             self._epoll.close()
             self._timer.cancel()
+            for cache in self._caches.values():
+                cache.body_files.close()

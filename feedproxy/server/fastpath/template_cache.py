@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from itertools import islice
 
+from feedproxy.server.fastpath.body_files import BodyFiles
 from feedproxy.server.fastpath.response_template import ResponseTemplate
 
 type RequestKey = bytes
@@ -103,6 +104,7 @@ class FastPathCache:
         """The younger generation of field sections. It replaces the older generation when it is full."""
         self._older_sections: dict[bytes, FieldSection] = {}
         self._section_bytes = 0
+        self.body_files = BodyFiles()
         self._key_filter, self._section_filter = AdmissionFilter(), AdmissionFilter(sampled=True)
 
     def should_admit(self, key: RequestKey) -> bool:
