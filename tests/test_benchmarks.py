@@ -88,7 +88,7 @@ ROW = ROWS[0]
 MISS = next(row for row in ROWS if row.miss)
 
 
-def test_run_of_correct_responses_counts() -> None:
+def test_benchmark_run_with_correct_responses_counts() -> None:
     assert not fault(ROW, Run(6.0, 1e5, Counted(100_000, 1_000_000, 30_000_000, 1)), 300, 0)
 
 
@@ -100,7 +100,7 @@ def test_run_of_correct_responses_counts() -> None:
         (Counted(1000, 1, 300_000, 1), 1, "1 hits were none"),
     ],
 )
-def test_run_of_wrong_responses_does_not_count(counted: Counted, asked: int, why: str) -> None:
+def test_benchmark_run_with_wrong_responses_does_not_count(counted: Counted, asked: int, why: str) -> None:
     assert why in fault(ROW, Run(6.0, 1.0, counted), 300, asked)
 
 

@@ -283,7 +283,7 @@ def test_value_that_an_option_permits_is_accepted(tmp_path: Path, option: str) -
     assert [*read(tmp_path, f"{option}\n").options] == [option.partition(":")[0]]
 
 
-def test_missing_file_is_an_error(tmp_path: Path) -> None:
+def test_missing_configuration_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none\.yaml: cannot be read: No such file"):
         load(tmp_path / "none.yaml", KNOWN)
 

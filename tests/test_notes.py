@@ -27,7 +27,7 @@ class HAS_GZIP(Note, level=Level.GOOD, category=Category.CODING):
     reference = "RFC 9110, section 8.4"
 
 
-def test_finding_fills_in_its_values() -> None:
+def test_note_contains_the_values_that_it_was_given() -> None:
     note = NO_VALIDATOR(subject="https://example.com/feed", size="40 KB")
 
     assert note.as_json() == {

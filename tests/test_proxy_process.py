@@ -414,7 +414,7 @@ async def test_command_line_overrides_the_address_of_the_file(tmp_path: Path) ->
         ("mode: [socks5]", "mode: socks5 is not supported: expected gateway and explicit proxy"),
     ],
 )
-async def test_error_found_later_names_the_line_of_the_file(tmp_path: Path, line: str, words: str) -> None:
+async def test_error_in_an_option_value_names_the_line_of_the_file(tmp_path: Path, line: str, words: str) -> None:
     with pytest.raises(UsageError) as caught:
         configured(tmp_path, f"feed_usm: true\n{line}\n")
 

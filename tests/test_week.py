@@ -108,7 +108,7 @@ def test_peers_use_the_clock_of_the_simulation(tmp_path: Path) -> None:
     assert [float(each) for each in told.stdout.split()] == [START + 3600, 1]
 
 
-def test_polls_within_a_step_are_sent_at_its_end_in_order() -> None:
+def test_polls_within_a_step_of_the_benchmark_are_sent_at_its_end_in_order() -> None:
     polls = [Poll(at, number, 0, True) for number, at in enumerate((1.0, 14.9, 15.0, 44.0))]
 
     assert list(rows(polls, 10)) == [(15.0, polls[:2]), (30.0, polls[2:3]), (45.0, polls[3:])]

@@ -60,7 +60,7 @@ async def test_unverified_subscription_is_not_resumed(proxy: Proxy) -> None:
         assert view["ok"] is False
 
 
-async def test_form_redirects_to_the_page(proxy: Proxy) -> None:
+async def test_subscription_form_redirects_to_a_page_with_the_result(proxy: Proxy) -> None:
     made = await subscribed(proxy)
 
     status, _, where = await proxy.post("/subscription", {"id": str(made.id), "action": "pause"}, Accept="text/html")

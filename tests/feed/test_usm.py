@@ -63,7 +63,7 @@ def assert_link_added(body: bytes, mode: str = "add") -> None:
         ("text/xml; profile=x", "application/rss+xml"),
     ],
 )
-def test_charset_is_kept_where_meaningful_and_never_added(declared: str | None, served: str) -> None:
+def test_charset_in_content_type_is_kept_where_meaningful_and_never_added(declared: str | None, served: str) -> None:
     assert media_type_of(RSS, declared) == served
 
 

@@ -49,7 +49,7 @@ def test_directive_without_argument_is_parsed(directive: str, attribute: str) ->
         ("max-stale", "max_stale"),
     ],
 )
-def test_directive_with_duration_is_parsed(directive: str, attribute: str) -> None:
+def test_cache_control_directive_with_duration_is_parsed(directive: str, attribute: str) -> None:
     said: dict[str, Any] = {attribute: 12.0}
     assert read(f"{directive}=12") == CacheControl(**said)
 

@@ -311,7 +311,7 @@ def test_replay_option_that_is_invalid_is_rejected(options: dict[str, Any]) -> N
 # -- time and determinism
 
 
-def test_instants_and_lengths_are_parsed() -> None:
+def test_instants_and_durations_of_a_replay_are_parsed() -> None:
     assert parse_length("1h30m") == 5400
     assert parse_length("2d") == 172_800
     assert parse_instant("2026-11-21T12:00:00Z", 0) == parse_instant("2026-11-21 12:00", 0) == AT - 0.25

@@ -57,7 +57,7 @@ def on_stage(name: str, **settings: Any) -> Any:
 
 
 @pytest.mark.parametrize("stage", [on_stage(str(case["id"])) for case in CASES] or [ABSENT], indirect=True)
-async def test_case_has_its_expected_outcome(stage: Play) -> None:
+async def test_hostile_case_has_its_expected_outcome(stage: Play) -> None:
     outcome = outcome_of(stage.id)
 
     assert outcome is not None, "a case without an outcome is a case that nobody has looked at"

@@ -196,7 +196,7 @@ def test_second_sigterm_changes_nothing(start: Start, origin: Origin) -> None:
 # -- state after a restart
 
 
-def test_stop_and_start_lose_nothing(start: Start, origin: Origin, tmp_path: Path) -> None:
+def test_copies_counts_and_the_name_in_via_survive_a_restart(start: Start, origin: Origin, tmp_path: Path) -> None:
     store = tmp_path / "store"
     origin.publish("/kept.rss", a_feed("kept"), Cache_Control="no-cache")
     first = start(store=store)

@@ -218,7 +218,7 @@ def _told(seen: Seen) -> tuple[int, list[tuple[str, str]], bytes]:
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
-def test_two_workers_answer_like_one(companies: tuple[Company, Company], scene: Scene) -> None:
+def test_two_workers_answer_like_one_worker(companies: tuple[Company, Company], scene: Scene) -> None:
     one, two = companies
 
     seen_of_one, asked_by_one = _play(scene, one)

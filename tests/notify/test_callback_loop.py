@@ -90,7 +90,7 @@ def caller(found: Sequence[str]) -> CallbackClient:
 
 
 @pytest.mark.parametrize("found", ["127.0.0.1", "10.0.0.5", "169.254.169.254", "::ffff:10.0.0.5"])
-async def test_configured_name_does_not_reach_private_address(found: str) -> None:
+async def test_configured_callback_name_does_not_reach_private_address(found: str) -> None:
     calling = caller([found])
     try:
         with pytest.raises(Unreachable):  # the same error as for a name that does not exist

@@ -148,7 +148,7 @@ async def publish_and_read(stand: Stand, address: str, title: str) -> None:
     await stand.read(address)
 
 
-async def test_moved_feed_notifies_before_sweep(stage: WebSubStand) -> None:
+async def test_moved_feed_notifies_its_subscribers_before_the_next_sweep(stage: WebSubStand) -> None:
     await believed(stage.stand)
     await stage.stand.read(NEW)
 

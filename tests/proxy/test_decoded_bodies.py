@@ -9,7 +9,7 @@ from feedproxy.proxy.representations.decoded_bodies import DecodedBodies
 
 
 @pytest.mark.parametrize("body", [gzip.compress(b"page" * 100, mtime=0), b"\x1f\x8bbroken"])
-def test_second_reader_needs_no_decoding(monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
+def test_decoded_body_is_kept_for_the_second_reader(monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
     calls = 0
     decode = bounded_decompression.decode
 

@@ -161,7 +161,7 @@ def test_kept_versions_are_limited_in_number_and_bytes() -> None:
     assert with_versions(resource, [DeltaBase("larger", NOW, bytes(VERSIONS_BYTES + 16))]).delta_bases == ()
 
 
-def test_version_is_kept_once_for_each_of_its_dates() -> None:
+def test_version_with_the_same_date_is_kept_once() -> None:
     one = left(version(0))
     resource = with_versions(with_versions(Resource(TARGET), [one]), [one])
 

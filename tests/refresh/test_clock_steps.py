@@ -39,7 +39,7 @@ def sites(request: pytest.FixtureRequest, tmp_path: Path):
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_site_slot_reserved_ahead_delays_no_request(sites: SiteThrottle, step: float) -> None:
+def test_site_slot_reserved_by_a_clock_that_was_ahead_delays_no_request(sites: SiteThrottle, step: float) -> None:
     for _ in range(5):
         sites.reserve("example.com", NOW + step, 2)
     sites.pause("example.com", NOW + step + 60)
@@ -51,7 +51,7 @@ def test_site_slot_reserved_ahead_delays_no_request(sites: SiteThrottle, step: f
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_ping_limit_used_up_ahead_is_refilled(step: float) -> None:
+def test_ping_limit_used_up_by_a_clock_that_was_ahead_is_refilled(step: float) -> None:
     sources = RateLimiter()
     while sources.allow("192.0.2.1", NOW + step, 10):
         pass
@@ -60,7 +60,7 @@ def test_ping_limit_used_up_ahead_is_refilled(step: float) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_reader_counted_ahead_expires_on_time(step: float) -> None:
+def test_reader_counted_by_a_clock_that_was_ahead_expires_on_time(step: float) -> None:
     counts = SubscriberCounts(window=86_400, claim_max=1000, claim_jump=0)
     counts.record_read("feed", Pseudonym(1, 1), "Reader/1", NOW + step)
     counts.record_read("feed", Pseudonym(2, 2), "Bot/1 (30 subscribers)", NOW + step)
@@ -104,7 +104,7 @@ def test_future_instants_of_a_stored_response_become_now_and_keep_its_duration()
     assert right.response_time - right.request_time == variant.response_time - variant.request_time
 
 
-async def test_schedule_made_ahead_is_recomputed_after_the_clock_is_set_back() -> None:
+async def test_schedule_made_by_a_clock_that_was_ahead_is_recomputed_after_its_correction() -> None:
     clock, refreshed = ManualClock(NOW + 86_400), asyncio.Event()
 
     def plan_for(_: str) -> Plan:

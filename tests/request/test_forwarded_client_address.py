@@ -124,7 +124,7 @@ def test_long_values_take_no_long_time(piece: str) -> None:
     assert said(X_FORWARDED_FOR, value.replace("for=", "")).address == CLIENT
 
 
-def test_an_address_has_one_spelling() -> None:
+def test_canonical_client_address_has_one_spelling() -> None:
     assert {canonical(each) for each in ("::1", "0:0:0:0:0:0:0:1", "::1%lo")} == {"::1"}
     assert canonical("::ffff:192.0.2.1") == "192.0.2.1"
     assert canonical("localhost") == canonical("") == ""

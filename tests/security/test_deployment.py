@@ -160,7 +160,7 @@ def test_options_of_the_image_can_be_set_by_the_documented_variables() -> None:
     assert not flags & documented  # a flag takes precedence over a variable
 
 
-def test_renewal_of_digests_changes_digests_only() -> None:
+def test_renewal_of_image_digests_changes_nothing_else() -> None:
     text = f"FROM a/b:1-x@{DIGEST} AS build\nimage: c:2\nimage: d:3@{DIGEST}\n"
     asked: list[str] = []
 

@@ -164,7 +164,9 @@ async def test_concurrent_guesses_are_answered_up_to_the_limit(clock: ManualCloc
     assert all(isinstance(each, AccessDenied) for each in answers)
 
 
-async def test_guesses_counted_by_a_clock_ahead_block_no_reader(clock: ManualClock, tmp_path: Path) -> None:
+async def test_password_guesses_counted_by_a_clock_that_was_ahead_block_no_reader(
+    clock: ManualClock, tmp_path: Path
+) -> None:
     asked = admission(file_of(tmp_path, CHEAP), clock)
     clock.advance(365 * 86_400)
     for number in range(GUESSES_MAX):

@@ -116,7 +116,7 @@ async def test_request_with_the_same_fields_in_another_order_is_answered_by_the_
     assert min(costs) == 0
 
 
-async def test_order_of_fields_with_the_same_name_is_significant(front: Opened) -> None:
+async def test_fields_of_one_name_in_another_order_form_another_cache_key(front: Opened) -> None:
     proxy = await front()
     line = await proxy.line()
     fields = ("Accept: a/a", "Accept: b/b")

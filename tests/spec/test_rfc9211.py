@@ -62,6 +62,6 @@ def test_stored_and_collapsed_require_fwd() -> None:
         CacheStatus(hit=True, collapsed=True)
 
 
-def test_detail_stands_alone_on_a_rejection_by_the_proxy() -> None:
+def test_cache_status_of_a_rejection_by_the_proxy_has_only_detail() -> None:
     """Section 2: hit and fwd are both optional; section 2.8: detail is implementation-specific."""
     assert CacheStatus(detail=Detail.LOOP).text() == "feedproxy; detail=loop"

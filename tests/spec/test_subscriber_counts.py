@@ -94,7 +94,7 @@ def test_reader_is_identified_by_the_ipv6_network_of_64_bits(office: Office) -> 
     assert office.asks(address="2001:db8:1:3::1") == 2
 
 
-def test_count_is_kept_per_feed(office: Office) -> None:
+def test_readers_are_counted_for_each_feed_separately(office: Office) -> None:
     office.asks(feed="https://example.com/a")
     office.asks(feed="https://example.com/b", address="192.0.2.2")
 

@@ -208,7 +208,7 @@ async def test_chunked_body_is_read_and_its_trailers_dropped() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 7])
-async def test_response_in_small_pieces_is_equal(size: int) -> None:
+async def test_response_that_arrives_in_small_pieces_is_read_completely(size: int) -> None:
     answer = b"HTTP/1.1 200 OK\r\nX-Y: z\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n2\r\nef\r\n0\r\n\r\n"
     pieces = [answer[at : at + size] for at in range(0, len(answer), size)]
 
