@@ -247,7 +247,11 @@ def faults() -> str:
     for title, group in GROUPS:
         lines += [f"## {title}", ""]
         for fault in group:
-            value = f"`--fault {fault.name}=VALUE` sets another value than `{fault.default}`." if fault.default else ""
+            value = (
+                f"`--fault {fault.name}=VALUE` sets the value. The default is `{fault.default}`."
+                if fault.default
+                else ""
+            )
             when = f"Without a part after `@`, the fault applies in `{fault.when}`." if fault.when else ""
             lines += [f"### {fault.name}", "", cleandoc(fault.__doc__ or ""), ""]
             lines += [" ".join(filter(None, (value, when))), ""] if value or when else []

@@ -315,9 +315,9 @@ class CODING_NOT_APPLIED(Note, level=Level.BAD, category=Category.CODING):
 class NOT_COMPRESSED(Note, level=Level.WARN, category=Category.CODING):
     summary = "The feed is sent uncompressed, %(size)s bytes, although the request accepted gzip, br and zstd."
     advice = """\
-    Compression reduces feeds to a fifth of their size. Servers often compress a list of media types that lacks those
-    of feeds: add `application/rss+xml` and `application/atom+xml` (nginx: `gzip_types`; Apache:
-    `AddOutputFilterByType DEFLATE`)."""
+    Compression reduces feeds to a fifth of their size. Many servers compress only the media types of a list, and
+    the list lacks the media types of feeds. Add `application/rss+xml` and `application/atom+xml` (nginx:
+    `gzip_types`; Apache: `AddOutputFilterByType DEFLATE`)."""
     reference = "RFC 9110, section 12.5.3"
 
 

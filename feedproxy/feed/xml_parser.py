@@ -58,8 +58,8 @@ _TAG_MAX = 4 * 1024 * 1024
 parsed."""
 
 _OPEN_TAGS_MAX = 10_000
-"""Maximum number of `<` without a `>` between them. In well-formed XML, a second `<` occurs only in CDATA and
-comments."""
+"""Maximum number of `<` before the next `>`. In well-formed XML, a tag contains only the `<` of its own beginning, so
+that only a few constructs, such as CDATA sections and comments, contain more."""
 
 _TREE_MAX = 100_000
 """Maximum number of nodes and attributes of a tree without items. The largest known channel has a few hundred."""

@@ -20,9 +20,10 @@ WAITING_MAX = 10_000
 """At most this many targets are remembered while another machine holds their lease."""
 
 PEER_INSTANT_MAX: Seconds = 60
-"""Another machine's slot or pause of a site (site_interval.py) may lie at most this many seconds in the future.
+"""Another machine can reserve the instant of a request to a site, and state the end of a pause (site_interval.py). Such
+an instant is at most this many seconds in the future.
 
-A later time is moved to this limit, because the clock of that machine can be ahead.
+A later instant is moved to this limit, because the clock of that machine can be ahead.
 """
 
 

@@ -73,7 +73,7 @@ class FleetSynchronization:
         )
         self.store = FleetStore(local, is_redirect_permitted, self.redis_operations, clock, events)
         self.comparison_count = 0
-        """Number of complete comparisons of all copies."""
+        """Number of completed comparisons of all copies with those in Redis."""
         self._comparing: asyncio.Task[None] | None = None
         self._is_comparison_requested = False
         self._state_restored = -STATE_INTERVAL

@@ -36,9 +36,10 @@ class ReaderTracker:
         return bool(self.counts.rhythms.expected_polls(target, now, now + HORIZON))
 
     def upstream_user_agent(self, target: str, newcomer: str | None = None) -> str:
-        """Return the User-Agent for requests to the origin of this target.
+        """Return the User-Agent for requests to the origin of this target. It states the number of subscribers.
 
-        `newcomer` is the User-Agent of the first reader of a new feed. This reader is not counted yet.
+        `newcomer` is the User-Agent of the first reader of a new feed. The stored counts do not include this reader
+        yet, so the number is computed from `newcomer` alone.
         """
         now = self.clock.now()
         subscribers = (

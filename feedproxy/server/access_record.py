@@ -49,7 +49,7 @@ class AccessRecord(Struct, frozen=True):
 
     @property
     def entrance(self) -> str:
-        """Return the name of the entrance in log and metrics: `connect` for a CONNECT."""
+        """Return the name of the entrance in log and metrics. For a CONNECT, the name is `connect`."""
         return "connect" if self.connect_result else str(self.client.entrance)
 
 

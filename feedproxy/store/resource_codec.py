@@ -217,7 +217,7 @@ class _Context:
         return PreviousContents(self.previous(value))
 
     def start(self) -> None:
-        """Prepare for another decoding of the header from its beginning."""
+        """Reset the state before the header is decoded again from the header's beginning."""
 
     @abstractmethod
     def bodies(self, value: Any) -> Bodies:

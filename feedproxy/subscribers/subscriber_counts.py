@@ -41,7 +41,7 @@ RECENT_MAX = 1000
 """`count_recent` counts at most this many readers, so that it stays fast."""
 
 FLOODED_PART = 64
-"""A feed is flooded if it has at least 1/FLOODED_PART of all permitted entries."""
+"""A feed is flooded if its readers and claims are at least 1/FLOODED_PART of `entries_max`."""
 
 SAVE_INTERVAL = 600
 """Seconds between two writes of the counts. A crash loses at most the counts of this time."""

@@ -82,7 +82,7 @@ def find(utf8: bytes, kind: Kind) -> Outline | None:
 
 
 class _ItemFinder:
-    """Handlers for expat's events outside items, which collect an Outline."""
+    """Handlers of expat's events outside items. The handlers collect the parts of an Outline."""
 
     def __init__(self, utf8: bytes, kind: Kind) -> None:
         self.utf8 = utf8

@@ -44,7 +44,8 @@ METHODS = ("pleaseNotify", "rssPleaseNotify")
 
 
 class RssCloudServer:
-    """The rssCloud server: it answers registrations and pings, and makes and interprets notifications."""
+    """The rssCloud server: it answers registrations and pings, makes notifications, and interprets the
+    responses to them."""
 
     remove_on_failure = True
 

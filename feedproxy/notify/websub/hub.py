@@ -155,10 +155,11 @@ class Hub:
     # -- messages
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the message of a delivery: a verification, a denial, or the feed. Return None if the subscription has
-        ended, or if the feed's content is not available.
+        """Return the message of a delivery: a verification, a denial, or the feed.
 
-        Raises NotFound if the topic is not stored, and could not be fetched as a feed.
+        A feed that is no longer public gives a denial. Return None if the subscription has ended, if the stored feed
+        has no content that can be sent, or if `public_url` is not set. Raises NotFound if the topic is not stored and
+        could not be fetched as a feed.
         """
         request = delivery.request
         if request.what == DENY:

@@ -65,7 +65,7 @@ class ClientConnection:
         self.lingering = False
         self.last_read = 0.0
         self._file_socket: socket.SocketType | None = None
-        """A socket object with the connection's descriptor, after the first body from a file."""
+        """A socket object with the connection's descriptor. None until the first body from a file is sent."""
 
     secure = False
     handshake_pending = False

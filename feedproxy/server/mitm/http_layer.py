@@ -60,7 +60,7 @@ NO_ERROR = 0
 
 @dataclass
 class ContentTimeout(HttpEvent):
-    """The event for a stream with a content deadline that has passed."""
+    """The event that a stream's deadline for content has passed."""
 
 
 class FeedStream(HttpStream):

@@ -21,7 +21,7 @@ INSTANT_SIZE = 32
 """Memory of one instant in `Resource.changes`, in bytes."""
 VERSION_RECORD_SIZE = 192
 DELTA_BASE_OVERHEAD = 192
-"""Memory of a delta base in addition to its entries, in bytes."""
+"""Memory of a `DeltaBase` without its `entries`, in bytes."""
 PACKED_OVERHEAD = 512
 """Memory of a packed entry in addition to its compressed header and its bodies, in bytes."""
 BODIES_OVERHEAD = 192
