@@ -439,7 +439,7 @@ class Parts:
             self.notifications.start()
         periodic = [
             repeat(traffic_history.SAVE_INTERVAL, self._save_history, "history: saving the traffic"),
-            repeat(subscriber_counts.SAVE_INTERVAL, self._save, "subscribers: saving the counts"),
+            repeat(subscriber_counts.SAVE_INTERVAL, self._save_counts, "subscribers: saving the counts"),
             repeat(subscriber_counts.SAVE_INTERVAL, self._sweep, "subscribers: removal of readers"),
         ]
         if worker is not None or self.fleet is not None:
@@ -463,8 +463,7 @@ class Parts:
     async def _sweep(self) -> None:
         await self.counts.sweep(self.clock.now())
 
-    async def _save(self) -> None:
-        await self._save_history()
+    async def _save_counts(self) -> None:
         with contextlib.suppress(StoreError):
             await self.store.put_state("counts", await self.counts.dump())
             await self.feed_list.save_requested()
@@ -482,7 +481,8 @@ class Parts:
         if self.fleet is not None:
             await self.fleet.close()
         await self.notifications.close(max(0.0, deadline - asyncio.get_running_loop().time()))
-        await self._save()
+        await self._save_history()
+        await self._save_counts()
         await self.callback_client.close()
         await self.fetcher.close()
         if self.worker_peers is not None:

@@ -35,7 +35,7 @@ async def test_reader_recorded_during_the_last_write_is_known_after_a_restart(
         return write(writing)  # type: ignore[arg-type]
 
     monkeypatch.setattr(counts, "_write", noticed)
-    saving = asyncio.ensure_future(opened._save())
+    saving = asyncio.ensure_future(opened._save_counts())
     opened._tasks.append(saving)
     await begun.wait()
     counts.record_read(feeds[0], Pseudonym(2, 0), "curl/8", NOON)

@@ -218,6 +218,15 @@ def test_sign_of_less_where_xml_allows_it_is_unchanged(part: str) -> None:
     assert escape_bare(document) == document
 
 
+def tree_and_item_texts(document: str) -> tuple[xml_parser.XmlTree, list[str]]:
+    items: list[str] = []
+    tree = xml_parser.parse(
+        to_utf8(document.encode()), lambda element: items.append("".join(map(str, element.itertext())))
+    )
+    assert tree is not None
+    return tree, items
+
+
 @pytest.mark.parametrize("depth", [240, 256, 5_000])
 @pytest.mark.parametrize(
     "tags", [("<d>", "</d>"), ("<d a='>'><!-- <d> --><e/>", "</d>"), ("<d>", "<![CDATA[<d>]]></d>")]
@@ -227,14 +236,9 @@ def test_item_with_deeply_nested_elements_is_read_and_so_are_the_items_after_it(
 ) -> None:
     deep = f"<item><title>deep</title><x>{tags[0] * depth}text{tags[1] * depth}</x></item>"
     item = "<item><title>t</title></item>"
-    items: list[str] = []
 
-    tree = xml_parser.parse(
-        to_utf8(f"<rss><channel>{item}{deep}{item}</channel></rss>".encode()),
-        lambda element: items.append("".join(map(str, element.itertext()))),
-    )
+    tree, items = tree_and_item_texts(f"<rss><channel>{item}{deep}{item}</channel></rss>")
 
-    assert tree is not None
     assert [text.replace("<d>", "") for text in items] == ["t", "deeptext", "t"]
     assert tree.well_formed is (depth < 250)
 
@@ -256,14 +260,11 @@ def test_item_with_deeply_nested_elements_is_read_and_so_are_the_items_after_it(
 @pytest.mark.parametrize("count", [1, 3_000])
 def test_missing_end_tag_merges_no_items(fault: str, texts: list[str], count: int) -> None:
     item = "<item><title>t</title><link>u</link></item>"
-    items: list[str] = []
 
-    tree = xml_parser.parse(
-        to_utf8(f"<rss><channel><title>x</title>{item * count}{fault}{item * count}</channel></rss>".encode()),
-        lambda element: items.append("".join(map(str, element.itertext()))),
+    tree, items = tree_and_item_texts(
+        f"<rss><channel><title>x</title>{item * count}{fault}{item * count}</channel></rss>"
     )
 
-    assert tree is not None
     assert items == ["tu"] * count + texts + ["tu"] * count
     assert tree.well_formed is False
 
