@@ -292,8 +292,8 @@ class Settings:
         "feedproxy drops all other unusual fields, or stores the response only for requests with the same"
         " fields (docs/decisions/unusual-requests.md). Name a field only if the origin lists it in Vary"
         " whenever a response depends on it. Otherwise one client can change the response that all clients get."
-        " With `authorization`, feedproxy also shares a response to a request with credentials, as far as RFC 9111,"
-        " section 3.5, permits, unless the response is a feed.",
+        " With `authorization`, feedproxy also shares responses to requests with credentials, as far as RFC 9111,"
+        " section 3.5, permits. Feeds are not shared in this way.",
         per_feed=True,
     )
     ignore_query: tuple[str, ...] = option(
@@ -410,8 +410,8 @@ class Settings:
     compression_dictionaries: str = option(
         "secure",
         "Use a feed's last versions as dictionaries to compress its next version (RFC 9842): secure, always, off.",
-        "An update then often takes less than a tenth of its size in gzip, for clients and from origins that"
-        " support it (Content-Encoding: dcz). secure: only over TLS or on loopback, as the RFC requires."
+        "An update then often takes less than a tenth of its size in gzip (Content-Encoding: dcz). Clients and"
+        " origins have to support this. secure: only over TLS or on loopback, as the RFC requires."
         " always: also over plain HTTP. Before you choose `always`, make sure that no device on the way alters"
         " codings that it does not know.",
         choices=("secure", "always", "off"),
