@@ -31,7 +31,7 @@ BYTES_MAX = 1024 * 1024
 """Only this many bytes at the beginning of a page are parsed. In known pages, the head ends within 200 KB."""
 
 FEEDS_MAX = 32
-"""Maximum number of feeds read from one page. Known pages name a dozen, one for each section."""
+"""Maximum number of feeds read from one page. Known pages name a dozen feeds, such as one for each section."""
 
 _LINKS_MAX = 10_000
 _PIECE = 32 * 1024

@@ -54,8 +54,8 @@ def cloud_address(cloud: Cloud) -> str:
 
 
 def cloud_scheme(protocol: str, port: str) -> str:
-    """Return the scheme of an address for which rssCloud states only a protocol and a port: https for `https-post` and
-    for port 443, else http."""
+    """Return the scheme of an rssCloud address, which is stated only as a protocol and a port: https for `https-post`
+    and for port 443, else http."""
     # "As a convenience, http-post with port 443 is also notified over HTTPS" (current servers).
     return "https" if protocol == "https-post" or port == "443" else "http"
 

@@ -124,7 +124,7 @@ def _decode(body: bytes, codec: str) -> Utf8Text:
 
 
 def _decode_invalid_utf8(body: bytes) -> Utf8Text:
-    """Return a document that should be in UTF-8, but has invalid bytes. The invalid bytes are replaced.
+    """Decode a document that should be in UTF-8, but has invalid bytes. The invalid bytes are replaced.
 
     The document is decoded as windows-1252, unless most of its characters beyond ASCII are valid UTF-8.
     """

@@ -79,7 +79,8 @@ def is_wide(codec: str) -> bool:
 
 
 def superset_of(codec: str) -> str:
-    """Return the codec with which to decode a document that is labelled with `codec`: `codec` itself or a superset."""
+    """Return the codec with which to decode a document with the label `codec`: a superset of `codec`, or `codec`
+    itself."""
     return _SUPERSETS.get(codec, codec)
 
 

@@ -1,7 +1,8 @@
 """Lenient parsing of dates in feeds, and formatting of dates for each format.
 
-The forms of RFC 822, RFC 3339 and ISO 8601 (W3C profile) are read in every format. An invalid date counts as absent: a
-guess would put an item into the wrong year. An invalid zone counts as GMT, because the error is at most a day.
+The forms of RFC 822, RFC 3339 and ISO 8601 (W3C profile) are read in every format. An invalid date counts as absent,
+because a guess could put an item into the wrong year. An invalid zone counts as GMT, because the error is at most a
+day.
 """
 
 import math

@@ -23,7 +23,8 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def scan_object(text: str, read: Callable[[str, int], int]) -> None:
-    """Call `read` for each member of the object at the beginning of `text`, with its name and the offset of its value.
+    """For each member of the object at the beginning of `text`, call `read` with the member's name and the offset of
+    its value.
 
     `read` must return the offset of the value's end.
     """

@@ -1,7 +1,7 @@
-"""Parser of pasted feed addresses. They can begin with `feed:` or with the gateway's address, lack a scheme, or be
-percent-encoded.
+"""Parser of pasted feed addresses.
 
-An address without a scheme counts as https.
+A pasted address can begin with `feed:` or with the gateway's address, lack a scheme, or be percent-encoded. An address
+without a scheme counts as https.
 """
 
 import re
@@ -30,8 +30,8 @@ _CONVERTED = re.compile(r"as/[a-z]+/")
 def read(text: str, own: str, prefix: str) -> str:
     """Return the normalised target of a pasted address. Raises BadTarget if the text names no target.
 
-    `own` is feedproxy's own address without a trailing slash, with which gateway addresses begin. With an empty `own`,
-    gateway addresses are not recognised. `prefix` is the prefix of endpoints.
+    `own` is feedproxy's own address without a trailing slash, with which gateway addresses begin. If `own` is empty,
+    gateway addresses are not recognised. `prefix` is the path prefix of feedproxy's endpoints.
     """
     target = _read(text)
     for _ in range(LAYERS_MAX):
@@ -42,10 +42,10 @@ def read(text: str, own: str, prefix: str) -> str:
 
 
 def unwrap(target: str, prefix: str) -> str:
-    """Return the target of the feed that `target`, a gateway address or the address of a conversion, contains.
+    """Return the address of the feed inside `target`, which is a gateway address or the address of a conversion.
 
-    Raises BadTarget if `target` contains no address of a feed, such as the address of another endpoint. `prefix` is the
-    prefix of endpoints.
+    Raises BadTarget if there is none: `target` can be the address of another endpoint. `prefix` is the path prefix of
+    feedproxy's endpoints.
     """
     path = target.removeprefix(uri.origin_of(target))
     if path.startswith(prefix):

@@ -1,7 +1,8 @@
 """Expiry of a stored copy according to the feed's own hints (docs/explanation/freshness.md).
 
 `ttl`, the syndication module and CDF's interval each give an expiry, counted from the instant at which the copy's age
-was 0. The latest counts. An expiry in skipped hours, which are in GMT, moves to the end of these hours.
+was 0. The latest of these expiries counts. If it lies in skipped hours, it moves to their end. Skipped hours are in
+GMT.
 """
 
 import math
@@ -18,8 +19,8 @@ from feedproxy.feed.channel import Period, Schedule
 _HOUR = 3600.0
 _WEEK_HOURS = 7 * 24
 STEP_MIN: Seconds = 60
-"""Minimum time between two updates in the syndication module's schedule, in seconds: the unit of `ttl`. Without this
-minimum, a mistaken sy:updateFrequency, such as 86400 an hour, would give a lifetime of 0."""
+"""Minimum time between two updates in the syndication module's schedule, in seconds. It is a minute, the unit of `ttl`.
+Without this minimum, a mistaken sy:updateFrequency, such as 86400 an hour, would give a lifetime of 0."""
 _EPOCH_DAY = 3  # 1970-01-01 was a Thursday, and 0 is Monday
 
 
@@ -44,7 +45,7 @@ def hint_expiry(
     """Return the expiry according to the hints, or None if the hints do not extend HTTP's freshness lifetime.
 
     `base` is the instant at which the copy's age was 0. `expires` is the end of HTTP's freshness lifetime, or None if
-    there is none. An expiry by a hint other than skipped hours is at most `hint_max` seconds after `base`. Skipped
+    there is none. An expiry by ttl, the syndication module or CDF is at most `hint_max` seconds after `base`. Skipped
     hours count for at most `skip_max` seconds from their beginning. An expiry in the past means that the copy is stale.
     """
     longest = max(_lifetime_expiries(schedule, base, hint_max), key=lambda expiry: expiry.until, default=None)

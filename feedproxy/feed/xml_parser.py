@@ -58,15 +58,15 @@ _TAG_MAX = 4 * 1024 * 1024
 parsed."""
 
 _OPEN_TAGS_MAX = 10_000
-"""Maximum number of `<` before the next `>`. In well-formed XML, a tag contains only the `<` of its own beginning, so
-that only a few constructs, such as CDATA sections and comments, contain more."""
+"""Maximum number of `<` before the next `>`. A well-formed tag contains only one `<`. CDATA sections, comments and a
+few other constructs can contain more."""
 
 _TREE_MAX = 100_000
 """Maximum number of nodes and attributes of a tree without items. The largest known channel has a few hundred."""
 
 _BYTES_PER_NODE = 8
-"""When a count has found n nodes in the tree, the next count follows after n times this many further bytes. The time of
-counting therefore does not grow with the square of the document's size."""
+"""The nodes of the tree are counted again after this many further bytes for each node that the last count found. The
+time for all counts is therefore proportional to the document's size."""
 
 ATTRIBUTES_MAX = 256
 """At most this many attributes of one element are read. Known feeds have a dozen.
@@ -135,7 +135,7 @@ PARSER_OPTIONS: dict[str, Any] = {
 _REFERENCE = re.compile(r"&\w+;")
 
 _ERROR_LEVEL = 2
-"""Value of etree.ErrorLevels.ERROR: from this level on, a document is not (namespace-)well-formed."""
+"""Value of etree.ErrorLevels.ERROR. A document with an error of at least this level counts as ill-formed."""
 
 
 class XmlTree(Struct, frozen=True):
@@ -290,8 +290,8 @@ def _with_missing_end_tags(data: bytes, check: IsWellFormed) -> bytes:
 class _StreamParser:
     """Parser of a document in pieces.
 
-    With `allows_nested`, an item within another item is a part of the outer item. If `allows_nested` is False, the
-    parser stops at such an item.
+    If `allows_nested` is True, an item within another item is a part of the outer item. If it is False, the parser
+    stops at such an item.
     """
 
     def __init__(self, on_item: Callable[[Element], None], *, allows_nested: bool = False) -> None:
@@ -394,7 +394,8 @@ def attribute_of(element: Element, name: str) -> str:
 
 
 def safe_length(data: bytes) -> int:
-    """Return the number of bytes before the first construct that occurs only in attacks, or else the length of `data`.
+    """Return the number of bytes before the first construct that occurs only in attacks, or the length of `data` if
+    there is none.
 
     Such a construct is a huge tag, an attribute default in a document type, or a namespace declaration that exceeds a
     limit or refers to an entity. A huge tag would need much memory. A default would be added to every element.
@@ -410,8 +411,8 @@ def safe_length(data: bytes) -> int:
 def _has_only_safe_declarations(data: bytes) -> bool:
     """Return True if a document is well-formed, and no namespace declaration in it exceeds a limit.
 
-    The document is parsed. By contrast, `_safe_namespaces_length` also finds texts that only look like a declaration,
-    such as a program in a CDATA section.
+    The document is parsed, because `_safe_namespaces_length` also finds texts that only look like a declaration, such
+    as a program in a CDATA section.
     """
     prefixes = 0
 
@@ -477,7 +478,8 @@ def _is_displaced(data: bytes, start: int) -> bool:
 def qualified_name(element: Element) -> tuple[str, str]:
     """Return the namespace and the local name of an element.
 
-    An undeclared prefix stands for its customary namespace. If it has none, the prefix and its colon are the namespace.
+    An undeclared prefix stands for its customary namespace (_CUSTOMARY_PREFIXES). For any other undeclared prefix, the
+    prefix with its colon is returned as the namespace.
     """
     tag = element.tag
     if tag.startswith("{"):
@@ -511,8 +513,8 @@ def is_itunes(namespace: str) -> bool:
 def text_of(element: Element) -> str:
     """Return all character data of an element, without surrounding white space.
 
-    An HTML entity counts as its character, because RSS 0.91 declares the HTML entities in a DTD, and DTDs are not
-    loaded.
+    A reference to an HTML entity counts as the character, even if the document does not declare the entity: RSS 0.91
+    declares the HTML entities in a DTD, and DTDs are not loaded.
     """
     if len(element) == 0:
         return (element.text or "").strip()

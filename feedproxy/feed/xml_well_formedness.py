@@ -1,6 +1,6 @@
 """Check whether a document is well-formed (XML 1.0, section 2.1), with a limit of its depth.
 
-expat parses the document. It has no limit of the depth, and takes 128 bytes for each open element.
+expat parses the document. expat has no limit of the depth, and takes 128 bytes for each open element.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def is_well_formed(data: bytes, on_start: OnStart | None = None) -> bool:
 
 
 def remembering_check() -> IsWellFormed:
-    """Return `is_well_formed` with a memory: the result for the last document is not computed again."""
+    """Return a form of `is_well_formed` that remembers the result for the last document."""
     last: tuple[bytes, bool] | None = None
 
     def check(data: bytes) -> bool:

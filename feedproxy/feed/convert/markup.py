@@ -47,7 +47,7 @@ _PLAIN_MAX = 2 * 1024 * 1024
 
 
 _NAMESPACES_TIMES_ELEMENTS = 100_000
-"""Maximum product of the number of namespaces and the number of child elements of one text. Beyond this limit, the text
+"""Maximum product of the number of namespaces and the number of child elements of one text. A text above this limit
 loses its markup.
 
 Each child element is serialised with all namespaces, so the product determines the size of the result.
@@ -105,7 +105,8 @@ def to_line(text: Text | None) -> str:
 
 
 def resolve(base: str, reference: str) -> str:
-    """Return a reference resolved against `base` (RFC 3986, section 5), or still relative if `base` is empty.
+    """Return `reference` resolved against `base` (RFC 3986, section 5). If `base` is empty, a relative reference stays
+    relative.
 
     In an absolute address, spaces and other characters that an IRI must not contain are percent-encoded, as browsers
     do. Line breaks and tabs are removed.
@@ -148,7 +149,8 @@ def resolve_html(base: str, html: str) -> str:
 
 
 def _resolve_written(base: str, attribute: str, written: str) -> str | None:
-    """Return an attribute's value as HTML with absolute addresses, or None if it must stay as it is written."""
+    """Return the value of an attribute as HTML with absolute addresses, or None if the value must not change. `written`
+    is the value as written in the HTML, with its quotation marks."""
     quote = written[0] if written[0] in "\"'" else ""
     if quote and not (len(written) > 1 and written.endswith(quote)):
         return None  # the tag has no end
@@ -220,8 +222,7 @@ def _inner_html(element: Element, base: str) -> str:
 
 
 def _resolve_by_bases_of_elements(parent: Element, base: str) -> None:
-    """Resolve the addresses in elements to which an xml:base applies, and remove the xml:base, which HTML does not
-    have."""
+    """Resolve the addresses in elements with an xml:base, and remove the xml:base. HTML has no xml:base."""
     if not parent.xpath("boolean(.//@xml:base)"):
         return
     bases: dict[Element | None, str] = {}

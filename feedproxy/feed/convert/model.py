@@ -12,7 +12,7 @@ from feedproxy.feed.channel import NO_HINTS, Cloud, Kind, Schedule
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An element of a vocabulary outside the model. Conversions copy it.
+    """An element that the model does not know. Conversions copy it.
 
     `attributes` are sorted, with names in Clark's notation ({namespace}local). `content` has texts and elements in
     order.

@@ -35,7 +35,7 @@ def to_data(value: Any) -> Data:
 
 
 def nonempty_fields(value: Any, names: Iterable[str]) -> dict[str, Data]:
-    """Return those of the fields `names` that differ from their defaults, in the form of `to_data`."""
+    """Return the fields of `value` that are in `names` and differ from their defaults, in the form of `to_data`."""
     defaults = _defaults(value.__class__)
     changed = (name for name in names if getattr(value, name) != defaults[name])
     return {name: to_data(getattr(value, name)) for name in changed}

@@ -1,4 +1,4 @@
-"""Conversion of XML elements to the model's nodes and back."""
+"""Conversion between XML elements and the nodes of the model."""
 
 import re
 from collections.abc import Iterable
@@ -137,8 +137,8 @@ NAMESPACES_MAX = 64
 def limit_namespaces(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Node, ...]:
     """Return the nodes without those that would raise the number of namespaces above NAMESPACES_MAX.
 
-    This limits the time of writing. `namespaces` are those of earlier nodes. The function adds the namespaces of the
-    returned nodes to this set.
+    This limits the time of writing. `namespaces` contains the namespaces of earlier nodes. The function adds those of
+    the returned nodes.
     """
     parts = []
     for node in nodes:

@@ -31,7 +31,7 @@ def make_delta(
 
     A feed has no delta if it is signed, if it declares itself complete, or if its entries cannot be removed exactly
     (`find_entries`). `base` contains the identities and digests of the entries that the client has. `channel` is the
-    channel of `body`, and `charset` the parameter of Content-Type, or None.
+    channel of `body`. `charset` is the parameter of Content-Type, or None.
     """
     document_and_outline = find_items(body, channel, charset)
     if document_and_outline is None:

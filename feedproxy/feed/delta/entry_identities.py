@@ -1,4 +1,4 @@
-"""The identity and the digest of each entry of a feed, of eight bytes each.
+"""The identity and the digest of each entry of a feed. Each of the two has eight bytes.
 
 The identity of an entry is a hash of its name: `guid`, `id` or `rdf:about`, or else its link, or else its content. Of
 several entries with the same name, only the last has the hash of the name, because new entries usually come first. The
@@ -28,7 +28,7 @@ class IdentifiedEntry(NamedTuple):
 def find_entries(body: bytes, channel: Channel, *, charset: str | None = None) -> tuple[IdentifiedEntry, ...] | None:
     """Return the entries of a feed's document, in order, or None if they cannot be determined exactly.
 
-    `channel` is the channel of `body`, and `charset` the parameter of the origin's Content-Type, or None. The result is
+    `channel` is the channel of `body`. `charset` is the parameter of the origin's Content-Type, or None. The result is
     None for CDF and for more than ENTRIES_MAX items. It is also None for a document that is ill-formed, declares
     entities, has items in an unexpected place, or has bytes that are invalid in its encoding.
     """

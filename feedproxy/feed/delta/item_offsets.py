@@ -69,9 +69,10 @@ def hash_entry(content: bytes) -> str:
 
 
 def find(utf8: bytes, kind: Kind) -> Outline | None:
-    """Return the items of a well-formed feed of the format `kind`.
+    """Return the items of a well-formed feed of the format `kind`, with the elements that refer to them.
 
-    Return None if the document has another structure, or declares entities or default attributes.
+    Return None if the items are in another place or namespace than in this format, or if the document declares entities
+    or default attributes.
     """
     finder = _ItemFinder(utf8, kind)
     try:
@@ -148,7 +149,7 @@ class _ItemFinder:
         return self.utf8.index(b">", self.parser.CurrentByteIndex) + 1
 
     def finish(self, item: ItemSpan) -> None:
-        """Add a complete item, and take the handling of events back from its `_ItemReader`."""
+        """Add a complete item, and handle the following events again in place of the `_ItemReader`."""
         self._items.append(item)
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
@@ -157,7 +158,7 @@ class _ItemFinder:
 
 
 class _ItemReader:
-    """Handlers for expat's events within one item, which collect an ItemSpan."""
+    """Handlers of expat's events within one item. The handlers collect the parts of an ItemSpan."""
 
     def __init__(self, finder: _ItemFinder) -> None:
         self._finder = finder

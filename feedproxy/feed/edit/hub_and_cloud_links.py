@@ -98,10 +98,10 @@ def _edit_xml(document: EncodedDocument, channel: Channel, hub: str, cloud: Clou
 
 
 def _insert_position(document: EncodedDocument, offsets: ChannelOffsets) -> int | None:
-    """Return the offset at which to insert a link: after the channel's `link`, or else a self link or the start tag.
+    """Return the offset at which to insert a link, or None if the channel is an empty element.
 
-    Return None if the channel is an empty element. Some feed readers use the first element `link` as the address of the
-    page, so the new link must follow that element.
+    The offset is after the channel's `link`, or else after an empty self link, or else after the channel's start tag.
+    Some feed readers use the first element `link` as the address of the page, so the new link must follow that element.
     """
     if offsets.own_link is not None:
         return offsets.own_link

@@ -46,11 +46,12 @@ def media_type_of(
 
 
 def _declares_another(body: bytes, charset: str | None) -> bool:
-    """Return True if the document declares another encoding than `charset`, and the document is right.
+    """Return True if the document declares another encoding than `charset`, and its declaration is right.
 
-    The document is right if its bytes are valid in the declared encoding, and if this encoding is UTF-8 or the bytes
-    are invalid in `charset`. Text in another encoding is hardly ever valid UTF-8 by chance. With the wrong charset,
-    clients would read wrong characters: "The charset parameter is considered authoritative" (RFC 7303, section 3.2).
+    A declaration is right if the bytes are valid in the declared encoding, and invalid in `charset`. A declaration of
+    UTF-8 is right if the bytes are valid UTF-8, because text in another encoding hardly ever is. With the wrong
+    charset, clients would read wrong characters: "The charset parameter is considered authoritative" (RFC 7303, section
+    3.2).
     """
     codec, own, body = codec_of(charset or ""), codec_of(declared_encoding(body) or ""), body[:_CHECKED_MAX]
     if codec is None or own is None or superset_of(codec) == superset_of(own) or body.isascii():
@@ -72,8 +73,8 @@ def _is_valid(body: bytes, codec: str) -> bool:
 def _build_media_type(proper: str, declared: str, mark: str) -> str:
     """Return the media type `proper` with parameters of the Content-Type `declared`.
 
-    A plausible charset is kept. Other parameters are kept if `declared` has the same media type. `mark` is the codec
-    that the document itself shows (byte order mark, declaration), or "" if the declared charset can be right.
+    A plausible charset is kept (`_is_plausible`). Other parameters are kept if `declared` has the same media type.
+    `mark` is as for `_is_plausible`.
     """
     essence, parameters = parse_parameters(_CONTROL.sub(" ", declared))
     parts = [proper]
@@ -88,7 +89,8 @@ def _build_media_type(proper: str, declared: str, mark: str) -> str:
 def _is_plausible(label: str, mark: str) -> bool:
     """Return True if a document can be in the encoding `label`.
 
-    `mark` is the codec that the document itself shows (byte order mark, declaration), or "" if `label` can be right.
+    `mark` is the codec that the document itself shows by a byte order mark or a declaration, or "" if `label` can be
+    right.
     """
     codec = codec_of(label)
     if codec is None or not mark:

@@ -60,9 +60,9 @@ def apply_self_link(
 ) -> bytes:
     """Return the document with a self link to `href`, an absolute URI, or `body` itself if it is not edited.
 
-    `channel` is the channel of `body`, and `charset` the parameter of the origin's Content-Type, or None. `mode` is
-    `add`, `correct` or `off`. With `link_text`, a link that is added to RSS contains the address of the feed's web page
-    as text.
+    `channel` is the channel of `body`. `charset` is the parameter of the origin's Content-Type, or None. `mode` is
+    `add`, `correct` or `off`. If `link_text` is True, a link that is added to RSS contains the address of the feed's
+    web page as text.
     """
     if is_self_link_correct(body, channel, href=href, mode=mode):
         return body
@@ -158,8 +158,8 @@ def _add_link(
 
 
 def atom_prefix(offsets: ChannelOffsets) -> tuple[str, str]:
-    """Return a prefix for Atom's namespace, and the declaration to add, which is "" if the document declares the
-    prefix."""
+    """Return a prefix for Atom's namespace, and the declaration to add for the prefix. The declaration is "" if the
+    document has it already."""
     for prefix, namespace in offsets.scope.items():
         if prefix and namespace == ATOM:
             return prefix, ""

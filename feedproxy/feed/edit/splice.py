@@ -33,7 +33,7 @@ class EncodedDocument(Struct, frozen=True):
 
     def character_data(self, text: str) -> str:
         """Return text escaped for content and attribute values. Characters outside the encoding become references. If
-        the encoding is not certain, all characters beyond ASCII do."""
+        the encoding is not certain, all characters beyond ASCII become references."""
         text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         text = text.replace('"', "&quot;").replace("'", "&#39;")
         if not is_ascii_compatible(self.codec) or not self.is_certain:
@@ -58,7 +58,8 @@ class EncodedDocument(Struct, frozen=True):
 
 
 def open_document(body: bytes, charset: str | None) -> EncodedDocument | None:
-    """Return the document with its encoding, or None if the encoding is unknown or bytes are invalid in it.
+    """Return the document with its encoding. Return None if the encoding is unknown, or if the document has bytes that
+    are invalid in it.
 
     `charset` is the parameter of Content-Type, or None.
     """
@@ -87,7 +88,8 @@ class Edit(Struct, frozen=True):
 
 
 def splice(document: EncodedDocument, edits: Sequence[Edit]) -> bytes | None:
-    """Return the document with these edits, which must not overlap, or None if its encoding permits no exact result."""
+    """Return the document with these edits, which must not overlap. Return None if the document's encoding permits no
+    exact result."""
     ordered = sorted(edits, key=lambda edit: (edit.start, edit.end))
     try:
         expected = _replace_ranges(document.utf8, [(edit.start, edit.end, edit.text.encode()) for edit in ordered])

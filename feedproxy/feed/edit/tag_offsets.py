@@ -77,7 +77,7 @@ def find_channel(utf8: bytes, channel: Channel, *, every_self_link: bool = False
     Return None for a format other than RSS and Atom, and for a document that must not be edited, such as a signed one.
     If `every_self_link` is False, the search ends at the first self link with the format's own relation (`start` in
     Atom 0.3, `self` in all other formats). In a document without self links, the search ends at the first item after a
-    `link` of the feed's own format.
+    `link` of the format.
     """
     finder = _ChannelFinder(utf8, channel, every_self_link=every_self_link)
     try:
@@ -90,7 +90,7 @@ def find_channel(utf8: bytes, channel: Channel, *, every_self_link: bool = False
 
 
 class _ChannelFinder:
-    """Handlers for expat's events that collect ChannelOffsets."""
+    """Handlers of expat's events. The handlers collect the parts of ChannelOffsets."""
 
     def __init__(self, utf8: bytes, channel: Channel, *, every_self_link: bool) -> None:
         self.utf8 = utf8

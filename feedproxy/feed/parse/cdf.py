@@ -46,8 +46,8 @@ def read(document: XmlTree, items: Items) -> Channel | None:
 
 
 def _schedule(root: Element) -> Schedule:
-    """Return the schedule with the interval of the first element `INTERVALTIME`, or NO_HINTS if there is none. A note
-    replaces an invalid interval."""
+    """Return the schedule with the interval of the first element `INTERVALTIME`, or NO_HINTS if there is none. If the
+    interval is invalid, the schedule has a note in its place."""
     for times in named_children(root, "schedule"):
         for interval in named_children(times, "intervaltime"):
             values = {unit: attribute_of(interval, unit).strip() for unit in _UNITS}

@@ -32,7 +32,7 @@ def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Chann
     """Return the channel of the feed in `body`, or None if `body` is not a feed. Raises no exception.
 
     `body` has no content coding. The charset of `content_type` counts only if the document names no encoding. The media
-    type of `content_type` counts only if text precedes the document. With `digest=False`, the digest of a small
+    type of `content_type` counts only if text precedes the document. If `digest` is False, the digest of a small
     well-formed XML document is omitted, because computing it takes most of the time.
     """
     charset = charset_of(content_type)
@@ -60,10 +60,9 @@ def _may_be_feed(syntax: DocumentSyntax, data: bytes, content_type: str | None) 
 
 
 def _may_begin_with_text(content_type: str | None) -> bool:
-    """Return True if text before a feed of this type can be a message of the program that wrote the feed.
+    """Return True if a feed with this Content-Type can follow a message of the program that wrote the feed.
 
-    In program code, documentation and pictures, text that looks like the beginning of a feed can be a part of the
-    content.
+    Program code, documentation and pictures can contain text that only looks like the beginning of a feed.
     """
     media_type = (content_type or "").partition(";")[0].strip().lower()
     return not media_type or _MEDIA_TYPE.search(media_type) is not None

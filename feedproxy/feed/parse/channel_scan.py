@@ -33,9 +33,10 @@ A channel of 2 KB takes a quarter of a millisecond.
 
 
 def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> Channel | None:
-    """Return the channel as `channel_parser.read` does, without a check of the items.
+    """Return the same channel as `channel_parser.read`, without checking the items. Return None if the whole document
+    must be parsed.
 
-    Return None if the whole document must be parsed. `digest` becomes the channel's `content_digest`.
+    `digest` becomes the channel's `content_digest`.
     """
     first = _ITEM.search(body) if body.startswith(_DOCUMENT_STARTS) else None
     if first is None:
@@ -71,7 +72,7 @@ def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> 
 
 
 def _has_end_tag_in_other_than_markup(items: bytes, end_tag: bytes) -> bool:
-    """Return True if an end tag can lie in a comment or a CDATA section."""
+    """Return True if an end tag of an item can lie in a comment or a CDATA section."""
     # The loops of `map` run without Python code: an archive has 100,000 items.
     kinds = [kind for kind in _NOT_MARKUP[:2] if kind[0] in items]
     pieces = items.split(end_tag) if kinds else []

@@ -91,11 +91,12 @@ def has_feed_structure(
     *,
     is_declared: bool,
 ) -> bool:
-    """Return True if `element` is a feed's channel according to its children in the namespace `core` and its items.
+    """Return True if `element` is the channel of a feed.
 
-    `feed_names` are the names of the elements that a channel of the format may have, in lower case. `items` is the
-    number of items, and `first` contains the names in the first item (`Items.first`). `is_declared` is True if a
-    version or namespace declares the vocabulary.
+    The result depends on the children of `element` in the namespace `core`, and on the items. `feed_names` are the
+    names of the elements that a channel of the format can have, in lower case. `items` is the number of items, and
+    `first` contains the names in the first item (`Items.first`). `is_declared` is True if a version or namespace
+    declares the vocabulary.
     """
     own_names = {local.lower() for namespace, local, _ in children(element) if namespace == core}
     if not own_names - feed_names and not items:

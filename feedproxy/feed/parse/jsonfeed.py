@@ -55,11 +55,10 @@ def read(data: bytes, *, sound: bool) -> Channel | None:
 def decode(data: bytes) -> tuple[Any, bool]:
     """Return the JSON value at the beginning of `data`, and True if `data` is well-formed, else False.
 
-    Raises ValueError if `data` does not begin with a JSON value. Some files continue after the feed, with test records
-    or a second object, or contain NaN or Infinity, which are no JSON. Others begin with a second byte order mark, or
-    have line ends in strings, because a template wrote them. Such a document can be a feed, but is not well-formed.
-    NaN, Infinity, numbers beyond the range of a float, and integers of more than 4,300 digits are read as null, because
-    they cannot be written as JSON again.
+    Raises ValueError if `data` does not begin with a JSON value. Some files are feeds, but are not well-formed JSON:
+    they continue after the feed with test records or a second object, contain NaN or Infinity, begin with a second byte
+    order mark, or have line ends in strings. NaN, Infinity, numbers beyond the range of a float, and integers of more
+    than 4,300 digits are read as null, because they cannot be written as JSON again.
     """
     whole = data.decode("utf-8", "replace").lstrip(" \t\r\n")
     text = whole.lstrip("\ufeff \t\r\n")

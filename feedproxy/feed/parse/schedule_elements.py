@@ -24,7 +24,7 @@ HINTS_MAX = 64
 
 _NUMBER = re.compile(r"\+?([0-9]{1,1000})(?:\.[0-9]*)?")
 _NUMBER_MAX = 10**18
-"""A larger number in a hint counts as this number. The limits of the schedule (schedule_hints.py) are lower."""
+"""A larger number in a hint counts as this number. It is above all limits of the schedule (schedule_hints.py)."""
 _QUOTED_MAX = 40
 """A note quotes at most this many characters of an invalid value."""
 
@@ -47,7 +47,7 @@ def states_end(element: Element) -> bool:
 def schedule(elements: Iterable[Child], core: str) -> Schedule:
     """Return the schedule that a channel's elements state.
 
-    The elements are those of RSS, in the namespace `core`, of the syndication module, of iTunes and of Podcasting 2.0.
+    The elements are those of RSS (in the namespace `core`), of the syndication module, of iTunes and of Podcasting 2.0.
     """
     texts: dict[str, list[str]] = {}
     finished = False

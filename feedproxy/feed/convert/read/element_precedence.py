@@ -180,11 +180,11 @@ def _is_size(text: str) -> bool:
 
 
 def apply_identifier(statements: Extract, extensions: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Set the item's id to its dc:identifier if a conversion has written the id there. Return the extensions.
+    """Set the item's id to its dc:identifier, if a conversion has written the id there. Return the extensions without a
+    dc:identifier that has become the id.
 
-    A dc:identifier that has become the id is removed from the extensions. After a conversion, the item's IRI (atom:id
-    or rdf:about) equals the dc:identifier, or is a name-based UUID (RFC 9562, section 5.5). Otherwise, the
-    dc:identifier can identify something else, such as a book.
+    After a conversion, the item's IRI (atom:id or rdf:about) equals the dc:identifier, or is a name-based UUID (RFC
+    9562, section 5.5). In other items, the dc:identifier can identify something else, such as a book.
     """
     iri = _DISTINGUISHING_SUFFIX.sub("", statements.strings.get("atom:id") or statements.about)
     if "id" in statements.strings or not iri:
@@ -253,21 +253,20 @@ def _itunes_summary(statements: Extract) -> Text | None:
 
 
 def _itunes_image(statements: Extract) -> Image | None:
-    """Return the channel's picture for podcast directories (iTunes), or None if there is none."""
+    """Return the channel's picture for podcast directories (itunes:image), or None if there is none."""
     own = (node for node in statements.extensions if (node.namespace, node.name) == (ITUNES, "image"))
     address = next((node.attribute("href") for node in own), "")
     return Image(markup.resolve(statements.base, address)) if address else None
 
 
 def _itunes_text(statements: Extract, name: str) -> str:
-    """Return the text of the first iTunes element with this name, or "" if there is none. The element also remains an
-    extension."""
+    """Return the text of the first iTunes element with this name, or "" if there is none."""
     own = (node.text for node in statements.extensions if (node.namespace, node.name) == (ITUNES, name))
     return next(own, "")
 
 
 def _text_of_media(extensions: Iterable[Node], name: str) -> Text | None:
-    """Return the text of the first Media RSS element with this name that is not empty, or None if there is none.
+    """Return the first non-empty text of a Media RSS element with this name, or None if there is none.
 
     Items of video sites have no other text. `name` is `title` or `description`.
     """
@@ -281,10 +280,10 @@ def _text_of_media(extensions: Iterable[Node], name: str) -> Text | None:
 
 
 def _bodies(statements: Extract) -> tuple[Text | None, Text | None]:
-    """Return the content and the summary of an item.
+    """Return the content and the summary of an item. Each can be None.
 
     If RSS's description is the only text, it is the content. If there is no text at all, the content is the description
-    of Media RSS or the summary of iTunes. Each of the two values can be None.
+    of Media RSS or the summary of iTunes.
     """
     content = statements.texts.get("content") or statements.texts.get("atom:content")
     summary = statements.texts.get("atom:summary")
@@ -297,7 +296,7 @@ def _bodies(statements: Extract) -> tuple[Text | None, Text | None]:
 def _item_dates(statements: Extract) -> tuple[int | None, int | None]:
     """Return the date of publication and the date of the last update. Each is None if it is unknown.
 
-    The only date of an RSS item counts as the date of publication, unless it equals the date of the update.
+    The pubDate of RSS counts as the date of publication, unless it equals the date of the update.
     """
     instants = statements.dates
     updated = _first(instants, "atom:updated", "dcterms:modified", "lastbuilddate")
@@ -313,7 +312,8 @@ def _first(instants: dict[str, int], *keys: str) -> int | None:
 
 
 def _with_fallbacks(statements: Extract) -> tuple[Node, ...]:
-    """Replace missing statements by those of Dublin Core. Return the extensions and the unused Dublin Core elements."""
+    """Replace missing statements by those of Dublin Core. Return the extensions, and the Dublin Core elements that were
+    not used."""
     extensions = list(statements.extensions)
     for local, node in statements.fallbacks:
         if not _use_fallback(statements, local, node.text) and node.text:
@@ -323,7 +323,7 @@ def _with_fallbacks(statements: Extract) -> tuple[Node, ...]:
 
 def _use_fallback(statements: Extract, local: str, value: str) -> bool:
     """Use the value of a Dublin Core element if the document's own statement is missing. Return True if the value was
-    used or repeats the document's language, else False."""
+    used, or if it is the document's language. Return False in all other cases."""
     match local:
         case "language":
             language = statements.strings.get("language") or statements.language

@@ -127,7 +127,7 @@ class _ModelReader:
         return base
 
     def _fallback(self, element: xml_parser.Element) -> str:
-        """Return the base of relative links: the document's address, or else its self link or its web page.
+        """Return the base of relative links: the document's address, or else its self link, or else its web page.
 
         The result is "" if none of these is known. The first result is kept, so that all items get the same base.
         """

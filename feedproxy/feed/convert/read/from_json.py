@@ -170,7 +170,7 @@ def _attachments(document: dict[str, Any], base: str) -> tuple[Enclosure, ...]:
 
 
 def _members(document: dict[str, Any], defined: frozenset[str]) -> tuple[tuple[str, str], ...]:
-    """Return the names and the values, as JSON, of members that are not in `defined`, such as custom objects."""
+    """Return the names and JSON texts of the members that are not in `defined`, such as custom objects."""
     members = {valid_text(key): value for key, value in document.items() if value is not None}
     return tuple(
         (key, valid_text(json.dumps(value, ensure_ascii=True, sort_keys=True)))

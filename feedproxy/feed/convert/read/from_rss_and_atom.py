@@ -99,7 +99,8 @@ def extract(container: Element, *, core: str, is_atom: bool, base: str, is_item:
 
 
 def _with_absolute_addresses(node: Node, base: str) -> Node:
-    """Return a node of Media RSS or iTunes, from which conversions take pictures and files, with absolute addresses."""
+    """Return a node of Media RSS or iTunes with absolute addresses, and any other node unchanged. Conversions take
+    pictures and files from nodes of Media RSS and iTunes."""
     if not base or node.namespace not in (namespaces.MEDIA, namespaces.ITUNES):
         return node
     return replace(

@@ -27,8 +27,8 @@ pattern."""
 def _beginnings(separators: str) -> re.Pattern[str]:
     """Return a pattern of the places at which a cell begins if a spreadsheet splits cells at `separators`.
 
-    The first group is the separators and dropped characters. The second group is the sign of a formula, or None if
-    there is no sign.
+    The first group contains the separators and dropped characters. The second group is the sign of a formula, or None
+    if there is no sign.
     """
     return re.compile(rf"((?:\A|[{separators}])[{separators}{_UNSEEN}\"]*+)('*+[{re.escape(FORMULA_SIGNS)}])?")
 

@@ -184,8 +184,8 @@ def text_input(parent: Element, values: TextInput | None, core: str) -> None:
 def image(parent: Element, picture: Image, feed: Feed, core: str, about: str = "") -> None:
     """Write a picture as RSS's element `image`, in the namespace `core`.
 
-    The element requires a title and a link. In place of a missing title or link, that of the channel is written. If
-    `about` is not empty, it is the name of an attribute (rdf:about) for the picture's address.
+    The element requires a title and a link. In place of a missing title or link, that of the channel is written.
+    `about` is the name of an attribute for the picture's address (rdf:about), or "" to write no such attribute.
     """
     element = put(parent, core, "image")
     if about:
@@ -275,8 +275,7 @@ def put_image(element: Element, url: str) -> None:
 
 
 def extra_links(element: Element, links: Iterable[Link], page: str) -> None:
-    """Write all links except a link that has the address `page` and no other value: RSS has an element of its own for
-    it."""
+    """Write all links except a plain link to `page`, for which RSS has an element of its own."""
     for link in links:
         if link != Link(page):
             atom_link(element, link)
