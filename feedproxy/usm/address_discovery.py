@@ -74,9 +74,9 @@ def feeds_of_page(document: Document) -> tuple[DiscoveredFeed, ...]:
 
 
 async def verification_failure(address: str, settings: Settings) -> str:
-    """Return the reason why the feed is not verified to belong to its page, or "" if the feed is verified.
+    """Return the reason why the feed is not verified to belong to its page, or "" if it is verified.
 
-    A feed is verified if its document names a page that names the feed.
+    A feed is verified if its document names a page, and this page names the feed.
     """
     try:
         document = await fetch_document(address, settings)

@@ -20,10 +20,11 @@ _HOST_AND_PORT = re.compile(r"[^/\s]+:\d+(?:/|$)")
 
 
 def parse_source(source: str) -> str | None:
-    """Return the http or https address in `source`, without a `feed:` prefix, or None if `source` is a file.
+    """Return the http or https address in `source`, or None if `source` is a file.
 
-    A `source` without a scheme that begins with a host name with a dot (`example.com/feed.xml`) is an https address,
-    unless a file of this name exists. Every other `source` without one of these schemes is a file.
+    A prefix `feed:` is removed. If `source` has no scheme, and begins with a host name with a dot
+    (`example.com/feed.xml`), it becomes an https address, unless a file of this name exists. Every other `source` is a
+    file.
     """
     text = strip_feed_scheme(source)
     if text.lower().startswith(("http://", "https://")):
@@ -35,8 +36,8 @@ def parse_source(source: str) -> str | None:
 
 @contextmanager
 def private_address_hint(source: str, settings: Settings) -> Iterator[None]:
-    """If the context raises Forbidden and the address in `source` is private, add the option `--allow-private` to the
-    message."""
+    """If the context raises Forbidden, and the address in `source` is private, raise Forbidden with a message that also
+    names the option `--allow-private`."""
     try:
         yield
     except Forbidden as error:

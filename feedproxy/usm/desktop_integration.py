@@ -38,8 +38,8 @@ class Folders(Struct, frozen=True):
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "Folders":
-        """Return the folders that the environment names, or their defaults if it names none or a relative path (XDG
-        Base Directory Specification)."""
+        """Return the folders that the environment names (XDG Base Directory Specification). A folder that the
+        environment does not name, or names by a relative path, has its default."""
         home = Path(environment.get("HOME") or Path.home())
 
         def folder(name: str, default: str) -> Path:
@@ -150,8 +150,8 @@ def own_command() -> list[str]:
 def reader_command(reader: str, address: str, environment: Mapping[str, str]) -> list[str]:
     """Return the command that opens `address`: `reader`, or the registered feed reader if `reader` is empty.
 
-    Return an empty list if there is no reader. `address` is normalised: it begins with http, so the command cannot take
-    it for an option.
+    Return an empty list if there is no reader. `address` is normalised and begins with http, so the command cannot take
+    the address for an option.
     """
     command = shlex.split(reader) if reader else feed_handler(environment)
     if not command:
@@ -167,8 +167,8 @@ def reader_command(reader: str, address: str, environment: Mapping[str, str]) ->
 def feed_handler(environment: Mapping[str, str]) -> list[str]:
     """Return the command with which the registered feed reader opens a `feed:` address.
 
-    The result is an empty list if no feed reader other than feedproxy is registered, or if xdg-mime or xdg-open is
-    missing.
+    Return an empty list if no program, or feedproxy itself, is registered. Return an empty list, too, if xdg-mime or
+    xdg-open is missing.
     """
     tool, opener = shutil.which("xdg-mime"), shutil.which("xdg-open")
     if tool is None or opener is None:
