@@ -17,7 +17,7 @@ from feedproxy.http.message import Fields
 from feedproxy.notes import Category, Level, Note
 
 _CLOCK_TOLERANCE = 300.0
-"""The field Date may differ from this machine's clock by at most this many seconds."""
+"""A difference of at most this many seconds between Date and this machine's clock is accepted."""
 
 
 def check(observations: FeedObservations, document: CheckedDocument) -> Iterator[Note]:

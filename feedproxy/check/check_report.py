@@ -50,7 +50,7 @@ class CheckReport(Struct, frozen=True):
 
 
 def as_json(report: CheckReport) -> str:
-    """Return the report as JSON, the worst Note first.
+    """Return the report as JSON. The Notes are sorted, the worst first.
 
     The keys are `source`, `checked_at`, `requests`, `verdict`, `counts` and `notes`.
     """
@@ -69,7 +69,8 @@ def as_json(report: CheckReport) -> str:
 
 
 def as_text(report: CheckReport, *, coloured: bool = False) -> str:
-    """Return the report as text for a terminal: the worst Notes first, the GOOD Notes last and without advice."""
+    """Return the report as text for a terminal. The Notes are sorted, the worst first. The GOOD Notes come last,
+    without advice."""
 
     def paint(text: str, level: Level, *, bold: bool = False) -> str:
         return f"\033[{'1;' if bold else ''}{_COLOURS[level]}m{text}\033[0m" if coloured else text

@@ -90,7 +90,7 @@ class CheckedDocument(Struct, frozen=True):
 
 
 def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:
-    """Return the parsed document. Its `channel` is None if it is not a feed. Raises no exception."""
+    """Return the parsed document. If the document is not a feed, its `channel` is None. Raises no exception."""
     charset = charset_of(content_type)
     text = to_utf8(body, charset)
     syntax, channel = detect_utf8_syntax(text.data), read(body, content_type)
@@ -132,8 +132,8 @@ def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:
 
 
 def find_xml_error(utf8: bytes) -> tuple[XmlError | None, bool]:
-    """Return the first syntax error, or None if there is none. Also return True if a document type declaration was
-    read, else False."""
+    """Return the first syntax error, or None if there is none, and True if the document has a document type
+    declaration, else False. A declaration after the error is not seen."""
     parser = ParserCreate("utf-8", "}")
     doctypes: list[str] = []
     parser.StartDoctypeDeclHandler = lambda name, *_: doctypes.append(name)

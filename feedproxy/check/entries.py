@@ -72,7 +72,8 @@ def _has_guids(channel: Channel) -> bool:
 
 
 def _has_dates(channel: Channel) -> bool:
-    """Return True if the format has dates of entries. RSS has dates from version 0.93."""
+    """Return True if the format has dates of entries: RSS from version 0.93 and RDF from version 1.0, and all other
+    formats."""
     if channel.kind in (Kind.RSS, Kind.RDF):
         return not channel.version.startswith(("0.90", "0.91", "0.92")) and channel.version != "0.9"
     return True

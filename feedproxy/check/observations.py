@@ -49,12 +49,12 @@ class FeedObservations(Struct, frozen=True):
     address: str
     """The address to check, normalised."""
     hops: tuple[ProbeExchange, ...]
-    """The exchange with the address, and the exchanges with the targets of its redirects. The last should have the
-    feed."""
+    """The exchange with the address, and the exchanges with the targets of its redirects. The feed is expected in the
+    last."""
     redirect_error: str = ""
     """Reason why the last redirect could not be followed, or "" if all redirects were followed."""
     plain: ProbeExchange | None = None
-    """Request for the feed that permits no content coding in the response."""
+    """Request for the feed without permission for a content coding in the response."""
     head: ProbeExchange | None = None
     by_tag: ProbeExchange | None = None
     """Request for the feed with If-None-Match as the only condition."""
@@ -76,7 +76,7 @@ class FeedObservations(Struct, frozen=True):
 
     @property
     def last(self) -> ProbeExchange:
-        """Return the exchange with the response that should be the feed."""
+        """Return the exchange with the response in which the feed is expected."""
         return self.hops[-1]
 
     @property

@@ -121,7 +121,7 @@ class _Probe:
 
     async def _probe_variants(self, observations: FeedObservations) -> FeedObservations:
         """Request the feed with conditions, without compression, and once more like the first time. Return
-        `observations` with these exchanges."""
+        `observations` with these exchanges added."""
         at, fields = observations.target, observations.last.fields
         tag, modified = fields.get("etag"), fields.get("last-modified")
         by_tag = by_date = None
@@ -139,7 +139,7 @@ class _Probe:
 
     async def _probe_links(self, observations: FeedObservations, channel: Channel) -> FeedObservations:
         """Request the addresses in the feed, and the feed itself by HEAD and by https. Return `observations` with these
-        exchanges."""
+        exchanges added."""
         page, self_link = page_address(channel, observations.target), self_address(channel, observations.target)
         hub = resolve_address(observations.target, channel.hubs[0]) if channel.hubs else ""
         # An incomplete cloud is a finding already.
@@ -176,10 +176,8 @@ class _Probe:
         return hops, ""
 
     async def _follow(self, description: str, target: str) -> ProbeExchange | None:
-        """Send a GET with `_request`, and follow redirects. Return the last exchange.
-
-        Return None if `_request` returns None, or if the last address is forbidden.
-        """
+        """Send a GET with `_request`, and follow redirects. Return the last exchange. Return None if `_request` returns
+        None, or if the last address is forbidden."""
         if (first := await self._request(description, "GET", target, _CODINGS)) is None:
             return None
         hops, redirect_error = await self._follow_redirects(first)

@@ -71,7 +71,7 @@ def _check_document(
 
 
 def _about(subject: str, notes: Iterable[Note]) -> tuple[Note, ...]:
-    """Return the Notes. Those without a subject, which are Notes on the feed itself, get `subject`."""
+    """Return the Notes. A Note without a subject, which is about the feed itself, gets `subject`."""
     checked = tuple(notes)
     for note in checked:
         note.subject = note.subject or subject

@@ -321,8 +321,7 @@ class CLOUD_UNAVAILABLE(Note, level=Level.WARN, category=Category.NOTIFICATION):
 
 
 def _is_alive(exchange: ProbeExchange) -> bool:
-    """Return True if a hub or cloud can have sent the response. Hubs and clouds also answer 400 or 405 to a GET without
-    parameters."""
+    """Return True if a hub or cloud can have sent the response: some answer 400 or 405 to a GET without parameters."""
     return 0 < exchange.status < 500 and exchange.status not in (404, 410)
 
 
