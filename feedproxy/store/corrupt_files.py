@@ -1,7 +1,7 @@
 """Quarantine (renaming) of broken files and folders of a store, and the list of errors that show a corrupt file.
 
-A path is broken if the process may not read and write it, or if it has the wrong type, such as a FIFO or a dangling
-symbolic link. To find this out, nothing is opened, because opening a FIFO can block.
+A path is broken if the process has no permission to read and write it, or if it has the wrong type, such as a FIFO or a
+dangling symbolic link. To find this out, nothing is opened, because opening a FIFO can block.
 """
 
 import logging
@@ -35,7 +35,8 @@ _UNREADABLE = frozenset(
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """Return the error that `error` hides if `error` is the failure of a ROLLBACK, else `error` itself."""
+    """Return the reason of an error: if `error` is the failure of a ROLLBACK, the error before the ROLLBACK, else
+    `error` itself."""
     # If SQLite has rolled back by itself, as on a full disk, diskcache's ROLLBACK fails and hides the reason.
     if "no transaction is active" in str(error) and error.__context__ is not None:
         return error.__context__
@@ -77,8 +78,7 @@ def make_folder(path: Path) -> None:
 
 
 def clear_file(path: Path) -> None:
-    """If `path` exists and is not a readable and writable file, rename it. Raises OSError if the file cannot be
-    renamed."""
+    """Rename `path` if it exists and is not a readable and writable file. Raises OSError if the renaming fails."""
     reason = file_fault(path)
     if reason:
         set_aside(path, reason)

@@ -32,15 +32,15 @@ SHARDS = 8
 With eight shards, a writing process waited at most 11 ms for another process. With one shard, it waited up to 432 ms.
 """
 CULL_SLICE = 10
-"""One step of culling removes at most this many values, in less than a millisecond. A step after a write of several
-values removes at most this many in addition to the number of written values."""
+"""One step of culling removes at most this many values, in less than a millisecond. After a write of n values together,
+a step removes at most n more."""
 HEADER_BLOCK = 256
 """A resource's JSON header is padded with spaces to a multiple of this many bytes.
 
 The header then keeps its length when a response is freshened, and SQLite writes only the pages that differ.
 """
 SIZE_MAX_FLOOR = 4 * 1024 * 1024
-"""The store refuses a size limit of fewer bytes than this. Eight empty files and their journals take almost 1 MB."""
+"""The store refuses a size limit below this many bytes. Eight empty files and their journals take almost 1 MB."""
 
 
 class DiskStore:
@@ -99,10 +99,11 @@ class DiskStore:
     # -- writing
 
     def write_all(self, resources: Iterable[Resource], on_header: Callable[[Resource, bytes], None]) -> None:
-        """Store the resources, in one transaction for each shard. Raises StoreError if the disk fails. Some of the
-        resources can have been written before the failure.
+        """Store the resources. Raises StoreError if the disk fails. Some of the resources can have been written before
+        the failure.
 
-        `on_header` receives each resource and its encoded header (resource_codec.py).
+        The resources of one shard are written in one transaction, except large ones (FILE_MIN). `on_header` receives
+        each resource and its encoded header (resource_codec.py).
         """
         values_by_shard: dict[int, dict[str, bytes]] = {}
         pacer = WritePacer()
@@ -120,7 +121,8 @@ class DiskStore:
             self._shards[number].cull_slice(CULL_SLICE + len(values))
 
     def write(self, resource: Resource) -> None:
-        """Store a resource, and cull its shard to the size limit. Raises StoreError if the disk fails.
+        """Store a resource, and remove up to CULL_SLICE values if its shard exceeds the size limit. Raises StoreError
+        if the disk fails.
 
         A resource larger than half of the shard's size limit is not stored, and the target's earlier resource is
         removed.
@@ -158,8 +160,8 @@ class DiskStore:
         _for_each((*self._shards, self._state), Shard.repair)
 
     def remove_orphans(self, before: Instant) -> None:
-        """Remove files older than `before` that were left behind by killed processes. Raises StoreError if the disk
-        fails."""
+        """Remove files that killed processes left behind, and that are older than `before`. Raises StoreError if the
+        disk fails."""
         _for_each((*self._shards, self._state), lambda shard: shard.remove_orphans(before))
 
     def stop_waiting(self) -> None:
@@ -179,8 +181,8 @@ class DiskStore:
 
 
 def _for_each[Result](shards: Iterable[Shard], operation: Callable[[Shard], Result]) -> list[Result]:
-    """Return the results of an operation on each shard. Raises the last StoreError after the operation on all
-    shards."""
+    """Return the results of an operation on each shard. If it fails on some shards, the last StoreError is raised
+    after the operation on all shards."""
     results, failure = list[Result](), None
     for shard in shards:
         try:

@@ -15,11 +15,11 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError
 
 THREADS_MAX = 4
-"""At most this many reads are carried out at a time. A further thread starts only while all others read. Each has its
-own connections, with 16 descriptors and page caches of up to 2 MiB (sqlite_rows.py)."""
+"""Maximum number of threads that read. A further thread starts only while all others read. Each thread has its own
+connections, with 16 descriptors and page caches of up to 2 MiB (sqlite_rows.py)."""
 READ_TIMEOUT: Seconds = 30
-"""A caller waits at most this many seconds for a read, and the store then counts as failed until the read ends. A disk
-that other programs wrote to without pause delayed reads by up to 19 s."""
+"""A caller waits at most this many seconds for a read. If the read takes longer, the store counts as failed until the
+read ends. A disk that other programs wrote to without pause delayed reads by up to 19 s."""
 CLOSE_TIMEOUT: Seconds = 5
 """Closing waits at most this many seconds for the reads in progress."""
 
@@ -67,7 +67,7 @@ class DiskReads[Value]:
         """Read a value, and return True when `on_value` or `on_failure` was called. Return False if the read was
         discarded.
 
-        Return True at once while the disk is stalled.
+        While the disk is stalled, return True at once.
         """
         if self.is_stalled:
             return True
@@ -87,7 +87,7 @@ class DiskReads[Value]:
         return not read.is_discarded
 
     def discard(self, key: str) -> None:
-        """Ignore the result of the read in progress: the value is being replaced."""
+        """Ignore the result of the read in progress, because the value is being replaced."""
         if (read := self._reads.pop(key, None)) is not None:
             read.is_discarded = True
             _release(read)
@@ -97,7 +97,8 @@ class DiskReads[Value]:
             self.discard(key)
 
     async def close(self) -> None:
-        """End the threads after the reads that they have started. A thread that the disk blocks ends later."""
+        """End each thread after its read in progress. If the disk blocks a thread beyond CLOSE_TIMEOUT, the thread ends
+        later."""
         self._waiting.clear()
         for _ in self._threads:
             self._queue.put(None)

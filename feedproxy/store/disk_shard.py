@@ -112,7 +112,8 @@ class Shard:
         self._write(lambda rows: rows.set(key, value))
 
     def set_all(self, values: Mapping[str, bytes]) -> None:
-        """Store all of these values, each smaller than FILE_MIN, or none. Raises StoreError if the disk fails."""
+        """Store all of these values, or none. Each value must be smaller than FILE_MIN. Raises StoreError if the disk
+        fails."""
         self._write(lambda rows: rows.set_all(values))
 
     def delete(self, key: str) -> None:
@@ -200,7 +201,7 @@ class Shard:
             raise StoreError(f"store: shard {self._folder} cannot be used: {cause_of(error)}") from error
 
     def _open_present_file(self) -> None:
-        """Open the file that now has the shard's name, or a new file if that file is corrupt or missing. Raises
+        """Open the file that now has the shard's name. If this file is corrupt or missing, open a new file. Raises
         StoreError if the disk fails."""
         with self._opening:
             if not self._corrupt:

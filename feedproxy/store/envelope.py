@@ -12,7 +12,8 @@ from feedproxy.http.coding.deflate import zlib
 
 VERSION = 1
 LATER_VERSION = 2
-"""Version number of stored forms that an earlier feedproxy would misread. Other stored forms have VERSION."""
+"""Version number of stored forms that an earlier feedproxy would misread. All other stored forms have the number
+VERSION."""
 MAGIC = b"FPXY"
 
 _ENVELOPE = struct.Struct(">4sBBxxII")

@@ -1,10 +1,13 @@
 """The protocol of every store, in memory or on disk.
 
 A read of a feed from the disk blocks for about 50 µs (measured with 60 KB in all codings together), and for seconds
-while other programs keep the disk busy. Callers on behalf of clients therefore await `load` before they read. A write
-does not wait for the disk: `put` stores the value in memory and queues the write. A caller that needs durability then
-calls `wait_written`. After opening, no method raises StoreError. Every failure is reported to `on_failure`. A read that
-failed counts as a miss.
+while other programs keep the disk busy. Callers on behalf of clients therefore await `load` before they read.
+
+A write does not wait for the disk: `put` stores the value in memory and queues the write. A caller that needs
+durability then calls `wait_written`.
+
+After opening, no method raises StoreError. Every failure is reported to `on_failure`. A read that failed counts as a
+miss.
 """
 
 from collections.abc import Callable, Iterator
@@ -48,14 +51,14 @@ class Store(Protocol):
     def get(self, target: str) -> Resource | None:
         """Return the resource of this target, or None if no resource is stored.
 
-        In a shared store, a new resource is visible when its `put` has returned. In other stores, it is visible at
-        once.
+        In a shared store, a new resource is visible when its `put` has returned. In other stores, the resource is
+        visible at once.
         """
         ...
 
     def get_latest(self, target: str) -> Resource | None:
-        """Return the resource that was put last, even if other processes cannot read it yet, or None if no resource is
-        stored.
+        """Return the resource that was put last, even if other processes cannot read it yet. Return None if no resource
+        is stored.
 
         Every update must start from this resource, so that no earlier update is lost.
         """
@@ -64,16 +67,16 @@ class Store(Protocol):
     def peek(self, target: str) -> Resource | None:
         """Return the same as `get`, without marking the resource as recently used.
 
-        Iterations over all targets use this method, so that no recently used resource is removed from memory.
+        Iterations over all targets use this method. With `get`, they would remove recently used resources from memory.
         """
         ...
 
     def version(self, target: str, *, used: bool = False) -> object | None:
-        """Return an object that stays the same while memory has the same resource. Return None if memory has no
-        resource.
+        """Return an object that stays the same until memory has another resource of this target. Return None if memory
+        has none.
 
-        Callers compare the object to find out whether a value derived from the resource is still valid. `used` marks
-        the resource as recently used.
+        Callers compare the object to find out whether a value derived from the resource is still valid. If `used` is
+        True, the resource is marked as recently used.
         """
         ...
 
@@ -96,8 +99,8 @@ class Store(Protocol):
     async def delete(self, target: str, token_max: int | None = None) -> None:
         """Remove the target's resource, and discard its queued write.
 
-        With `token_max`, a resource with a higher fencing token stays. In a shared store, this includes a resource that
-        another process stores during the call.
+        If `token_max` is not None, a resource with a higher fencing token stays. In a shared store, so does such a
+        resource that another process stores during the call.
         """
         ...
 

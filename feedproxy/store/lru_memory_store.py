@@ -24,12 +24,12 @@ UNPACKED_MAX = 1024
 use at a time."""
 
 REMOVED_BATCH = 64
-"""When room is needed, this many resources are removed together, or one in 128 of all resources if that is less.
-After a removal, it takes up to half a millisecond to find the first entry of a large dictionary again."""
+"""When room is needed, this many resources are removed together, or one in 128 of all resources if that is less. After
+a removal, it takes up to half a millisecond to find the first entry of a large dictionary again."""
 
 MOVED_MAX = 1024
-"""At most this many used resources move to the end of the order at a time. Then further resources are removed although
-they were used. This many moves take about a millisecond."""
+"""At most this many used resources move to the end of the order in one removal, which takes about a millisecond.
+Further resources are removed even if they were used."""
 
 
 class MemoryStore:
@@ -77,10 +77,8 @@ class MemoryStore:
         return target in self._entries
 
     def version(self, target: str, *, used: bool = False) -> object | None:
-        """Return an object that identifies the stored resource of a target until the resource is replaced.
-
-        Return None if memory has no entry for the target.
-        """
+        """Return an object that stays the same until the target's resource is replaced. Return None if memory has no
+        entry for the target."""
         entry = self._entries.get(target)
         if used and entry is not None:
             entry.was_used = True

@@ -13,9 +13,10 @@ from feedproxy.store.interface import Precondition, Store
 from feedproxy.store.resource import Resource
 
 type IsRedirectPermitted = Callable[[str, str | None], bool]
-"""Function of two targets that returns True if the response of the second may be served under the first.
+"""Function of a requested target and the target that sent its stored response. The second target is None if it is
+unknown.
 
-The second target is None if unknown.
+The function returns True if the response is permitted to answer requests for the first target.
 """
 
 

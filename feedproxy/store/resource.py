@@ -28,7 +28,7 @@ class Relocation(Struct, frozen=True, omit_defaults=True, rename={"kind": "endin
     first: Instant
     last: Instant
     """Time of the last response of the origin that was counted as a report. Responses soon after this time are not
-    counted."""
+    counted as further reports."""
     count: int
     confirmed: bool = False
 
@@ -76,7 +76,7 @@ class DeltaBase(Struct, frozen=True, omit_defaults=True):
 class VersionRecord(Struct, frozen=True, omit_defaults=True):
     """One line of the list of versions on the operator's page.
 
-    `tag` is the part of the entity tags that is the same in all codings, and empty without an entity tag.
+    `tag` is the part of the entity tags that is the same in all codings, or "" if the version has no entity tag.
     """
 
     at: Instant
@@ -173,12 +173,12 @@ class Resource(Struct, frozen=True, omit_defaults=True, weakref=True, rename=_ST
 
 
 def correct_future_instants(resource: Resource, now: Instant) -> Resource:
-    """Return the resource with `now` as the instant of each recorded event that lies in the future. Such instants occur
-    after the clock was set back.
+    """Return the resource with `now` in place of each recorded instant that lies in the future, because the clock was
+    set back.
 
-    The result is the same object if no instant is in the future. The caller must store the result, because the instants
-    would otherwise become `now` at each read, and the copy would never age. The end of a lifetime, pause or
-    lease moves together with its beginning.
+    The end of a lifetime, pause or lease moves together with its beginning. The result is the same object if no instant
+    is in the future. The caller must store the result. Otherwise the instants would become `now` at each read, and the
+    copy would never age.
     """
     received = [response.response_time for response in resource.responses]
     instants = [resource.fetched, resource.last_push, resource.failures.last, resource.first_seen, *received]

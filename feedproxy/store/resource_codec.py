@@ -59,8 +59,7 @@ def load(data: bytes) -> Resource:
 
 
 def load_with_header(data: bytes, target: str = "") -> tuple[Resource, bytes]:
-    """Return the resource of a stored form, and the encoded header of this form, from which `restore` restores the
-    resource.
+    """Return the resource of a stored form, and its encoded header, from which `restore` restores the resource.
 
     If `target` equals the resource's target, the resource refers to the object `target`, so that memory has the target
     only once. Raises Damaged if the data was altered, and UnknownVersion if this version of feedproxy cannot read its
@@ -135,7 +134,7 @@ def _write_json(resource: Resource, area: _Area | None) -> bytes:
 
 
 def _encode_value(area: _Area | None, value: object) -> object:
-    """Return the JSON value of an object of a class that msgspec does not know."""
+    """Return the JSON value of an object that msgspec cannot encode, such as Fields."""
     if isinstance(value, Fields):
         return tuple(value)
     if isinstance(value, Bodies):
@@ -208,7 +207,7 @@ class _Context:
         self.target = target
 
     def decode_value(self, kind: type, value: Any) -> object:
-        """Return the object of a class that msgspec does not know, for its JSON value."""
+        """Return the object of the class `kind` for its JSON value. msgspec cannot decode this class."""
         if kind is Fields:
             return _read_fields(value)
         if kind is Bodies:

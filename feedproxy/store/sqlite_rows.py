@@ -130,8 +130,8 @@ def _write_file(path: Path, value: bytes) -> None:
 
 
 def _setting_in(statement: str, parameters: tuple[Any, ...]) -> tuple[str, tuple[type, object]] | None:
-    """Return the name of the setting that a statement of diskcache writes, and its value with its type, or None if the
-    statement writes no setting."""
+    """Return the setting that a statement of diskcache writes, or None if the statement writes no setting. The result
+    is the setting's name, and a pair of the type and the value."""
     if statement == _INSERT_SETTING:
         name, value = parameters[0]
     elif statement == _UPDATE_SETTING:

@@ -10,8 +10,8 @@ from itertools import islice
 from feedproxy.errors import StoreError
 
 BITS = 1 << 24
-"""Size of the filter, 2 MiB. With a million keys, 1.3 % of the other keys seem to be stored, and with four million,
-14 %. The disk is read for these."""
+"""Size of the filter, 2 MiB. For some keys that are not stored, the filter reports that they can be stored, and the
+disk is read: 1.3 % of them while a million keys are stored, and 14 % with four million."""
 
 STEP = 256
 """One step reads this many keys from the disk, in half a millisecond (PAGE_ROWS in sqlite_rows.py)."""
@@ -33,7 +33,7 @@ class StoredKeys:
         """True while `read_some` must read nothing."""
 
     def may_contain(self, key: str) -> bool:
-        """Return False if the key is certainly not stored."""
+        """Return True if the key can be stored, and False if it is certainly not stored."""
         return not self._is_complete or self._has(key)
 
     def add(self, key: str) -> None:
@@ -44,7 +44,7 @@ class StoredKeys:
                     self._bits[position >> 3] |= 1 << (position & 7)
 
     def read_some(self) -> bool:
-        """Read the next keys from the disk. Return True if more keys remain.
+        """Read the next keys from the disk. Return True if more keys remain, else False.
 
         If the disk fails, nothing is read until the next call of `read_again`.
         """
@@ -63,7 +63,7 @@ class StoredKeys:
         return not self._is_complete
 
     def read_again(self, on_disk: Iterator[str]) -> None:
-        """Read all keys again: keys can have been stored without a call of `add`."""
+        """Read all keys again, because keys can have been stored without a call of `add`."""
         with self._lock:
             self._on_disk, self._is_complete = on_disk, False
 

@@ -40,7 +40,7 @@ class OnDisk(Enum):
 ON_DISK = OnDisk.ON_DISK
 
 CULL_AFTER_BYTES = 4 * 1024 * 1024
-"""The sizes of all shards are checked each time that this many bytes were written. A single write checks only the size
+"""Each time that this many bytes were written, the sizes of all shards are checked. A single write checks only the size
 of its own shard."""
 ABSENT_MAX = 1024
 """At most this many targets are remembered as not stored. A request that misses looks its target up five times."""
@@ -506,7 +506,8 @@ class TieredStore:
                 shared.overflow.clear(name, published[1])
 
     def _is_token_at_most(self, shared: SharedMemoryCoordination, target: str, token_max: int) -> bool:
-        """Return False if the stored resource has a higher fencing token. The caller holds the target's write lock."""
+        """Return True if the stored resource has a fencing token of at most `token_max`, or if no resource can be read,
+        else False. The caller holds the target's write lock."""
         try:
             data = shared.overflow.get(_name((EnvelopeKind.RESOURCE, target)))
             if data is None:

@@ -74,7 +74,8 @@ class PreviousContents:
         return bool(self.data) and any(entry.hash == digest for entry in self)
 
     def with_content(self, old: bytes, new: bytes, *, size_max: int) -> "PreviousContents":
-        """Return these contents with `old` appended, or unchanged if `old` equals `new` or exceeds CONTENT_BYTES_MAX.
+        """Return these contents with `old` appended. Return them unchanged if `old` equals `new` or exceeds
+        CONTENT_BYTES_MAX.
 
         `old` is the content that `new` has replaced. The oldest contents are dropped until all contents take at most
         `size_max` bytes.

@@ -43,7 +43,8 @@ class PendingWrite[Value]:
     value: Value | None
     size: int
     completions: list[Future[None]] = field(default_factory=list)
-    """Futures that are completed when the write of this value, or of a later value of its key, succeeds or fails."""
+    """Futures that are completed when the write of this value succeeds or fails, or the write of a later value of its
+    key."""
 
 
 class WriteQueue[Key, Value]:
@@ -129,10 +130,10 @@ class WriteQueue[Key, Value]:
                 return
 
     async def write(self, key: Key, value: Value | None, size: int, timeout: Seconds | None = None) -> bool:
-        """Queue a value, and wait until this or a later value of its key is written or has failed.
+        """Queue a value, and wait until this or a later value of its key is written or has failed. Return True.
 
-        Return False after `timeout` seconds (None: the queue's own limit); the value then stays in the queue. Return
-        True in all other cases.
+        Return False if this takes more than `timeout` seconds (the queue's own limit if None). The value then stays in
+        the queue.
         """
         completion: Future[None] = Future()
         self._put(key, PendingWrite(value, size, [completion]))
@@ -143,16 +144,14 @@ class WriteQueue[Key, Value]:
         return bool(done)
 
     def discard(self, key: Key, value: Value | None) -> None:
-        """Remove this value from the queue, unless it was replaced or written."""
+        """Remove this value from the queue, and report the failure, unless the value was replaced or written."""
         entry = self._pending.get(key)
         if entry is not None and entry.value is value and self._remove(key, entry, stale=True):
             self._report_failure(StoreError("store: the disk is too slow, a value was not written"))
 
     async def wait_written(self, key: Key) -> None:
-        """Wait until the queued value of this key, or its replacement, is written or its write has failed.
-
-        The call returns after the queue's time limit in any case.
-        """
+        """Wait until the queued value of this key, or a later one, is written or has failed. Wait at most for the
+        queue's time limit."""
         if key not in self._pending:
             return
         completion: Future[None] = Future()
@@ -331,9 +330,9 @@ class WriteQueue[Key, Value]:
             self._unwritten_size -= entry.size
 
     def _remove(self, key: Key, entry: PendingWrite[Value], *, stale: bool) -> bool:
-        """Remove exactly this entry. Return False if a newer entry has replaced it.
+        """Remove this entry and return True. Return False if a newer entry has replaced it.
 
-        `stale` is true if the disk can have an older value.
+        `stale` is True if the disk can have an older value.
         """
         with self._lock:
             if self._pending.get(key) is not entry:

@@ -24,8 +24,8 @@ step."""
 class WriteRetries[Key]:
     """The passes over the values that could not be written.
 
-    `keys` returns the keys of these values. `write` writes the value of one key. If that fails, it reports the
-    failure and raises StoreError.
+    `keys` returns the keys of these values. `write` writes the value of one key. If the write fails, `write` reports
+    the failure and raises StoreError.
     """
 
     def __init__(

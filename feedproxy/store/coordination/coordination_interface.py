@@ -17,7 +17,7 @@ target's counters."""
 class Coordination(Protocol):
     """The interface through which the processes on one store coordinate.
 
-    Only `acquire_lease` can wait: for the end of a lease that another machine of a fleet holds.
+    Only `acquire_lease` can wait. It waits for the end of a lease that another machine of a fleet holds.
     """
 
     @property
@@ -42,19 +42,20 @@ class Coordination(Protocol):
         ...
 
     async def acquire_lease(self, target: str, *, local: bool = False) -> bool:
-        """Acquire the fetch lease of `target`. Return False if another process holds the lease.
+        """Acquire the fetch lease of `target` and return True. Return False if another process holds the lease.
 
         The lease ends with `release_lease`, `abandon_lease`, or the end of the holder's process. A `local` lease
-        excludes only the processes of this machine, and suffices for changes of a stored resource without a fetch.
+        excludes only the other processes of this machine. It suffices for a change of a stored resource without a
+        fetch.
         """
         ...
 
     def release_lease(self, target: str, *, local: bool = False) -> None:
-        """End the lease after the result of the fetch was stored, and change `completion_count`."""
+        """End the lease, and change `completion_count`. The caller has stored the result of the fetch."""
         ...
 
     def abandon_lease(self, target: str) -> None:
-        """End the lease after a fetch without a stored result. `completion_count` does not change."""
+        """End the lease without changing `completion_count`. The fetch had no result to store."""
         ...
 
     def completion_count(self, target: str) -> int:

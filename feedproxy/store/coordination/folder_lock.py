@@ -22,8 +22,8 @@ class FolderInUse(FeedproxyError):
 def acquire(folder: Path) -> int | None:
     """Lock this folder, which is created if it is missing. Return the file descriptor of the lock.
 
-    Return None if the file system has no locks, or the folder cannot be written. Raises FolderInUse if another process
-    holds the lock.
+    Return None if the file system has no locks, or if the folder cannot be written. Raises FolderInUse if another
+    process holds the lock.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

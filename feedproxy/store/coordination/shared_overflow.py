@@ -2,8 +2,8 @@
 
 While the disk is full, read-only or locked, every worker must answer with the latest value. A worker appends such a
 value to a ring buffer in shared memory, and enters the value's position in a table. Reads search the table before the
-disk. The entry is removed when the disk has the value. A value that newer values have overwritten counts as not stored,
-in all workers (docs/decisions/worker-coordination.md).
+disk. The entry is removed when the disk has the value. If newer values have overwritten a value in the ring, all
+workers treat it as not stored (docs/decisions/worker-coordination.md).
 """
 
 import hashlib
@@ -71,7 +71,8 @@ class SharedOverflow:
         return self._find(name_hash(name))[1]
 
     def get(self, name: str) -> bytes | None:
-        """Return the value with this name, or DELETED. Return None if the value on disk is the latest."""
+        """Return the value with this name. Return DELETED if the value was deleted or overwritten, and None if the
+        value on disk is the latest."""
         for _ in range(3):  # an entry may be replaced while it is read
             position = self.position(name)
             if not position:
@@ -82,11 +83,11 @@ class SharedOverflow:
         return DELETED
 
     def put(self, name: str, value: bytes, precondition: Callable[[], bool]) -> int:
-        """Append a value or DELETED. Return the position of the appended value. In place of a value of more than
-        VALUE_MAX bytes, DELETED is appended.
+        """Append a value or DELETED, and return its position. In place of a value of more than VALUE_MAX bytes, DELETED
+        is appended.
 
-        `precondition` is called under the lock. If its result is False, nothing is appended, and 0 is returned. Raises
-        StoreError if no memory is available; the target then counts as not stored.
+        `precondition` is called under the lock. If its result is False, nothing is appended, and the function returns
+        0. Raises StoreError if no memory is available. The target then counts as not stored.
         """
         key, text = name_hash(name), name.encode("utf-8", "surrogatepass")
         if len(value) > VALUE_MAX:
@@ -118,8 +119,8 @@ class SharedOverflow:
         return end
 
     def clear(self, name: str, position: int) -> None:
-        """Remove the entry of a name, because the disk has its value. An entry with another position stays, because it
-        belongs to a newer value."""
+        """Remove the entry of a name, because the disk has its value. An entry with another position belongs to a newer
+        value, and stays."""
         if not position:
             return
         with self._mutex():

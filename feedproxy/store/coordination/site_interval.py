@@ -34,22 +34,22 @@ class SiteThrottle:
         start: int = 0,
         mutex: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
-        """Use the records at offset `start` of `table` (None: a table of this process alone).
+        """Use the records at offset `start` of `table`. If `table` is None, make a table for this process alone.
 
         `mutex` admits one process at a time.
         """
         self._table = bytearray(TABLE_SIZE) if table is None else table
         self._start, self._mutex = start, mutex
         self.reserved: Signal[tuple[str, Instant]] = Signal()
-        """Emits a site and its last slot, when this process has reserved the slot, and the site has an interval."""
+        """Emits a site and the slot that this process has reserved, if the site has an interval."""
         self.paused: Signal[tuple[str, Instant]] = Signal()
-        """Emits a site and the end of its pause, when this process has paused the site."""
+        """Emits a site that this process has paused, and the end of the pause."""
 
     def next_free(self, site: str, interval: Seconds, now: Instant) -> Instant:
         """Return the instant of the site's next free slot.
 
-        Return 0.0 if no request to the site is recorded, or if the record was made later than `now`: the clock was
-        wrong.
+        Return 0.0 if no request to the site is recorded. Return 0.0, too, if the record was made later than `now`, with
+        a wrong clock.
         """
         with self._mutex():
             _, last_slot, paused_until, recorded_at = self._find(name_hash(site))

@@ -119,7 +119,7 @@ class SharedMemoryCoordination:
     def changes_since(self, generation: int) -> tuple[int, frozenset[str] | None]:
         """Return the current generation, and the targets changed since `generation`.
 
-        Instead of the targets, return None if the changed targets are no longer known: each target can have changed.
+        If the changed targets are no longer known, return None in their place. Each target can then have changed.
         """
         now = self._counters[0]
         if not 0 <= now - generation <= RING_SIZE - NAME_MAX:

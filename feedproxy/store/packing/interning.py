@@ -44,8 +44,8 @@ class Interner:
         return self.intern(line) if len(value) <= SHARED_LENGTH_MAX else line
 
     def intern[Value](self, value: Value, key: object = None) -> Value:
-        """Return the cached value with the same key. If there is none, cache `value` and return it. By default, a value
-        is its own key."""
+        """Return the cached value with the key `key`. If there is none, cache `value` and return it. If `key` is None,
+        the value is its own key."""
         if len(self._values) >= VALUES_MAX:
             self._values.clear()
         interned: Value = self._values.setdefault(value if key is None else key, value)

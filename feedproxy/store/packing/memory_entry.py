@@ -71,8 +71,8 @@ def fields_size(fields: Fields) -> int:
 
 
 class MemoryEntry:
-    """The entry of one resource in memory. `was_used` is true after a use, until the store examines the entry to make
-    room (lru_memory_store.py)."""
+    """The entry of one resource in memory. `was_used` becomes True with a use. The store sets it to False when it
+    examines the entry to make room (lru_memory_store.py)."""
 
     __slots__ = ("_bodies", "_estimated_size", "_header", "_known_header", "_previous", "_resource", "was_used")
 
@@ -100,7 +100,7 @@ class MemoryEntry:
         return size + sum([BODIES_OVERHEAD + variant.size for variant in bodies])
 
     def resource(self, target: str) -> Resource:
-        """Return the resource of `target`, which is unpacked if necessary."""
+        """Return the resource of `target`. A packed resource is unpacked first."""
         alive = self._resource
         if isinstance(alive, Resource):
             return alive
