@@ -19,9 +19,10 @@ def groups_of(response: Fields) -> frozenset[str]:
 
 
 def groups_invalidated_by(request: Request, response: Response) -> frozenset[str]:
-    """Return the groups that a response to `request` invalidates (RFC 9875, section 3).
+    """Return the groups that a response to `request` invalidates (RFC 9875, section 3). The set is empty if it
+    invalidates no group.
 
-    The groups belong to the origin of the request's target. The set is empty if the response invalidates no groups.
+    The groups belong to the origin of the request's target.
     """
     # "The Cache-Group-Invalidation header field MUST be ignored on responses to requests that have a safe method"
     value = response.fields.combined("cache-group-invalidation")

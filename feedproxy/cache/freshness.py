@@ -1,11 +1,11 @@
-"""Age and freshness lifetime of a stored response, with the reason for the lifetime.  RFC 9111, section 4.2
+"""Age and freshness lifetime of a stored response, with the reason for the lifetime. RFC 9111, section 4.2
 
 An explicit lifetime of HTTP comes first: s-maxage, max-age or Expires (section 4.2.1). If there is none, the lifetime
 of a feed comes from the feed's schedule or, if the schedule is unknown, from the feed's rate of change (section 4.2.2).
 If both are unknown, the lifetime is a tenth of the time since Last-Modified, or a default.
 
-The argument `hint` is a function that returns until when the feed's schedule permits the use of a response. A response
-is *held* if its lifetime is over, and the schedule still permits its use (section 4.2.4).
+The schedule of a feed can permit the use of a response beyond its lifetime. A `Hint` returns this permission. The
+response is then *held* (section 4.2.4).
 """
 
 import math
@@ -195,10 +195,11 @@ def heuristic_lifetime(
     """Return the lifetime of a response without an explicit lifetime, in seconds, and its source (RFC 9111, section
     4.2.2).
 
-    For a feed, the lifetime is `learned` (from the feed's history). If `learned` is None, the lifetime is a tenth of
-    the time between Last-Modified and Date. If this is unknown, too, the lifetime is `default`. The lifetime of a feed
-    is at least `minimum`. For other content, the lifetime is a tenth of the time between Last-Modified and Date, or 0
-    if this is unknown. No lifetime exceeds `maximum`.
+    The lifetime of a feed is `learned` (from the feed's history). If `learned` is None, it is a tenth of the time
+    between Last-Modified and Date. If this time is unknown, too, it is `default`. It is at least `minimum`.
+
+    The lifetime of other content is a tenth of the time between Last-Modified and Date, or 0 if this time is unknown.
+    No lifetime exceeds `maximum`.
     """
     feed = stored.content.feed
     if feed and learned is not None:
@@ -234,8 +235,8 @@ def assess(
     """Return the freshness of a stored response at `now`.
 
     `hint` returns the permission of the feed's schedule. `learned` returns the lifetime by the feed's history, which
-    counts only if neither HTTP nor the schedule states a lifetime. `default`, `minimum` and `maximum` are those of
-    `heuristic_lifetime`. `targeted` is true if targeted fields apply to this cache (RFC 9213).
+    counts only if neither HTTP nor the schedule states a lifetime. `default`, `minimum` and `maximum` are as for
+    `heuristic_lifetime`. `targeted` is True if targeted fields apply to this cache (RFC 9213).
     """
     initial = initial_age(stored)
     age = current_age(stored, now, initial)

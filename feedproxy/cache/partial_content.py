@@ -64,9 +64,9 @@ class Missing(Struct, frozen=True):
 def extent_of(fields: Fields, size: int) -> Extent | None:
     """Return the extent of a 206 with these fields, or None if Content-Range is missing or invalid.
 
-    `size` is the size of the 206's content in bytes. Return None, too, if `size` is 0 or does not agree with
-    Content-Range. Content that is shorter than a range up to the end of the representation agrees: the representation
-    is then assumed to end with the content.
+    `size` is the size of the 206's content in bytes. If it does not agree with Content-Range, or is 0, the result is
+    also None. There is one exception: content that is too short for a range up to the end of the representation. The
+    representation is then assumed to end with the content.
     """
     values = fields.get_all("content-range")
     content_range = _CONTENT_RANGE.fullmatch(values[0].strip()) if len(values) == 1 else None
@@ -171,10 +171,11 @@ def _requested_extent(part: StoredResponse, extent: Extent, request: Fields) -> 
 
 
 def range_to_fetch(part: StoredResponse, request: Fields, *, fresh: bool, size_max: int) -> Missing | None:
-    """Return the range that a request needs in addition to the stored part, or None if the part does not help.
+    """Return the range to request from the origin in addition to the stored part. Return None if the part does not
+    help.
 
-    `request` contains the fields of the request. `size_max` limits the size of the part and the range together, in
-    bytes. `fresh` is true if the part is fresh. A stale part without a strong validator does not help.
+    `request` contains the fields of the client's request. `size_max` limits the size of the part and the range
+    together, in bytes. `fresh` is True if the part is fresh. A stale part without a strong validator does not help.
     """
     stored_extent = _extent(part)
     requested = (
@@ -208,10 +209,11 @@ def range_to_fetch(part: StoredResponse, request: Fields, *, fresh: bool, size_m
 
 
 def combine(part: StoredResponse, response: Response) -> Response | None:
-    """Return one response with the bytes of `part` and of `response`, a 206 with missing bytes (RFC 9111, section 3.4).
-
-    The status is 200 if the result is the whole representation, else 206. Return None if part and response cannot be
+    """Return one response with the bytes of `part` and of `response` (RFC 9111, section 3.4), or None if they cannot be
     combined.
+
+    `response` is a 206 with bytes that `part` lacks. The status of the result is 200 if it is the whole representation,
+    else 206.
     """
     stored_extent, new_extent = _extent(part), extent_of(response.fields, len(response.body))
     if new_extent is None or "content-encoding" in response.fields:

@@ -18,8 +18,8 @@ from feedproxy.http.cache_control import CacheControl
 class Reuse(Struct, frozen=True):
     """The decision to answer with the stored response.
 
-    `detail` is a token of Cache-Status for the permission to use a stale response, or for the rule that shortened the
-    lifetime. It is None if there is neither.
+    `detail` is a token of Cache-Status: for the permission to use a stale response, or for the rule that shortened the
+    lifetime. `detail` is None if there is neither.
     """
 
     stored: StoredResponse
@@ -45,8 +45,8 @@ class Validate(Struct, frozen=True):
 class Forward(Struct, frozen=True):
     """The decision to forward the request without conditions.
 
-    `stored` is a stored response that has no validator, and that may be served if the origin fails. It is None if there
-    is no such response.
+    `stored` is a stored response without a validator, which answers if the origin fails. `stored` is None if there is
+    no such response.
     """
 
     fwd: Fwd

@@ -20,11 +20,12 @@ def with_cookies(
 ) -> StoredResponse:
     """Return the stored response with only the cookies that all clients may get.
 
-    `received` contains the fields of the response that was stored, or that updated the stored response. If `received`
-    has Set-Cookie, its cookies replace the stored cookies. Cookies for one client and cookies of a feed are dropped.
-    The stored cookies remain if `received` has no Set-Cookie, or if its directives withhold this field (RFC 9111,
-    section 3.2). `request` is the request to which `received` belongs. `targeted` is true if targeted fields apply to
-    this cache (RFC 9213).
+    `received` contains the fields of the response that was stored, or that updated the stored response. Its cookies
+    replace the stored cookies. Cookies for one client and cookies of a feed are dropped. The stored cookies remain if
+    `received` has no Set-Cookie, or if its directives withhold this field (RFC 9111, section 3.2).
+
+    `request` is the request to which `received` is the response. `targeted` is True if targeted fields apply to this
+    cache (RFC 9213).
     """
     values = received.get_all(_NAME)
     if not values:

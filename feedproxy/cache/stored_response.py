@@ -119,9 +119,9 @@ class Content(Struct, frozen=True, omit_defaults=True):
 
     @property
     def main_body(self) -> tuple[str, bytes]:
-        """Return a coding and its body: the identity body if it is stored, else the first body.
+        """Return a coding and its body: `identity` if that body is stored, else the first coding.
 
-        Without bodies, return `identity` and an empty body.
+        If there are no bodies, return `identity` and an empty body.
         """
         label = "identity" if "identity" in self.bodies else next(iter(self.bodies), "identity")
         return label, self.bodies.get(label, b"")
@@ -150,10 +150,10 @@ class StoredResponse(Struct, frozen=True, omit_defaults=True):
     authorized: bool = False
     """True if the request carried Authorization (RFC 9111, section 3.5)."""
     invalid: bool = False
-    """True if the response was invalidated (RFC 9111, section 4.4). feedproxy must validate the response before its
-    next use."""
+    """True if the response was invalidated (RFC 9111, section 4.4). Before its next use, feedproxy must validate it."""
     final_target: str | None = None
-    """The target that sent the response after redirects: empty if there were no redirects, None if unknown."""
+    """The target that sent the response after redirects. It is "" if there were no redirects, and None if it is
+    unknown."""
     key: Fields = NO_FIELDS
     """Client-specific fields of the request that Vary does not nominate.
 

@@ -1,7 +1,7 @@
-"""Rules for storing a response and its fields in a shared cache.  RFC 9111, section 3
+"""Rules for storing a response and its fields in a shared cache. RFC 9111, section 3
 
-The rules for cookies are stricter than the RFC. The response to a request with Cookie is stored only if its directives
-or Expires explicitly allow storing. set_cookie.py decides about Set-Cookie.
+The rules for cookies are stricter than the RFC. If the request has Cookie, the response is stored only if its
+directives or Expires explicitly allow storing. set_cookie.py decides about Set-Cookie.
 """
 
 from feedproxy.cache.targeted_directives import governing_directives

@@ -100,8 +100,8 @@ def _preferred_language(accept_language: str) -> str | None:
 def choose(variants: Iterable[StoredResponse], request: Fields, *, own_agent: bool) -> StoredResponse | None:
     """Return the variant that suits the request fields `request` best, or None if they select no variant.
 
-    A response with Vary has priority over a response without Vary, even over a newer response. `own_agent` has the same
-    meaning as for `selects`.
+    A response with Vary has priority over a response without Vary, even over a newer one. `own_agent` is as for
+    `selects`.
     """
     selected = [variant for variant in variants if selects(variant, request, own_agent=own_agent)]
     if len(selected) < 2:
@@ -129,7 +129,7 @@ def with_variant(
     """Return the variants with `new` added as the last.
 
     `new` is the response to a request with the fields `request`. It replaces the variants that these fields select. If
-    more than `limit` variants remain, the first ones are left out. `own_agent` has the same meaning as for `selects`.
+    more than `limit` variants remain, the first ones are left out. `own_agent` is as for `selects`.
     """
     others = [variant for variant in variants if not selects(variant, request, own_agent=own_agent)]
     return (*others, new)[-limit:]
