@@ -85,10 +85,8 @@ def without_targeted(fields: Fields) -> Fields:
 
 
 def without_directives(fields: Fields, *names: str, field: str = "cache-control") -> str:
-    """Return the text of Cache-Control, or of the targeted field `field`, without the directives `names`.
-
-    All names must be in lower case.
-    """
+    """Return the text of Cache-Control, or of the targeted field `field`, without some directives. `names` are their
+    names in lower case."""
     combined = fields.combined(field) or ""
     return ", ".join(match[0] for match in _DIRECTIVE.finditer(combined) if match[1].lower() not in names)
 

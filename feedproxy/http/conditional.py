@@ -22,7 +22,7 @@ _NAMES = frozenset({"if-match", "if-none-match", "if-modified-since", "if-unmodi
 SKEW: Seconds = 60
 """Maximum seconds by which a client's clock may be slow.
 
-Some clients send the time of their last request in If-Modified-Since, and a slow clock makes that time too early. A
+Some clients send the time of their last request in If-Modified-Since. If the clock is slow, that time is too early. A
 version that was stored at most this many seconds after the time in the field counts as the client's version.
 """
 
@@ -87,7 +87,7 @@ def evaluate(
     * `tags` contains the representation's tags in all codings.
     * `own_base` is the base of this proxy's own tags (etag.py), or None if clients get the origin's tag.
     * `date` is the response's Date, which replaces a missing Last-Modified (RFC 9111, section 4.3.2).
-    * `earlier_versions` is a pair of instants, at which the first and the current version were stored. A client's date
+    * `earlier_versions` is a pair of instants: when the first and when the current version was stored. A client's date
       between them shows that the client has an earlier version, even if Last-Modified is older.
 
     Invalid dates are ignored. An If-Modified-Since later than `now` is ignored unless it equals Last-Modified.
@@ -151,9 +151,10 @@ def _was_modified_since(
     now: Instant | None,
     earlier_versions: tuple[Instant, Instant] | None,
 ) -> bool:
-    """Return True if the representation was modified after `since` (RFC 9110, section 13.1.3).
+    """Return True if the representation was modified after `since` (RFC 9110, section 13.1.3), or if both
+    `last_modified` and `date` are None.
 
-    Return True, too, if both `last_modified` and `date` are None. The other arguments are those of `evaluate`.
+    The arguments after `since` are those of `evaluate`.
     """
     modified = date if last_modified is None else last_modified
     if modified is None:

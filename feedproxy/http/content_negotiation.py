@@ -1,7 +1,7 @@
-"""Content negotiation: choice of content coding and media type, and the field Vary.  RFC 9110, section 12
+"""Content negotiation: choice of content coding and media type, and the field Vary. RFC 9110, section 12
 
-A coding or type with `q=0` is never chosen. Invalid members of a field are ignored. A field with weights, such as
-Accept, counts as a field without members if it is longer than PARSED_MAX.
+A coding or type with `q=0` is never chosen. Invalid members of a field are ignored. If a field with weights, such as
+Accept, is longer than PARSED_MAX, all its members are ignored.
 """
 
 import re

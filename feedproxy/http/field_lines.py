@@ -25,8 +25,8 @@ def parse_field_lines(
     """Return the names and values of field lines.
 
     An invalid line raises `error`: BadRequest for a request, MalformedResponse for a response. The message does not
-    repeat the line, which can contain a password or a cookie, because messages are logged. With `of_response`, white
-    space before the colon is removed, and control characters except NUL and bare CR become spaces.
+    repeat the line, because messages are logged, and the line can contain a password or a cookie. If `of_response` is
+    True, white space before the colon is removed, and control characters except NUL and bare CR become spaces.
     """
     parsed: list[Line] = []
     for number, line in enumerate(lines, 1):

@@ -25,7 +25,7 @@ def field_parser[Result, TooLong](
 ) -> Callable[[Callable[[str], Result]], Callable[[str], Result | TooLong]]:
     """Return a decorator for a parser of a field value. The parser must be a pure function.
 
-    The decorated parser returns `too_long` for a value longer than PARSED_MAX. It caches up to `entries` results for
+    For a value longer than PARSED_MAX, the decorated parser returns `too_long`. It caches up to `entries` results for
     short values (memoize.py).
     """
 

@@ -29,8 +29,8 @@ _NEVER_HOP_BY_HOP = frozenset({"cache-control", "content-length", "content-type"
 def hop_by_hop_names(connection: Iterable[str]) -> frozenset[str]:
     """Return the names of all hop-by-hop fields of a message, in lower case.
 
-    They are the names in HOP_BY_HOP and in `connection`, the values of the field Connection. The names in
-    _NEVER_HOP_BY_HOP are left out.
+    These are the names in HOP_BY_HOP and in `connection`, the values of the field Connection, except those in
+    _NEVER_HOP_BY_HOP.
     """
     listed = {token.strip().lower() for value in connection for token in value.split(",")}
     return HOP_BY_HOP | (listed - _NEVER_HOP_BY_HOP - {""})

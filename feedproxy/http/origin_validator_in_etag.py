@@ -1,8 +1,8 @@
 """Validators of an origin inside the entity tag for the client.
 
-For content with no-store, the store must not even record which tag of the origin belongs to a client's tag. The
-client's tag therefore contains the origin's validator. `HASH.eTAG` and `HASH.wTAG` carry a strong or weak tag in
-base64url. `HASH.dNUMBER` carries Last-Modified in Unix seconds.
+Content with no-store must not be stored, and neither may the origin's validator of a client's version. The client's tag
+therefore contains this validator. `HASH.eTAG` and `HASH.wTAG` carry a strong or weak tag in base64url. `HASH.dNUMBER`
+carries Last-Modified in Unix seconds.
 """
 
 import base64
@@ -18,7 +18,7 @@ TAG_MAX = 96
 """An origin's tag of more than this many characters is not carried inside a client's tag."""
 
 TAGS_MAX = 8
-"""Only the first tags of a request, at most this many, are searched for validators of the origin."""
+"""At most this many tags of a request, the first ones, are searched for validators of the origin."""
 
 _FIXED_FIELDS = frozenset({"accept", "accept-encoding", "user-agent"})
 """Names of fields that feedproxy itself writes into requests for feeds, in lower case.
@@ -31,11 +31,11 @@ _CARRIED = re.compile(r"[0-9a-f]+\.(?:(?P<kind>[ew])(?P<tag>[A-Za-z0-9_-]+)|d(?P
 
 
 def carry_validators(base: str, fields: Fields) -> str:
-    """Return a tag base that carries the ETag or Last-Modified of a response.
+    """Return a tag base that carries the ETag or the Last-Modified of a response.
 
-    Return `base` unchanged if the response has no validator, or an ETag longer than TAG_MAX. Last-Modified is carried
-    only if the response does not vary by a client's fields, because documents in several languages can have the same
-    date.
+    An ETag of at most TAG_MAX characters is carried. Otherwise Last-Modified is carried, if the response does not vary
+    by a client's fields: documents in several languages can have the same date. Return `base` unchanged if nothing can
+    be carried.
     """
     tag = parse_tag(fields.get("etag") or "") if len(fields.get_all("etag")) == 1 else None
     if tag is not None and len(tag.opaque) <= TAG_MAX and tag.opaque.isascii():
@@ -70,7 +70,7 @@ def conditions_for_origin(fields: Fields) -> Fields:
 
 
 def fields_for_client(conditions: Fields, not_modified: Fields) -> Fields | None:
-    """Return the fields of an origin's 304 with the tag that the client sent for the current version.
+    """Return the fields of an origin's 304, with the tag that the client sent for the current version.
 
     `conditions` contains the fields of the client's request, and `not_modified` contains those of the 304. Return None
     if the 304 does not show which of the client's versions is current.

@@ -32,7 +32,7 @@ class Unsatisfiable(Struct, frozen=True):
 def if_range_holds(
     fields: Fields, tag: EntityTag | None, last_modified: Instant | None, date: Instant | None = None
 ) -> bool:
-    """Return True if the request has no If-Range, or if If-Range permits the Range (RFC 9110, section 13.1.5).
+    """Return True if the request has no If-Range, or if the condition in If-Range holds (RFC 9110, section 13.1.5).
 
     `tag` is the tag of the bytes that would be sent. A date in If-Range must equal Last-Modified. Last-Modified must
     then be at least one second before the response's `date` (section 8.8.2.2).
@@ -52,9 +52,9 @@ def if_range_holds(
 def select(value: str | None, length: int) -> tuple[int, int] | Unsatisfiable | None:
     """Return the positions of the first and last byte that a Range selects in a content of `length` bytes.
 
-    `value` is the Range of a GET, or None if If-Range forbids the range (`if_range_holds`). Return None if the
-    response is 200 with the whole content, because Range is absent or ignored. Return Unsatisfiable if the content has
-    none of the bytes.
+    `value` is the Range of a GET, or None if If-Range forbids the range (`if_range_holds`). Return None if Range is
+    absent or ignored: the response is then 200 with the whole content. Return Unsatisfiable if the content has none of
+    the selected bytes.
     """
     if value is None:
         return None

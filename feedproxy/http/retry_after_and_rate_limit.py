@@ -60,7 +60,8 @@ def rate_limit_reset(fields: Fields, now: Instant) -> Instant | None:
 
 @field_parser(too_long=())
 def _parse_rate_limit(value: str) -> Sequence[tuple[Value | None, Value | None]]:
-    """Return pairs for the limits in RateLimit: the number of requests that remain, and the seconds until the reset.
+    """Return two values for each limit in RateLimit: the number of requests that remain, and the seconds until the
+    reset.
 
     A value is None if it is missing. A malformed field can have values that are not numbers.
     """

@@ -125,7 +125,7 @@ def query_value(query: str, name: str) -> str:
 
 
 def without_fragment(uri: str) -> str:
-    """Return the target of a store key: the key without its fragment, which names a credential
+    """Return the target of a store key: the key without its fragment. The fragment names a credential
     (access/origin_credentials.py)."""
     return uri.partition("#")[0]
 
@@ -222,7 +222,7 @@ def _split_port(authority: str) -> tuple[str, str]:
 
 
 def _authority(authority: str) -> tuple[str, int | None]:
-    """Return the normalised host and port of an authority. The port is None if the authority has none."""
+    """Return the normalised host and port of an authority. The port is None if the authority has no port."""
     if "@" in authority:
         # User information is deprecated (RFC 9110, section 4.2.4) and is used to disguise the host.
         raise BadTarget("invalid URL: a user name or password belongs into the field Authorization")

@@ -23,7 +23,7 @@ COUNT_MAX = 10**12
 
 
 class Claim(Struct, frozen=True):
-    """A service's statement of the number of subscribers for which it fetches a feed (`count`).
+    """A service's statement that it fetches a feed for `count` subscribers.
 
     `fetcher` is the name under which the service's claims are counted. `feed_id` is the service's own id of the feed,
     or "" if the service states none.

@@ -35,8 +35,8 @@ NOT_CODINGS = frozenset(
 """Names that servers send as Content-Encoding although they are no content codings.
 
 They are charsets, words for the absence of a coding, values of Content-Transfer-Encoding, and the framing of uploads to
-S3, which some storages keep. Browsers ignore all unknown codings. feedproxy ignores only these names, because content
-in a coding that it does not know must pass unchanged.
+S3, which some object stores send again. Browsers ignore all unknown codings. feedproxy ignores only these names,
+because content in a coding that it does not know must pass unchanged.
 """
 
 _ALWAYS_ACCEPTED = 16 * 1024 * 1024
@@ -49,8 +49,8 @@ A higher ratio indicates a decompression bomb. The most repetitive of 352 feeds 
 _PIECE = 4 * 1024
 """A decoder gets at most this many bytes of input in each call.
 
-The decoder copies all input after the end of a gzip member. With more input for each call, a body of many empty members
-would take seconds.
+At the end of a gzip member, the decoder copies the rest of its input. With more input in each call, a body of many
+empty members would take seconds.
 """
 
 _ONE_CALL_MAX = 256 * 1024
@@ -82,10 +82,11 @@ def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
     """Return the decoded content of a body.
 
     An empty body is returned unchanged, and so is text that is mislabelled as gzip or zstd (`lacks_magic_number`). A
-    name of NOT_CODINGS is skipped if the body is text or coded in gzip or zstd. `limit` is the maximum size of the
-    decoded content in bytes. If a body has several codings, the sizes after each decoding are added. Raises TooLarge
-    above `limit`, UnknownCoding for an unknown coding, and Undecodable for truncated or damaged content or for more
-    than LAYERS_MAX codings.
+    name of NOT_CODINGS is skipped if the body is text or coded in gzip or zstd.
+
+    `limit` is the maximum size of the decoded content in bytes. If a body has several codings, the sizes after each
+    decoding are added. Raises TooLarge above `limit`, and UnknownCoding for an unknown coding. Raises Undecodable for
+    truncated or damaged content, and for more than LAYERS_MAX codings.
     """
     codings = layers(content_encoding)
     if len(codings) > LAYERS_MAX:
@@ -107,9 +108,9 @@ def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
 
 
 def decoding_limit(length: int, limit: int) -> int:
-    """Return the maximum size of the decoded content of a body with `length` bytes, in bytes.
+    """Return the maximum size, in bytes, of the content that a body of `length` bytes may decode to.
 
-    The result is `limit`, or less if a content of `limit` bytes would indicate a decompression bomb.
+    The result is `limit`, or less if content of `limit` bytes would indicate a decompression bomb.
     """
     return min(limit, max(_ALWAYS_ACCEPTED, _EXPANSION * length))
 
@@ -203,8 +204,8 @@ def zstd_frames(
 ) -> Generator[bytes]:
     """Yield the content of consecutive zstd frames (RFC 8878, section 3).
 
-    If data follows the last frame, the data is dropped, or raises Undecodable if `strict` is true. `limit` is the
-    caller's limit of the content in bytes. The pieces become smaller near the limit.
+    If `strict` is True, data after the last frame raises Undecodable. If it is False, such data is dropped. `limit` is
+    the caller's limit of the content in bytes. The pieces become smaller near the limit.
     """
     decoder, offset, remaining = decompressor.decompressobj(), 0, limit
     while offset < len(body):

@@ -1,8 +1,8 @@
-"""Compression dictionaries: earlier responses as dictionaries, and the content coding `dcz`.  RFC 9842
+"""Compression dictionaries: earlier responses as dictionaries, and the content coding `dcz`. RFC 9842
 
 A response offers itself as a dictionary with Use-As-Dictionary. A client that has stored the response sends the SHA-256
-of its content in Available-Dictionary, and `dcz` in Accept-Encoding. The server may then compress a later response with
-the dictionary. An invalid field counts as absent.
+of the response's content in Available-Dictionary, and `dcz` in Accept-Encoding. The server may then compress a later
+response with the dictionary. An invalid field counts as absent.
 """
 
 import hashlib
@@ -62,8 +62,11 @@ def use_as_dictionary(pattern: str) -> str:
 
 @field_parser(too_long=None, entries=1024)
 def parse_use_as_dictionary(value: str) -> UseAsDictionary | None:
-    """Return the offer in Use-As-Dictionary. Return None if the value is invalid or too long, or if its type or its
-    pattern forbids feedproxy to use the dictionary."""
+    """Return the offer in Use-As-Dictionary.
+
+    Return None if the value is invalid or too long, or if its type or its pattern forbids feedproxy to use the
+    dictionary.
+    """
     members = parse_dictionary(value)
     if members is None:
         return None
@@ -94,10 +97,8 @@ def dictionary_hash(content: bytes) -> bytes:
 
 
 def without_dictionary(request: Fields) -> Fields:
-    """Return the fields of a request without Available-Dictionary, Dictionary-ID, and `dcz` in Accept-Encoding.
-
-    If Available-Dictionary is absent, the fields are returned unchanged.
-    """
+    """Return the fields of a request without Available-Dictionary, Dictionary-ID, and `dcz` in Accept-Encoding. If
+    Available-Dictionary is absent, the fields are returned unchanged."""
     if "available-dictionary" not in request:
         return request
     codings = request.combined("accept-encoding") or ""
@@ -109,7 +110,7 @@ def without_dictionary(request: Fields) -> Fields:
 def exact_pattern(path: str) -> str | None:
     """Return a URL pattern that matches only this path with its query, or None if no pattern can express the path.
 
-    If the path has no query, the pattern matches the path with each query, too.
+    If the path has no query, the pattern also matches the path with any query.
     """
     head, mark, query = path.partition("?")
     if not path.startswith("/") or "#" in path or (mark and head.endswith(":")):

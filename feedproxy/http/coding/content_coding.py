@@ -42,8 +42,8 @@ def is_exact(body: bytes, coding: str, content: bytes) -> bool:
     """Return True if every decoder gives this content for the coded bytes.
 
     `content` is the result of `bounded_decompression.decode`, which ignores data after the last gzip member or zstd
-    frame. Other decoders can fail at such data. For zstd, the result is always False, because only another decoding
-    could find such data.
+    frame. Other decoders can fail at such data. For zstd, the result is always False, because a search for such data
+    would take another decoding.
     """
     match coding:
         case "gzip":
@@ -64,9 +64,10 @@ def sniff(body: bytes) -> str | None:
 
 
 def lacks_magic_number(body: bytes, coding: str) -> bool:
-    """Return True if a body looks like XML or JSON, and the stated coding has a magic number that the body lacks.
+    """Return True if a body looks like XML or JSON, and lacks the magic number of the stated coding.
 
-    feedproxy takes such a body as uncoded. Only gzip and zstd have magic numbers.
+    feedproxy treats such a body as uncoded. For codings without a magic number (all except gzip and zstd), the result
+    is False.
     """
     if coding == "gzip":
         return not body.startswith(GZIP_MAGIC) and is_text(body)

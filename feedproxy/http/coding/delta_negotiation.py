@@ -1,7 +1,7 @@
 """Requests for a delta (RFC 3229): the field A-IM, and the versions that the client has.
 
-The only supported instance manipulation is `feed`: it removes the entries that are already in the base. The base is the
-version that the client has, named by tags or by a date in the conditional request. RFC 3229 defines only tags, but feed
+The only supported instance manipulation is `feed`. It removes the entries that are already in the base, a version that
+the client has. The conditional request names the base by tags or by a date. RFC 3229 defines only tags, but feed
 readers also send dates.
 """
 
@@ -17,7 +17,7 @@ FEED = "feed"
 
 
 class Bases(Struct, frozen=True):
-    """The versions that a client states to have: those with `tags`, or the version of `date` if there are no tags."""
+    """The versions that a client states to have: those with `tags` or, if there are no tags, the version of `date`."""
 
     tags: tuple[EntityTag, ...] = ()
     """The tags in If-None-Match."""

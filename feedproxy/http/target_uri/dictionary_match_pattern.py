@@ -20,7 +20,8 @@ _TOKEN = re.compile(
 
 
 def covers(pattern: str, base: str, target: str) -> bool:
-    """Return True if a pattern, relative to the URL `base`, matches the URL `target`. Both URLs are normalised.
+    """Return True if a pattern matches the URL `target`. The pattern is relative to the URL `base`. Both URLs are
+    normalised.
 
     URLs of different origins never match (RFC 9842, section 2.2.2).
     """

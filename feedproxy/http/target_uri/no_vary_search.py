@@ -36,7 +36,8 @@ class QueryVariance(Struct, frozen=True):
     """The rule that states which parameters of a query identify a resource, and whether their order matters."""
 
     names: frozenset[str] = frozenset()
-    """Names of the ignored parameters. If `all_but` is true, all other parameters are ignored instead."""
+    """Names of the ignored parameters. If `all_but` is True, these names are the exceptions: all other parameters are
+    ignored."""
     all_but: bool = False
     key_order: bool = True
 

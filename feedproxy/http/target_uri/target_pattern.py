@@ -39,8 +39,8 @@ class TargetPattern:
         return {"text": self.text}
 
     def compile(self, *, protects: bool) -> None:
-        """Compile the expression for `matches` now. If the argument `protects` is true, also compile those for the
-        methods `protects` and `is_of_host`."""
+        """Compile the expression for `matches` now. If the argument `protects` is True, also compile the expressions
+        for the methods `protects` and `is_of_host`."""
         _ = self._regex
         if protects:
             _ = self._wide, self._host
@@ -198,8 +198,8 @@ def compile_glob(glob: str) -> re.Pattern[str]:
 def _glob_expression(text: str, anything: str) -> str:
     """Return the regular expression of a glob. `anything` is the regular expression for an asterisk.
 
-    A part between two asterisks matches only at its first position in the remaining text. Another position would permit
-    no other match of the whole, and the time would grow with a power of the length of a client's text.
+    A part between two asterisks matches only at its first position in the remaining text. With other positions, no
+    further texts would match, and the time would grow with a power of the length of a client's text.
     """
     first, *others = map(re.escape, re.split(r"\*+", text))
     inner = "".join(f"(?>{anything}?{part})" for part in others[:-1])

@@ -176,8 +176,11 @@ def text_without_secrets(text: str) -> str:
 
 
 def redact_setting(text: str) -> str:
-    """Return the value of an option for an error message: `…` if the value contains both `@` and `:`, which can
-    surround a password. In any other value, the secrets of addresses and a fragment are replaced."""
+    """Return the value of an option for an error message, without its secrets.
+
+    A value with both `@` and `:` becomes `…`, because these can surround a password. In any other value, the secrets of
+    addresses and a fragment are replaced.
+    """
     if "@" in text and ":" in text:
         return "…"
     beginning, mark, _ = text.partition("#")
