@@ -67,9 +67,11 @@ class AccessControl:
         """Return the authenticated user, and the request fields that may be sent upstream.
 
         `readers` contains the permitted users. If it is empty, the feed requires no credentials, and the result is
-        `user` with all fields. Otherwise the client's credentials are removed from the fields. `address` is the
-        client's IP address. `user` is a user that a secret address or a CONNECT has already authenticated, or "". If
-        `proxy` is true, the credentials are expected in Proxy-Authorization, and only Basic is accepted.
+        `user` with all fields. Otherwise the client's credentials are removed from the fields.
+
+        `address` is the client's IP address. `user` is a user that a secret address or a CONNECT has already
+        authenticated, or "". If `proxy` is True, the credentials are expected in Proxy-Authorization, and only Basic is
+        accepted.
 
         Raises AccessDenied if the client must authenticate, if its network sent too many wrong passwords, or if the
         user may not read the feed. Raises BadTarget if the target is ambiguous: origins can interpret it as different

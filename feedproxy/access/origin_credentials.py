@@ -76,9 +76,9 @@ class Credential:
 
 
 class OriginCredentials:
-    """The credentials in a wallet file, reloaded after each change.
+    """The credentials in a wallet file, reloaded after each change. If `path` is empty, there are no credentials.
 
-    The constructor raises UsageError if the file cannot be used. Without a `path`, there are no credentials.
+    The constructor raises UsageError if the file cannot be used.
     """
 
     def __init__(self, path: str, clock: Clock, seed: bytes) -> None:
@@ -92,8 +92,9 @@ class OriginCredentials:
     def key_for(self, target: str, user: str) -> str:
         """Return the key under which the target's resource is stored for this user.
 
-        The key is the target, followed by the name of the credential (as the fragment) if feedproxy sends a credential
-        to the origin for this user. A credential for the user has priority over a credential for all users.
+        If feedproxy sends a credential to the origin for this user, the key is the target with the credential's name as
+        the fragment. Otherwise the key is the target. A credential for the user has priority over a credential for all
+        users.
         """
         matching = self._matching(target)
         own = [credential for credential in matching if user and credential.user == user]

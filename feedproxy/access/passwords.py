@@ -30,9 +30,10 @@ CHECKS_WAITING_MAX = 32
 further passwords are refused."""
 
 _DUMMY_HASH = bcrypt.hashpw(secrets.token_bytes(16), bcrypt.gensalt(5)).decode("ascii")
-"""The hash with which passwords are compared if the file has no users.
+"""The hash with which passwords are compared if the file has no users. The comparison takes as long as for a known
+user.
 
-The comparison takes as long as for a known user. The cost of the hash is 5, as in hashes of `htpasswd -B`.
+The cost of the hash is 5, as in hashes of `htpasswd -B`.
 """
 
 

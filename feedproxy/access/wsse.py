@@ -67,8 +67,8 @@ def created_at(token: UsernameToken) -> Instant | None:
 def _sums(nonce: str, created: str, password: str) -> list[tuple[bytes, str]]:
     """Return pairs of a SHA-1 sum and an accepted digest, which encodes this sum.
 
-    The digests are those of the raw and the hexadecimal sum, with the nonce as sent and decoded. `created` is the text
-    of Created.
+    The digests are those of the raw and the hexadecimal sum, with the nonce as sent and, if it is Base64, decoded.
+    `created` is the text of Created.
     """
     nonces = [nonce.encode()]
     with contextlib.suppress(ValueError):
