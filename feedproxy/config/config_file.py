@@ -62,8 +62,8 @@ class Config(Struct, frozen=True):
 def load(path: str | Path, specs: Mapping[str, OptionSpec], *, foreign: bool = False) -> Config:
     """Return the configuration in a file. Raises UsageError for the first mistake, with `FILE:LINE: reason`.
 
-    `specs` contains the known options by name. With `foreign`, unknown names are skipped, because client commands do
-    not know mitmproxy's options.
+    `specs` contains the known options by name. If `foreign` is True, unknown names are skipped, because client commands
+    do not know mitmproxy's options.
     """
     document = read_document(Path(path))
     if document is None:
@@ -193,7 +193,8 @@ def line_of(mapping: Any, key: Any) -> int:
 
 
 def item_line(sequence: Any, index: int, location: str) -> int:
-    """Return the line number of an item in a list, or if the item has none, the number at the end of `location`.
+    """Return the line number of an item in a list. If the item has no line number, return the number at the end of
+    `location`.
 
     `location` is the place of the list as `FILE:LINE`.
     """

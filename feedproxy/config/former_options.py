@@ -22,12 +22,12 @@ RENAMED: Mapping[str, tuple[str, str]] = {
     "websub_subscribe": ("push_subscribe", ""),
     "zstd_level": ("codings", "zstd"),
 }
-"""For each former option, the option that replaces it, and an item of the value of this new option, or "".
+"""For each former option, the option that replaces it (the new option) and an item.
 
-* Without an item, the new option gets the value of the former option.
-* With an item, the new option is a list. The item is added if the former option is true or not zero, and otherwise
-  removed.
-* `polling` is no list: it gets the item as its value if the former option is false.
+* If the item is "", the new option gets the value of the former option.
+* Otherwise, the new option is a list. If the former option is true or not zero, the item is added to the list. If it is
+  false or zero, the item is removed.
+* The new option `polling` is no list. If the former option is false, `polling` gets the item as its value.
 """
 
 DERIVED: Mapping[str, str] = {
@@ -50,12 +50,11 @@ INSTEAD: Mapping[str, str] = {
 
 
 def replace_former(name: str, value: Any, location: str, options: dict[str, Any]) -> bool:
-    """Return True if `name` is a former option. If an option replaces it, set that option. Return False if `name` is
-    not a former option: the caller then sets the option `name`.
+    """Return True if `name` is a former option, else False. If an option replaces it, set that option in `options`.
 
-    `options` contains the options that were read before, and gets the new option. A warning is logged for a former
-    option, and for an option that the next release will lack. `location` is the place of the option for messages.
-    Raises UsageError unless the value of a renamed option is a number or a boolean.
+    If the result is False, the caller sets the option `name`. `options` contains the options that were read before. A
+    warning is logged for a former option, and for an option that the next release will lack. `location` is the place of
+    the option for messages. Raises UsageError unless the value of a renamed option is a number or a boolean.
     """
     if name in DERIVED:
         _warn(name, location, f"it is now {DERIVED[name]}")

@@ -108,6 +108,6 @@ def suggest(name: Any, names: Collection[str]) -> str:
 
 
 def suggest_key(entry: Mapping[Any, Any], expected: str) -> str:
-    """Return a hint at the key of `entry` that resembles the missing key `expected`, or "" if there is none."""
+    """Return a hint that a key of `entry` resembles the missing key `expected`, or "" if no key does."""
     similar_names = difflib.get_close_matches(expected, [str(key) for key in entry], n=1)
     return f"; did you mean that by {similar_names[0]!r}?" if similar_names else ""

@@ -19,7 +19,7 @@ from feedproxy.upstream import parent_proxy
 from feedproxy.upstream.address_policy import AddressPolicy
 
 type Check = Callable[[str, str], None]
-"""Check of one text. The arguments are the option's name and the text."""
+"""Check of one text. Its arguments are the name of the option and the text."""
 
 REDIS_SCHEMES = ("redis", "rediss", "unix")
 
