@@ -91,8 +91,8 @@ class Rules:
         return len(self.rules)
 
     def settings_for(self, target: str, base: Settings) -> Settings:
-        """Return `base` with the rules of a target applied. If `target` is a store key, the rules of the key's target
-        apply.
+        """Return `base` with the rules of a target applied. `target` can also be a store key, to which the rules of its
+        target apply.
 
         Targets with the same rules and the same `base` get the same object.
         """
@@ -185,8 +185,8 @@ def override(settings: Settings, rules: Iterable[Mapping[str, Any]]) -> Settings
 def may_serve_under(start: Settings, end: Settings) -> bool:
     """Return True if the response at the end of a redirect may be served under the target that redirects.
 
-    `start` and `end` are the settings of these two targets. `end` must permit all readers that `start` permits, and may
-    be private only if `start` is private.
+    `start` and `end` are the settings of the redirecting target and of the last target. `end` must permit all readers
+    that `start` permits, and may be private only if `start` is private.
     """
     if end.private and not start.private:
         return False
@@ -214,8 +214,9 @@ def _forms_of(reading: str, base: Settings) -> tuple[str, ...]:
 def _strictest(protecting: Iterable[Rule], forms_of_target: tuple[str, ...], base: Settings) -> _Protection:
     """Return the protection of one interpretation of an address: the stricter of two results.
 
-    One result is that of the rules that match as written. The other result includes the rules that match only in their
-    extended form (`TargetPattern.protects`). `forms_of_target` are the forms of the interpretation (`_forms_of`).
+    The first result is that of the rules that match as written. The second result also includes the rules that match
+    only in their extended form (`TargetPattern.protects`). `forms_of_target` are the forms of the interpretation
+    (`_forms_of`).
     """
     written = extended = _Protection(base.readers, base.private)
     for rule in protecting:

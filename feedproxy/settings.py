@@ -21,7 +21,7 @@ _ADDRESS = re.compile(r"(?:(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^:\[\]/@\s]*
 PRICES: Mapping[str, int] = {"off": 300, "frugal": 7200, "balanced": 1800, "eager": 300}
 """Price of a request for each name in the option `polling`: the seconds of staleness that a request must save.
 
-With `off`, there are no scheduled refreshes: a copy is refreshed by the first poll after its lifetime. The low price
+With `off`, there are no scheduled refreshes: a copy is refreshed by the first poll after its lifetime. Its low price
 makes lifetimes short.
 """
 
@@ -983,7 +983,7 @@ def _sequence_names() -> frozenset[str]:
 def listen_address(text: str, option_name: str) -> tuple[str, int]:
     """Return host and port of `HOST:PORT`, `:PORT` (all addresses, host "") or `PORT` (loopback).
 
-    If `text` has none of these forms, raises a UsageError that contains `option_name`.
+    Raises UsageError, with `option_name` in the message, if `text` has none of these forms.
     """
     match = _ADDRESS.fullmatch(text.strip())
     if match is None or int(match["port"]) > 65535:
