@@ -1,8 +1,8 @@
 """Keyed responses: responses for requests with client-specific fields, stored beside the shared responses.
 
-The *key* of a request contains its client-specific fields. A keyed response answers only requests with the same key. It
-changes nothing for other clients: an error does not count as a failure of the feed, and a redirect or 410 does not move
-or end the feed.
+The *key* of a request contains its client-specific fields. A keyed response answers only requests with the same key. A
+keyed response does not affect other clients: an error does not count as a failure of the feed, and a redirect or 410
+does not move or end the feed.
 """
 
 import re
@@ -50,10 +50,10 @@ def selects(stored: StoredResponse, upstream: UpstreamRequest) -> bool:
 
 
 def choose(resource: Resource, upstream: UpstreamRequest) -> StoredResponse | None:
-    """Return the keyed or shared stored response that a client's request selects, or None if there is none.
+    """Return the stored response that a client's request selects, or None if there is none.
 
-    `upstream` is the request for the origin. If it has credentials, responses with the same key take precedence over
-    shared responses, and shared error responses are not used.
+    `upstream` is the request for the origin. If it has credentials, responses with the key of the request take
+    precedence over shared responses, and shared error responses are not used.
     """
     keyed = [response for response in resource.keyed if response.status != 206]
     same_key = [response for response in keyed if selects(response, upstream)]
@@ -69,13 +69,17 @@ def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: 
     """Return the key of the response that a job received. The key contains:
 
     * the client-specific fields of the request,
-    * a client's User-Agent for pages and error responses, and for a feed if the User-Agent can contain markup,
-    * the client's Range if the response contains neither the range (206) nor the whole content (200).
+    * the client's User-Agent, if the response is a page or an error,
+    * the client's User-Agent, if the response is a feed and the User-Agent can contain markup,
+    * the client's Range, if the response has another status than 200 and 206.
 
-    If the target has neither a shared response nor a feed yet (`is_new`), the fields in the option `shared_fields` are
-    left out of the key. This requires that the response is neither a feed nor an error, and that its origin permits
-    sharing. Fields that Vary nominates are left out unless they are credentials, because Vary compares them as well.
-    A 304 has the key of its request or, if that is empty, the key of the stored response that it validates.
+    Fields that Vary nominates are left out, because Vary selects the response by them. Credentials are never left out.
+
+    For a target without a shared response and without a feed (`is_new`), the fields of the option `shared_fields` are
+    left out, too. The response must then be neither a feed nor an error, and its origin must permit sharing.
+
+    A 304 has the key of its request. If this key is empty, the 304 has the key of the stored response that it
+    validates.
     """
     if response.status == 304:
         return job.key if len(job.key) or job.validate is None else job.validate.key
@@ -107,7 +111,7 @@ def is_feed_for_all_languages(job: RefreshJob, chain: RedirectChain, ingested: I
 
 
 def is_client_specific(context: RequestContext, result: RefreshResult) -> bool:
-    """Return whether a request to the origin, or its result, has fields of the client."""
+    """Return whether the request to the origin had client-specific fields, or its response has a key."""
     is_shared = result.response is None or not len(result.response.key)
     return not is_shared or len(context.upstream.key) > 0 or len(context.upstream.varying_fields) > 0
 
@@ -141,8 +145,10 @@ def unstored_varying_names(result: RefreshResult) -> frozenset[str]:
 
 
 def needs_second_fetch(context: RequestContext, result: RefreshResult, unstored_names: frozenset[str]) -> bool:
-    """Return True if the shared request to the origin lacked a field by which the response varies. The origin is then
-    asked again, with the client's field. `unstored_names` are those of `unstored_varying_names`."""
+    """Return True if the shared request to the origin lacked a field by which the response varies.
+
+    The origin is then asked again, with the client's field. `unstored_names` is the result of `unstored_varying_names`.
+    """
     known_names = context.resource.varying_names if context.resource is not None else frozenset[str]()
     varying_names = (result.resource.varying_names | unstored_names) - known_names
     return not context.upstream.withheld_names.isdisjoint(varying_names)

@@ -36,8 +36,8 @@ _OF_CODED_CONTENT = ("content-encoding", "content-digest", "repr-digest", "diges
 """Fields that describe coded content. They are removed when the content is decoded."""
 
 CONTENT_BYTES_MAX = 8 * 1024 * 1024
-"""Content is offered to the origin as a dictionary only if its bodies in all codings have at most this many bytes
-together."""
+"""The stored content is offered to the origin as a dictionary only if the sum of its sizes in all stored codings is at
+most this many bytes."""
 
 HASHED_ON_LOOP_MAX = 64 * 1024
 """The event loop itself hashes content of at most this many bytes. A thread hashes larger content."""
@@ -46,8 +46,10 @@ HASHED_ON_LOOP_MAX = 64 * 1024
 def with_dictionary(
     client: OriginClient, job: RefreshJob, store: Store, helper_pool: HelperPool, clock: Clock
 ) -> OriginClient:
-    """Return a client that names the job's stored content as a dictionary in its request to the origin, or `client` if
-    the request may name no dictionary."""
+    """Return a client that names the job's stored content as a dictionary in its request to the origin.
+
+    If the request may name no dictionary, return `client`.
+    """
     stored, request, settings = job.validate, job.request, job.settings
     if stored is None or not stored.content.is_dictionary or not is_shared(stored, settings):
         return client

@@ -15,7 +15,7 @@ PEER_POLL_MAX: Seconds = 0.02
 
 
 class FetchLease:
-    """The fetch lease as an async context manager, acquired on entry and released on exit.
+    """The fetch lease as an async context manager. It is acquired on entry and released on exit.
 
     On entry, the manager waits up to `timeout` seconds while another process has the lease. After the timeout, the
     block runs without the lease, because the other process can hang.
@@ -52,7 +52,7 @@ class FetchLease:
         self.release()
 
     def release(self) -> None:
-        """Release the lease if this process has it. The block may call this method before it ends."""
+        """Release the lease if this process has it. The `async with` block may call this method before its end."""
         if self._is_held:
             self._is_held = False
             self._coordination.release_lease(self._target)

@@ -47,8 +47,8 @@ class FetchPermissions:
     def check_for_request(self, context: RequestContext, resource: Resource | None) -> Permission:
         """Return the permission to fetch the target for this request, or the instant until which the fetch is deferred.
 
-        A request with credentials is deferred only by a pause that the operator has set, by failures of the whole
-        origin, and by earlier failures with the same client-specific fields.
+        Only three causes defer a request with credentials: a pause that the operator has set, failures of the whole
+        origin, and earlier failures with the same client-specific fields.
         """
         target, settings = context.request.target, context.settings
         permission = self.check(resource, target, settings)
@@ -89,11 +89,13 @@ class FetchPermissions:
             self._keyed_failures.put(job.request.target, _key(job), agent, result.keyed_record)
 
     async def wait_for_site(self, target: str, settings: Settings, *, client_waits: bool) -> None:
-        """Wait until `site_interval` permits a fetch from the target's site.
+        """Wait until `site_interval` permits a fetch from the target's site. A *slot* is an instant at which it permits
+        one.
 
-        If a client waits, the next free slot is reserved, and the fetch waits for this slot, at most `answer_timeout`
-        seconds. A refresh in the background reserves a slot only when the slot has come, so that clients go first. If
-        no slot has come after `answer_timeout` seconds, the refresh is treated like a fetch for a client.
+        If a client waits, the next free slot is reserved at once. The fetch waits for this slot, but at most
+        `answer_timeout` seconds. A background refresh reserves a slot only when the slot has come, so that clients go
+        first. After `answer_timeout` seconds without a slot, a background refresh reserves the next free slot like a
+        fetch for a client.
         """
         if is_upstream_target(target, settings):
             return

@@ -26,8 +26,10 @@ UNSATISFIABLE = 416
 def serve_from_part(
     context: RequestContext, resource: Resource | None, now: Instant
 ) -> tuple[StoredResponse, Freshness] | None:
-    """Return the response to a range request, made from a fresh stored part, and the freshness of this part. Return
-    None if no stored part suffices."""
+    """Return the response to a range request, made from a fresh stored part, and the freshness of this part.
+
+    Return None if no stored part suffices.
+    """
     if resource is None or context.request.method != "GET" or "range" not in context.request.fields:
         return None
     for part in _selected_parts(context, resource):

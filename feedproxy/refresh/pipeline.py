@@ -134,7 +134,10 @@ class RefreshPipeline:
     async def _store_learned(
         self, job: RefreshJob, result: RefreshResult, stored: Resource | None, is_current: Callable[[], bool]
     ) -> None:
-        """Store the resource of the result, or delete it if nothing worth storing remains."""
+        """Store the resource of the result. If it contains nothing worth storing, delete the stored resource.
+
+        After a purge or an invalidation (`is_current`), do neither.
+        """
         target, resource = job.request.target, result.resource
         if not len(job.key) and not result.stored:
             is_good = result.fallback is None and result.fwd_status in (200, 304)
@@ -163,7 +166,6 @@ class RefreshPipeline:
         )
 
     async def _receive(self, job: RefreshJob, before: Resource | None) -> Received | FeedproxyError:
-        """Return the fetched and ingested responses, or the error."""
         if job.pushed is not None:
             return Received(
                 redirect_following.RedirectChain(job.pushed.fetched, job.pushed.fetched), job.pushed.ingested

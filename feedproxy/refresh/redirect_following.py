@@ -32,9 +32,9 @@ UNSTATED_LIFETIME: Seconds = 86_400
 """A redirect without an explicit lifetime may be used for this many seconds."""
 
 NON_FEED_REDIRECTS_MAX = 10_000
-"""A redirect that leads to no feed is remembered for at most this many targets. The oldest target is removed first.
+"""Maximum number of remembered targets with a redirect that leads to no feed. The oldest target is removed first.
 
-Clients get such a redirect as the response.
+Clients that request such a target get the redirect itself.
 """
 
 
@@ -204,9 +204,9 @@ def _redirect_lifetime(redirect: Fetched, *, targeted: bool) -> Seconds:
 
 
 def _with_lifetime_at_most(fields: Fields, general: Seconds, targeted_limit: Seconds, received: Instant) -> Fields:
-    """Return the fields of a response with its explicit lifetimes, if any, limited to these seconds from receipt.
+    """Return the fields of a response with limited lifetimes. A lifetime that the fields do not state is not added.
 
-    `targeted_limit` is the limit for CDN-Cache-Control, and `general` that for the other fields.
+    `targeted_limit` is the maximum for CDN-Cache-Control, and `general` for the other fields, in seconds from receipt.
     """
     age = max(age_value(fields), received - date_of(fields, received), 0)
     for name, targeted, limit in (("cache-control", False, general), (TARGETED_FIELD, True, targeted_limit)):
@@ -226,11 +226,15 @@ def _as_response_of_first_target(
 ) -> Fetched | Oversized:
     """Return the last response of a chain as the response of the requested target.
 
-    No-Vary-Search is removed, because it applies to the final URL. `varying_names` are the names in the Vary of the
-    redirects. They are added to Vary, because another request can be redirected elsewhere. `*` is left out: no
-    response after such a redirect could be stored. A 304 without Vary gets no Vary, and does not change the stored
-    Vary. A redirect can lead elsewhere later. The explicit lifetimes are therefore limited to those of the redirects,
-    in seconds: `targeted_lifetime` is the limit if targeted fields count, and `lifetime` if they do not.
+    No-Vary-Search is removed, because it applies to the final URL.
+
+    `varying_names` are the names in the Vary of the redirects. They are added to Vary, because the redirects can lead
+    another request elsewhere. `*` is left out, because no such response could be stored. A 304 without Vary stays
+    without Vary, so that the stored Vary stays unchanged.
+
+    A redirect can lead elsewhere later. The lifetimes in the response are therefore limited to those of the redirects,
+    in seconds: `targeted_lifetime` is for caches that use targeted fields (RFC 9213), and `lifetime` for all other
+    caches.
     """
     if not isinstance(fetched, Fetched):
         return fetched
@@ -246,7 +250,7 @@ def _as_response_of_first_target(
 
 
 class NonFeedRedirects:
-    """The targets with redirects that led to no feed. An invalidation of a target ends its entry."""
+    """The targets with redirects that led to no feed. A target is forgotten when it is invalidated."""
 
     def __init__(self, coordination: Coordination) -> None:
         self._coordination = coordination

@@ -44,8 +44,10 @@ from feedproxy.store.resource import Relocation, Resource
 from feedproxy.upstream.origin_connection_limits import PROXY, Requester, charge_current_task, requesting
 
 SITE_WAITING_MAX = 256
-"""Stale copies wait for their site only while fewer refreshes than this number are scheduled. Each waiting refresh is
-checked again after each request to its site."""
+"""A refresh that `site_interval` defers is scheduled only while fewer than this many refreshes are scheduled.
+
+Each scheduled refresh is checked again after each request to its site.
+"""
 
 
 class RefreshCoordinator:
@@ -225,8 +227,8 @@ class RefreshCoordinator:
     def schedule_refresh(self, target: str) -> None:
         """Refresh a target in the background as soon as the limits allow.
 
-        The refresh is omitted if the target is purged, paused or fetched until then. A call replaces an earlier call
-        for the target.
+        If the target is purged, paused or fetched before the refresh starts, the refresh is omitted. A call replaces an
+        earlier call for the target.
         """
         fetched = _fetched_at(self._store.get(target))
 
@@ -252,9 +254,9 @@ class RefreshCoordinator:
         self._start_once(self._scheduled, target, refresh_when_allowed)
 
     def refresh_when_site_is_free(self, target: str) -> None:
-        """Refresh a stale copy that `site_interval` prevents from being refreshed now.
+        """Schedule the refresh of a stale copy that `site_interval` prevents from being refreshed now.
 
-        The refresh is omitted if the target already waits or is being refreshed, or if SITE_WAITING_MAX refreshes are
+        Nothing is scheduled if the target already waits or is being refreshed, or if SITE_WAITING_MAX refreshes are
         scheduled.
         """
         if not (target in self._refreshes or target in self._scheduled or len(self._scheduled) >= SITE_WAITING_MAX):
@@ -263,8 +265,7 @@ class RefreshCoordinator:
     def _start_once(
         self, tasks: dict[str, asyncio.Task[None]], target: str, work: Callable[[], Awaitable[None]]
     ) -> None:
-        """Start `work`, which leads to a refresh of the target, unless `tasks` already has a running task for the
-        target."""
+        """Start `work`, unless `tasks` already has a running task for the target."""
         if target in tasks:
             return
 
@@ -324,9 +325,10 @@ class RefreshCoordinator:
     ) -> RefreshResult | None:
         """Return the result of a refresh that another process made after `before` was read.
 
-        Return None if no other process completed a refresh during the wait for the lease. Return None, too, if
-        the upstream request does not select the refreshed response: the lease is then released, so that all waiting
-        processes fetch in parallel. `own_agent` is true if the request has feedproxy's own User-Agent.
+        Return None if no other process completed a refresh while this one waited for the lease.
+
+        If the request does not select the response of the other process, release the lease and return None: all waiting
+        processes then fetch in parallel. `own_agent` is true if the request has feedproxy's own User-Agent.
         """
         if not lease.completed_by_peer:
             return None

@@ -50,7 +50,7 @@ class RefreshJob(Struct, frozen=True):
     keyed_record: KeyedRecord = NO_RECORD
     """The outcome of the last request with the same `key` and `varying_fields`."""
     varying_fields: Fields = NO_FIELDS
-    """Fields of the request that only some clients send (UpstreamRequest)."""
+    """Request fields that the Vary of earlier responses nominates (UpstreamRequest)."""
     has_client_language: bool = False
     """True if the key leaves out the client's Accept-Language, because the response becomes the shared copy."""
 
@@ -109,8 +109,7 @@ def _varying_fields(variant: StoredResponse) -> Fields:
 def _with_page_fields(fields: Fields, variant: StoredResponse) -> Fields:
     """Return `fields` with the User-Agent and Accept with which a page was fetched for a client.
 
-    Origins send different pages to different clients. A page is stored with the User-Agent with which it was fetched.
-    A page that is stored without User-Agent was fetched without User-Agent.
+    Origins send different pages to different clients. If the page was fetched without User-Agent, the result has none.
     """
     selected = variant.vary_request
     agent = [("User-Agent", value)] if (value := selected.combined("user-agent")) is not None else []
@@ -119,7 +118,6 @@ def _with_page_fields(fields: Fields, variant: StoredResponse) -> Fields:
 
 
 def _with_varying_fields(fields: Fields, varying_fields: Fields) -> Fields:
-    """Return `fields` with the request fields that select a stored variant."""
     for name, value in varying_fields:
         fields = fields.with_field(name, value)
     return fields

@@ -134,9 +134,9 @@ class RefreshScheduler:
     def start(self, targets: Iterable[str], earliest: Callable[[str], Instant | None]) -> None:
         """Plan these feeds, a few at a time.
 
-        `earliest` returns an instant before which a feed is certainly not due, or None if the instant is unknown. A
-        feed with a known instant is planned at that instant. The other feeds are planned in their order, after the
-        instants of all feeds have been read.
+        `earliest` returns an instant before which a feed is certainly not due, or None if it is unknown. A feed with
+        such an instant is planned when the instant comes. The other feeds are planned in the background, in their
+        order.
         """
         self._starting = asyncio.ensure_future(self._start(targets, earliest))
         self._ensure_running()
@@ -283,7 +283,6 @@ class RefreshScheduler:
                 assert_never(never)
 
     async def _run_refresh(self, target: str, lane: str) -> None:
-        """Refresh a feed that is due."""
         try:
             await asyncio.sleep(0)  # planning takes long, too: hits are served before the refresh starts
             await self._refresh(target)

@@ -65,7 +65,10 @@ def received_response(job: RefreshJob, fetched: Fetched, ingested: IngestedConte
 
 
 def final_target(job: RefreshJob, at: str) -> str | None:
-    """Return the target after redirects: empty if it is the requested target, None if it is unknown."""
+    """Return the target that sent the response after redirects.
+
+    Return "" if this is the requested target, and None if the target is unknown.
+    """
     if job.pushed is not None and job.validate is not None:
         return job.validate.final_target  # a push is content for the stored response
     return "" if at == job.request.target else at
@@ -91,8 +94,7 @@ def update_relocation(
 def _may_be_feed(before: Resource, outcome: FetchOutcome, job: RefreshJob) -> bool:
     """Return True if a 410 is for a known feed, or can be for a feed.
 
-    It can be for a feed if no other content is stored, the request prefers feeds, and the 410 does not state how long
-    it may be cached.
+    The 410 can be for a feed if no other content is stored, the request prefers feeds, and the 410 states no lifetime.
     """
     if before.channel is not None:
         return True
@@ -133,7 +135,6 @@ def without_variant(resource: Resource, job: RefreshJob) -> Resource:
 
 
 def _remaining_parts(resource: Resource, job: RefreshJob) -> tuple[StoredResponse, ...]:
-    """Return the stored parts that this request does not select."""
     request_fields, own = job.request.fields, job.own_agent
     return tuple([part for part in resource.parts if not vary.selects(part, request_fields, own_agent=own)])
 
@@ -171,9 +172,9 @@ def with_version_record(resource: Resource, new: StoredResponse, items: int, now
 
 
 def earlier_versions_interval(resource: Resource | None, content: Content) -> tuple[Instant, Instant] | None:
-    """Return the instants at which the first recorded version and the version with `content` were stored.
+    """Return two instants: when the first recorded version was stored, and when the version with `content` was stored.
 
-    Return None if no earlier version is recorded.
+    Return None if no version before `content` is recorded.
     """
     records = resource.version_records if resource is not None and content.feed and content.tag is not None else ()
     stored_at = next((record.at for record in reversed(records) if record.tag == content.tag), None)
@@ -187,10 +188,10 @@ def with_history(
     published: tuple[Instant, ...] | None,
     now: Instant,
 ) -> Resource:
-    """Return the resource with recorded changes of its feed from before the first fetch.
+    """Return the resource with the changes of its feed from before the first fetch, as far as they are known.
 
-    The first fetch of a feed without known changes sets `first_seen` and `backfill_pending`. A later fetch then adds
-    the publication dates in `published`. None means that the dates were not read, and nothing is added.
+    The first fetch of a feed sets `first_seen` and `backfill_pending`. A later fetch then adds the items' publication
+    dates (`published`) to the changes. If `published` is None, the dates were not read, and nothing is added.
     """
     if resource.channel is None:
         return resource
@@ -202,9 +203,9 @@ def with_history(
 
 
 def with_publications(resource: Resource, response: StoredResponse, published: tuple[Instant, ...]) -> Resource:
-    """Return the resource with `published` among its changes. These are publication dates before the first fetch.
+    """Return the resource with the publication dates `published`, all before the first fetch, among its changes.
 
-    If `published` is empty and there is no Last-Modified, the first fetch counts as the last change.
+    If `published` is empty and the response has no Last-Modified, the first fetch is added as a change.
     """
     if not published and "last-modified" not in response.fields:
         published = (resource.first_seen,)
@@ -212,7 +213,7 @@ def with_publications(resource: Resource, response: StoredResponse, published: t
 
 
 def client_fields_in_vary(response: Fields) -> tuple[str, ...]:
-    """Return the field names in Vary, without the names of the fields that feedproxy itself writes."""
+    """Return the names in Vary of fields that clients send. Fields that feedproxy itself writes are left out."""
     names = (name for name in vary_names(response) if name not in FIXED_FIELDS and name != "*")
     return tuple(name for name in names if len(name) <= VARYING_NAME_LENGTH_MAX)[:VARYING_NAMES_MAX]
 
@@ -224,10 +225,9 @@ def resource_after_unstored(job: RefreshJob, stored: Resource | None, learned: R
     served instead.
 
     * A failed request with varying fields changes nothing, because these fields can have caused the failure.
-    * After a HEAD or oversized content with varying fields, the failures in `learned` are those of earlier requests
-      with the same fields. The failures in `stored` remain.
     * If a copy is stored, a request with `no-store` changes only the failures and the time of the last fetch.
-    * After any other request, all facts in `learned` are stored.
+    * After any other request, the facts in `learned` are stored. The stored failures remain if the request had varying
+      fields and was a HEAD or got oversized content: the failures in `learned` belong to these fields only.
     """
     if stored is None:
         stored = Resource(learned.target)

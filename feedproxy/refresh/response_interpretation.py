@@ -78,7 +78,7 @@ class _Case(Struct, frozen=True):
 
     @property
     def is_feed(self) -> bool:
-        """Return whether the target is a known feed, for all clients or for those with the same fields."""
+        """Return whether the target is a known feed, for all clients or for clients with the same fields."""
         before = self.before
         return (
             before.channel is not None
@@ -94,9 +94,9 @@ def is_conditional(job: RefreshJob) -> bool:
 
 
 def _is_of_same_target(stored: StoredResponse, target: str | None) -> bool:
-    """Return whether a stored response came from `target`, the address at which the redirects end now.
+    """Return whether a stored response came from `target`, to which the redirects lead now.
 
-    Queries are not compared. The result is True if one of the addresses is unknown.
+    Queries are not compared. The result is True if one of the two addresses is unknown.
     """
     if stored.final_target is None or target is None:
         return True
@@ -369,7 +369,7 @@ class ResponseInterpreter:
         return True
 
     def _apply_outcome(self, case: _Case) -> RefreshResult:
-        """Return the result of the content guard's decision about an outcome."""
+        """Return the result of an outcome, as the content guard decides."""
         verdict = _verdict(case)
         match verdict:
             case KeepStored():
@@ -443,7 +443,7 @@ class ResponseInterpreter:
 
 
 def _verdict(case: _Case) -> Verdict:
-    """Return the decision whether the outcome replaces the stored copy."""
+    """Return the content guard's decision about the outcome."""
     before, outcome, ingested = case.before, case.outcome, case.ingested
     if before.channel is None and case.is_feed and outcome.status is None and (failure := classify(outcome)):
         # The guard protects shared copies only. A failure delays the client's next request nevertheless.
@@ -456,8 +456,8 @@ def _verdict(case: _Case) -> Verdict:
 def _result_for_clients(case: _Case, resource: Resource, detail: Detail | None, reason: str) -> RefreshResult:
     """Return the result for an outcome that clients get.
 
-    The resource in the result contains the response, unless HTTP forbids storing or the copy of a feed is kept.
-    `resource` is the resource without the response. `detail` and `reason` describe the outcome.
+    Its resource contains the response, unless HTTP forbids storing or the copy of a feed is kept. `resource` is the
+    resource without the response. `detail` and `reason` describe the outcome.
     """
     job, outcome, response = case.job, case.outcome, case.response
     if response is None:
@@ -543,8 +543,10 @@ def _storing_refusal(job: RefreshJob, response: StoredResponse) -> str:
 
 
 def _is_worth_storing(response: StoredResponse, job: RefreshJob) -> bool:
-    """Return whether the response can be used later: while fresh, after validation, as a stale copy of a feed, or stale
-    with the permission of RFC 5861."""
+    """Return whether the response can be used later.
+
+    It can be used later if it is a feed, can be validated, or has a lifetime, or if RFC 5861 permits stale use.
+    """
     if response.content.feed or validation.conditional_fields(response):
         return True
     targeted = job.settings.is_targeted

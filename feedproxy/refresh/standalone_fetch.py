@@ -43,8 +43,11 @@ async def fetch_document(address: str, settings: Settings) -> Document:
     """Fetch the document at an address, following HTTP and XML redirects, and return the last document.
 
     Raises BadTarget if the address is invalid, and Forbidden if it is not permitted. Raises TooLarge if the content is
-    too large, and Undecodable if it cannot be decoded. Raises FetchError if the exchange fails, if the status is not
-    200, if redirects cannot be followed to the end, or if an XML redirect says that the feed has ended.
+    too large, and Undecodable if it cannot be decoded. Raises FetchError if:
+
+    * the exchange fails, or the status is not 200,
+    * the redirects cannot be followed to the end,
+    * an XML redirect says that the feed has ended.
     """
     return await _follow_xml_redirects(await _fetch(uri.normalise(address), settings), settings)
 
@@ -52,7 +55,7 @@ async def fetch_document(address: str, settings: Settings) -> Document:
 async def follow_saved_redirect(body: bytes, source: str, settings: Settings) -> Document | None:
     """Return the document to which a saved XML redirect leads, or None if `body` is no XML redirect.
 
-    Raises the errors of `fetch_document`, and FetchError if `body` says that the feed has ended.
+    Raises the errors of `fetch_document`.
     """
     match xml_redirect.read(body):
         case xml_redirect.Moved(location):

@@ -39,7 +39,6 @@ def is_outdated(content: Content, settings: Settings) -> bool:
 
 
 def _edit_settings(settings: Settings) -> tuple[object, ...]:
-    """Return the values of the settings that affect the stored form of a feed."""
     announces: tuple[object, ...] = ()
     if settings.announce:
         announces = (settings.announce, settings.endpoint_prefix, settings.private, bool(settings.readers))

@@ -42,8 +42,8 @@ READ_BUFFER = 1024 * 1024
 """Size of the buffer for results of a helper, in bytes."""
 
 ATTEMPTS_MAX = 2
-"""At most this many attempts are made at one quick job. The job is attempted again if its helper exits during the job.
-A slow job is attempted once."""
+"""A quick job is attempted at most this many times: it is repeated if its helper exits during the job. A slow job is
+attempted once."""
 
 QUICK_HELPERS_MAX = 2
 """Maximum number of helpers in the quick lane, which runs all jobs that are not slow."""
@@ -187,7 +187,6 @@ class HelperPool:
         self._assign()
 
     def _assign(self) -> None:
-        """Assign waiting jobs to free helpers."""
         for waiting, limit, is_slow in ((self._quick, QUICK_HELPERS_MAX, False), (self._slow, SLOW_HELPERS_MAX, True)):
             while waiting:
                 if waiting[0].done.done():  # its caller was cancelled

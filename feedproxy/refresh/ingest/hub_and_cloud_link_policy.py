@@ -17,8 +17,8 @@ from feedproxy.settings import Settings
 def announcement(settings: Settings) -> Announcement:
     """Return the links to insert into a feed.
 
-    No links are inserted outside reverse mode, if `public_url` is not set, or if a rule restricts the readers of the
-    feed.
+    The result has no links in three cases: feedproxy is not in reverse mode, `public_url` is not set, or a rule
+    restricts the readers of the feed.
     """
     if not settings.upstream or not settings.public_url or settings.private or settings.readers:
         return Announcement()

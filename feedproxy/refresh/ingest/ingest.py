@@ -40,7 +40,7 @@ from feedproxy.store.resource import DeltaBase
 from feedproxy.store.versions_for_dictionaries import PreviousContents
 
 CONTENT_HASH_BYTES = 10
-"""This many bytes of SHA-256 identify a content."""
+"""Number of bytes of SHA-256 that identify a content."""
 
 PAGE_BYTES = 8192
 """This many bytes at the beginning of a page are kept, to recognise a bot challenge (policy/bot_challenge.py)."""
@@ -69,9 +69,9 @@ class IngestedContent(Struct, frozen=True):
     new_publications: tuple[Instant, ...] = ()
     """The items' publication dates that lie after the previous fetch. Empty if the content has not changed."""
     previous_channel: Channel | None = None
-    """The previously stored channel, with the content digest that this ingestion computed for it.
+    """The previously stored channel, with the content digest that this ingestion computed for it. Otherwise None.
 
-    It is set only at the first change of a feed: the digest of a new feed is deferred until then (`_defers_digest`).
+    The digest of a new feed is deferred until the first change of the feed (`_defers_digest`).
     """
 
     def is_change(self, previous: Channel | None) -> bool:
@@ -81,7 +81,7 @@ class IngestedContent(Struct, frozen=True):
         return self.channel.content_digest != self.resolved_channel(previous).content_digest
 
     def resolved_channel(self, previous: Channel) -> Channel:
-        """Return the channel `previous`, with its content digest if this ingestion computed the digest."""
+        """Return the channel `previous`, with its content digest if this ingestion has computed the digest."""
         return (
             self.previous_channel
             if self.previous_channel is not None and pending_hash(previous.content_digest) is not None
@@ -279,10 +279,10 @@ def _edit(document: _Document, channel: Channel, self_href: str, settings: Setti
 def _with_resolved_digests(
     document: _Document, channel: Channel, known: KnownFeed, content_hash: str, *, is_edited: bool
 ) -> IngestedContent:
-    """Return the ingested document, still without the content to store.
+    """Return the ingested document with content digests, and without the content to store.
 
-    The channel of the document and the known channel get their content digests, unless the digest may still be
-    deferred.
+    Both the document's channel and the known channel get a digest. If the digest can be deferred (`_defers_digest`),
+    the document's channel gets a marker instead, and the known channel stays unchanged.
     """
     identity, previous_channel = document.identity, None
     if not is_edited and not channel.content_digest and _defers_digest(known.channel, content_hash):
@@ -327,7 +327,7 @@ def _with_digest(channel: Channel, identity: bytes, declared: str | None) -> Cha
 
 
 def _defers_digest(channel: Channel | None, content_hash: str) -> bool:
-    """Return whether the content digest may be computed later, at the first change of the feed.
+    """Return True if the content digest need not be computed before the first change of the feed.
 
     `channel` is the stored channel, or None for a new feed. `content_hash` is the hash of the received content.
     """
@@ -337,8 +337,8 @@ def _defers_digest(channel: Channel | None, content_hash: str) -> bool:
 def document_without_digest(digest: str, variants: Iterable[StoredResponse]) -> tuple[bytes, str | None] | None:
     """Return the document of a feed with a deferred content digest, and the document's declared media type.
 
-    `digest` is the feed's digest. While it is deferred, a marker with the hash of the document stands for it. Return
-    None if the digest is not deferred, or if the document is not stored any more.
+    `digest` is the feed's digest. A deferred digest is a marker that contains the hash of the document. Return None if
+    the digest is not deferred, or if the document is not stored any more.
     """
     content_hash = pending_hash(digest)
     for stored in variants if content_hash is not None else ():
@@ -475,7 +475,7 @@ def _encode_bodies(
 
 
 def _leave_out_decoded(bodies: Mapping[str, bytes], accept_encoding: str | None) -> Bodies:
-    """Return the bodies, with only the length of the decoded body if the waiting client does not need this body.
+    """Return the bodies. If the waiting client does not need the decoded body, only its length is returned.
 
     The decoded body can be made from the gzip body in 0.05 ms. If there is no gzip body, all bodies are kept.
     """

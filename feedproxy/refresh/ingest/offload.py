@@ -75,17 +75,15 @@ def _known_feed(job: RefreshJob, stored: Resource | None) -> KnownFeed:
 
 
 def _unread_since(stored: Resource | None) -> Instant | None:
-    """Return the instant of the first fetch of a feed if the publication dates of older items are still to be read.
-
-    Otherwise, return None.
-    """
+    """Return the instant of the feed's first fetch if the dates of older items are still to be read, otherwise None."""
     return stored.first_seen if stored is not None and stored.backfill_pending else None
 
 
 def _previous_contents(job: RefreshJob, stored: Resource | None) -> PreviousContents | None:
-    """Return the resource's previous contents.
+    """Return the earlier contents of the feed, as dictionaries.
 
-    Return None if the job validates no response, or a response that must not be a dictionary.
+    Return None if nothing is stored, if the job validates no response, or if the validated response must not be a
+    dictionary.
     """
     validated = job.validate
     if stored is None or validated is None or not is_shared(validated, job.settings):

@@ -59,8 +59,10 @@ An update without any items always counts as a format change.
 
 
 class Replace(Struct, frozen=True):
-    """The decision that the update becomes the stored copy. If a change to another format was recorded before and waits
-    for confirmation, the record is removed."""
+    """The decision that the update becomes the stored copy.
+
+    If a format change waits for confirmation, its record is removed.
+    """
 
     reason: str
 

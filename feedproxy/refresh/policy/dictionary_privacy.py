@@ -27,10 +27,10 @@ def is_shared(stored: StoredResponse, settings: Settings) -> bool:
 
 
 def is_for_all(stored: StoredResponse, settings: Settings) -> bool:
-    """Return whether every client may have this stored feed in this form.
+    """Return whether every client may have this stored feed, and the proxy may change its coding.
 
-    The result is also False if the origin forbids transformation, or if the response has no entity tag of this proxy or
-    no identity body.
+    The result is False if the origin forbids transformation, or if the feed has no entity tag of this proxy or no
+    identity body.
     """
     if stored.content.tag is None or "identity" not in stored.content.bodies:
         return False

@@ -1,12 +1,12 @@
 """The next refresh of a feed for its expected polls, made if it saves more staleness than a request costs.
 
-A request costs `price` seconds of staleness. A refresh saves staleness at all polls that it serves, up to the next
-refresh. Expected polls (subscribers/poll_rhythms.py) that are close together form a *cluster*. The plan with the least
-cost over all clusters is computed, and its first refresh is carried out.
+A request costs `price` seconds of staleness. A refresh saves staleness at all polls up to the next refresh. Expected
+polls (subscribers/poll_rhythms.py) that are close together form a *cluster*. The plan with the least cost over all
+clusters is computed, and its first refresh is carried out.
 
-A copy may answer as long as HTTP and the feed's hints permit. If both state no lifetime, `lifetime_for` sets it. A
-poll after the lifetime causes a request to the origin in any case. A refresh shortly before such a poll costs no
-further request, and spares the reader the wait.
+A copy may answer as long as HTTP and the feed's hints permit. If both state no lifetime, `lifetime_for` sets it. A poll
+after the lifetime causes a request to the origin in any case. A refresh shortly before such a poll costs no further
+request, and spares the reader the wait.
 """
 
 import math
@@ -41,14 +41,15 @@ Thirty hours include the first poll of the next day, even after the last poll of
 """
 
 MARGIN = 0.02
-"""The last part of a copy's lifetime, as a fraction. A poll that is expected in this part is treated as a poll after
-the lifetime, because readers' intervals vary."""
+"""The last part of a copy's lifetime, as a fraction of the lifetime. A poll that is expected in this part is treated as
+a poll after the lifetime, because readers' intervals vary."""
 
 MARGIN_MAX = 30.0
-"""Maximum length in seconds of the part of a lifetime that MARGIN determines."""
+"""Maximum length of this last part, in seconds."""
 
 RENEWED = 0.06
-"""A plan assumes that a poll has renewed an expired copy if the probability that no poll has come is below this value.
+"""After the lifetime, the first poll renews the copy. A plan assumes that this poll has come if the probability that it
+has not is below this value.
 
 An expected poll comes with a probability of 95 %, so one expected poll is enough.
 """
@@ -61,7 +62,7 @@ In a simulated week, one poll in thirty waited if the value was 0, and one in tw
 
 
 class Copy(Struct, frozen=True):
-    """The current copy of a feed, and a function that states how long a later copy may answer."""
+    """The current copy of a feed, and a function that returns how long a later copy may answer."""
 
     refreshed: Instant
     expires: Instant
@@ -97,11 +98,12 @@ def lifetime_for(
     """Return the seconds for which a copy may answer if neither HTTP nor the feed states a lifetime.
 
     The feed changes `per_second` times per second, and a request costs `price` seconds of staleness. The lifetime ends
-    when the expected staleness at a poll equals the cost of a request plus the cost of a reader's wait.
+    when the expected staleness at a poll equals the cost of a request plus the cost of a reader's wait. The result lies
+    between `minimum` and `maximum`.
 
-    If no poll is expected (`is_expected` is false), the lifetime has a second maximum (UNEXPECTED_HOURLY), which grows
-    with the cube root of the mean time between changes. For a given number of requests, this proportion minimises the
-    total staleness of all feeds.
+    If no poll is expected (`is_expected` is false), there is a second maximum. It grows with the cube root of the mean
+    time between changes, and is UNEXPECTED_HOURLY at one change an hour. With a cube root, a given number of requests
+    leads to the least total staleness of all feeds.
     """
     lifetime = age_for(per_second, (1 + WAIT_PRICE) * price)
     if not is_expected:
@@ -217,10 +219,10 @@ class _PlanSearch:
         """For each cluster: the result of `_cheapest_after_renewal`, or None if it has not been computed yet."""
 
     def solve(self, number: int) -> None:
-        """Store in `_costs` the least cost of cluster `number` and all later clusters, if the refresh for `number` is
+        """Compute the least cost of cluster `number` and all later clusters if the refresh for cluster `number` is
         made.
 
-        The caller must have solved all later clusters.
+        The cost is stored in `_costs`. The caller must have called `solve` for all later clusters.
         """
         at = self._at[number]
         if at <= self._clusters[number].last:
@@ -228,11 +230,12 @@ class _PlanSearch:
             self._costs[number] = self._price + cost
 
     def cheapest(self, refreshed: Instant, expires: Instant, number: int, *, before: bool = False) -> tuple[float, int]:
-        """Return the least cost of the clusters from `number` on, and the number of the cluster of the next refresh.
+        """Return two values: the least cost of the clusters from `number` on, and the number of the cluster that gets
+        the next refresh.
 
         Up to the next refresh, polls get the copy that was made at `refreshed` and expires at `expires`. The next
-        refresh is for a later cluster than `number`, or for `number` itself if `before` is true. If no refresh follows,
-        the second value is the number of clusters.
+        refresh is for a cluster after `number`, or also for `number` itself if `before` is true. If no refresh follows,
+        the second value is the number of all clusters.
         """
         clusters, costs, per_second = self._clusters, self._costs, self._per_second
         cost, best, next_cluster = 0.0, math.inf, len(clusters)
@@ -261,8 +264,8 @@ class _PlanSearch:
         return (cost, len(clusters)) if cost < best else (best, next_cluster)
 
     def _cheapest_after_renewal(self, number: int) -> tuple[float, int]:
-        """Return the least cost of the clusters after cluster `number`, and the number of the next refresh's cluster,
-        if a poll of cluster `number` has renewed the copy. See `cheapest`."""
+        """Return the two values of `cheapest` for the clusters after `number`, if a poll in cluster `number` renews the
+        copy."""
         result = self._after_renewal[number]
         if result is None:
             at = self._clusters[number].middle

@@ -42,9 +42,9 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         return pushed if pushed is not None and pushed.until > stated.until else stated
 
     def _if_longer_than_heuristic(pushed: Allowance | None, base: Instant, expires: Instant | None) -> Allowance | None:
-        """Return `pushed`, the permission to use the copy because changes are pushed.
+        """Return `pushed`, the permission to use the copy because changes are pushed, or None if there is none.
 
-        Return None if the heuristic lifetime is longer.
+        Return None, too, if the heuristic lifetime ends later.
         """
         if pushed is None or expires is not None:
             return pushed

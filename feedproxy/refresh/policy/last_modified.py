@@ -30,16 +30,17 @@ def with_last_modified(
 ) -> StoredResponse:
     """Return the response. A feed gets a Last-Modified, because some feed readers validate only by date.
 
-    The origin's Last-Modified is kept, unless the content that the feed replaces has the same date and can be in
-    another language. Otherwise, Last-Modified is the date of a stored variant with the same content. If there is none,
-    Last-Modified is the instant at which the content arrived, or one second after the latest date of a stored variant
-    if that is later. Such a date is never the date of another stored version.
+    The Last-Modified of the origin is kept. The exception is a response with the date of the content that it replaces,
+    if these contents can be in different languages.
 
-    An arrival after the response's Date counts as this Date: a server "MUST NOT generate a Last-Modified date that is
-    later than the server's time of message origination (Date)" (RFC 9110, section 8.8.2.1).
+    Otherwise, a stored variant with the same content determines the date. If there is none, the date is the arrival of
+    the content, but at least one second after the dates of all stored variants. No two stored versions then have the
+    same date.
 
-    `request` contains the fields of the request for the response. `own_agent` has the same meaning as for
-    `vary.selects`.
+    The Date of the response counts as the arrival if it is earlier: a server "MUST NOT generate a Last-Modified date
+    that is later than the server's time of message origination (Date)" (RFC 9110, section 8.8.2.1).
+
+    `request` contains the fields of the request for the response. `own_agent` is explained in `vary.selects`.
     """
     content = response.content
     if not content.feed or content.tag is None:
@@ -60,7 +61,7 @@ def with_last_modified(
 def _has_date_of_other_language(
     before: Resource, response: StoredResponse, request: Fields, *, own_agent: bool
 ) -> bool:
-    """Return whether the replaced content has the same Last-Modified as the response, and can be in another
+    """Return whether the response has the Last-Modified of the content that it replaces, and can be in another
     language."""
     replaced = vary.choose(before.variants, request, own_agent=own_agent)
     if replaced is None or replaced.fields.get("last-modified") != response.fields.get("last-modified"):

@@ -1,13 +1,16 @@
 """Limits on fetches: minimum interval, site interval, Retry-After and back-off.
 
-Each of four rules can defer a fetch until an instant. Some rules also keep back clients' requests for which there is no
-usable copy (`Deferred.forbids_request`). If such a rule defers the fetch, the others do not count. Of the rules that
-count, that with the latest instant applies, and its name is the `detail` of the response. The rules are:
+Each of four rules can defer a fetch until an instant:
 
     floor          a feed is fetched at most once in `feed_min_interval`, for clients, pings and the operator alike.
     site-interval  feeds of one site (registrable domain) are fetched one after the other, `site_interval` apart.
     retry-after    the origin, or another feed of the site, stated when to retry.
     back-off       the origin failed: each further failure doubles the pause.
+
+If several rules defer the fetch, the latest instant applies, and the name of its rule is the `detail` of the response.
+
+`retry-after` and, for a time, `back-off` also defer clients' requests for which no usable copy is stored
+(`Deferred.forbids_request`). A rule that does so takes precedence over a rule with a later instant that does not.
 
 The first two rules apply to known feeds only. A feed that the operator has paused is not fetched at all.
 """
@@ -51,8 +54,10 @@ class Deferred(Struct, frozen=True):
     detail: Detail
     reason: str
     retry_from: Instant = 0.0
-    """If no usable copy is stored, a back-off delays a client's request only until this instant: the end of the minimum
-    interval or of Retry-After."""
+    """Instant from which one client's request may be sent during a back-off, if no usable copy is stored.
+
+    It is the end of the minimum interval or of Retry-After, whichever is later.
+    """
 
     def forbids_request(self, now: Instant) -> bool:
         """Return True if a client's request must not be sent to the origin, even if no usable copy is stored."""
@@ -73,9 +78,11 @@ def check_fetch_allowed(
     """Return the permission to fetch the target now, or the instant until which the fetch is deferred.
 
     `site_free_at` is the first instant at which `site_interval` permits a fetch. `site_paused_until` is the end of the
-    pause for which the site has asked. A pause that is too long for a client to wait counts like Retry-After. A stored
-    instant that lies in the future, because the clock was set back, counts as now. A deferral ends within DEFER_MAX
-    seconds, unless `feed_min_interval` or a pause by the operator is longer.
+    pause for which the site has asked. A pause that lasts longer than `answer_timeout` counts like Retry-After. A
+    shorter pause is ignored here.
+
+    If a stored fetch lies in the future, the clock was set back, and the fetch counts as made now. A deferral ends
+    within DEFER_MAX seconds, unless `feed_min_interval` or a pause by the operator is longer.
     """
     if settings.feed_min_interval >= PAUSE_INTERVAL:
         fetched = now if resource is None else min(resource.fetched, now)
@@ -102,7 +109,7 @@ def check_fetch_allowed(
 
 
 _SITE_PAUSE, _FAILING, _SITE, _MIN_INTERVAL = range(4)
-"""The rules. Of two rules with the same instant, that with the higher number applies."""
+"""The rules by rank. If two rules defer until the same instant, the rule with the higher rank applies."""
 
 
 def _describe(rule: int, failures: Failures, settings: Settings) -> tuple[Detail, str]:
@@ -130,8 +137,9 @@ def record_failure(
 ) -> Failures:
     """Return `failures` with one more failure and the instant of the next try.
 
-    `started` is the instant at which the failed request started. If the last failure was recorded after this instant,
-    both requests were under way at the same time. They count as one failure, and the later next try applies.
+    `started` is the instant at which the failed request started. If another failure was recorded after this instant,
+    the two requests ran at the same time. They count as one failure, and the later next try applies.
+
     `not_before` is the instant that the origin stated (`retry_after`). `jitter` is a random number in [0, 1). If
     `back_off` is false, only `not_before` defers the next try.
     """

@@ -153,7 +153,7 @@ class _Bounds(Struct, frozen=True):
     until: Callable[[Instant], Instant]
     """Function that returns the last instant at which a copy made at a given instant may answer."""
     permitted: Callable[[Instant], Instant]
-    """Function that returns the first instant, at or after its argument, at which the origin may be asked."""
+    """Function that returns the first instant, at or after a given instant, at which the origin may be asked."""
 
 
 def _bounds(resource: Resource, freshness: Freshness, now: Instant, settings: Settings, jitter: float) -> _Bounds:

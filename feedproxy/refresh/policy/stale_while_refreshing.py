@@ -10,8 +10,8 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 WAIT_WORTH: Seconds = 2 * 3600
-"""If the expected staleness of a copy exceeds this many seconds, a reader waits for the refresh instead of getting the
-copy. With a high price of requests (option `polling`), the limit is higher.
+"""A reader waits for the refresh, and does not get the copy, if the copy's expected staleness exceeds this many
+seconds. With a high price of requests (option `polling`), the limit is higher.
 
 In a simulated week with this limit, one poll in 200 waited, and the mean staleness fell to a third.
 """
@@ -22,10 +22,12 @@ def stale_while_refreshing(
 ) -> Seconds:
     """Return the seconds beyond its lifetime for which a stale feed answers during a refresh.
 
-    The option `stale_while_refreshing` is the upper limit, and the result if the feed has no history. Otherwise, the
-    time ends earlier if the expected staleness of the copy is worth a reader's wait: if this staleness is at least
-    WAIT_WORTH, and at least the price of a request plus the price of the wait. Return 0 if the content is not a feed,
-    or if the copy is refetched before its lifetime ends (policy/early_refetch_of_ill_formed_copies.py).
+    The result is at most the option `stale_while_refreshing`, and equals it if the feed has no history. With a history,
+    the time ends when the expected staleness of the copy reaches both limits: WAIT_WORTH, and the price of a request
+    plus the price of a reader's wait.
+
+    Return 0 if the content is not a feed, or if the copy is refetched before its lifetime ends
+    (policy/early_refetch_of_ill_formed_copies.py).
     """
     limit = settings.stale_while_refreshing
     if resource is None or limit <= 0 or not stored.content.feed or fresh.limit is not None:
@@ -41,8 +43,13 @@ def rests_until(resource: Resource | None, stored: StoredResponse, fresh: Freshn
     """Return the instant until which a stale copy may answer without a refresh.
 
     The instant is the end of the learned lifetime, at most `stale_while_refreshing` seconds after the copy became
-    stale. Return 0 if HTTP forbids stale responses, if the content is not a feed, if the feed has no history, or if the
-    copy is fetched earlier than usual (early_refetch_of_ill_formed_copies.py).
+    stale.
+
+    Return 0 in these cases:
+
+    * HTTP forbids stale responses.
+    * The content is not a feed, or the feed has no history.
+    * The copy is refetched before its lifetime ends (early_refetch_of_ill_formed_copies.py).
     """
     limit = settings.stale_while_refreshing
     if resource is None or limit <= 0 or not stored.content.feed or not may_extend_lifetime(stored, fresh.control):
