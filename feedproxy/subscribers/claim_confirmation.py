@@ -18,7 +18,7 @@ CONFIRMATION: Seconds = 3600
 """A claim that has increased suddenly is confirmed if it is repeated at least this many seconds later."""
 
 FIRST_MAX = 10_000
-"""A fetcher's first claim needs no repetition if it names at most this many subscribers, and at most `room`
+"""A fetcher's first claim counts at once if it names at most this many subscribers, and at most `room`
 (`update_claim`)."""
 
 PEAKS_MAX = 8
@@ -28,8 +28,8 @@ PEAKS_MAX = 8
 class ClaimState(Struct, frozen=True):
     """The claims of one fetcher for one feed.
 
-    - `peaks`: confirmed claims with the instants of their last requests, the earliest first. Because the largest claim
-      counts, an earlier claim is kept only if it is larger than all later claims.
+    - `peaks`: confirmed claims with the instants of their last requests, the earliest first. The largest claim counts.
+      Therefore an earlier claim is kept only if it is larger than all later claims.
     - `anchor`: the claim from which growth is measured, and its instant.
     - `unconfirmed`: the claim that waits for confirmation, and the instant of its first request.
     - `last`: the instant of the last request with a claim.
@@ -94,11 +94,14 @@ def update_claim(
     jump: float,
     room: float = math.inf,
 ) -> ClaimState:
-    """Return the state after another claim of `count` subscribers.
+    """Return the state after another claim of `count` subscribers. A claim that is too high must be repeated before it
+    counts.
 
-    A claim that is too high must be confirmed, which means repeated. `jump` is the factor of growth within an hour
-    above which a claim is too high; 0 accepts every claim. A claim that exceeds the confirmed claim of the last
-    `window` seconds by more than `room` is too high, too. A first claim is too high if it exceeds FIRST_MAX or `room`.
+    * `jump` is a factor. If it is 0, no claim is too high. Otherwise a claim is too high if it exceeds the claim of an
+      hour ago by more than this factor.
+    * `room` is a number of subscribers. A claim is also too high if it exceeds the confirmed claim of the last `window`
+      seconds by more than `room`.
+    * A first claim is too high if it exceeds FIRST_MAX or `room`.
     """
     if claim_state is None or now - claim_state.last >= window:
         times = 1 if claim_state is None else claim_state.times + 1

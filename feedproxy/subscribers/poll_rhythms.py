@@ -20,7 +20,7 @@ READERS_MAX = 64
 """At most this many readers of a feed are sampled: enough for the distribution of polls over a day."""
 
 SURPRISES_MAX = 10_000
-"""After unexpected polls, at most this many feeds wait for a new plan of their refresh."""
+"""At most this many feeds with unexpected polls wait for `take_surprises`. Further feeds are left out."""
 
 REPEAT: Seconds = 20
 """Two polls of a reader that are less than this many seconds apart count as one."""
@@ -48,8 +48,8 @@ longest + BEYOND * d.
 """
 
 CONTINUES, RETURNS, MISSED, EXTENDS = 0.95, 0.85, 0.5, 0.2
-"""Probabilities that a reader polls again: CONTINUES in a session, RETURNS in the next session, and EXTENDS in a
-session that has lasted as long as the previous one.
+"""Probabilities that a reader polls again: CONTINUES during a session, and RETURNS in the next session. If a session
+has lasted as long as the previous one, EXTENDS replaces CONTINUES.
 
 After a missed poll, the probability that the session continues is multiplied by MISSED.
 """
@@ -184,7 +184,8 @@ class PollRhythms:
     def expected_polls(self, target: str, now: Instant, until: Instant, *, readers: int = 0) -> list[ExpectedPoll]:
         """Return the polls expected between `now` and `until`, in order of time.
 
-        `readers` is the number of the feed's readers, which the sampled readers represent.
+        `readers` is the number of all readers of the feed. The weights of the sampled readers' polls are scaled up to
+        this number. If it is 0, they are not scaled.
         """
         records = self._feeds.get(target)
         if not records:
@@ -200,8 +201,8 @@ class PollRhythms:
     def next_poll(self, target: str, now: Instant) -> Instant | None:
         """Return the instant of the first expected poll, or None if it is unknown.
 
-        It is unknown if the feed has no readers, or if a reader without a rhythm or outside the sample can poll
-        earlier.
+        The instant is unknown if the feed has no readers or a full sample, or if a reader has no rhythm or can poll at
+        any moment.
         """
         records = self._feeds.get(target)
         if not records or len(records) == READERS_MAX * _RECORD.size:
@@ -247,8 +248,8 @@ class PollRhythms:
     def load(self, data: bytes, now: Instant) -> None:
         """Replace all rhythms by `data`, a result of `dump`. Damaged data raises StoreError, and changes nothing.
 
-        Polls after `now` get the instant `now`, because the clock was wrong. While the clock is not set, they stay as
-        they are.
+        Polls after `now` get the instant `now`, because the clock was wrong. If the clock is not set yet, these polls
+        keep their instants.
         """
         body = without_checksum(MAGIC, data, "poll rhythms")
         feeds: dict[str, bytes] = {}
@@ -298,12 +299,12 @@ class PollRhythms:
         return are_current
 
     def _has_left(self, reader: _Reader, now: Instant) -> bool:
-        """Return True if a reader has no poll in the last `window` seconds."""
+        """Return True if a reader has no poll in the last `window` seconds, unless the clock is not set."""
         return abs(now - reader.last) >= self._window and not _precedes_unset_clock(reader, now)
 
     def _find_outdated(self, target: str, records: bytes, now: Instant) -> int:
-        """Return the position of the record of a reader without a poll in the last `window` seconds, or -1 if there is
-        no such reader."""
+        """Return the position of the record of a reader that has left (`_has_left`), or -1 if there is no such
+        reader."""
         for number, reader in enumerate(_readers(records)):
             if self._has_left(reader, now):
                 return number * _RECORD.size
@@ -363,7 +364,7 @@ def _first_poll(key: int, now: Instant) -> bytes:
 def _precedes_unset_clock(reader: _Reader, now: Instant) -> bool:
     """Return True if the machine's clock is not set now, but was set at the reader's last poll.
 
-    The instant of that poll is then kept, and counts when the clock is set again.
+    The instant of that poll must not be changed then: it is right again when the clock is set.
     """
     return is_unset(now) and is_set_back(reader.last, now)
 
@@ -389,7 +390,7 @@ def _possible(gaps: list[Seconds]) -> list[Seconds]:
 
 
 def _polls_of(reader: _Reader, now: Instant, until: Instant, multiple: float) -> Iterator[ExpectedPoll]:
-    """Yield the expected polls of one reader, with the weights of the `multiple` readers that it represents.
+    """Yield the expected polls of one reader that represents `multiple` readers: their weights are multiplied.
 
     The next poll is expected at each of the reader's last intervals, and later polls at the usual interval.
     """

@@ -1,9 +1,9 @@
 """Pseudonyms of readers. They distinguish readers without storing their identity.
 
-A pseudonym is a hash of the User-Agent and the user name. Without authentication, the address replaces the user name.
-The key changes with every period. With the secret, every IP address can be tested against a pseudonym. A `Pseudonym`
-also contains the pseudonym of the previous period, so that a reader does not count twice when the key changes. A period
-must be at least as long as the time for which a reader counts after a request.
+A pseudonym is a keyed hash of the User-Agent and the user name or, without authentication, the network address. The key
+is derived from a secret and changes with every period. With the secret, every IP address can be tested against a
+pseudonym. A `Pseudonym` also contains the pseudonym of the previous period, so that a reader does not count twice when
+the key changes. A period must be at least as long as the time for which a reader counts after a request.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.http.user_agent import product
 
 PERIOD: Seconds = 30 * 86_400
-"""A pseudonym in readers_for_public_lists.py is valid for this many seconds."""
+"""The long-term pseudonym of a reader is valid for this many seconds (readers_for_public_lists.py)."""
 
 SECRET_MIN = 16
 """Minimum length of the secret, in bytes. 128 bits resist exhaustive search."""
@@ -39,8 +39,9 @@ class Pseudonym(NamedTuple):
     long_term: int = 0
     """The pseudonym for the current PERIOD, or 0 if unknown.
 
-    It does not change with the version of the reader's program, nor with the program of a user with a name. Otherwise
-    one reader would soon count as several, and public lists would name the feeds of one reader.
+    For a signed-in user, it depends on the user name alone, otherwise on the address and the product name in the
+    User-Agent. If it changed with each version of a program, one reader would soon count as several, and public lists
+    would name a feed with a single reader.
     """
 
 

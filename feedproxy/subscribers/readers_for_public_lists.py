@@ -13,12 +13,12 @@ READERS_PER_FEED = 16
 """At most this many readers of each feed are kept. The option `list_readers_min` has the same maximum."""
 
 FEEDS_MAX = 20_000
-"""Maximum number of feeds with remembered readers. The feed requested longest ago is removed first."""
+"""Maximum number of feeds with remembered readers. The feed with the oldest recorded request is removed first."""
 
 REPEAT_INTERVAL: Seconds = 3600
-"""A reader's request is not recorded if fewer than this many seconds have passed since the last recorded request.
+"""A reader's requests for a feed are recorded at most once in this many seconds.
 
-The request of a further reader is not recorded either, while READERS_PER_FEED readers have such requests.
+If READERS_PER_FEED readers were recorded within this time, the request of a further reader is not recorded.
 """
 
 type Readers = dict[int, int]
@@ -74,11 +74,8 @@ def _unpack(readers: bytes) -> Readers:
 
 
 def _last_request(readers: bytes, pseudonym: int) -> int:
-    """Return the instant of the reader's last request. Return 0 if the reader is not among `readers`, and these are
-    fewer than READERS_PER_FEED.
-
-    If the reader is not among READERS_PER_FEED readers, return the earliest instant of all these readers.
-    """
+    """Return the instant of the reader's last request. For a reader that is not among `readers`, return the earliest
+    instant of all `readers` if they are READERS_PER_FEED, otherwise 0."""
     key = _KEY.pack(pseudonym)
     at = readers.find(key)
     while at > 0 and at % _READER.size:
@@ -92,7 +89,7 @@ def _last_request(readers: bytes, pseudonym: int) -> int:
 def count_distinct(readers: Readers) -> int:
     """Return the number of readers that are certainly distinct: the largest number of readers in one PERIOD.
 
-    A reader has another pseudonym in the next period, so readers of two periods are not added.
+    Readers of two periods are not added, because a reader's pseudonym changes with the period.
     """
     return max(Counter(at // int(PERIOD) for at in readers.values()).values(), default=0)
 

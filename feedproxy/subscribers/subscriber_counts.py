@@ -41,7 +41,7 @@ RECENT_MAX = 1000
 """`count_recent` counts at most this many readers, so that it stays fast."""
 
 FLOODED_PART = 64
-"""A feed is flooded if its readers and claims are at least 1/FLOODED_PART of `entries_max`."""
+"""A feed is flooded if the number of its direct readers is at least 1/FLOODED_PART of `entries_max`."""
 
 SAVE_INTERVAL = 600
 """Seconds between two writes of the counts. A crash loses at most the counts of this time."""
@@ -76,14 +76,14 @@ class SubscriberCounts:
     """The counts of all feeds. Not thread-safe.
 
     - `window`: seconds for which a reader or a claim counts after its last request.
-    - `claim_max`: limit of each claim of a fetcher for one feed. The sum of these claims over all feed ids (the
-      fetcher's own ids for the feed) has the same limit.
+    - `claim_max`: limit of each claim of a fetcher for one feed. A fetcher can have several ids for a feed. The sum of
+      its claims for all these ids has the same limit.
     - `claim_jump`: factor of growth within an hour above which a claim must be confirmed.
     - `readers_max`, `claims_max`: maximum numbers of readers and of claims for one feed.
     - `feeds_max`: maximum number of feeds.
-    - `entries_max`: maximum number of readers and claims of all feeds together. Each takes about 100 bytes.
-    - `sum_with_peers` returns the numbers of a feed's direct readers and of its claimed subscribers on all machines of
-      a fleet, or zeros if they are unknown. Without a fleet, it is None.
+    - `entries_max`: maximum memory of all feeds, in units of about 100 bytes (the memory of one reader).
+    - `sum_with_peers` returns two numbers: the feed's direct readers and its claimed subscribers, each on all machines
+      of a fleet. Unknown numbers are 0. Without a fleet, `sum_with_peers` is None.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class SubscriberCounts:
             self.apply_peer_reads(reads)
 
     def _record(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> bool:
-        """Record one request. Return True if other processes need to know the request."""
+        """Record one request. Return True if other processes must record the request, too."""
         self.distinct.record(target, pseudonym, now)
         self.rhythms.record(target, pseudonym, now)
         feed = self._feeds.pop(target, None)
@@ -393,8 +393,11 @@ class SubscriberCounts:
         return sum_of_claims(claims, self._claim_max)
 
     def _expire(self, feed: FeedReaders, now: Instant, at_most: int | None = None) -> int:
-        """Remove the claims, and at most `at_most` readers, without a request in the last `window` seconds. Return the
-        number of removed readers."""
+        """Remove the claims and readers without a request in the last `window` seconds. Return the number of removed
+        readers.
+
+        At most `at_most` readers are removed.
+        """
         limit = int((now - self._window) * 1000)
         if not feed.claims and self._are_current(feed, limit, now):
             return 0
@@ -410,8 +413,8 @@ class SubscriberCounts:
 
     @staticmethod
     def _are_current(feed: FeedReaders, limit: int, now: Instant) -> bool:
-        """Return True if the feed has readers, and the last requests of all readers lie between `limit` and `now`.
-        `limit` is in milliseconds."""
+        """Return True if the feed has readers, and all their last requests lie between `limit`, in milliseconds, and
+        `now`."""
         oldest, newest = feed.oldest(), feed.newest()
         return oldest is not None and newest is not None and limit < oldest >> 8 and newest >> 8 <= now * 1000
 

@@ -129,9 +129,9 @@ def products(feeds: Iterable[StoredFeed]) -> Counter[int]:
 
 
 def _with_latest(packed: bytes, size: int, latest: int) -> bytes:
-    """Return the packed form of `size` readers, with later instants replaced by `latest`, in milliseconds of Unix time.
+    """Return the packed form of `size` readers. Instants after `latest`, in milliseconds of Unix time, become `latest`.
 
-    A clock that was set back has left such instants.
+    Such instants were recorded before the clock was set back.
     """
     numbers = unpack(packed)
     keys, values = numbers[:size], numbers[size:]
