@@ -1,7 +1,7 @@
 """Rules on single requests: HTTP version, compression, User-Agent, contact address, cookies, and added query
 parameters.
 
-An empty verdict means that the request keeps the rule. None means that the request cannot show this.
+An empty verdict means that the request keeps the rule. None means that the rule does not apply to the request.
 """
 
 import re
@@ -34,8 +34,8 @@ _FORWARDING_FIELDS = ("via", "forwarded", "x-forwarded-for")
 
 
 READ_MAX = 24_000_000
-"""A reader should stop reading an endless answer before this many bytes. The buffers of the network can hold some
-megabytes that the reader has not read."""
+"""A reader should stop reading an endless answer before this many bytes. The number includes some megabytes that the
+network's buffers can hold, and that the reader has not read."""
 
 AGENTS_MAX = 4096
 """The verdicts on at most this many User-Agents are cached."""
@@ -60,7 +60,7 @@ def evaluate_version(poll: Poll, _: ReaderState) -> Verdict:
 
 
 def evaluate_size(poll: Poll, _: ReaderState) -> Verdict | None:
-    """Return a violation if READ_MAX bytes or more of an endless answer were sent to the reader.
+    """Return a violation if at least READ_MAX bytes of an incomplete answer were sent to the reader.
 
     Return None for all other answers.
     """
@@ -131,8 +131,12 @@ def _observe_claim(agent: str) -> Observation | None:
 
 
 def evaluate_needless(poll: Poll, state: ReaderState) -> Verdict:
-    """Return a violation for a Cookie field, for a Referer field, for query parameters that defeat caches and differ
-    from those of the previous poll, and for a HEAD before a GET."""
+    """Return the violations of a request that causes needless traffic. These are violations:
+
+    * a Cookie or Referer field,
+    * query parameters that defeat caches, and differ from those of the previous poll,
+    * a HEAD before a GET.
+    """
     observations = []
     if "cookie" in poll.fields:
         observations.append(Observation(COOKIES_SENT, "Cookie was sent"))

@@ -3,7 +3,7 @@
 Validators are opaque to clients and must be returned unchanged. Sent and issued validators are therefore compared as
 text. The kind of a mismatch is determined afterwards.
 
-An empty verdict means that the request keeps the rule. None means that the request cannot show this.
+An empty verdict means that the request keeps the rule. None means that the rule does not apply to the request.
 """
 
 from feedproxy.clock import Seconds
@@ -20,8 +20,10 @@ a reader recover from a cache that answers 304 by mistake."""
 
 
 def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
-    """Return the violations of a request that sends wrong validators or none. Return None if the request cannot show
-    such a violation."""
+    """Return the violations of a request that sends no validators, or sends wrong validators.
+
+    Return None if the request cannot show such a violation.
+    """
     if not _is_informed(poll, state):
         return None
     if not state.stored and not state.issued:
@@ -45,8 +47,7 @@ def evaluate_tag_use(poll: Poll, state: ReaderState) -> Verdict | None:
     """Return a violation if a conditional request has no If-None-Match, although the server had sent an ETag.
 
     Return None if the server had sent no ETag, if the request is unconditional, or if the answer shows nothing about
-    validators (`_is_informed`). The violation has a rule of its own, because If-Modified-Since alone usually saves the
-    content, too.
+    validators (`_is_informed`). This rule is separate, because If-Modified-Since alone usually saves the content, too.
     """
     if not state.stored.tag or not poll.is_conditional or not _is_informed(poll, state):
         return None

@@ -57,8 +57,9 @@ def is_small_enough(request: Fields) -> bool:
 class LiveScores:
     """Scores of at most `size` readers. A `size` of 0 disables scoring.
 
-    `partial` is true if other workers answer requests of the same readers. `bytes_max` limits the memory. Until half of
-    the memory is in use, each reader may have FEEDS_MAX feeds. The other half is divided equally among the readers.
+    `partial` is true if other workers answer requests of the same readers. `bytes_max` limits the memory. While less
+    than half of the memory is in use, each reader may have FEEDS_MAX feeds. The other half is divided equally among the
+    readers.
     """
 
     def __init__(self, size: int = 0, *, partial: bool = False, bytes_max: int = sys.maxsize) -> None:

@@ -4,7 +4,7 @@ The latest answer states the interval that a reader should wait. No interval is 
 polls once a day is never too early. An interval begins when the origin sends the answer. If the answer comes from a
 cache, its Age is therefore subtracted from the interval.
 
-An empty verdict means that the request keeps the rule. None means that the request cannot show this.
+An empty verdict means that the request keeps the rule. None means that the rule does not apply to the request.
 """
 
 import math
@@ -21,8 +21,8 @@ from feedproxy.scoring.scored_request import REFUSALS, Poll
 DAY: Seconds = 86_400
 
 DEFAULT_WAIT: Seconds = 900
-"""A reader should wait this many seconds between two polls of a feed that specifies no interval, and after a 503
-without Retry-After.
+"""A reader should wait this many seconds between two polls of a feed that specifies no interval. The same number
+applies after a 503 without Retry-After.
 
 The usual intervals of half an hour and an hour are longer.
 """
@@ -79,9 +79,9 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
 def _polling_intervals(state: ReaderState) -> list[tuple[Seconds, type[Note], str]]:
     """Return the intervals that the last successful response and its feed specify.
 
-    Each element has the seconds to wait after the response, the kind of Note for a violation, and the reason. If the
-    interval is stated within the feed (ttl, sy:*), the seconds are the interval minus the response's Age. They are
-    negative if the response was already older than the interval.
+    Each element has the seconds to wait after the response, the kind of Note for a violation, and the reason. For an
+    interval within the feed (ttl, sy:*), the response's Age is subtracted. The seconds are negative if the response was
+    already older than the interval.
     """
     assert state.last_success is not None
     # "a number of minutes that indicates how long a channel can be cached before refreshing from the source" -- RSS 2.0

@@ -117,8 +117,8 @@ class FeedAccount:
     on_hour: int = 0
     hourly: list[Evidence] = field(default_factory=list)
     ended: Instant | None = None
-    """Time of the latest answer that declared the feed gone, or None if there was none or if a later answer delivered
-    the feed."""
+    """Time of the latest answer that declared the feed gone. None if there is no such answer, or if a later answer
+    delivered the feed."""
 
     @property
     def interval(self) -> Seconds:
@@ -128,8 +128,8 @@ class FeedAccount:
     def finalize(self, now: Instant) -> tuple[Mapping[ReaderRule, RuleTally], Mapping[type[Note], FindingCount]]:
         """Return tallies and findings for the time up to `now`.
 
-        Findings that need all polls, such as POLLED_ON_THE_HOUR, are added. Praise for rules that were broken is
-        removed.
+        Findings that need all polls, such as POLLED_ON_THE_HOUR, are added. Praise for a rule is removed if the rule
+        was broken or did not apply.
         """
         tallies, findings = dict(self.tallies), dict(self.findings)
         if redirect_and_gone_rules.is_left_alone(self.ended, now) and ReaderRule.ENDINGS not in tallies:
@@ -155,7 +155,7 @@ class ReaderAccount(Struct, frozen=True):
     """The User-Agent of the last request."""
     feeds: tuple[FeedAccount, ...]
     aliases: Mapping[str, str]
-    """The feed of each address that was the target of a redirect."""
+    """For each address to which a redirect or a redirect document led: the address of its feed."""
 
     @property
     def identity(self) -> ReaderName:

@@ -29,7 +29,7 @@ class Reader:
         """The User-Agent of the last request."""
         self.feeds: OrderedDict[str, FeedEvaluation] = OrderedDict()
         self.aliases: dict[str, str] = {}
-        """The feed of each address that was the target of a redirect."""
+        """For each address to which a redirect or a redirect document led: the address of its feed."""
         self._connections = ConnectionReuse()
         self._evidence_max = evidence_max
         self._feeds_max = feeds_max

@@ -189,8 +189,11 @@ class ReaderState:
         )
 
     def belongs_to_previous(self, poll: Poll) -> bool:
-        """Return True if the request and the previous request are parts of one poll. The request then follows a
-        redirect, is the GET after a HEAD, or fetches the rest of an incomplete answer (RFC 9110, section 14)."""
+        """Return True if the request and the previous request are parts of one poll.
+
+        The request then follows a redirect, is the GET after a HEAD, or fetches the rest of an incomplete answer (RFC
+        9110, section 14).
+        """
         previous = self.previous
         if previous is None or poll.at - previous.at > FOLLOW_TIMEOUT:
             return False
@@ -211,8 +214,8 @@ class ReaderState:
         )
 
     def is_duplicate(self, poll: Poll) -> bool:
-        """Return True if the request repeats the previous request so soon that the reader can hardly have read the
-        successful answer."""
+        """Return True if the request repeats a successful previous request too soon for the reader to have read the
+        answer."""
         previous = self.previous
         return (
             previous is not None
@@ -284,7 +287,6 @@ class ReaderState:
             self.date_fields.add(date)
 
     def _learn_confirmation(self, poll: Poll, validators: Validators) -> None:
-        """Learn the validators of a 304."""
         if not self.issued and not self.stored:
             self.stored = Validators(validators.tag or _sent_validators(poll).tag, validators.modified)
             self.stored_at = poll.at
@@ -354,8 +356,10 @@ class ReaderState:
             self.permanent[poll.target] = RelocationSightings(target, xml, 1, poll.at, poll.at)
 
     def _discount_moves(self, addresses: tuple[str, ...]) -> None:
-        """Count one announcement fewer for each permanent move away from one of `addresses`, because the reader
-        followed the last announcement and got no feed."""
+        """Count one announcement fewer for each permanent move away from one of `addresses`.
+
+        The reader has followed the last announcement and got no feed.
+        """
         for target in set(addresses):
             if (sightings := self.permanent.get(target)) is not None:
                 sightings.count = max(0, sightings.count - 1)
@@ -406,8 +410,10 @@ def stays_in_proxy(poll: Poll) -> bool:
 
 
 def _resolve(poll: Poll, reference: str) -> tuple[str, bool]:
-    """Return the target of `reference`, and True if `reference` is an address of this proxy. Return "" and False if
-    `reference` is invalid."""
+    """Return two values: the target of `reference`, and True if `reference` is an address of this proxy.
+
+    If `reference` is invalid, return "" and False.
+    """
     try:
         absolute = uri.normalise(urljoin(poll.public or poll.target, reference).partition("#")[0])
     except (BadTarget, ValueError):
@@ -423,7 +429,7 @@ def _resolve(poll: Poll, reference: str) -> tuple[str, bool]:
 
 
 def _url_prefixes(target: str, public: str) -> tuple[str, str]:
-    """Remove the last path segments that `target` and `public` have in common, and return the rest of each address."""
+    """Return both addresses without the path segments at their ends that they have in common."""
     target_parts, public_parts = target.split("/"), public.split("/")
     while len(target_parts) > 3 and len(public_parts) > 3 and target_parts[-1] == public_parts[-1]:
         target_parts.pop()

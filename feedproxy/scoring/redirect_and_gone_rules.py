@@ -1,6 +1,6 @@
 """Rules on redirects, permanent moves and feeds that are gone.  RFC 9110, section 15.4; RSS Feed State.
 
-An empty verdict means that the request keeps the rule. None means that the request cannot show this.
+An empty verdict means that the request keeps the rule. None means that the rule does not apply to the request.
 """
 
 from feedproxy.clock import Instant, Seconds
@@ -27,8 +27,11 @@ GONE_CHECK_INTERVAL: Seconds = 6.5 * 86_400
 
 
 def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
-    """Return violations for a redirect loop that the reader followed too long, for a redirect that it did not follow,
-    and for a permanent move that it did not adopt.
+    """Return the violations of a request. These are violations:
+
+    * The reader followed a redirect loop for too long.
+    * The reader did not follow a redirect.
+    * The reader did not adopt a permanent move.
 
     Return None if the request could show none of these violations.
     """
@@ -85,11 +88,11 @@ def evaluate_temporary(poll: Poll, state: ReaderState) -> Verdict | None:
 
 
 def evaluate_ended(poll: Poll, state: ReaderState) -> Verdict | None:
-    """Return a violation if a request for a feed that is gone comes less than GONE_CHECK_INTERVAL seconds after the
-    last answer that declared the feed gone.
+    """Return a violation if a request for a feed that is gone comes too early.
 
-    Return None if fewer than SIGHTINGS_MIN answers have declared the feed gone, or if it is possible that another
-    worker has answered with the feed since.
+    The request is too early if it comes less than GONE_CHECK_INTERVAL seconds after the last answer that declared the
+    feed gone. Return None if fewer than SIGHTINGS_MIN answers have declared the feed gone, or if another worker can
+    have answered with the feed since.
     """
     gone = state.gone
     if gone is None or gone.count < SIGHTINGS_MIN or _may_be_revoked(poll, state):
@@ -116,9 +119,10 @@ def _describe_adoption(sightings: RelocationSightings) -> str:
 
 
 def is_left_alone(ended: Instant | None, now: Instant) -> bool:
-    """Return True if a day has passed since `ended`, the time of the last answer that declared the feed gone. The
-    reader has then not requested the feed for a day. If `ended` is None, the feed is not gone, and the result is
-    False."""
+    """Return True if a day has passed since `ended`, the time of the last answer that declared the feed gone.
+
+    The reader has then not requested the feed for a day. If `ended` is None, the feed is not gone: return False.
+    """
     return ended is not None and now - ended >= 86_400
 
 
@@ -128,8 +132,7 @@ def _is_observable(redirect: Poll, state: ReaderState) -> bool:
 
 
 def _may_be_revoked(poll: Poll, state: ReaderState) -> bool:
-    """Return True if it is possible that another worker has answered with the feed later. An answer with the feed
-    revokes a move or an end."""
+    """Return True if another worker can have answered with the feed later. Such an answer revokes a move or an end."""
     return state.partial and poll.is_success
 
 

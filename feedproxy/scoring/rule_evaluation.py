@@ -40,9 +40,11 @@ EVALUATORS: Mapping[ReaderRule, Evaluator] = {
     ReaderRule.VERSION: client_hygiene_rules.evaluate_version,
     ReaderRule.SIZE: client_hygiene_rules.evaluate_size,
 }
-"""The function that evaluates each rule for a single request. It returns an empty verdict if the request keeps the
-rule, and None if the request cannot show whether the rule is kept. Two rules are evaluated elsewhere: CONNECTION by
-`Reader`, HOUR by `FeedAccount.finalize`."""
+"""The function that evaluates each rule for a single request.
+
+It returns an empty verdict if the request keeps the rule, and None if the rule does not apply to the request. Two rules
+have no function here: `Reader` evaluates CONNECTION, and `FeedAccount.finalize` evaluates HOUR.
+"""
 
 TEXT_LENGTH_MAX = 500
 """A stored reason is cut to this many characters. Reasons quote tags and addresses, which have no length limit."""

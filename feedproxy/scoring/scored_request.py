@@ -85,7 +85,7 @@ class Poll(Struct, frozen=True):
 def cached_content(schedule: Schedule | None, status: int) -> PollContent | None:
     """Return the properties of the content that the proxy answered with, for a feed with this schedule.
 
-    Return None if `schedule` is None, which means that the target is not a feed, or if the answer neither has nor
+    Return None if `schedule` is None: the target is not a feed. Return None, too, if the answer neither has nor
     confirms the feed's content.
     """
     return PollContent(is_feed=True, schedule=schedule) if schedule is not None and status in (200, 226, 304) else None
