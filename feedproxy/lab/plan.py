@@ -42,8 +42,10 @@ class Plan(Struct, frozen=True):
     days: float = 2.0
     every: Seconds = 3600
     jitter: Seconds = 300
-    """Maximum random delay of each start, in seconds. The largest permitted value is `every`. It has no effect if the
-    command keeps running."""
+    """Maximum random delay of each start, in seconds. The largest permitted value is `every`.
+
+    If the command keeps running, the value has no effect.
+    """
     speed: float = 0.0
     """Ratio of virtual to real time for a command that keeps running, or 0 to start the command for each poll."""
     add: tuple[str, ...] = ()
@@ -115,8 +117,11 @@ def _parse_values(path: Path, document: Mapping[Any, Any], names: Sequence[str])
 
 
 def _parse_texts(path: Path, location: str, name: str, value: Any) -> Iterator[str]:
-    """Yield the items of the list `value`, or `value` itself, as texts. `name` is the key of the plan, and `location`
-    its place. Raises UsageError if a fault, a hint or a finding is unknown or invalid."""
+    """Yield the items of the list `value`, or `value` itself if it is no list, as texts.
+
+    `name` is the key of the plan, and `location` its place in the file. Raises UsageError if a fault, a hint or a
+    finding is unknown or invalid.
+    """
     for index, item in enumerate(value if isinstance(value, list) else [value]):
         text = str(item)
         try:

@@ -38,15 +38,15 @@ class RecordingScores(Struct, frozen=True):
 
 
 CHANGING_AGENTS_MIN = 6
-"""Requests of one product for one feed from one network address count as one reader if they have at least this many
-User-Agents, and on average fewer than two requests with each."""
+"""Requests of one product for one feed from one network address can have many User-Agents. They count as one reader if
+there are at least this many User-Agents, and on average fewer than two requests with each."""
 
 
 def grade_recording(recording: Recording, side: Side | None = None, *, one_reader: bool = False) -> RecordingScores:
     """Return the scores of the readers in one side of a recording.
 
-    None as `side` means the readers' side or, if that side has no exchanges, the origins' side. With `one_reader`, all
-    requests count as those of a single reader.
+    If `side` is None, the readers' side is graded or, if it has no exchanges, the origins' side. If `one_reader` is
+    true, all requests count as those of a single reader.
     """
     side = side or (Side.READER if recording.side(Side.READER) else Side.ORIGIN)
     exchanges = recording.side(side)

@@ -65,7 +65,7 @@ async def run(
 
     In the command, `{url}`, `{host}`, `{port}`, `{home}`, `{poll}` and `{time}` are replaced by the values of the run.
     If the task is cancelled, the command ends, and the result contains the requests until then. Raises UsageError if
-    the command cannot be started, or the source lacks the plan's feed.
+    the command cannot be started, or if the source lacks the plan's feed.
     """
     start = plan.start(world)
     known_as, feed = _select_feed(plan, world)
@@ -142,8 +142,8 @@ class _CommandRunner:
     ) -> None:
         """Start the command and wait at most `timeout` seconds for its exit.
 
-        With `keeps_running`, a timeout is not a failure, because the command should still run. Raises UsageError if the
-        command cannot be started.
+        If `keeps_running` is true, a timeout is not a failure, because the command should still run. Raises UsageError
+        if the command cannot be started.
         """
         arguments = self._arguments(number, now)
         sink = None if self._verbose else asyncio.subprocess.DEVNULL

@@ -148,8 +148,8 @@ def _poll_outcomes(observations: Iterable[ObservedPoll]) -> Iterable[str]:
 def _version_times(observations: Sequence[ObservedPoll]) -> Iterable[Instant]:
     """Yield the instants of new versions.
 
-    The instant of a version is the time of the first response that contains the version. If Last-Modified lies between
-    that response and the previous response, the instant is Last-Modified.
+    The instant of a version is the time of the first response with this version. If Last-Modified lies between the
+    previous response and this response, the instant is Last-Modified.
     """
     digest, before = "", 0.0
     for observation in observations:
@@ -223,8 +223,10 @@ def _fault_bands(observations: Sequence[ObservedPoll], end: Instant, x_of: Any) 
 
 
 def _fault_names(observation: ObservedPoll) -> str:
-    """Return the origin's faults as a text or, if there are none, its error status. Return "" if there is neither, and
-    for redirects, which have a row of their own."""
+    """Return the origin's faults as a text. If there are none, return the error status as a text.
+
+    Return "" if there is neither, and for redirects, which have a row of their own.
+    """
     if observation.poll.status in REDIRECTS:
         return ""
     return ", ".join(observation.faults) or (str(observation.poll.status) if observation.poll.status >= 400 else "")

@@ -266,9 +266,11 @@ def _connection(entry: Any, target: str) -> str:
 
 
 def _is_cached(entry: Any) -> bool:
-    """Return True if a browser answered from its own cache and sent no request. Chrome states this in `_fromCache`,
-    Safari in `_fetchType`, and Firefox by `cache.afterRequest`, if it is null and `cache.beforeRequest` is absent. If
-    both members are present, null means that the cache stored no answer (HAR 1.2)."""
+    """Return True if a browser answered from its own cache and sent no request.
+
+    Chrome states this in `_fromCache`, and Safari in `_fetchType`. Firefox sets `cache.afterRequest` to null and leaves
+    out `cache.beforeRequest`. If both members are present, null means that the cache stored no answer (HAR 1.2).
+    """
     cache = _member(entry, "cache", dict, {})
     return (
         bool(entry.get("_fromCache"))
@@ -280,15 +282,16 @@ def _is_cached(entry: Any) -> bool:
 def _is_blocked(entry: Any) -> bool:
     """Return True if a browser blocked a request, or if the request failed before there was a connection.
 
-    Chrome then states status 0 and an empty address of the server. Other tools leave the address out.
+    Chrome then states status 0 and an empty address of the server. Other tools state no address of the server.
     """
     return not _member(entry, "response.status", float, 0.0) and entry.get("serverIPAddress") == ""
 
 
 def _body_size(response: Any, content: bytes) -> int:
-    """Return the size of a response's content on the wire.
+    """Return the size of a response's content on the wire, in bytes.
 
-    If it is unknown, which HAR expresses by -1, return the size of the decoded content minus what compression saved.
+    If HAR states -1, the size is unknown. Return then the size of the decoded content, minus the bytes that compression
+    saved.
     """
     if (size := _member(response, "bodySize", float, -1.0)) >= 0:
         return int(size)

@@ -2,8 +2,10 @@
 (docs/how-to/record-traffic.md).
 
 Pseudonyms and placeholders are keyed hashes. The content of a private response is left out, because private feeds often
-have secret addresses in their items. On an error response, the marks private and no-store do not count: all of
-feedproxy's own errors are no-store, even errors for public feeds.
+have secret addresses in their items. The path of a private address is replaced.
+
+The path of an error response's address is kept even if the response is marked private or no-store: all of feedproxy's
+own errors are no-store, even errors for public feeds.
 """
 
 import hashlib
@@ -85,8 +87,10 @@ class Redactor:
         self._secrets = SECRETS not in keep
 
     def is_private(self, exchange: Exchange, *, marked_private: bool = False) -> bool:
-        """Return True if the content must not be recorded. `marked_private` is True if the caller already knows
-        this."""
+        """Return True if the content must not be recorded.
+
+        `marked_private` is true if the caller knows that the exchange is private.
+        """
         return self._secrets and (marked_private or _is_private(exchange) or has_secret(exchange.request.target))
 
     def names_secret_address(self, content: bytes) -> bool:
@@ -145,9 +149,9 @@ class Redactor:
     def _redact_reference(self, reference: str, secrets: set[str], base: str) -> str:
         """Return a URI reference of a field without its secrets.
 
-        `base` is the target of a private exchange, or "" for any other exchange. A private response often leads to
-        other private addresses. If `base` is not "", the result is therefore an absolute URI that has only the host,
-        and a placeholder for path and query. The target of the request that follows has the same placeholder.
+        `base` is the target of a private exchange, or "" for any other exchange. Private responses often refer to other
+        private addresses. With a `base`, the result is therefore an absolute URI with a placeholder for path and query.
+        If the client then requests that address, the recorded target has the same placeholder.
         """
         if not self._secrets or not base:
             return self._redact_url(reference, secrets)

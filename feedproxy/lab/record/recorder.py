@@ -79,7 +79,7 @@ class Recorder:
         """Return three values for a body: the digest of its content, True if the content is not decoded, and the
         content.
 
-        The content is empty if the file already has it.
+        If the file already has the content, the third value is empty.
         """
         key = (hashlib.blake2b(body, digest_size=16).digest(), encoding)
         digest_and_raw = self._content_by_body.get(key)

@@ -35,8 +35,8 @@ class Form(StrEnum):
 class ReplayRequest(Struct, frozen=True):
     """A request in a replay. `target` is the address in the recording.
 
-    A fault can redirect the client to other addresses. `hops` is the number of redirects from `target` to the address
-    that this request names.
+    A fault can redirect the client to other addresses. `hops` is the number of redirects that lead from `target` to the
+    address of this request.
     """
 
     request: Request

@@ -1,7 +1,7 @@
 """Timelines of recorded responses: which response an address has at each instant of a replay.
 
-A version begins at the time of its request, or at Last-Modified if that lies between the previous request and the
-version's request. After a 304, the last version with status 200 is current again.
+A version begins at the time of its request. If Last-Modified lies between the previous request and this request, the
+version begins at Last-Modified. After a 304, the last version with status 200 is current again.
 """
 
 from bisect import bisect_right
