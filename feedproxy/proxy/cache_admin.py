@@ -78,7 +78,7 @@ class CacheAdmin:
         return len(self.coordinator)
 
     def to_upstream_url(self, address: str) -> str:
-        """Return the target that belongs to a normalised address. The address is a target or a public address.
+        """Return the target that belongs to `address`, a normalised target or public address.
 
         Query parameters that the target's rule ignores are removed.
         """
@@ -92,8 +92,7 @@ class CacheAdmin:
     def target_matcher(self, pattern: str) -> Callable[[str], bool]:
         """Return a predicate that tests whether a target, or its public address, matches a glob.
 
-        The predicate also accepts the key of a copy that was fetched with a credential of the operator: the key matches
-        if its target does.
+        The predicate also accepts a key (a target with the name of a credential). A key matches if its target matches.
         """
         glob = compile_glob(pattern)
         # The options that map URLs are global: rules cannot override them.
@@ -235,8 +234,8 @@ class CacheAdmin:
     def _stored_forms(self, address: str) -> Sequence[str]:
         """Return the keys under which a response for an address can be stored.
 
-        The keys are the target with and without ignored query parameters, each with and without the name of a
-        credential. The target with these parameters can have responses from before the rule had `ignore_query`.
+        The keys are the target without ignored query parameters and the target with them, each also with the names of
+        credentials. A response can be older than the rule's `ignore_query`, and is then stored with these parameters.
         """
         forms = dict.fromkeys((self.to_upstream_url(address), to_upstream(address, self.settings_for(address))))
         return (*forms, *(key for form in forms if "#" not in form for key in self.keys_for(form)))
@@ -254,13 +253,15 @@ class CacheAdmin:
     async def on_peer_purge(self, target: str) -> None:
         """Discard the refreshes of a target that a peer has purged.
 
-        If `target` is empty, the refreshes in progress of all targets do not store their results.
+        If `target` is empty, keep all refreshes in progress from storing their results.
         """
         self.coordinator.discard(partial(eq, target)) if target else self.coordinator.invalidate(lambda _: True)
 
     async def clear_relocation(self, target: str) -> bool:
-        """Delete the record that a feed has moved or has ended (Relocation). After a 410, the feed may then be fetched
-        again. Return True if there was a record."""
+        """Delete the record that a feed has moved or has ended (Relocation). Return True if there was a record.
+
+        After a 410, the feed may then be fetched again.
+        """
         resources = map(self.store.get_latest, self._stored_forms(target))
         relocated = [resource for resource in resources if resource is not None and resource.relocation is not None]
         for resource in relocated:

@@ -14,9 +14,9 @@ from feedproxy.request.upstream_request import build_upstream_request, shared_na
 from feedproxy.settings import Settings
 
 UNSTORED_MAX = 4096
-"""The Vary of a response that is not stored is remembered for at most this many targets.
+"""The Vary of unstored responses is remembered for at most this many targets.
 
-If the Vary of a target is forgotten, the next request for the target is sent to the origin twice.
+If it is forgotten for a target, the next request for the target is sent to the origin twice.
 """
 
 

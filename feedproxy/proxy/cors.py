@@ -23,7 +23,7 @@ _MAX_AGE = 86400
 def with_cors(response: ProxyResponse, client: ClientContext, settings: Settings) -> ProxyResponse:
     """Return the response. If every client may get the response, add permission for scripts of every web origin.
 
-    Without the option `cors`, the response is unchanged.
+    If the option `cors` is off, the response is unchanged.
     """
     stored = response.stored
     if not settings.cors or client.user or stored is None:
@@ -52,7 +52,7 @@ def with_cors_for_failure(
     """Return the response. If it reports the failure of a public feed, add permission for scripts of every web origin.
 
     Without this permission, a script learns neither that a feed is gone nor when to try again. `is_feed` returns True
-    for the target of a stored feed. Without the option `cors`, the response is unchanged.
+    for the target of a stored feed. If the option `cors` is off, the response is unchanged.
     """
     if response.response.status < 400 or not settings.cors or settings.private or settings.readers or client.user:
         return response
@@ -66,8 +66,8 @@ def with_cors_for_failure(
 def preflight_response(request: Request, settings: Settings) -> Response | None:
     """Return the response that permits a CORS preflight to a feed, or None if the origin has to answer the request.
 
-    A script that sends If-None-Match or A-IM to another web origin causes a preflight. The origin answers a preflight
-    for Authorization and other credentials, and preflights to private feeds. The caller checks that a feed is stored.
+    A script that sends If-None-Match or A-IM to another web origin causes a preflight. The origin answers preflights
+    for Authorization and other credentials, and preflights to private feeds. The caller must have found a stored feed.
     """
     fields = request.fields
     if request.method != "OPTIONS" or "origin" not in fields or not settings.cors:

@@ -67,15 +67,18 @@ class EquivalentTargets:
                 await self._store.load(other)
 
     def resolve(self, request: Request) -> Request:
-        """Return the request with the target under which its response is stored: without ignored query parameters, or
-        an equivalent target by No-Vary-Search. Most requests are returned unchanged."""
+        """Return the request with the target under which its response is stored. Most requests are returned unchanged.
+
+        The target loses its ignored query parameters, or is replaced by an equivalent target by No-Vary-Search.
+        """
         target = without_ignored_query(request.target, self._settings_for)
         if len(self._targets):
             target = self._by_origin(target, request)
         return request if target == request.target else replace(request, target=target)
 
     def record(self, response: ProxyResponse | PassThrough) -> None:
-        """If the response is made from a shared stored response with No-Vary-Search, record its target."""
+        """If the response was made from a shared stored response with No-Vary-Search, record the target of this
+        response."""
         stored = response.stored if isinstance(response, ProxyResponse) else None
         if stored is None or "no-vary-search" not in stored.fields or not _is_shared(stored):
             return
@@ -93,9 +96,10 @@ class EquivalentTargets:
     def _by_origin(self, target: str, request: Request) -> str:
         """Return a recorded equivalent target with a stored response that needs no validation.
 
-        Return `target` if there is none, if a response for `target` itself is stored, or if the request has credentials
-        or Range. A response that needs validation is not used: the origin can answer with another No-Vary-Search, by
-        which the targets are not equivalent any more.
+        Return `target` if there is no such target, if a response for `target` itself is stored, or if the request has
+        credentials or Range.
+
+        A validation could return another No-Vary-Search, by which the targets are not equivalent.
         """
         candidates = self._targets.get(target.partition("?")[0])
         if candidates is None or candidates == (target,) or self._is_stored(target) or has_secret(target):
@@ -145,8 +149,10 @@ def _is_shared(stored: StoredResponse) -> bool:
 
 
 def with_ignored_query(response: ProxyResponse | PassThrough, settings: Settings) -> ProxyResponse | PassThrough:
-    """Return the response with a No-Vary-Search for the option `ignore_query`, unless the origin sent
-    No-Vary-Search."""
+    """Return the response with a No-Vary-Search for the option `ignore_query`.
+
+    If the origin sent No-Vary-Search, the response is unchanged.
+    """
     if not settings.ignore_query or not isinstance(response, ProxyResponse) or response.stored is None:
         return response
     if "no-vary-search" in response.response.fields or has_secret(response.stored.target):

@@ -43,8 +43,8 @@ class RelocationResponses:
     ) -> ProxyResponse | None:
         """Return the response that announces a feed's move or end, or None if the feed has neither moved nor ended.
 
-        `status` is None before a request to the origin. The result is then also None if the origin must be asked again.
-        `allow_doubt` is true if no stored response can be sent. A move in doubt is announced only in this case.
+        `status` is None before a request to the origin. Return None, too, if the origin must then be asked first.
+        `allow_doubt` is true if no stored response can be sent. Only then, a move in doubt is announced.
         """
         if not allow_doubt and self.is_in_doubt(context, resource):
             return None
@@ -69,9 +69,9 @@ class RelocationResponses:
         return moved_and_gone.is_in_doubt(sighting, destination, context.settings)
 
     def record_result(self, result: RefreshResult) -> None:
-        """Record whether the refreshed target has no feed, and responded with one of DOUBTFUL_STATUSES.
+        """Record whether moves to the refreshed target are in doubt.
 
-        If so, moves to this target are in doubt.
+        They are in doubt if the target has no feed, and responded with one of DOUBTFUL_STATUSES.
         """
         resource, response = result.resource, result.response
         if resource.channel is None and response is not None and response.status in moved_and_gone.DOUBTFUL_STATUSES:
@@ -106,7 +106,7 @@ class RelocationResponses:
         """Return the response that announces the end of a feed: a 410, or an XML document.
 
         The document is sent if the end comes from a rule (`gone`) and `announce_as` is `xml`. `believed` is true if the
-        end is confirmed and the origin is not asked again. Caches may store only a believed 410.
+        end is confirmed, and the origin is not asked again. Only then may caches store the 410.
         """
         settings = context.settings
         if settings.gone and settings.announce_as == "xml":

@@ -42,8 +42,8 @@ class Autodiscovery:
     ) -> ProxyResponse | PassThrough:
         """Return a redirect to the first feed to which a page links, if the client prefers feeds.
 
-        Return `answer` if the client does not prefer feeds, if `answer` is no page, or if the page links to no feed.
-        For a page in the gateway, Vary of the result names Accept.
+        Return `answer` if the client does not prefer feeds, if `answer` is no page, or if the page links to no feed. If
+        the gateway returns a page, the result has `Vary: Accept`.
         """
         if isinstance(answer, PassThrough) or answer.stored is None or answer.stored.content.feed:
             return answer

@@ -20,10 +20,10 @@ def may_be_listed(target: str, settings: Settings, resource: Resource | None = N
 
 
 def has_enough_readers(readers: Readers, settings: Settings) -> bool:
-    """Return True if a feed has enough distinct readers for a public list: `list_readers_min`, but never fewer than
-    one.
+    """Return True if a public list may name a feed with these readers.
 
-    The address of a feed with fewer readers can be a secret of these readers.
+    The feed needs at least `list_readers_min` distinct readers, and at least one. With fewer readers, the feed's
+    address can be their secret.
     """
     return count_distinct(readers) >= max(1, settings.list_readers_min)
 
@@ -31,9 +31,11 @@ def has_enough_readers(readers: Readers, settings: Settings) -> bool:
 def is_public(settings: Settings, resource: Resource | None) -> bool:
     """Return True if every client may get a feed, by the rules and the stored responses.
 
-    The result is False if a feed is marked private, requires a login, or was fetched only with credentials. It is also
-    False if the origin refuses the requests, or sends Cache-Control with private or no-store. If `resource` is None,
-    only the rules count.
+    If `resource` is None, only the rules count. The result is False in these cases:
+
+    * A rule marks the feed private or restricts its readers.
+    * The feed was fetched only with credentials.
+    * The origin refused all requests, or sent Cache-Control with private or no-store.
     """
     if settings.private or settings.readers:
         return False

@@ -1,9 +1,9 @@
 """Repetition of a hit without the whole request pipeline.
 
-`reusable_hit` decides whether a hit is repeatable: its response must depend on time alone while the stored resource and
-the settings are unchanged. `recompute_hit` computes the age and the freshness of a repeatable hit anew, and decides
-again whether the stored response may be used. `HitState.advance` only adds the elapsed seconds, which takes a fiftieth
-of the time. This is sufficient until the instant at which the decision can change.
+A hit is repeatable if its response depends on time alone, as long as the stored resource and the settings are
+unchanged. `reusable_hit` decides whether a hit is repeatable. `recompute_hit` computes the age and the freshness of a
+repeatable hit anew, and decides again whether the stored response may be used. `HitState.advance` only adds the elapsed
+seconds, in a fiftieth of the time. It suffices until the instant at which the decision can change.
 """
 
 import struct
@@ -117,7 +117,7 @@ class HitState:
     def advance(self, now: Instant) -> bool:
         """Change the state to that of the instant `now`, and return True.
 
-        Return False if the pipeline could decide differently at `now`. The state is then invalid.
+        If the pipeline could decide differently at `now`, return False, and leave the state unchanged.
         """
         if not self.computed_at <= now <= _PACKED.unpack(self._packed)[0]:
             return False
@@ -132,8 +132,7 @@ class HitState:
         return lifetime, expires, initial_age + resident_time if resident_time > 0 else initial_age
 
     def fields(self) -> tuple[int, str, str, Instant]:
-        """Return the values of Age, Cache-Status and Cache-Control, and the last instant at which the fields and the
-        decision of the hit stay the same.
+        """Return the values of Age, Cache-Status and Cache-Control, and the last instant at which they are still right.
 
         Cache-Control is empty if no field states the lifetime that this proxy computed.
         """
@@ -262,9 +261,9 @@ def _decision_valid_until(
 ) -> Instant:
     """Return the last instant at which the decision to use the response is certain to be the same as at `now`.
 
-    The decision can change at the end of the lifetime, of a permission to serve stale, of a push lease, or of a period
-    that the feed excludes (skipHours, skipDays). If the instant of a change is uncertain, or if the request sets a
-    limit such as max-age, the result is `now`.
+    The decision can change at the end of the lifetime, of a permission to serve stale, or of a push lease. The result
+    is `now` if the instant of a change is uncertain, for example in a feed with skipped hours, or if the request sets a
+    limit such as max-age.
 
     `freshness` is the freshness at `now`, and permits the use of the response.
     """

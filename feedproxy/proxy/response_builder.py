@@ -158,10 +158,12 @@ def _with_last_modified(fields: Fields, instant: Instant | None) -> Fields:
 def _with_freshness_fields(fields: Fields, selected: SelectedResponse) -> Fields:
     """Return the fields with max-age for the time in which the response may still be used.
 
-    max-age is set if the lifetime comes from the feed's schedule. In reverse mode with `state_freshness`, max-age is
-    also set if the schedule permits a longer use than the origin, and feeds also get CDN-Cache-Control and
-    Surrogate-Key for a CDN in front of feedproxy. A response that forbids reuse, or that has a cookie for this client,
-    gets neither max-age nor CDN-Cache-Control.
+    max-age is set if the lifetime comes from the feed's schedule. In reverse mode with `state_freshness`:
+
+    * max-age is also set if the schedule permits a longer use than the origin.
+    * Feeds also get CDN-Cache-Control and Surrogate-Key, for a CDN in front of feedproxy.
+
+    A response that forbids reuse, or that has a cookie for this client, gets neither max-age nor CDN-Cache-Control.
     """
     context, freshness = selected.context, selected.freshness
     states_freshness = context.settings.state_freshness and context.client.entrance is Entrance.REVERSE
@@ -186,7 +188,7 @@ def _with_freshness_fields(fields: Fields, selected: SelectedResponse) -> Fields
 
 
 def sets_max_age(stored: StoredResponse, freshness: Freshness, *, states_freshness: bool) -> bool:
-    """Return True if the lifetime by the feed's schedule is sent as max-age, in place of the origin's if there is one.
+    """Return True if the lifetime by the feed's schedule is sent as max-age. It replaces a max-age of the origin.
 
     `states_freshness` is true in reverse mode with the option `state_freshness`.
     """
@@ -211,7 +213,7 @@ def max_age_directive(lifetime: Seconds, expires: Instant, allowance: Allowance 
 
 
 def remaining_lifetime(lifetime: Seconds, expires: Instant, allowance: Allowance | None, age: Seconds) -> int:
-    """Return the whole seconds for which a response with an age of `age` seconds may still be used, 0 if it may not.
+    """Return the whole seconds for which a response with an age of `age` seconds may still be used, at least 0.
 
     The other arguments are the attributes of Freshness with the same names.
     """
@@ -288,12 +290,12 @@ def _with_tag_of_client(
 
 
 def tag_for_304(request: Request, tags: Mapping[str, EntityTag], selected: EntityTag) -> EntityTag:
-    """Return the tag of a 304: a tag that the client sent, if it is `selected` or belongs to a coding that the request
-    accepts. Otherwise, return `selected`.
+    """Return the tag of a 304. It is a tag that the client sent, if this tag is `selected` or belongs to a coding that
+    the request accepts. Otherwise, it is `selected`.
 
     `tags` are the tags of the content by coding. A 304 has the ETag "that would have been sent in a 200 (OK) response
-    to the same request" (RFC 9110, section 15.4.5), and a 200 might use any accepted coding. By its own tag, a client
-    finds the response that the 304 updates (RFC 9111, section 4.3.4).
+    to the same request" (RFC 9110, section 15.4.5), and a 200 might use any accepted coding. The tag shows the client
+    which of its responses the 304 updates (RFC 9111, section 4.3.4).
     """
     condition_tags = parse_tags(request.fields.combined("if-none-match") or "")
     opaque = {tag.opaque for tag in condition_tags} if condition_tags != "*" else set()

@@ -225,8 +225,8 @@ class ResponseSelector:
 
         Return None if the origin may be asked, or if a refresh is running that this request can join.
 
-        If no stored response is usable, a minimum interval has no effect. During a back-off, one request is permitted
-        per minimum interval.
+        If no stored response is usable, the origin may be asked in spite of a minimum interval. During a back-off, the
+        origin may then be asked once in each minimum interval.
         """
         resource, now = context.resource, self.clock.now()
         match self.coordinator.permissions.check_for_request(context, resource):
@@ -354,9 +354,9 @@ class ResponseSelector:
     def _may_spare_origin(
         self, context: RequestContext, resource: Resource, stored: StoredResponse, freshness: Freshness
     ) -> bool:
-        """Return True if the stored response is recent enough to answer in place of a fetch that is not permitted now.
+        """Return True if the stored response may answer in place of a fetch that is not permitted now.
 
-        The limits of staleness are the same as after a failed fetch.
+        The stored response may be as stale as after a failed fetch.
         """
         patience = stale_max_after_failure.stale_limit_after_failure(resource.failures, context.settings)
         validated = stored.response_time if len(stored.key) else stale_max_after_failure.last_validated(resource)
@@ -380,9 +380,9 @@ def _with_get(context: RequestContext) -> RequestContext:
 
 
 def _is_of_some_clients(context: RequestContext, stored: StoredResponse) -> bool:
-    """Return True if the stored response is only for clients with the same fields as this request.
+    """Return True if the stored response is only for some clients: those with the same client-specific fields.
 
-    Return True, too, for a page that the explicit proxy fetches with its client's User-Agent.
+    A page that the explicit proxy fetches with its client's User-Agent is such a response, too.
     """
     upstream = context.upstream
     return len(stored.key) > 0 or len(upstream.varying_fields) > 0 or not upstream.own_agent
@@ -391,7 +391,7 @@ def _is_of_some_clients(context: RequestContext, stored: StoredResponse) -> bool
 def _stale_while_refreshing(
     context: RequestContext, variant: StoredResponse | None, freshness: Freshness | None, now: Instant
 ) -> Seconds:
-    """Return the seconds beyond its lifetime for which a stale feed may answer during a refresh, 0 if it may not."""
+    """Return the seconds beyond its lifetime for which a stale feed may answer during a refresh, or 0."""
     if variant is None or freshness is None or freshness.is_fresh(now):
         return 0
     return stale_while_refreshing(context.resource, variant, freshness, context.settings)

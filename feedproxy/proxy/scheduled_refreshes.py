@@ -27,8 +27,8 @@ from feedproxy.subscribers.poll_rhythms import READERS_MAX, ExpectedPoll
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 type CountDemand = Callable[[str, Instant], int]
-"""A function that returns how many readers of a target were added without a request since an instant, for example by
-the import of a list of feeds."""
+"""A function of a target and an instant. It returns how many readers the target has gained since the instant by other
+means than requests, such as the import of a list of feeds."""
 
 
 def is_owner(index: int, workers: int, target: str) -> bool:
@@ -46,11 +46,11 @@ class FeedAudience(Struct, frozen=True):
     count_demand: CountDemand
 
     def recent(self, window: Seconds) -> int:
-        """Return the number of readers that requested the feed in the last `window` seconds and do not poll regularly,
-        plus the number that `count_demand` returns for this time.
+        """Return the number of readers of the last `window` seconds that do not poll regularly.
 
-        If the sample of polling rhythms is full, return only the second number: `expected_polls` then scales the sample
-        up to all readers.
+        These are readers that requested the feed, and readers without a request (`count_demand`). If the sample of
+        polling rhythms is full, only readers without a request count: `expected_polls` then scales the sample up to all
+        readers.
         """
         since, rhythms = self.now - window, self.counts.rhythms
         direct = 0
@@ -60,7 +60,7 @@ class FeedAudience(Struct, frozen=True):
         return direct + self.count_demand(self.target, since)
 
     def expected_polls(self, until: Instant) -> Sequence[ExpectedPoll]:
-        """Return the expected polls up to the instant `until`, earliest first."""
+        """Return the polls expected before the instant `until`, the earliest first."""
         rhythms, readers = self.counts.rhythms, 0
         if rhythms.count_sampled(self.target) == READERS_MAX:
             readers = self.counts.count_with_peers(self.target, self.now)

@@ -39,10 +39,10 @@ class CodingVariants:
         self._incompressible: LRU[_Key, bool] = LRU(entries_max=INCOMPRESSIBLE_MAX)
 
     async def apply(self, answer: ProxyResponse, request: Request, settings: Settings) -> ProxyResponse:
-        """Return the response, compressed in the coding that the client prefers if it has no content coding yet.
+        """Return the response. If it has no content coding yet, it is compressed in the coding that the client prefers.
 
-        A response in another coding than the preferred one is returned unchanged. If this response is a hit, the
-        preferred coding is made in the background.
+        A response with another content coding is returned unchanged. If it is a hit, the preferred coding is made in
+        the background.
         """
         stored, response = answer.stored, answer.response
         if stored is None or response.status != 200 or not _is_codable(stored):

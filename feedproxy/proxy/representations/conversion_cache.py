@@ -82,8 +82,8 @@ class ConversionCache:
     ) -> Conversion:
         """Return the stored feed in the format `output_format` and the content coding `name`.
 
-        `at` is the address of the conversion, or empty if this is the feed's address. Raises NotAFeed if the document
-        is no feed, and FeedproxyError if a limit is exceeded.
+        `at` is the address of the conversion, or "" if the conversion has the address of the feed. Raises NotAFeed if
+        the document is no feed, and FeedproxyError if a limit is exceeded.
         """
         version = _version(stored)
         key = version, output_format.name, name, at if output_format.name in FEED_FORMATS else ""

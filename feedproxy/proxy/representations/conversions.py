@@ -73,7 +73,7 @@ type Serve = Callable[[Request, ClientContext], Awaitable[ProxyResponse | PassTh
 
 @dataclass(eq=False)
 class Conversions:
-    """Responder to requests for another format. `serve` returns the response in the original format."""
+    """Responder to requests for another format. The function `serve` returns the response in the original format."""
 
     serve: Serve
     conversions: ConversionCache
@@ -131,8 +131,8 @@ class Conversions:
     ) -> Response:
         """Return the conversion of a stored feed, with the fields of `answer` that describe how the feed was obtained.
 
-        `at` is the address of the conversion, or empty if this is the feed's address. Raises NotAFeed if the document
-        is no feed, and FeedproxyError if a limit is exceeded.
+        `at` is the address of the conversion, or "" if the conversion has the address of the feed. Raises NotAFeed if
+        the document is no feed, and FeedproxyError if a limit is exceeded.
         """
         settings = self.settings_for(stored.target)
         name = (

@@ -42,9 +42,10 @@ class Dictionaries:
         client: ClientContext,
         settings: Settings,
     ) -> ProxyResponse:
-        """Return the response as `dcz` if the client accepts it and names a stored dictionary, and if `dcz` is smaller.
+        """Return the response as `dcz`, or unchanged if this is not possible.
 
-        Otherwise, or if `is_offered` or `may_encode` forbids `dcz`, return the response unchanged.
+        The response becomes `dcz` if the client accepts it and names a stored dictionary, if `dcz` is smaller, and if
+        `is_offered` and `may_encode` permit it.
         """
         coded, stored = response.response, response.stored
         if coded.status != 200 or "available-dictionary" not in request.fields or "range" in request.fields:
@@ -114,8 +115,7 @@ def is_offered(stored: StoredResponse, resource: Resource, client: ClientContext
 def may_encode(request: Fields, response: Fields) -> bool:
     """Return True if a dictionary may be used for this request (RFC 9842, section 9.3.3, "Server Responsibility").
 
-    From the size of a `dcz` response, a web page could learn about content of another origin that the page may not
-    read.
+    The size of a `dcz` response could tell a web page about content of another origin that the page may not read.
     """
     if request.get("sec-fetch-site") in (None, "same-origin"):
         return True

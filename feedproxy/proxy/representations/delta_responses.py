@@ -97,8 +97,8 @@ def _with_no_store(fields: Fields) -> Fields:
     """Return the fields with directives that prevent caches without support for 226 from storing a 226 (RFC 3229,
     section 10.8.2).
 
-    A cache with support for 226 ignores `no-store` if `im` is present. Other caches obey `no-store`. If the origin sent
-    `no-store`, `im` is not added, because all caches must obey.
+    The directives are `no-store` and `im`. A cache with support for 226 ignores `no-store` if `im` is present, and
+    other caches obey it. If the origin sent `no-store`, all caches must obey it, and `im` is not added.
     """
     # A cache ignores Cache-Control if a targeted field is for that cache (RFC 9213, section 2.2).
     fields = without_targeted(fields)
@@ -117,8 +117,10 @@ def _is_excluded(request: Request, settings: Settings) -> bool:
 
 
 def _allows_deltas(stored: StoredResponse, resource: Resource) -> bool:
-    """Return True if deltas of the response may be made: it is a shared feed with an entity tag of this proxy, and
-    without no-transform."""
+    """Return True if deltas of the response may be made.
+
+    The response must be a shared feed with an entity tag of this proxy, and must not have `no-transform`.
+    """
     if not stored.content.feed or stored.no_transform:
         return False
     return stored.content.tag is not None and any(

@@ -2,7 +2,7 @@
 
 The steps have a fixed order. Conditions and ranges are applied before codings and deltas, because only full responses
 get codings and deltas. The rules of the entrance (request/response_fields_by_entrance.py) are applied before a
-conversion. Applied afterwards, they would replace the Content-Security-Policy of the converted document.
+conversion, because they would replace the Content-Security-Policy of the converted document.
 """
 
 from collections.abc import Callable
