@@ -11,8 +11,8 @@ from feedproxy.request.context import ClientContext
 CONTENT_MAX = 65_536
 """A request to an endpoint may have content of at most this many bytes, unless the endpoint has another limit.
 
-The content of a refused request is read before the response is sent, but only if the content is not longer. While a
-client waits for a response, it may send at most this many bytes in addition to the head of its next request.
+If a request is refused, content up to this size is read before the response is sent. While a client waits for a
+response, it may send the head of its next request, and at most this many bytes more.
 """
 
 HUB_PATH = "hub"

@@ -17,7 +17,8 @@ _UNUSABLE_AT_GATEWAY = CONNECTION_SCHEMES | {"digest"}
 """Schemes with which no client can authenticate through the gateway.
 
 The answer to a Digest challenge depends on the realm and the target, which differ at the gateway. Browsers can answer
-the other schemes with the user's intranet account, and the gateway would send this answer to each site that asks.
+challenges of the other schemes with the user's intranet account. The gateway would send this answer to each site that
+asks.
 """
 
 _PARAMETER = re.compile(rf"({TOKEN.pattern})[ \t]*=[ \t]*(?!=|$)(.*)", re.DOTALL)

@@ -51,7 +51,7 @@ def problem_response(
     request: Request | None = None,
     extra: tuple[tuple[str, str], ...] = (),
 ) -> Response:
-    """Return an error response with no-store: a page if the client prefers HTML, and else problem details (RFC 9457).
+    """Return an error response with no-store: a page if the client prefers HTML, otherwise problem details (RFC 9457).
 
     `detail` is a token of Cache-Status. `reason` is one sentence for the user. `extra` contains further fields.
     """

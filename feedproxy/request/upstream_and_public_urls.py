@@ -103,11 +103,11 @@ def equivalent_urls(target: str, settings: Settings) -> tuple[str, ...]:
 def rewrite_location(
     location: str, client: ClientContext, *, target: str, upstream: str, content_target: str = ""
 ) -> str:
-    """Return a Location or Content-Location that keeps the client in its entrance, with the same fragment.
+    """Return a Location or Content-Location with which the client stays in its entrance. The fragment is kept.
 
-    `upstream` is the value of this option. `content_target` is the target to which a relative reference is relative, if
-    it is not `target`. A reference with a scheme that the proxy cannot fetch is unchanged. A relative reference is also
-    unchanged if it has the same meaning at the address that the client requested (RFC 9110, section 10.2.2).
+    `upstream` is the value of this option. A relative reference is relative to `content_target` or, if it is "", to
+    `target`. The reference is unchanged in two cases: its scheme is not http or https, or it is relative and means the
+    same at the address that the client requested (RFC 9110, section 10.2.2).
     """
     try:
         absolute = uri.resolve(content_target or target, location)

@@ -237,8 +237,8 @@ def _make_forwarded_fields(
 ) -> _ForwardedFields:
     """Return the forwarded fields.
 
-    `names` are the names of the fields by which the shared copies vary. `keyed_names` are those by which the keyed
-    responses vary. `keyed_names` counts only for requests with credentials.
+    `names` are the field names by which the shared copies vary, and `keyed_names` those by which the keyed responses
+    vary. `keyed_names` counts only for requests with credentials.
     """
     forwarded = client_fields.without("user-agent", *[name for name, _ in client_fields if not is_forwarded(name)])
     if is_gateway:
