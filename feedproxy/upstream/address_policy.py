@@ -195,9 +195,9 @@ class AddressPolicy:
     ) -> list[str]:
         """Return the addresses of a host for a request through a parent proxy. All addresses must be permitted.
 
-        If `may_be_unknown` is true, and this machine cannot resolve a name with a public suffix, the result is an empty
-        list: the parent then resolves the name. If the operator configured the host (`configured`), its port and a
-        literal address are not checked. Raises the errors of `resolve`.
+        If this machine cannot resolve a name with a public suffix, and `may_be_unknown` is true, the result is an empty
+        list: the parent then resolves the name. If `configured` is true, the operator configured the host, and its port
+        and a literal address are not checked. Raises the errors of `resolve`.
         """
         if not configured:
             self.check_port(port)

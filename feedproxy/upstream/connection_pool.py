@@ -189,7 +189,8 @@ class OriginProtocol(ResponseHandler):
     # Each connection has one timer for all its requests and pauses, because a new timer for each would cost more.
 
     def _schedule_check(self, at: float) -> None:
-        """Check the connection at this time on the event loop's clock, or at an earlier time that was already set."""
+        """Check the connection at this time on the event loop's clock. A check that is scheduled for an earlier time
+        remains."""
         if self._watch is not None:
             if self._watch.when() <= at:
                 return

@@ -24,7 +24,7 @@ class Fetched(Struct, frozen=True):
     framing_anomaly: str = ""
     """The tolerated error in the framing, or "" if there is none."""
     received_size: int | None = None
-    """Number of transferred bytes of content, or None if it is the size of the response's `body`."""
+    """Size of the content as transferred, in bytes. None if it equals the size of the response's `body`."""
 
 
 class Oversized(Struct, frozen=True):

@@ -1,5 +1,7 @@
-"""Framing of a response: which of Transfer-Encoding and Content-Length determines the end of its content, and which
-contradictions are tolerated.  RFC 9112, sections 6.1 to 6.3. Section 9.3: whether the connection persists.
+"""Framing of a response.  RFC 9112, sections 6.1 to 6.3 and 9.3
+
+The module decides whether Transfer-Encoding or Content-Length determines the end of the content, which contradictions
+are tolerated, and whether the connection persists.
 """
 
 import re
@@ -15,13 +17,15 @@ _CLOSE: Line = (b"Connection", b"close")
 def frame_message(
     lines: tuple[Line, ...], minor: int, codings: list[bytes], lengths: list[bytes]
 ) -> tuple[tuple[Line, ...], bool, bool, int | None]:
-    """Return how the end of the message is found (RFC 9112, sections 6.1 to 6.3), as four values.
+    """Return four values that say how the end of the message is found (RFC 9112, sections 6.1 to 6.3):
 
-    `codings` and `lengths` are the members of Transfer-Encoding and Content-Length in `lines`. The values are the lines
-    without ineffective framing fields, True if the connection is reusable, True if the content is chunked, and the
-    length of the content in bytes. The length is None if the content is chunked, or ends with the connection.
+    * the field lines without ineffective framing fields
+    * True if the connection is reusable
+    * True if the content is chunked
+    * the length of the content in bytes, or None if the content is chunked or ends with the connection
 
-    Raises MalformedResponse for unsupported transfer codings, and for contradictory or invalid lengths.
+    `codings` and `lengths` are the members of Transfer-Encoding and Content-Length in `lines`. Raises MalformedResponse
+    for unsupported transfer codings, and for contradictory or invalid lengths.
     """
     if codings == [b"identity"]:  # servers of RFC 2616's time send it; it has no effect
         lines, codings = _without(lines, b"transfer-encoding"), []

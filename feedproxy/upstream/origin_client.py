@@ -55,7 +55,7 @@ from feedproxy.upstream.upstream_errors import FetchTimeout, MalformedResponse, 
 
 _SENDABLE = re.compile(r"[\t -~\x80-\xff]*+")
 _SENDABLE_BYTES = bytes([ord("\t"), *range(ord(" "), ord("~") + 1), *range(0x80, 0x100)])
-"""The characters of _SENDABLE."""
+"""The bytes that a field value may contain."""
 _TARGET = re.compile(r"(https?://[!\"$-.0->@-~]+)([!\"$-~]*)(?:#.*)?")
 """Pattern of a target, with groups for scheme and authority, and for path and query."""
 
