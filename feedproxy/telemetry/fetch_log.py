@@ -11,8 +11,10 @@ logger = logging.getLogger("feedproxy.fetch")
 
 
 def is_logged(fetch: RefreshRecord, form: str) -> bool:
-    """Return True if no client waited for a fetch, and the log is not off (`form`, the value of `log_format`). If a
-    client waited, the access log already has a line."""
+    """Return True if the log is on, and no client waited for the fetch. Otherwise the access log already has a line.
+
+    `form` is the value of `log_format`.
+    """
     return fetch.occasion != "reader" and form != "off"
 
 

@@ -1,7 +1,7 @@
 """Stored counts of the traffic by hour and by day (UTC).
 
 Each worker has its own history. Once a minute, the growth of its counters is added to the current hour and day. After a
-restart, the counters begin at 0, and the history continues. No request is therefore counted twice.
+restart, the counters begin at 0, and their growth is added to the stored history.
 """
 
 import contextlib
@@ -33,8 +33,8 @@ class TrafficCounts(Struct, frozen=True):
     """Counts of requests, and bytes of content, in a period."""
 
     requests: int = 0
-    """Number of client requests, hits and misses, without streamed requests (`passed`), CONNECT, and requests that
-    feedproxy answers itself, such as refused requests."""
+    """Number of client requests, hits and misses. Streamed requests (`passed`), CONNECT, and requests that feedproxy
+    answers itself, such as refused requests, do not count."""
     hits: int = 0
     passed: int = 0
     """Number of client requests that mitmproxy streamed. They are not in `requests`, because no cache can answer
@@ -53,7 +53,7 @@ class TrafficCounts(Struct, frozen=True):
 
     @property
     def requests_saved(self) -> int:
-        """Return the number of requests that origins were spared: client requests minus requests to origins."""
+        """Return the number of requests that origins were spared: `requests` minus `fetches`, at least 0."""
         return max(0, self.requests - self.fetches)
 
     @property
@@ -141,8 +141,8 @@ def merge_histories(histories: Iterable[History]) -> History:
 class HistoryRecorder:
     """Recorder of the history of worker `index` among `size` workers.
 
-    `count` returns the current values of the worker's counters. If a former run had more workers, the first worker also
-    continues the histories of the workers that no longer exist.
+    `count` returns the current values of the worker's counters. If an earlier run had more workers, the first worker
+    also continues the histories of the additional workers.
     """
 
     def __init__(self, count: Callable[[], TrafficCounts], store: Store, index: int, size: int) -> None:
