@@ -204,18 +204,18 @@ class App:
     def is_redirect_permitted(self, start: str, end: str | None) -> bool:
         """Return True if a response from `end` may be stored under the target `start`.
 
-        If `end` is None (unknown), return True only if no rule protects feeds.
+        If `end` is None, it is unknown. The result is then True only if no rule protects feeds.
         """
         if end is not None:
             return may_serve_under(self.settings_for(start), self.settings_for(end))
         return not self.rules.protects_feeds
 
     def names_in_log(self, target: str, request: Fields | None = None) -> tuple[str, str]:
-        """Return two names of a target for the log: its public address, and its upstream address. The second is "" if
-        both are equal.
+        """Return two names of a target for the log: its public address, and its upstream address. If both are equal,
+        the second name is "".
 
-        A private resource (proxy/public_feeds.py), and the target of a request with credentials, are named only by
-        their host. The names contain no secrets.
+        A private resource (proxy/public_feeds.py), and the target of a request with credentials, have only their host
+        as first name, and "" as second name. The names contain no secrets.
         """
         public = to_public(target, self.settings)
         is_personal = request is not None and any(is_credential(name) for name, _ in request)
@@ -273,11 +273,11 @@ class App:
         return self._parts.worker_peers if self._parts is not None else None
 
     async def peer_reports(self) -> PeerReports:
-        """Return what the other workers report. The call also applies their readers' requests in this worker."""
+        """Return the reports of the other workers. The call also counts the readers' requests in these reports."""
         return await self.worker_peers.reports() if self.worker_peers is not None else PeerReports()
 
     def status_lines(self) -> tuple[str, ...]:
-        """Return the status line of the fleet in a tuple, or an empty tuple if there is no fleet."""
+        """Return the status line of the fleet, or nothing if there is no fleet."""
         return (self.fleet.status_line(),) if self.fleet is not None else ()
 
     def problems(self) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ LATE_MIN: Seconds = 0.002
 """If a pause ends more than this many seconds late, the event loop counts as busy."""
 
 LATE_FACTOR = 10
-"""For each second by which a pause was too long, the next pause is longer by this many seconds.
+"""If a pause ends late, the next pause is longer by this many times the delay.
 
 The first LATE_MIN seconds of a delay do not count.
 """

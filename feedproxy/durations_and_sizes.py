@@ -64,7 +64,7 @@ def _duration(text: str, unit: Unit) -> int | None:
 
 
 def format_quantity(number: int, unit: Unit) -> str:
-    """Return `number` with the largest exact units: 5400 s is `1h30m`, and 65536 B is `64KiB`."""
+    """Return `number` with the largest exact units: 5400 seconds are `1h30m`, and 65536 bytes are `64KiB`."""
     if not unit or not number:
         return str(number)
     if unit == "B":

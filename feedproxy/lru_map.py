@@ -35,10 +35,9 @@ class LRU[K, V]:
         return [value for value, _ in self._entries.values()]
 
     def put(self, key: K, value: V, size: int = 0) -> None:
-        """Store a value of `size` bytes in place of the key's former value. If there is no room for the value, other
-        values are evicted.
+        """Store a value of `size` bytes in place of the key's former value. Other values are evicted to make room.
 
-        If the value and ENTRY_OVERHEAD exceed `bytes_max`, only the former value is removed.
+        If the value and ENTRY_OVERHEAD exceed `bytes_max`, the former value is removed, and nothing is stored.
         """
         self.drop(key)
         size += ENTRY_OVERHEAD

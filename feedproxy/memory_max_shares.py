@@ -19,10 +19,10 @@ DIVISORS = {
     "fetches": 64,
     "scores": 16,
 }
-"""Divisors of `memory_max` that give the limit of each cache. The limits add up to at most `memory_max`."""
+"""For each cache, the divisor of `memory_max` that gives its limit. The limits add up to at most `memory_max`."""
 
 READER_SIZE = 256
-"""Divisor of `memory_max` that gives the maximum number of entries in the subscriber counts.
+"""The subscriber counts may have one entry for each of this many bytes of `memory_max`.
 
 An entry takes about 100 bytes, and the rhythm of a reader's polls 48 (subscribers/subscriber_counts.py).
 """
@@ -34,7 +34,7 @@ READERS_PER_FEED = 5
 """In the subscriber counts, a feed with one reader takes as much memory as this many entries."""
 
 MODELS_DIVISOR = 64
-"""Divisor of `memory_max`. The result limits the cache of parsed documents of each helper process, in bytes.
+"""Divisor of `memory_max`. The quotient limits the cache of parsed documents of each helper process, in bytes.
 
 A parsed feed takes five times the bytes of its document.
 """
