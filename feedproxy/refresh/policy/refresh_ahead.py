@@ -125,8 +125,9 @@ def plan(
     expected = audience.expected_polls(now + expected_polls_and_price.HORIZON)
     next_refresh = _worthwhile_refresh(resource, bounds, expected, now, settings, price_factor, jitter)
     if next_refresh is None or bounds.early_refresh < next_refresh.at:
-        unread_reason = _unread_reason(audience, bounds)
-        if not unread_reason or (bounds.early_refresh > now and not expected):
+        is_later = bounds.early_refresh > now and not expected
+        unread_reason = "" if is_later else _unread_reason(audience, bounds)
+        if not unread_reason:
             next_refresh = Later(bounds.early_refresh, "refreshed then, if it is still read")
         elif next_refresh is None:
             if not expected:
