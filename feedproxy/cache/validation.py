@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.cache.storing import without_withheld_fields
+from feedproxy.cache.targeted_directives import TARGETED_FIELD
 from feedproxy.cache.vary import request_fields_for
 from feedproxy.clock import Instant
 from feedproxy.http.date import format_http_date, parse_http_date
@@ -160,8 +161,10 @@ def _with_received_fields(
 
     `request` contains the fields of the request that received the new response.
     """
-    # The stored response may have a targeted field, which governs the updated response in place of this Cache-Control.
-    received_fields = without_withheld_fields(received_fields, targeted=targeted)
+    if TARGETED_FIELD in stored.fields:
+        # The stored field can govern the updated response in place of this Cache-Control. In all other cases, the
+        # directives of `received_fields` are those of the updated response, which are applied below.
+        received_fields = without_withheld_fields(received_fields, targeted=targeted)
     not_updated = _NOT_UPDATED_IN_A_FEED if stored.content.feed else _NOT_UPDATED
     provided = received_fields.end_to_end().without_any(not_updated)
     if (tag := provided.get("etag")) and tag != (_single(stored.fields, "etag") or tag):
