@@ -123,6 +123,8 @@ class Fields:
 
     def joined(self, others: "Fields") -> Self:
         """Return a copy with the lines of `others` at the end."""
+        if not others._lines:
+            return self
         names = (*(self._lowered or self._names), *(others._lowered or others._names))
         return self._with_lines((*self._lines, *others._lines), names)
 

@@ -82,9 +82,10 @@ class FetchPermissions:
 
         Outcomes of range requests and of browsers' requests are not recorded.
         """
+        if result.keyed_record is None:
+            return
         fields = job.request.fields
-        is_recorded = "range" not in fields and not prefers_pages(fields.combined("accept"))
-        if result.keyed_record is not None and is_recorded:
+        if "range" not in fields and not prefers_pages(fields.combined("accept")):
             agent = _client_agent(job.request, own=job.own_agent)
             self._keyed_failures.put(job.request.target, _key(job), agent, result.keyed_record)
 
@@ -110,7 +111,7 @@ class FetchPermissions:
 
 
 def _key(request: UpstreamRequest | RefreshJob) -> Fields:
-    return Fields((*request.key, *request.varying_fields))
+    return request.key.joined(request.varying_fields)
 
 
 def _client_agent(request: Request, *, own: bool) -> str | None:
