@@ -18,9 +18,10 @@ from feedproxy.background_work import cancel, repeat
 from feedproxy.clock import Clock, Seconds, SystemClock
 from feedproxy.endpoints.feed_list import FeedList
 from feedproxy.endpoints.imported_feeds import ImportedFeeds
-from feedproxy.errors import FeedproxyError, StoreError
+from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, StoreError
 from feedproxy.feed_rules import Rule, Rules, may_serve_under
 from feedproxy.fleet.synchronization import FleetSynchronization
+from feedproxy.http import uri
 from feedproxy.http.credential_fields import is_credential
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.target_uri.registrable_domain import site_of_host
@@ -39,10 +40,10 @@ from feedproxy.refresh.reader_tracking import ReaderTracker
 from feedproxy.refresh.refresh_events import Events
 from feedproxy.request.endpoint_registry import Call, Endpoints
 from feedproxy.request.loops_and_max_forwards import new_pseudonym
-from feedproxy.request.upstream_and_public_urls import to_public
+from feedproxy.request.upstream_and_public_urls import is_upstream_target, to_public
 from feedproxy.scoring.live_scores import LiveScores
 from feedproxy.settings import Settings, deprecated_names, from_options, option_names
-from feedproxy.store.permitted_store import PermittedStore
+from feedproxy.store.permitted_store import IsTargetPermitted, PermittedStore
 from feedproxy.store.store_location import open_store
 from feedproxy.subscribers import subscriber_counts
 from feedproxy.subscribers.reader_pseudonyms import Identifier
@@ -178,6 +179,25 @@ class App:
             ssl_context=upstream_context(self.trusted_ca, insecure=self.insecure),
             parent_of=self.parent_of,
         )
+
+    def target_check(self, policy: AddressPolicy) -> IsTargetPermitted:
+        """Return the function by which stored copies are checked. The client for origins makes the same check, unless
+        `make_client` has returned another client: all targets are then permitted."""
+        if self._make_client is not None:
+            return lambda target: True
+        settings = self.settings
+
+        @uri.memoize_by_origin
+        def is_target_permitted(target: str) -> bool:
+            if is_upstream_target(target, settings):
+                return True
+            try:
+                policy.check_target(*uri.split_host_port(target))
+            except (Forbidden, BadTarget):
+                return False
+            return True
+
+        return is_target_permitted
 
     def set_rules(self, rules: Rules) -> None:
         self.configured_rules = rules
@@ -340,17 +360,20 @@ class Parts:
             on_failure=app.metrics.on_store_failure,
             shared=app.worker.coordination_file if app.worker is not None else False,
         )
-        self.store = PermittedStore(store, app.is_redirect_permitted)
+        permitted, own = (settings.allow_private, settings.allow_networks), app.listeners
+        self.policy = AddressPolicy(*permitted, settings.allow_ports, listeners=own)
+        self.connect_policy = AddressPolicy(*permitted, settings.connect_ports, listeners=own)
+        is_target_permitted = app.target_check(self.policy)
+        self.store = PermittedStore(store, app.is_redirect_permitted, is_target_permitted)
         self.fleet: FleetSynchronization | None = None
         self._make_secret = partial(app.random_bytes, 32)
         makers = {"pseudonym": partial(new_pseudonym, app.random_bytes), "reader-secret": self._make_secret}
         if settings.is_fleet:
-            self.fleet = FleetSynchronization(settings, store, app.is_redirect_permitted, app.clock, app.events)
+            self.fleet = FleetSynchronization(
+                settings, store, app.is_redirect_permitted, is_target_permitted, app.clock, app.events
+            )
             self.fleet.adopt_shared_state(makers)
             self.store = self.fleet.store
-        permitted, own = (settings.allow_private, settings.allow_networks), app.listeners
-        self.policy = AddressPolicy(*permitted, settings.allow_ports, listeners=own)
-        self.connect_policy = AddressPolicy(*permitted, settings.connect_ports, listeners=own)
         pseudonym, secret = (self.stored_secret(*item) for item in makers.items())
         self.access_control = AccessControl(
             settings, app.clock, secret, _nonce_folder(settings.local_store, app.worker)
@@ -415,7 +438,14 @@ class Parts:
 
         app.metrics.add_flush_hook(observe)
         self.service.schedule.resume()
-        self.feed_list = FeedList(self.service, imports, app.clock, app.settings_for, lambda: app.settings_generation)
+        self.feed_list = FeedList(
+            self.service,
+            imports,
+            app.clock,
+            app.settings_for,
+            lambda: app.settings_generation,
+            is_target_permitted=is_target_permitted,
+        )
         if worker is None or worker.is_first:
             self.feed_list.resume()
         context = upstream_context(app.trusted_ca, insecure=app.insecure)

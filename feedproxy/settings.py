@@ -154,7 +154,9 @@ class Settings:
         False,
         "Permit targets at private, loopback and link-local addresses, and at any port above 1024.",
         "Every client of this proxy can then reach these addresses and ports. allow_networks is safer, because"
-        " it permits only certain networks.",
+        " it permits only certain networks. If you set the option back to false, stored copies of such addresses are"
+        " no longer served, but copies of names that resolve to them are served until you purge them, or until"
+        " stale_max has passed.",
         restart=True,
     )
     allow_networks: tuple[str, ...] = option(

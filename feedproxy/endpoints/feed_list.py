@@ -29,6 +29,7 @@ from feedproxy.proxy.service import Service
 from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
+from feedproxy.store.permitted_store import IsTargetPermitted
 from feedproxy.store.resource import Resource
 from feedproxy.subscribers.reader_pseudonyms import PERIOD
 from feedproxy.subscribers.readers_for_public_lists import Readers, merge_readers
@@ -73,6 +74,8 @@ class FeedList:
         clock: Clock,
         settings_for: Callable[[str], Settings],
         changed: Callable[[], int],
+        *,
+        is_target_permitted: IsTargetPermitted = lambda target: True,
     ) -> None:
         """Create the list. `changed` returns a different number after each change of options or rules."""
         self._service = service
@@ -81,6 +84,7 @@ class FeedList:
         self._clock = clock
         self._settings_for = settings_for
         self._settings_generation_of = changed
+        self._is_target_permitted = is_target_permitted
         self._prefetching: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
         self._listing: SubscriptionList = SubscriptionList()
@@ -209,6 +213,8 @@ class FeedList:
             resource = self._store.peek(target)
             if not may_be_listed(target, settings, resource) or (resource is not None and is_restricted(resource)):
                 return None
+            if not self._is_target_permitted(target):
+                return None  # an import from a time in which the address was permitted
             sighting = resource.relocation if resource is not None else None
             match moved_and_gone.active_relocation(sighting, self._clock.now(), settings, target=target):
                 case moved_and_gone.RespondGone():

@@ -17,7 +17,7 @@ from feedproxy.refresh.refresh_events import Events
 from feedproxy.single_flight import SingleFlight
 from feedproxy.store import resource_codec
 from feedproxy.store.interface import Precondition, Store
-from feedproxy.store.permitted_store import IsRedirectPermitted, PermittedStore
+from feedproxy.store.permitted_store import IsRedirectPermitted, IsTargetPermitted, PermittedStore
 from feedproxy.store.resource import Resource
 
 logger = logging.getLogger("feedproxy.fleet")
@@ -27,19 +27,20 @@ class FleetStore(PermittedStore):
     """A store that reads only from this machine. `put` queues copies for other machines, and `fetch_copy` fetches the
     copy of another machine.
 
-    The machines exchange all copies. Each machine applies its access rules (`is_redirect_permitted`) when it reads a
-    copy.
+    The machines exchange all copies. Each machine applies its access rules (`is_redirect_permitted`) and its address
+    policy (`is_target_permitted`) when it reads a copy.
     """
 
     def __init__(
         self,
         local: Store,
         is_redirect_permitted: IsRedirectPermitted,
+        is_target_permitted: IsTargetPermitted,
         redis_operations: RedisOperations,
         clock: Clock,
         events: Events,
     ) -> None:
-        super().__init__(local, is_redirect_permitted)
+        super().__init__(local, is_redirect_permitted, is_target_permitted)
         self.local = local
         self.redis_operations = redis_operations
         self.redis_queue = RedisQueue(redis_operations, local.get_latest, self.schedule_pull, clock)
@@ -53,7 +54,8 @@ class FleetStore(PermittedStore):
         self.received_count = 0
         self._events = events
         self.content_received: Signal[Resource] = Signal()
-        """Signal with each copy of another machine that is a feed with other content than this machine's copy."""
+        """Signal with each permitted copy of another machine that is a feed with other content than this machine's
+        copy."""
 
     # -- the Store protocol
 
@@ -157,7 +159,7 @@ class FleetStore(PermittedStore):
         await self.local.put(resource, lambda: self.coordination.invalidation_epoch(target) == epoch)
         self.received_count += 1
         self._events.updated_by_peer.emit(target)
-        if _content_digest(resource) != _content_digest(stored):
+        if self._is_permitted(resource) and _content_digest(resource) != _content_digest(stored):
             self.content_received.emit(resource)
         return True
 

@@ -31,7 +31,7 @@ from feedproxy.refresh.refresh_events import Events
 from feedproxy.settings import Settings
 from feedproxy.single_flight import SingleFlight
 from feedproxy.store.interface import Store
-from feedproxy.store.permitted_store import IsRedirectPermitted
+from feedproxy.store.permitted_store import IsRedirectPermitted, IsTargetPermitted
 from feedproxy.telemetry.metrics import Metrics
 
 logger = logging.getLogger("feedproxy.fleet")
@@ -60,6 +60,7 @@ class FleetSynchronization:
         settings: Settings,
         local: Store,
         is_redirect_permitted: IsRedirectPermitted,
+        is_target_permitted: IsTargetPermitted,
         clock: Clock,
         events: Events,
     ) -> None:
@@ -71,7 +72,7 @@ class FleetSynchronization:
         self.redis_operations = RedisOperations(
             self.connection, self.keys, self.machine, clock, lease=settings.fleet_lease, expiry=settings.fleet_expiry
         )
-        self.store = FleetStore(local, is_redirect_permitted, self.redis_operations, clock, events)
+        self.store = FleetStore(local, is_redirect_permitted, is_target_permitted, self.redis_operations, clock, events)
         self.comparison_count = 0
         """Number of completed comparisons of all copies with those in Redis."""
         self._comparing: asyncio.Task[None] | None = None

@@ -1,8 +1,9 @@
-"""A view of a store that hides resources with a response that access rules forbid.
+"""A view of a store that hides resources with a response that access rules or the address policy forbid.
 
 After a redirect, the response of the new target is stored under the requested target. A client with permission for the
-requested target can lack permission for the new target. Access rules can also change after the response was stored.
-Therefore every read applies the rules. A forbidden resource counts as absent.
+requested target can lack permission for the new target. Access rules and the permitted addresses can also change after
+the response was stored. Therefore every read applies both. A forbidden resource counts as absent, so the next request
+for it is checked and refused like a request for a target that was never stored.
 """
 
 from collections.abc import Callable, Coroutine, Iterator
@@ -19,13 +20,20 @@ unknown.
 The function returns True if the response is permitted to answer requests for the first target.
 """
 
+type IsTargetPermitted = Callable[[str], bool]
+"""Function that returns False if the address policy refuses a target without a lookup of its name
+(AddressPolicy.check_target)."""
+
 
 class PermittedStore:
     """A view of the store `wrapped` that contains only permitted resources."""
 
-    def __init__(self, store: Store, is_redirect_permitted: IsRedirectPermitted) -> None:
+    def __init__(
+        self, store: Store, is_redirect_permitted: IsRedirectPermitted, is_target_permitted: IsTargetPermitted
+    ) -> None:
         self.wrapped = store
         self._is_redirect_permitted = is_redirect_permitted
+        self._is_target_permitted = is_target_permitted
 
     @property
     def coordination(self) -> Coordination:
@@ -81,9 +89,16 @@ class PermittedStore:
         await self.wrapped.close()
 
     def _if_permitted(self, resource: Resource | None) -> Resource | None:
-        if resource is None:
-            return None
+        return resource if resource is not None and self._is_permitted(resource) else None
+
+    def _is_permitted(self, resource: Resource) -> bool:
+        target = resource.target
+        if not self._is_target_permitted(target):
+            return False
         for response in resource.responses:
-            if response.final_target != "" and not self._is_redirect_permitted(resource.target, response.final_target):
-                return None
-        return resource
+            source = response.final_target
+            if source != "" and not self._is_redirect_permitted(target, source):
+                return False
+            if source and source != target and not self._is_target_permitted(source):
+                return False
+        return True

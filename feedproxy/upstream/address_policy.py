@@ -9,7 +9,7 @@ import asyncio
 import ipaddress
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import partial
 
@@ -32,6 +32,10 @@ PRIVATE_PORTS = "1025-65535"
 # "Ends in a number", as the URL standard tests it: an IPv4 address in some spelling, never a name.
 _NUMERIC_END = re.compile(r"(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)$")
 _DOTTED_QUAD = re.compile(r"(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})")
+
+
+_LOOPBACK: Mapping[int, Network] = {4: ipaddress.ip_network("127.0.0.0/8"), 6: ipaddress.ip_network("::1/128")}
+"""The loopback networks, by the version of IP."""
 
 
 class AddressTrust(Enum):
@@ -123,9 +127,16 @@ class AddressPolicy:
         self._check_listeners(host, ip, port)
         return usual
 
-    def check_localhost(self, host: str) -> None:
-        """Raise Forbidden if the host is a name of this machine and loopback addresses are not permitted."""
-        if _is_localhost(_normalise_host(host)):
+    def check_target(self, host: str, port: int) -> None:
+        """Raise Forbidden if this host and port are refused whatever addresses name servers report: for their port, a
+        literal address, or a name of this machine. Raises BadTarget for an invalid host."""
+        self.check_port(port)
+        if self.literal_address(host, port) is None and _is_localhost(_normalise_host(host)):
+            self._check_loopback()
+
+    def _check_loopback(self) -> None:
+        """Raise Forbidden if no loopback address is permitted."""
+        if not any(network.overlaps(_LOOPBACK[network.version]) for network in self._networks):
             self.check_address("127.0.0.1")
 
     def _check_listeners(self, host: str, ip: str, port: int) -> None:

@@ -74,10 +74,7 @@ class CallbackClient:
     def check(self, url: str) -> None:
         """Raise Forbidden or BadTarget if a callback is not permitted. Its host name is not resolved."""
         target_url = _url(url)
-        host, port = target_url.raw_host or "", target_url.port or 0
-        self._policy.check_port(port)
-        if self._policy.literal_address(host, port) is None:
-            self._policy.check_localhost(host)
+        self._policy.check_target(target_url.raw_host or "", target_url.port or 0)
 
     async def resolve(self, url: str) -> list[str]:
         """Return the permitted addresses of a URL's host. Raises the errors of `AddressPolicy.resolve`, and BadTarget

@@ -237,9 +237,8 @@ class Fetcher:
         BadTarget if the target is invalid."""
         host, path = self._host(request.target)
         if trust is AddressTrust.UNTRUSTED:
-            self._policy.check_port(host.port)
             # aiohttp calls its resolver only for names; literal addresses are checked here.
-            self._policy.literal_address(host.name, host.port)
+            self._policy.check_target(host.name, host.port)
         parent = self._parent_of(request.target)
         lines = _field_lines_to_send(request.fields)
         if parent is not None and parent.is_http and not host.is_tls:

@@ -267,6 +267,23 @@ async def test_name_without_address_is_unreachable() -> None:
             await policy.resolve("nowhere.example", 80)
 
 
+@pytest.mark.parametrize("host", ["localhost", "feeds.LOCALHOST.", "127.0.0.1", "10.0.0.1", "[::1]", "127.1"])
+def test_target_check_refuses_private_addresses_and_localhost_without_a_lookup(host: str) -> None:
+    with pytest.raises(Forbidden):
+        AddressPolicy().check_target(host, 80)
+    AddressPolicy().check_target("feeds.example", 80)
+
+
+@pytest.mark.parametrize("network", ["127.0.0.0/8", "127.0.0.2/32", "::1/128"])
+def test_target_check_permits_localhost_if_a_loopback_network_is_permitted(network: str) -> None:
+    AddressPolicy(networks=(network,)).check_target("localhost", 80)
+
+
+def test_target_check_refuses_ports_that_are_not_permitted() -> None:
+    with pytest.raises(Forbidden):
+        AddressPolicy().check_target("feeds.example", 9999)
+
+
 async def test_name_localhost_of_system_resolver_is_refused_without_allow_private() -> None:
     assert set(await AddressPolicy(allow_private=True).resolve("localhost", 80)) <= {"127.0.0.1", "::1"}
     with pytest.raises(Forbidden):
