@@ -58,7 +58,8 @@ def is_page(body: bytes) -> bool:
 
 
 def discover_feeds(body: bytes, address: str, fields: Fields = NO_FIELDS) -> tuple[DiscoveredFeed, ...]:
-    """Return the feeds that a page names: first those in the field Link, then those in the page, in its order.
+    """Return the feeds that a page names: first those in the field Link, then those in the page itself, in document
+    order.
 
     `fields` are the fields of the response. `address` is the page's normalised address, or "" for a saved page. In a
     saved page without a base address of its own, relative links are ignored.

@@ -24,8 +24,8 @@ MEMORY: Seconds = 30 * 86_400
 def changes_per_second(instants: Iterable[Instant], now: Instant, *, since: Instant | None = None) -> float:
     """Return the expected number of changes per second. `instants` are the dates of entries, or of observed changes.
 
-    Observation begins at `since`, the instant of the feed's first fetch. If `since` is None, or if the oldest change is
-    earlier than `since`, observation begins at the oldest change, and that change is not counted.
+    Observation begins at `since`, the instant of the feed's first fetch. If `since` is None or later than the oldest
+    change, observation begins at the oldest change. This change is then not counted.
     """
     past = sorted({instant for instant in instants if instant <= now})
     begin = min([*past[:1], now if since is None else min(since, now)])

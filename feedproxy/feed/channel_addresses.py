@@ -21,7 +21,7 @@ def self_address(channel: Channel, base: str = "") -> str:
     """Return the address that the feed names for subscriptions (its self link), or "" if it names none.
 
     The USM says about the attribute `rel`: "The value "self" is preferred … The value "start" is also acceptable".
-    `base` is the address of the feed. With an empty `base`, relative addresses are ignored.
+    `base` is the address of the feed. If `base` is empty, relative addresses are ignored.
     """
     for link in sorted(channel.self_links, key=_rank):
         if address := resolve_address(base, link.href):

@@ -90,8 +90,8 @@ IGNORED_WORDS_MAX = 6
 def parse(text: str) -> int | None:
     """Return the instant of a feed's date in whole Unix seconds, or None for an invalid date.
 
-    A date without a zone is in GMT. A date without a day is the first of the month or year. After the time, up to
-    IGNORED_WORDS_MAX words that are no valid zone are ignored.
+    A date without a zone is in GMT. A date without a day is the first of the month or year. Up to IGNORED_WORDS_MAX
+    words after the time are ignored if they are not a valid zone.
     """
     text = " ".join(_COMMENT.sub(" ", text).split())
     if len(text) > 80:

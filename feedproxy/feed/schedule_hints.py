@@ -77,10 +77,11 @@ def next_unskipped(schedule: Schedule, instant: Instant) -> Instant:
 
 
 def next_update(schedule: Schedule, after: Instant) -> Instant | None:
-    """Return the first update after `after` in the syndication module's schedule, or None if the feed states none.
+    """Return the first update after `after` in the syndication module's schedule, or None if the feed states no such
+    schedule.
 
-    Without sy:updateBase, the schedule starts at `after`. Months and years are those of the calendar, divided into
-    sy:updateFrequency equal parts, each of STEP_MIN or longer.
+    If sy:updateBase is missing, the schedule starts at `after`. Months and years are those of the calendar, divided
+    into sy:updateFrequency equal parts, each of STEP_MIN or longer.
     """
     if schedule.period is None:
         return None

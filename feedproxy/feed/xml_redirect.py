@@ -63,7 +63,8 @@ def read(body: bytes) -> Moved | Gone | None:
 
 
 def make_document(location: str | None) -> bytes:
-    """Return the redirect document for a feed that has moved to `location`, or has ended if `location` is None.
+    """Return the redirect document for a feed that has moved to `location`. If `location` is None, the document states
+    that the feed has ended.
 
     Raises ValueError if the address cannot be written in XML.
     """

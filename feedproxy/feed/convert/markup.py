@@ -191,8 +191,10 @@ def is_iri(address: str) -> bool:
 
 
 def inner_html(element: Element, base: str) -> str:
-    """Return the content of an element as HTML with absolute addresses. Child elements become markup. If the element
-    has none, its text is taken as HTML. `base` is the base URI of the element."""
+    """Return the content of an element as HTML with absolute addresses. `base` is the base URI of the element.
+
+    Child elements become markup. The text of an element without child elements is taken as HTML.
+    """
     return resolve_html(base, _inner_html(element, base))
 
 

@@ -1,4 +1,4 @@
-"""Conversion of the model to plain data and back: dictionaries, lists, texts, numbers and booleans.
+"""Conversion between the model and plain data: dictionaries, lists, texts, numbers and booleans.
 
 The keys are the names of the model's fields. Fields with their default values are omitted, and instants are in Unix
 seconds.
@@ -43,7 +43,6 @@ def nonempty_fields(value: Any, names: Iterable[str]) -> dict[str, Data]:
 
 @cache
 def _defaults(kind: Any) -> dict[str, Any]:
-    """Return the fields of a class of the model, with their defaults."""
     if issubclass(kind, msgspec.Struct):
         return {field.name: field.default for field in msgspec.structs.fields(kind)}
     return {field.name: field.default for field in dataclasses.fields(kind)}

@@ -1,9 +1,11 @@
 """Check whether a document has the structure of a feed.
 
-Other vocabularies also have `rss` (resident set size), `feed` (for animals) and `channel` (of television), and can
-contain data for one client alone. A version number or a namespace declares the vocabulary, and one element confirms the
-declaration. A document without a declaration is a feed if it has an element that only feeds have, if it has two other
-elements of feeds, or if feeds can have all its elements.
+Other vocabularies also have `rss` (resident set size), `feed` (for animals) and `channel` (of television). Their
+documents can contain data for one client alone, and must not count as feeds.
+
+A version number or a namespace declares the vocabulary, and one element confirms the declaration. A document without a
+declaration is a feed if it has an element that only feeds have, if it has two other elements of feeds, or if feeds can
+have all its elements.
 """
 
 import re

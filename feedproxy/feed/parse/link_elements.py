@@ -64,7 +64,7 @@ def hubs(links: Iterable[tuple[str, Element]]) -> tuple[str, ...]:
 def based_href(link: Element) -> str:
     """Return the address of a link, resolved against xml:base (RFC 4287, section 2), or "" for an invalid xml:base.
 
-    With a wrong base, the address of a hub could lead to another server, which would receive the secret of the
+    A wrong base could lead to another server in place of a hub. That server would receive the secret of the
     subscription.
     """
     return resolve_base(link, _href(link))

@@ -72,7 +72,6 @@ def _texts(elements: Iterable[Child], core: str, name: str) -> Iterator[tuple[El
 
 
 def _new_feed_url(elements: Iterable[Child]) -> str:
-    """Return the text of itunes:new-feed-url, or "" if it is missing."""
     for namespace, local, element in elements:
         if local == "new-feed-url" and is_itunes(namespace):
             return text_of(element)

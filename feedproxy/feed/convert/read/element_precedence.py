@@ -253,14 +253,12 @@ def _itunes_summary(statements: Extract) -> Text | None:
 
 
 def _itunes_image(statements: Extract) -> Image | None:
-    """Return the channel's picture for podcast directories (itunes:image), or None if there is none."""
     own = (node for node in statements.extensions if (node.namespace, node.name) == (ITUNES, "image"))
     address = next((node.attribute("href") for node in own), "")
     return Image(markup.resolve(statements.base, address)) if address else None
 
 
 def _itunes_text(statements: Extract, name: str) -> str:
-    """Return the text of the first iTunes element with this name, or "" if there is none."""
     own = (node.text for node in statements.extensions if (node.namespace, node.name) == (ITUNES, name))
     return next(own, "")
 

@@ -20,9 +20,9 @@ from feedproxy.http.field_values import charset_of
 
 
 def read(body: bytes, content_type: str | None = None, *, address: str = "") -> Feed | None:
-    """Return the model of the feed in `body`, or None if it is not a feed. `body` has no content coding.
+    """Return the model of the feed in `body`, or None if `body` is not a feed. `body` has no content coding.
 
-    `address` is the feed's address, against which relative links are resolved unless the document gives another base.
+    `address` is the feed's address. Relative links are resolved against it, unless the document gives another base.
     """
     parsed = read_channel(body, content_type)
     return read_parsed(parsed, body, content_type, address=address) if parsed is not None else None

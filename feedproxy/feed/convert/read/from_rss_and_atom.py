@@ -72,7 +72,7 @@ class Extract:
 
 
 def extract(container: Element, *, core: str, is_atom: bool, base: str, is_item: bool) -> Extract:
-    """Return the statements in the elements of a channel or an item, `container`.
+    """Return the statements in `container`, the element of a channel or an item.
 
     `core` is the namespace of the format's own elements, and `is_atom` is True if the format is Atom. `base` is the
     base URI of the element around `container`.
@@ -284,8 +284,10 @@ def _construct(element: Element, base: str) -> Text | None:
 
 
 def _decode_base64(element: Element, kind: str) -> str | None:
-    """Return the text of an Atom 0.3 element in Base64. Return None if the Base64 is invalid, or if `kind`, the type of
-    the content, is not that of text or HTML."""
+    """Return the text of an Atom 0.3 element in Base64. `kind` is the type of the content.
+
+    Return None if the Base64 is invalid, or if the content is neither text nor HTML.
+    """
     if kind not in ("text", "html", "text/plain", "text/html", "application/xhtml+xml"):
         return None
     try:

@@ -1,7 +1,8 @@
 """Writer of a table of items: CSV (RFC 4180) and TSV (text/tab-separated-values).
 
 Spreadsheets treat a cell that begins with `=`, `+`, `-` or `@` as a formula. An apostrophe before the sign prevents
-this (docs/reference/formats.md), also after the semicolons, tabs and line ends at which some spreadsheets split cells.
+this (docs/reference/formats.md). Some spreadsheets split cells at semicolons, tabs and line ends, so an apostrophe also
+precedes a sign after one of these.
 """
 
 import csv
