@@ -167,8 +167,8 @@ def reader_command(reader: str, address: str, environment: Mapping[str, str]) ->
 def feed_handler(environment: Mapping[str, str]) -> list[str]:
     """Return the command with which the registered feed reader opens a `feed:` address.
 
-    Return an empty list if no program, or feedproxy itself, is registered. Return an empty list, too, if xdg-mime or
-    xdg-open is missing.
+    Return an empty list if no program is registered, if feedproxy itself is registered, or if xdg-mime or xdg-open is
+    missing.
     """
     tool, opener = shutil.which("xdg-mime"), shutil.which("xdg-open")
     if tool is None or opener is None:
@@ -232,10 +232,11 @@ def _become_default(folders: Folders, environment: Mapping[str, str], before: st
 
 
 def _without_entry(now: str | None, before: str | None) -> str | None:
-    """Return `now`, a list of default programs that another program has changed, without feedproxy's entry.
+    """Return the list of default programs without feedproxy's entry.
 
-    If no other program remains for a media type, the programs in `before`, the list before the installation, are
-    restored. If the other program has deleted the list, `now` and the result are None.
+    `now` is the list as another program has changed it since the installation, and `before` the list before the
+    installation. If `now` has no other program for a media type, the programs in `before` are restored. If the other
+    program has deleted the list, `now` and the result are None.
     """
     if now is None:
         return None
@@ -248,7 +249,6 @@ def _without_entry(now: str | None, before: str | None) -> str | None:
 
 
 def _default(text: str, kind: str) -> list[str]:
-    """Return the programs that the list `text` names for the media type `kind`, the preferred first."""
     lines, at = text.splitlines(), _line_of(text, kind)
     return [program for program in lines[at].partition("=")[2].strip().split(";") if program] if at is not None else []
 
