@@ -198,7 +198,6 @@ def _read_entry(element: xml_parser.Element) -> CheckedEntry:
 
 
 def _find_channel(root: xml_parser.Element, kind: Kind) -> xml_parser.Element:
-    """Return the element that contains the channel's own data."""
     if kind not in (Kind.RSS, Kind.RDF):
         return root
     return next(iter(xml_parser.named_children(root, "channel")), root)

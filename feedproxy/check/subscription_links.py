@@ -101,7 +101,6 @@ def _check_title(document: CheckedDocument, channel: Channel) -> Iterator[Note]:
 
 
 def _self_link_address(channel: Channel, self_link: SelfLink, observations: FeedObservations | None) -> Note:
-    """Return the Note on the address in a self link."""
     if not resolve_address("", self_link.href):
         return SELF_LINK_RELATIVE(href=self_link.href[:200])
     if observations is None:
