@@ -101,7 +101,6 @@ class MemoryStore:
         self._keep_unpacked(target, entry)
 
     def _make_room(self, size: int) -> None:
-        """Remove resources until there is room for one of `size` bytes."""
         moves_left = MOVED_MAX
         while self._entries and (self.size + size > self._max or len(self._entries) >= self._entries_max):
             batch = min(REMOVED_BATCH, 1 + len(self._entries) // 128)

@@ -10,8 +10,8 @@ from itertools import islice
 from feedproxy.errors import StoreError
 
 BITS = 1 << 24
-"""Size of the filter, 2 MiB. For some keys that are not stored, the filter reports that they can be stored, and the
-disk is read: 1.3 % of them while a million keys are stored, and 14 % with four million."""
+"""Size of the filter: 2 MiB. The filter takes a part of all other keys for stored keys, and the disk is then read
+without need. This part is 1.3 % with a million stored keys, and 14 % with four million."""
 
 STEP = 256
 """One step reads this many keys from the disk, in half a millisecond (PAGE_ROWS in sqlite_rows.py)."""

@@ -51,8 +51,8 @@ UNREADABLE_INTERVAL: Seconds = 1
 """After `load` has failed to read a resource, the resource counts as not stored for this many seconds, or until the
 next `load`."""
 SHARED_WRITE_TIMEOUT: Seconds = 0.1
-"""With several workers, a `put` waits at most this many seconds until the value is on the disk, where the other workers
-read it. A value that takes longer is put into shared memory, too (shared_overflow.py)."""
+"""If there are several workers, a `put` waits at most this many seconds until the value is on the disk, where the other
+workers read it. A value that takes longer is put into shared memory, too (shared_overflow.py)."""
 UNWRITTEN_MAX = 64 * 1024 * 1024
 """While writes are late, the write queue holds at most this many bytes. Further values are stored only in the memory
 that the processes share."""
@@ -245,10 +245,7 @@ class TieredStore:
 
     def _read_below_memory(self, target: str) -> tuple[Resource, bytes] | None:
         """Return the resource from the write queue, the shared memory or the disk, and its encoded header (b"" if
-        unknown).
-
-        Return None if no resource is stored.
-        """
+        unknown). Return None if no resource is stored."""
         try:
             unwritten = self._unwritten((EnvelopeKind.RESOURCE, target))
             if unwritten is not ON_DISK:

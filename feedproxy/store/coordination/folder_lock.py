@@ -1,6 +1,6 @@
 """Lock of a store's folder against its use by two servers.
 
-With two servers on one folder, each would answer with copies in its memory that the other has already replaced on the
+If two servers used one folder, each would answer with copies in its memory that the other has already replaced on the
 disk, and notifications would be delivered twice. The kernel releases the lock (flock) when the process ends.
 """
 
