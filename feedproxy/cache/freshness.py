@@ -195,8 +195,9 @@ def heuristic_lifetime(
     """Return the lifetime of a response without an explicit lifetime, in seconds, and its source (RFC 9111, section
     4.2.2).
 
-    The lifetime of a feed is `learned` (from the feed's history). If `learned` is None, it is a tenth of the time
-    between Last-Modified and Date. If this time is unknown, too, it is `default`. It is at least `minimum`.
+    The lifetime of a feed is `learned` (from the feed's history). If `learned` is None, the lifetime is a tenth of the
+    time between Last-Modified and Date. If this time is unknown, too, the lifetime is `default`. In all three cases, it
+    is at least `minimum`.
 
     The lifetime of other content is a tenth of the time between Last-Modified and Date, or 0 if this time is unknown.
     No lifetime exceeds `maximum`.

@@ -45,8 +45,8 @@ class Validate(Struct, frozen=True):
 class Forward(Struct, frozen=True):
     """The decision to forward the request without conditions.
 
-    `stored` is a stored response without a validator, which answers if the origin fails. `stored` is None if there is
-    no such response.
+    `stored` is a stored response without a validator. It answers if the origin fails. `stored` is None if there is no
+    such response.
     """
 
     fwd: Fwd
