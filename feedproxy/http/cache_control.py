@@ -1,9 +1,8 @@
 """Cache-Control as a value (RFC 9111, section 5.2), and targeted fields such as CDN-Cache-Control (RFC 9213).
 
-Commas, semicolons and spaces separate directives. An invalid duration counts as 0, because RFC 9111 recommends to
-consider a response with an invalid lifetime stale (section 4.2.1). If a directive is repeated, the more restrictive
-value counts. A field longer than PARSED_MAX counts as `no-store, no-transform` in a response, and as absent in a
-request.
+Commas, semicolons and spaces separate directives. An invalid duration counts as 0, because RFC 9111, section 4.2.1,
+recommends to treat such a response as stale. If a directive is repeated, the more restrictive value counts. A field
+longer than PARSED_MAX counts as `no-store, no-transform` in a response, and as absent in a request.
 """
 
 import math

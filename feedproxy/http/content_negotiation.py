@@ -26,7 +26,7 @@ def choose_coding(accept_encoding: str | None, available: Sequence[str]) -> str 
     12.5.3).
 
     If several codings have the same weight, the first in `available` is chosen. If Accept-Encoding is absent (None),
-    only `identity` is acceptable, because most clients that do not send the field cannot decode.
+    only `identity` is acceptable, because most clients that do not send the field cannot decode any coding.
     """
     if accept_encoding is None:
         return "identity" if "identity" in available else None

@@ -156,7 +156,6 @@ class Fields:
         return self if names.isdisjoint(own) else self._at([at for at, name in enumerate(own) if name not in names])
 
     def _at(self, positions: list[int]) -> Self:
-        """Return a copy with only the lines at these positions."""
         lines, names = self._lines, self._names
         return self._with_lines(tuple([lines[at] for at in positions]), tuple([names[at] for at in positions]))
 

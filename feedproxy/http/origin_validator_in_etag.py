@@ -1,8 +1,8 @@
 """Validators of an origin inside the entity tag for the client.
 
-Content with no-store must not be stored, and neither may the origin's validator of a client's version. The client's tag
-therefore contains this validator. `HASH.eTAG` and `HASH.wTAG` carry a strong or weak tag in base64url. `HASH.dNUMBER`
-carries Last-Modified in Unix seconds.
+If the content has no-store, feedproxy stores neither the content nor the origin's validator. Instead, the client's tag
+contains the validator. `HASH.eTAG` and `HASH.wTAG` carry a strong or weak tag in base64url. `HASH.dNUMBER` carries
+Last-Modified in Unix seconds.
 """
 
 import base64

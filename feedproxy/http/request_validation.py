@@ -56,8 +56,8 @@ class RequestHead(Struct, frozen=True):
 
     @property
     def is_for_whole_server(self) -> bool:
-        """Return True for OPTIONS with `*`, or with an absolute-form without path and query (RFC 9112, section
-        3.2.4)."""
+        """Return True for an OPTIONS request with the target `*` or an absolute-form without path and query (RFC 9112,
+        section 3.2.4)."""
         match = _ABSOLUTE_WITHOUT_PATH.fullmatch(self.target)
         return self.method == b"OPTIONS" and (self.target == b"*" or (match is not None and match[2] is None))
 

@@ -137,8 +137,8 @@ def _name(user_agent: str) -> str:
 def _mozilla_product(text: str) -> str:
     """Return the product in a User-Agent that begins with `Mozilla/`.
 
-    The candidates, in order of preference: the name after `compatible;`, a product that is no browser engine, a name
-    with a version in the comment, the browser.
+    The result is the first of these that exists: the name after `compatible;`, a product that is not a browser engine,
+    a name with a version in the comment, and the browser.
     """
     comment = _COMMENT.search(text)
     members = [member.strip() for member in comment[1].split(";")] if comment else []

@@ -164,7 +164,8 @@ def _inflate(body: bytes, limit: int) -> Generator[bytes]:
 
 
 def _deflated(body: bytes, coding: str, wbits: int, next_member: bytes | None = None) -> Generator[bytes]:
-    """Yield the content of a deflate stream, and of following streams that begin with `next_member`."""
+    """Yield the content of a deflate stream. If `next_member` is not None, also yield the content of the streams that
+    follow it and begin with `next_member`."""
     decoder, offset = zlib.decompressobj(wbits), 0
     while offset < len(body):
         if decoder.eof:

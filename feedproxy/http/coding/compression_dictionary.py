@@ -31,7 +31,7 @@ ID_MAX = 1024
 WINDOW_MIN = 8 * 1024 * 1024
 """Every client must be able to decode a window of this many bytes with any dictionary (RFC 9842, section 5)."""
 WINDOW_MAX = 128 * 1024 * 1024
-"""With a large dictionary, every client must be able to decode a window of up to this many bytes (RFC 9842, section
+"""If the dictionary is large, every client must be able to decode a window of up to this many bytes (RFC 9842, section
 5)."""
 
 LEVEL = 9

@@ -111,8 +111,8 @@ _HAS_ALIASES = re.compile(_LOOPBACK + r"|(?:\[::ffff:)?\d+(?:\.\d+){3}\]?")
 def _aliases(host: str) -> str:
     """Return a regular expression for a host and the other names of the same machine, without a port.
 
-    `host` is the regular expression of the host. The names of one machine are all names and addresses of the loopback
-    interface, or both forms of an IPv4 address.
+    `host` is the regular expression of the host. All names and addresses of the loopback interface are names of one
+    machine. So are an IPv4 address and the same address in the form of IPv6.
     """
     bare = re.sub(r":\d+$", "", host)
     if re.fullmatch(_LOOPBACK, bare.replace("\\", "")):

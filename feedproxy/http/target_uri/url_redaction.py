@@ -60,8 +60,8 @@ PUBLIC_IDENTIFIERS = (
 )
 """Prefixes of addresses, after the scheme, below which public feeds have random names.
 
-Without an entry, such addresses look secret: they are redacted and left out of public lists. An entry must be removed
-when its service begins to use such addresses for private feeds.
+Addresses with such names look secret, and are therefore redacted and left out of public lists, unless an entry matches.
+An entry must be removed when its service begins to use such addresses for private feeds.
 """
 
 _PUBLIC_IDENTIFIER = re.compile(
@@ -196,7 +196,6 @@ def redact_target(target: str) -> str:
 
 
 def _without_parameters(path: str, query: str, mask: Callable[[str], str]) -> tuple[str, str]:
-    """Return path and query with the values of secret parameters replaced."""
     return _mask_parameter(path, *_PATH_PARAMETER, mask), _mask_parameter(query, *_PARAMETER, mask)
 
 
@@ -274,7 +273,6 @@ def _has_secret(bare: str) -> bool:
 
 
 def _without_name_and_tokens(split: SplitResult, mask: Callable[[str], str]) -> str:
-    """Return an address without fragment and user information, and with tokens replaced."""
     redacted = urlunsplit(split._replace(netloc=split.netloc.rpartition("@")[2], fragment=""))
     redacted = _AUTHORITY.sub(lambda match: match[1] + _USERINFO.sub("", match[2]), redacted)
     return _without_tokens(redacted, mask)
