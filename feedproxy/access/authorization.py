@@ -32,7 +32,6 @@ def _refusal(reason: str, status: int, retry_after: Seconds) -> AccessDenied:
 
 @contextmanager
 def _prefix_errors(option: str) -> Iterator[None]:
-    """Prefix the message of a UsageError with the name of the option."""
     try:
         yield
     except UsageError as error:
@@ -104,7 +103,6 @@ class AccessControl:
         return user
 
     def _check_guesses(self, address: str) -> None:
-        """Raise AccessDenied if the address's network sent too many wrong passwords."""
         if (wait := self._failed_login_limit.retry_after(address)) > 0:
             raise _refusal("Too many wrong passwords came from this network address.", 429, wait)
 
