@@ -141,7 +141,6 @@ def _parse_rules(value: Any, path: str, location: str) -> Iterable[Rule]:
 
 
 def _parse_rule(entry: dict[str, Any], path: str, specs: Mapping[str, OptionSpec], allowed: frozenset[str]) -> Rule:
-    """Return the rule of a YAML mapping. `allowed` contains the names of the options that a rule may have."""
     overrides: dict[str, Any] = {}
     for name, value in entry.items():
         location = f"{path}:{line_of(entry, name)}"

@@ -57,9 +57,9 @@ def unknown_variables(environment: Mapping[str, str], names: Collection[str]) ->
 
 
 def _parse_value(name: str, text: str, spec: OptionSpec, location: str) -> Any:
-    """Return the value of an option from its text. Raises UsageError, with `location`, if it is invalid.
+    """Return the value of an option from its text. The text of a list is a YAML list, or has commas between its items.
 
-    The text of a list is a YAML list, or has commas between its items.
+    Raises UsageError if the text is invalid. The error's message begins with `location`.
     """
     parsed: Any = text
     if spec.kind is bool:

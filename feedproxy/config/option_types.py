@@ -61,8 +61,8 @@ def spec_of(typespec: Any, choices: Sequence[str] | None = None) -> OptionSpec:
 
 
 def check_value(name: str, value: Any, spec: OptionSpec, location: str) -> Any:
-    """Return the value of an option as a bool, int, str, list or None. Raises UsageError, with `location`, if it is
-    invalid."""
+    """Return the value of an option as a bool, int, str, list or None. Raises UsageError if the value is invalid. The
+    error's message begins with `location`."""
     try:
         return _plain_value(name, value, spec)
     except UsageError as error:
@@ -106,7 +106,6 @@ def _plain_text(name: str, text: str, spec: OptionSpec) -> str:
 
 
 def _wrong_type(name: str, value: Any, spec: OptionSpec) -> UsageError:
-    """Return the error for a value of another type than the option's."""
     is_price = name == "polling"
     hint = " (in quotes, if need be)" if spec.kind is str and value is not None and not is_price else ""
     expected = _PRICE if is_price else EXAMPLES.get(spec.unit) or _NOUNS.get(spec.kind, spec.kind.__name__)
