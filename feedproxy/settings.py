@@ -21,8 +21,8 @@ _ADDRESS = re.compile(r"(?:(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^:\[\]/@\s]*
 PRICES: Mapping[str, int] = {"off": 300, "frugal": 7200, "balanced": 1800, "eager": 300}
 """Price of a request for each name in the option `polling`: the seconds of staleness that a request must save.
 
-With `off`, there are no scheduled refreshes: a copy is refreshed by the first poll after its lifetime. Its low price
-makes lifetimes short.
+If `polling` is `off`, there are no scheduled refreshes: a copy is refreshed by the first poll after its lifetime. The
+low price makes lifetimes short.
 """
 
 
