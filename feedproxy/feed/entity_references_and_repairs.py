@@ -24,7 +24,8 @@ _DEPTH_MAX = 8
 """Maximum number of levels of references within entities."""
 
 _PIECES_MAX = 10_000
-"""The pieces of the result are joined whenever there are this many. Each piece takes 50 bytes besides its text."""
+"""When the text with the replaced references consists of this many pieces, they are joined. Each piece takes 50 bytes
+besides its text."""
 
 _NAME = rb"[A-Za-z_:\x80-\xff][\w.:\-\x80-\xff]{0,63}"
 _DOCUMENT_TYPE = re.compile(rb"<!DOCTYPE[^\[>]*\[(.*?)\]\s*>", re.DOTALL)

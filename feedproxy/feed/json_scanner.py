@@ -45,8 +45,8 @@ def scan_list(text: str, at: int, read: Callable[[int], int]) -> int:
 
 
 def expect(text: str, at: int, sign: str) -> int:
-    """Return the offset after `sign`, which must follow at `at` or after white space there. Raises ValueError if it
-    does not."""
+    """Return the offset after `sign`, which must follow directly or after white space. `at` is the offset at which to
+    look. Raises ValueError if `sign` does not follow."""
     at = skip_space(text, at)
     if not text.startswith(sign, at):
         raise ValueError(f"invalid JSON at character {at}: expected {sign}")

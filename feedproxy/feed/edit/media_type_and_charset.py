@@ -17,7 +17,7 @@ from feedproxy.http.field_values import charset_of, is_token, parse_parameters, 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CACHED_TYPE_MAX = 256
-"""The result for a declared Content-Type of at least this many characters is not cached."""
+"""The result of `media_type_of` is not cached if the declared Content-Type has at least this many characters."""
 _CHECKED_MAX = 256 * 1024
 """Only this many bytes at the beginning of a document are compared with the charset in its Content-Type."""
 

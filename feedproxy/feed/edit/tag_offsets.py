@@ -38,7 +38,7 @@ class ChannelOffsets(Struct, frozen=True):
     """Offsets in a channel, in bytes of the UTF-8 form."""
 
     prefix: str
-    """Prefix of the channel element (`feed` in Atom)."""
+    """Namespace prefix of the element `channel` or, in Atom, of `feed`."""
     namespace: str
     scope: Mapping[str, str]
     """Namespaces by prefix inside the channel. The default namespace has the prefix ""."""

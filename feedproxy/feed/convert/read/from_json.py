@@ -32,7 +32,8 @@ _ITEM = frozenset(
 
 
 def read(data: bytes, version: str, *, address: str) -> Feed:
-    """Return the model of a JSON Feed in UTF-8. `version` is the version of its format, and `address` its address."""
+    """Return the model of a JSON Feed in UTF-8. `version` is the version of JSON Feed, and `address` is the feed's
+    address."""
     document, _ = jsonfeed.decode(data)
     feed = channel(document, version, address)
     base = address or feed.address or feed.link

@@ -85,7 +85,7 @@ def put_date(
 
 
 def comments(element: Element, item: Item) -> None:
-    """Write the page of an item's comments as a link (RFC 4685, section 4)."""
+    """Write a link to the page with an item's comments (RFC 4685, section 4)."""
     if item.comments:
         atom_link(element, Link(item.comments, "replies", "text/html"))
 
