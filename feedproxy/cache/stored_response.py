@@ -155,10 +155,8 @@ class StoredResponse(Struct, frozen=True, omit_defaults=True):
     """The target that sent the response after redirects. It is "" if there were no redirects, and None if it is
     unknown."""
     key: Fields = NO_FIELDS
-    """Client-specific fields of the request that Vary does not nominate.
-
-    Only a request with equal fields selects the response.
-    """
+    """Client-specific request fields that Vary does not nominate. Only a request with equal fields selects the
+    response."""
     has_client_language: bool = False
     """True if the request had a client's Accept-Language that is neither in `key` nor in `vary_request`."""
 
