@@ -36,7 +36,7 @@ _HOST = re.compile(
     rb"(?=.{1,%d}\Z)(?:(?:[0-9A-Za-z_-]{1,63}\.)*[0-9A-Za-z_-]{1,63}\.?|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?"
     % HOST_WITH_PORT_MAX
 )
-"""Pattern of a host name of at most HOST_MAX bytes or an IP address, with an optional port."""
+"""Pattern of an IP address, or of a host name of at most HOST_MAX bytes, each with an optional port."""
 _LENGTH = re.compile(rb"0|[1-9][0-9]{0,17}")
 
 _CASE_MATTERS = (b"HEAD", b"CONNECT")

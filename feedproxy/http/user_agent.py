@@ -16,7 +16,7 @@ from msgspec import Struct
 from feedproxy.http.memoize import memoize_short
 
 LENGTH_MAX = 512
-"""Only this many characters at the beginning of a User-Agent are parsed. Real values have less than 400."""
+"""Only this many characters at the beginning of a User-Agent are parsed. Real values have fewer than 400."""
 
 COUNT_MAX = 10**12
 """A claim of more than this many subscribers counts as this number."""
