@@ -23,7 +23,7 @@ from feedproxy.http.message import Fields
 from feedproxy.settings import Settings
 
 CREDENTIAL_FIELDS = ("authorization", "proxy-authorization", "x-wsse")
-"""Request fields that contain credentials for this proxy."""
+"""Request fields that can contain credentials for this proxy."""
 
 
 def _refusal(reason: str, status: int, retry_after: Seconds) -> AccessDenied:
