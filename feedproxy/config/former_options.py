@@ -95,6 +95,6 @@ digits."""
 
 
 def parse_scalar(text: str) -> Any:
-    """Return the text as a boolean or a whole number if it is one. Otherwise return it unchanged."""
+    """Return the boolean or the whole number that the text states. Return any other text unchanged."""
     word = text.strip().lower()
     return {"true": True, "false": False}.get(word, int(word) if word.isdecimal() and len(word) <= DIGITS_MAX else text)
