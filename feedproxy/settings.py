@@ -938,7 +938,7 @@ def format_value(name: str, value: Any) -> Any:
 
 @cache
 def option_names() -> tuple[str, ...]:
-    """Return the names of all options in the order of this file, without deprecated ones."""
+    """Return the names of all options except deprecated ones, in the order of this file."""
     return tuple(option_field.name for option_field in fields(Settings) if not option_field.metadata["deprecated"])
 
 
@@ -959,7 +959,7 @@ def secret_names() -> frozenset[str]:
 
 
 def defaults() -> dict[str, Any]:
-    """Return the default of each option in the form of a configuration, also of deprecated ones."""
+    """Return the default of each option, including deprecated ones, in the form of a configuration."""
     default_by_name = {option_field.name: option_field.default for option_field in fields(Settings)}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in default_by_name.items()}
 
