@@ -30,8 +30,8 @@ def expand(path: str) -> Path:
 def read(path: Path, *, pipe_timeout: Seconds | None = None) -> bytes:
     """Return the content of a file. Raises OSError if it cannot be read, is too large, or is no regular file.
 
-    With `pipe_timeout`, the file may also be a pipe or a device. The writer of a pipe must close the pipe within this
-    many seconds.
+    If `pipe_timeout` is set, the file may also be a pipe or a device. The writer of a pipe must close the pipe within
+    this many seconds.
     """
     # Without O_NONBLOCK, open() waits until a program opens the pipe for writing.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)

@@ -152,7 +152,7 @@ class Service:
         """Return the response to a GET or HEAD in the format of the origin, which will be converted. Errors become
         responses.
 
-        A move or end of the feed is announced by its status: a redirect document would name the unconverted feed.
+        A move or end of the feed is announced by 301 or 410. A redirect document would name the unconverted feed.
         """
         await self._equivalents.load(request.target)
         request = self.resolve_target(request)

@@ -1,4 +1,4 @@
-"""Range requests for content that is not a feed: only the ranges that stored parts lack are fetched.
+"""Range requests for content that is not a feed. A *part* is a stored 206. Only the ranges that parts lack are fetched.
 
 cache/partial_content.py decides which parts may be used and combined.
 """

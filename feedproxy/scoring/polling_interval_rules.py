@@ -57,9 +57,9 @@ def timer_tolerance(wait: Seconds) -> Seconds:
 def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
     """Return a violation for each interval that the feed specifies, and that had not passed since the last success.
 
-    If the feed specifies no interval, DEFAULT_WAIT takes its place. If the request is a duplicate of the previous
-    request, return only the violation DUPLICATE_REQUEST. Return None if there was no success yet, or if the request is
-    part of the previous poll.
+    If the feed specifies no interval, or nothing of it remains, DEFAULT_WAIT takes its place. If the request is a
+    duplicate of the previous request, return only the violation DUPLICATE_REQUEST. Return None if there was no success
+    yet, or if the request is part of the previous poll.
     """
     if state.last_success is None or state.belongs_to_previous(poll):
         return None

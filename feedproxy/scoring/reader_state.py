@@ -167,15 +167,17 @@ class ReaderState:
     redirect_target: str = ""
     """Target of the redirect if the previous answer was a redirect, otherwise ""."""
     chain: tuple[str, ...] = ()
-    """Targets of the latest poll: the first, and those that redirects led to. At most ADDRESSES_MAX."""
+    """Targets of the latest poll: the first, and those that redirects led to. At most ADDRESSES_MAX are stored."""
     permanent: dict[str, RelocationSightings] = field(default_factory=dict)
     """Permanent moves, keyed by the old address."""
     temporary: tuple[str, ...] = ()
     """Targets of temporary redirects."""
     gone: RelocationSightings | None = None
     address_validators: dict[str, Validators] = field(default_factory=dict)
-    """Latest validators that each address sent. At most ADDRESSES_MAX. Validators belong to an address (RFC 9110,
-    section 8.8), so a reader may keep a copy for each."""
+    """Latest validators that each address sent, for at most ADDRESSES_MAX addresses.
+
+    Validators belong to an address (RFC 9110, section 8.8), so a reader may keep a copy for each address.
+    """
     direct_addresses: tuple[str, ...] = ()
     """Addresses that the reader requested without following a redirect to them."""
 

@@ -379,7 +379,8 @@ def _usual(gaps: Sequence[Seconds]) -> Seconds:
 
 
 def _possible(gaps: list[Seconds]) -> list[Seconds]:
-    """Return the possible next intervals: the observed intervals, a shorter one and a longer one, the shortest first.
+    """Return the possible next intervals: the observed intervals, and two more, of which one is shorter and one is
+    longer than all observed intervals.
 
     The next interval is shorter than all n observed intervals with a probability of 1 / (n + 1), and longer than all
     with the same probability.

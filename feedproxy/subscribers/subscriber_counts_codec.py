@@ -87,7 +87,7 @@ class StoredCounts(Struct, frozen=True):
     uses: Counter[int]
     feeds: list[StoredFeed]
     oldest: int
-    """The earliest instant of a reader's last request, in milliseconds, or 0 if a feed has no reader."""
+    """The earliest instant of all readers' last requests, in milliseconds, or 0 if at least one feed has no reader."""
 
 
 def load(data: bytes, now: Instant) -> StoredCounts:

@@ -290,8 +290,8 @@ def _is_blocked(entry: Any) -> bool:
 def _body_size(response: Any, content: bytes) -> int:
     """Return the size of a response's content on the wire, in bytes.
 
-    If HAR states -1, the size is unknown. Return then the size of the decoded content, minus the bytes that compression
-    saved.
+    HAR states -1 if the size is unknown. The result is then the size of the decoded content, minus the bytes that
+    compression saved.
     """
     if (size := _member(response, "bodySize", float, -1.0)) >= 0:
         return int(size)

@@ -50,7 +50,7 @@ class ReplayOrigin:
     ) -> None:
         """Create an origin for the timelines in `world`, with hint overrides (`changes`) and `faults`.
 
-        `names` maps paths, served at any host, to recorded addresses.
+        `names` maps paths to recorded addresses. Each path is served at every host.
         """
         self.world = world
         self._changes = tuple(changes)

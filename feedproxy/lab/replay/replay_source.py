@@ -64,7 +64,7 @@ def make_replay(
 
 
 def feed_table(world: ReplayWorld) -> Iterator[tuple[str, Timeline]]:
-    """Yield each feed once, with its first address."""
+    """Yield each feed once. A feed with several addresses has its first address."""
     listed: set[int] = set()
     for name, feed in {**world.targets, **world.paths}.items():
         if id(feed) not in listed:

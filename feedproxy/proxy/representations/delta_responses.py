@@ -80,8 +80,8 @@ class Deltas:
 def im_used_fields(fields: Fields, *, base: EntityTag | None = None) -> Fields:
     """Return the fields of a 226, made from the fields of the 200. The ETag remains that of the current version.
 
-    `base` is the base's tag as the client sent it, or None if the client sent a date. Raises ValueError if the fields
-    have no ETag, which a 226 must have (RFC 3229, section 10.4.1).
+    `base` is the tag of the version that the client has, as the client sent it. It is None if the client sent a date.
+    Raises ValueError if the fields have no ETag, which a 226 must have (RFC 3229, section 10.4.1).
     """
     if "etag" not in fields:
         raise ValueError("a 226 requires the ETag of the current version")

@@ -113,7 +113,7 @@ class _Helper:
 
 
 class HelperPool:
-    """Pool that runs jobs in helper processes. If no process is ready, threads run the jobs."""
+    """Pool that runs jobs in helper processes. If no process can be started, threads run the jobs."""
 
     def __init__(self, threads: Executor | None = None, limits: Limits | None = None) -> None:
         self._threads = threads or ThreadPoolExecutor(2, thread_name_prefix="feedproxy-prepare")
@@ -146,8 +146,8 @@ class HelperPool:
         """Run a job and return its result.
 
         `work` is a `functools.partial` of a module-level function with picklable arguments. Raises the exceptions of
-        this function. Raises JobLimitExceeded if the job exceeds a limit, FeedproxyError if helpers exited during the
-        job, and Overload if the pool is full.
+        this function. Raises JobLimitExceeded if the job exceeds a limit, and FeedproxyError if helpers exited during
+        the job. Raises Overload if the pool is full, or if no process can be started.
         """
         if self._in_threads:
             try:
@@ -337,7 +337,10 @@ class HelperPool:
         self._assign()
 
     def _on_helper_exit(self, helper: _Helper) -> None:
-        """Remove a helper that has exited or been ended. A quick job of the helper is repeated. A slow job fails."""
+        """Remove a helper that has exited or been ended.
+
+        A quick job of the helper is repeated, up to ATTEMPTS_MAX attempts. A slow job fails.
+        """
         if self._helpers.pop(helper.number, None) is None:
             return
         if helper.timer is not None:

@@ -109,7 +109,7 @@ def check_fetch_allowed(
 
 
 _SITE_PAUSE, _FAILING, _SITE, _MIN_INTERVAL = range(4)
-"""The rules by rank. If two rules defer until the same instant, the rule with the higher rank applies."""
+"""The rules, in ascending rank. If two rules defer until the same instant, the rule with the higher rank applies."""
 
 
 def _describe(rule: int, failures: Failures, settings: Settings) -> tuple[Detail, str]:

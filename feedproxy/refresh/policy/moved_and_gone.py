@@ -48,7 +48,7 @@ def record_sighting(
     *,
     at_once: bool = False,
 ) -> Relocation:
-    """Return the relocation `sighting` with one more report of a move or an end.
+    """Return the relocation `sighting` with one more report of a move or an end (`ending`).
 
     `location` is normalised, and empty for an end. A report of another kind or location starts a new count. If
     `at_once` is true, a single report is sufficient. Before the confirmation, a report less than `relocation_spacing`
