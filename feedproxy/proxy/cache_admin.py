@@ -121,7 +121,7 @@ class CacheAdmin:
     async def refresh(self, target: str) -> RefreshReport:
         """Refresh a target and return the result.
 
-        If the target may not be fetched now, nothing is fetched, and the outcome is `later`, or `paused` for a paused
+        If the target must not be fetched now, nothing is fetched, and the outcome is `later`, or `paused` for a paused
         feed.
         """
         target = self.to_upstream_url(target)

@@ -1,4 +1,4 @@
-"""Error documents: the responses to errors, and 503 for targets that may not be fetched."""
+"""Error documents: the responses to errors, and 503 for targets that must not be fetched."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class ErrorResponses:
         reason: str,
         status: CacheStatus = NOT_FORWARDED,
     ) -> ProxyResponse:
-        """Return a 503 response for a target that may not be fetched and has no usable copy.
+        """Return a 503 response for a target that must not be fetched and has no usable copy.
 
         Retry-After ends at the instant `until`. `reason` is one sentence for the user.
         """

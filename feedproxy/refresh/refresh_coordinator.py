@@ -137,7 +137,7 @@ class RefreshCoordinator:
         """Start or join a refresh. Return its result, and whether the request was collapsed with another (RFC 9211).
 
         The result is None if the refresh takes longer than `answer_timeout` seconds. The result is Deferred if the
-        request may not share the response of the joined refresh, and no further request may be sent to the origin now.
+        request must not share the response of the joined refresh, and the origin must not be asked now.
         """
         target, client = context.request.target, client_network(context.client.address)
         solo = object()

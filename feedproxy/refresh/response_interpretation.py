@@ -456,8 +456,8 @@ def _verdict(case: _Case) -> Verdict:
 def _result_for_clients(case: _Case, resource: Resource, detail: Detail | None, reason: str) -> RefreshResult:
     """Return the result for an outcome that clients get.
 
-    Its resource contains the response, unless HTTP forbids storing or the copy of a feed is kept. `resource` is the
-    resource without the response. `detail` and `reason` describe the outcome.
+    The resource in the result contains the response, unless HTTP forbids storing or the copy of a feed is kept.
+    `resource` is the resource without the response. `detail` and `reason` describe the outcome.
     """
     job, outcome, response = case.job, case.outcome, case.response
     if response is None:

@@ -74,7 +74,7 @@ class Poll(Struct, frozen=True):
     def seconds_until(self, name: str) -> Seconds | None:
         """Return the seconds from the answer's Date to the date in its field `name`.
 
-        Return None if the field has no valid date. Without Date, the time of the request is used.
+        Return None if the field has no valid date. If there is no Date, the time of the request is used.
         """
         end = parse_http_date(self.answer.get(name) or "", self.at)
         if end is None:

@@ -49,7 +49,7 @@ SAVE_INTERVAL = 600
 EXPIRED_BATCH = 128
 """A sweep removes at most this many expired readers at a time, and then lets other tasks run.
 
-This takes a tenth of a millisecond.
+Their removal takes a tenth of a millisecond.
 """
 
 

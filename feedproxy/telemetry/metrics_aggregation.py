@@ -33,7 +33,7 @@ type Plain = list[list[Any]]
 
 
 class PeerReports(Struct, frozen=True):
-    """The reports of the other workers. Without other workers, all parts are empty."""
+    """The reports of the other workers. If there are none, all parts are empty."""
 
     families: Sequence[Plain] = ()
     """The metric families of each other worker, and of exited workers."""

@@ -175,7 +175,7 @@ def _lock(path: Path) -> int | None:
 
 
 def _is_same_file(path: Path, status: os.stat_result) -> bool:
-    """Return True if `path` still names the file with this status. Another process might have renamed the file."""
+    """Return True if `path` still names the file with this status. Another process can have renamed the file."""
     try:
         now = path.stat()
     except FileNotFoundError:

@@ -115,7 +115,7 @@ def is_offered(stored: StoredResponse, resource: Resource, client: ClientContext
 def may_encode(request: Fields, response: Fields) -> bool:
     """Return True if a dictionary may be used for this request (RFC 9842, section 9.3.3, "Server Responsibility").
 
-    The size of a `dcz` response could tell a web page about content of another origin that the page may not read.
+    The size of a `dcz` response could tell a web page about content of another origin that the page must not read.
     """
     if request.get("sec-fetch-site") in (None, "same-origin"):
         return True

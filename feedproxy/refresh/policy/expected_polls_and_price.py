@@ -82,7 +82,7 @@ class Planned(Struct, frozen=True):
     worth: Seconds
     """Staleness that the refresh is expected to save, in seconds, summed over the polls that it serves."""
     anticipates: bool
-    """True if the refresh serves at least one poll that the present copy may not answer."""
+    """True if the refresh serves at least one poll that the present copy must not answer."""
 
 
 UNEXPECTED_HOURLY: Seconds = 45 * 60

@@ -148,7 +148,7 @@ class _Bounds(Struct, frozen=True):
     granted: Seconds
     """Seconds from the making of a copy to the last instant at which it may answer."""
     earliest: Instant
-    """Instant before which the origin may not be asked."""
+    """Instant before which the origin must not be asked."""
     early_refresh: Instant
     """Instant shortly before `end`, for a refresh for readers without regular polls."""
     until: Callable[[Instant], Instant]

@@ -18,7 +18,7 @@ def superseded_feeds(resource: Resource) -> tuple[StoredResponse, ...]:
     """Return the stored feeds that become bases of deltas when the next version replaces them.
 
     Feeds with `no-transform` and feeds that are already bases are left out. The same content with two values of
-    Last-Modified counts as two bases, because a client may send either value.
+    Last-Modified counts as two bases, because a client can send either value.
     """
     recorded = {(variant.tag, variant.last_modified) for variant in resource.delta_bases}
     return tuple(
