@@ -40,8 +40,8 @@ class ReusableHit(Struct, frozen=True):
     """A stored response that may answer equal requests, with the values on which the next answer depends.
 
     `vary_names` contains the names of the request fields that select a variant. `counted` is true if the resource is a
-    feed, so that its clients are counted as readers. `states_freshness` is true if the response states the lifetime
-    that this proxy computed (option `state_freshness`).
+    feed, so that its clients are counted as readers. `states_freshness` is true in reverse mode with the
+    option `state_freshness`.
     """
 
     resource: Resource

@@ -30,8 +30,8 @@ def find(
     """Return the result of a refresh by another process, for a request with these fields.
 
     `before` is the resource as stored before the refresh, and `stored` as stored now. `own_agent` is true if the
-    request has feedproxy's own User-Agent. Return None if no process fetched the target in between, or if the request
-    selects no newer response.
+    request has feedproxy's own User-Agent. Return None if no process has fetched the target since `before`, or if the
+    request selects no newer response.
     """
     if stored is None or (before is not None and stored.fetched <= before.fetched):
         return None

@@ -1,8 +1,8 @@
 """The scheduler of refreshes ahead of readers: a heap with one instant per feed, and a lane (queue) for each site.
 
 At the instant of a feed, the policy (policy/refresh_ahead.py) decides again whether the feed is due. A due refresh
-waits in the lane of its site, so that a slow site does not delay others. As many refreshes run at a time as are needed
-to finish the due refreshes within DRAIN_TIME seconds.
+waits in the lane of its site, so that a slow site does not delay others. The number of concurrent refreshes is adapted,
+so that the due refreshes finish within DRAIN_TIME seconds.
 """
 
 import asyncio

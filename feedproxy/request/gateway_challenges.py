@@ -31,8 +31,8 @@ def with_gateway_challenges(fields: Fields, origin: str) -> Fields:
     """Return the fields with only those challenges that a browser can answer through the gateway.
 
     Each realm begins with the target's origin, because for a browser, all sites behind the gateway share one set of
-    realms (RFC 9110, section 11.5). Without the origin, a site could name the realm of another site, and the browser
-    would send it the password for that other site.
+    realms (RFC 9110, section 11.5). Without the origin, a site could name the realm of another site. The browser would
+    then send the password for the other site to the first site.
     """
     if "www-authenticate" not in fields:
         return fields

@@ -166,8 +166,8 @@ def build_upstream_request(
     * `own_agent` returns feedproxy's User-Agent. If it is None, the client's User-Agent is forwarded.
     * `keep_range` is true if the client's Range, If-Range and Accept-Encoding are forwarded.
     * `shared_fields` contains names of further fields that are not client-specific, in lower case.
-    * `unstored_names` contains the field names in the Vary of earlier responses that could not be stored. Vary
-      nominates these fields for this request as well.
+    * `unstored_names` contains the field names in the Vary of earlier responses that could not be stored. These fields
+      are forwarded like those in the Vary of stored responses.
     """
     client_fields = request.fields.end_to_end()
     keyed = resource.keyed if resource is not None else ()

@@ -1,8 +1,8 @@
 """Confirmation of the subscriber numbers that fetchers claim (docs/explanation/subscribers.md).
 
-Growth is measured from the claim of an hour ago, so that many small steps do not evade the confirmation. All claims for
-a feed together may grow only as fast as one claim, because a client can invent fetchers (`room_for_claims`). Of a
-fetcher's confirmed claims in the last `window` seconds, the largest counts.
+The growth of a claim is measured from the claim of an hour ago, so that many small steps do not evade the confirmation.
+All claims for a feed together may grow only as fast as one claim, because a client can invent fetchers
+(`room_for_claims`). Of a fetcher's confirmed claims in the last `window` seconds, the largest counts.
 """
 
 import math

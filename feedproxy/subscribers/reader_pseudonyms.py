@@ -65,10 +65,10 @@ class Identifier:
         self._since: Instant = 0.0
 
     def pseudonym(self, address: str, user_agent: str, user: str, now: Instant) -> Pseudonym:
-        """Return the pseudonym of a reader. `user` is empty without authentication.
+        """Return the pseudonym of a reader. `user` is "" for a client that has not signed in.
 
-        With a user name, the address does not count. Of an IPv6 address, only the network of 64 bits counts, because
-        many machines change the other bits every day (RFC 8981).
+        If there is a user name, the address does not count. Of an IPv6 address, only the network of 64 bits counts,
+        because many machines change the other bits every day (RFC 8981).
         """
         number = int(now // self._period)
         if number != self._number or int(now // PERIOD) != self._long_period:

@@ -112,7 +112,9 @@ class OriginProtocol(ResponseHandler):
         * `is_wanted` returns False if no client waits. Reading then stops when more than UNREAD_MAX bytes have arrived.
         * `on_part` is called when a part of a response has arrived, with the number of bytes so far.
 
-        Raises ReadTimeout, TimeoutError, MalformedResponse, StaleConnection, Overload. The connection is then closed.
+        Raises ReadTimeout after too long a silence, TimeoutError at the deadline, and MalformedResponse for an invalid
+        response. Raises StaleConnection if a pooled connection was closed, and Overload if no client waits. The
+        connection is closed after each of these errors.
         """
         assert self._reading is None
         self._exchanges += 1

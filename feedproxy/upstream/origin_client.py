@@ -187,8 +187,10 @@ class Fetcher:
         """Return a fetch that sends a GET or HEAD to the target's origin.
 
         The result of the fetch is the response, or Oversized if the content exceeds `FetchLimits.buffer_max`.
-        `skip_address_check` is true for targets that the operator configured: port and address are not checked. Raises
-        Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, MalformedResponse, ParentFailed, Overload.
+        `skip_address_check` is true for targets that the operator configured: port and address are not checked.
+
+        Raises Forbidden if the address or port is not permitted, and BadTarget if the target is invalid. Raises
+        Unreachable, FetchTimeout, MalformedResponse, ParentFailed or Overload if the exchange fails.
         """
         if request.method not in _WITHOUT_CONTENT:
             raise BadTarget(f"invalid method {request.method}: expected GET or HEAD")

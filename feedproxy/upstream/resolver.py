@@ -1,6 +1,6 @@
 """Name resolution with the system's resolver.
 
-`getaddrinfo` uses the hosts file, search domains and mDNS, but cannot be cancelled. With a silent name server, a
+`getaddrinfo` uses the hosts file, search domains and mDNS, but cannot be cancelled. If the name server is silent, a
 look-up occupies its thread until the timeout. Look-ups are therefore limited per site and per client
 (docs/decisions/connection-limits.md).
 """

@@ -4,9 +4,10 @@ For readers with regular polls, a refresh must save more staleness than a reques
 For other readers, the feed is refreshed shortly before its copy expires, but not more often than these readers poll.
 The following limits apply:
 
-* No refresh while the publisher's hints are valid: max-age, Expires, ttl, sy:*, or a push lease.
+* No refresh during a lifetime that the publisher states: max-age, Expires, ttl or sy:*.
+* No refresh during a push lease (polling_with_push.py).
 * No refresh in an hour or on a day that the publisher wants to be skipped.
-* No refresh of a feed if a new copy could not answer, because of no-cache or no-store, a move or an end.
+* No refresh of a feed if a new copy could not answer: after no-cache, no-store, a move or an end.
 * Minimum intervals, Retry-After and back-off (min_interval_and_back_off.py) apply as to all other requests.
 """
 
