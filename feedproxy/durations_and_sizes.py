@@ -89,7 +89,10 @@ def _format_size(number: int) -> str:
 
 def span(seconds: Seconds) -> str:
     """Return a duration in words: `40 s`, `4 min 59 s`, `35 min`, `1 h 5 min`, `3 days`."""
-    return _span(max(0, round(seconds)))
+    whole = round(seconds)
+    if whole >= 600:
+        whole -= whole % 60  # the words have no seconds, so that few different results are cached
+    return _span(whole if whole > 0 else 0)
 
 
 def exact_span(seconds: Seconds) -> str:

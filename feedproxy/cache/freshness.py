@@ -108,13 +108,19 @@ def describe(
 
     The other arguments are the attributes of Freshness with the same names.
     """
-    ttl, since = lifetime - age, f"{reason or _reason(source, lifetime)}, fetched {span(age)} ago"
+    ttl = lifetime - age
     if ttl > 0:
-        return f"fresh for another {span(ttl)}: {since}"
+        return describe_fresh(source, lifetime, reason, ttl, age)
+    since = f"{reason or _reason(source, lifetime)}, fetched {span(age)} ago"
     if allowance is not None:
         remaining = allowance.until - expires + ttl
         return f"held for another {span(remaining)}: {allowance.reason}; by HTTP {since}"
     return f"stale for {span(-ttl)}: {since}"
+
+
+def describe_fresh(source: Source, lifetime: Seconds, reason: str, ttl: Seconds, age: Seconds) -> str:
+    """Return the same as `describe` for a response that is still fresh for `ttl` seconds."""
+    return f"fresh for another {span(ttl)}: {reason or _reason(source, lifetime)}, fetched {span(age)} ago"
 
 
 def initial_age(stored: StoredResponse) -> Seconds:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from feedproxy.cache import reuse_decision
-from feedproxy.cache.freshness import Allowance, Freshness, Source, describe, initial_age
+from feedproxy.cache.freshness import Allowance, Freshness, Source, describe, describe_fresh, initial_age
 from feedproxy.cache.reuse_decision import Reuse
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, Seconds, is_set_back
@@ -124,27 +124,14 @@ class HitState:
         self.computed_at = now
         return True
 
-    def _freshness_and_age(self) -> tuple[Seconds, Instant, Seconds]:
-        """Return the freshness lifetime, the instant at which it ends, and the age at `computed_at`."""
+    def fields(self) -> tuple["HitFields", Instant]:
+        """Return the values that depend on time, and the last instant at which they and the decision of the hit stay
+        the same."""
+        now, terms = self.computed_at, self.terms
         _, initial_age, response_time, lifetime, expires = _PACKED.unpack(self._packed)
         # This is `current_age` (cache/freshness.py).
-        resident_time = self.computed_at - response_time
-        return lifetime, expires, initial_age + resident_time if resident_time > 0 else initial_age
-
-    def fields(self) -> tuple[int, str, str, Instant]:
-        """Return the values of Age, Cache-Status and Cache-Control, and the last instant at which they are still right.
-
-        Cache-Control is empty if no field states the lifetime that this proxy computed.
-        """
-        now, terms = self.computed_at, self.terms
-        lifetime, expires, age = self._freshness_and_age()
-        ttl, detail, allowance = lifetime - age, terms.detail, terms.allowance
-        cache_status = f"feedproxy; hit; ttl={int(ttl)}"
-        if detail is not None:
-            cache_status = f"{cache_status}; detail={detail}"
-        cache_control = ""
-        if terms.overrides_cache_control or terms.emits_cdn_cache_control:
-            cache_control = max_age_directive(lifetime, expires, allowance, age)
+        age = initial_age + (now - response_time) if now > response_time else initial_age
+        ttl, allowance = lifetime - age, terms.allowance
         until = now + 1 - age % 1.0 - INSTANT_MARGIN
         part = now + ttl % 1.0 if ttl >= 0 else now + 1 - -ttl % 1.0 - INSTANT_MARGIN
         until = min(until, part)
@@ -153,14 +140,59 @@ class HitState:
         if allowance is not None:
             remains = allowance.until - now
             until = min(until, allowance.until - INSTANT_MARGIN, now + remains % 1.0)
-        return int(age), cache_status, cache_control, until if until > now else now
+        if ttl >= 1 and allowance is None and not (terms.overrides_cache_control or terms.emits_cdn_cache_control):
+            fields = _fields_of_fresh_hit(terms, lifetime, int(age), int(ttl), round(age), round(ttl))
+        else:
+            cache_control = ""
+            if terms.overrides_cache_control or terms.emits_cdn_cache_control:
+                cache_control = max_age_directive(lifetime, expires, allowance, age)
+            reason = describe(terms.source, lifetime, expires, allowance, terms.reason, age)
+            fields = HitFields.of(terms, int(age), int(ttl), cache_control, reason)
+        return fields, until if until > now else now
 
     @property
-    def reason(self) -> str:
-        """Return the description of the freshness for the access log."""
-        terms = self.terms
-        lifetime, expires, age = self._freshness_and_age()
-        return describe(terms.source, lifetime, expires, terms.allowance, terms.reason, age)
+    def has_fixed_reason(self) -> bool:
+        """Return True if the description of the freshness has only fixed words and durations, and no text of a feed or
+        an option."""
+        return self.terms.allowance is None and not self.terms.reason
+
+
+class HitFields(NamedTuple):
+    """The values of a hit that depend on time.
+
+    * `age`, `cache_status` and `cache_control` are the values of these fields. `cache_control` is empty if no field
+      states the lifetime that this proxy computed.
+    * `encoded` contains these three values, each followed by a line feed.
+    * `reason` is the description of the freshness for the access log.
+    """
+
+    age: int
+    cache_status: str
+    cache_control: str
+    encoded: bytes
+    reason: str
+
+    @classmethod
+    def of(cls, terms: HitTerms, age: int, ttl: int, cache_control: str, reason: str) -> "HitFields":
+        """Return the values for an age and a remaining lifetime in whole seconds."""
+        cache_status = f"feedproxy; hit; ttl={ttl}"
+        if terms.detail is not None:
+            cache_status = f"{cache_status}; detail={terms.detail}"
+        return cls(
+            age, cache_status, cache_control, f"{age}\n{cache_status}\n{cache_control}\n".encode("ascii"), reason
+        )
+
+
+@lru_cache(maxsize=2048)
+def _fields_of_fresh_hit(
+    terms: HitTerms, lifetime: Seconds, age: int, ttl: int, rounded_age: int, rounded_ttl: int
+) -> HitFields:
+    """Return the values for a hit with a Cache-Control that the proxy does not change.
+
+    With thousands of feeds, many have the same lifetime and age.
+    """
+    reason = describe_fresh(terms.source, lifetime, terms.reason, rounded_ttl, rounded_age)
+    return HitFields.of(terms, age, ttl, "", reason)
 
 
 def reusable_hit(

@@ -100,13 +100,16 @@ class LiveScores:
         """Return the name of the reader that sent a request."""
         return reader_name(self._pseudonym(address), user_agent[:512], target)
 
+    def is_excluded(self, name: ReaderName, target: str, now: Instant) -> bool:
+        """Return True if a limit is known to exclude the reader or the feed, so that `record_named` would do
+        nothing."""
+        return now - self._skipped_since < SWEEP_INTERVAL and hash((name, target)) in self._skipped
+
     def record_named(self, name: ReaderName, target: str, now: Instant, make_poll: Callable[[int], Poll]) -> None:
         """Do the same as `record` for the reader with this name (`name_of`)."""
-        if self.size <= 0:
+        if self.size <= 0 or self.is_excluded(name, target, now):
             return
         key = hash((name, target))
-        if now - self._skipped_since < SWEEP_INTERVAL and key in self._skipped:
-            return
         reader = self._readers.get(name)
         if reader is None:
             if len(self._readers) >= self._readers_max() and not self._make_room(now):

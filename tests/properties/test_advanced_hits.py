@@ -76,7 +76,7 @@ def told(moment: HitState | None) -> object:
     """Return all that clients can observe of a hit, and the instant until which it is valid."""
     if moment is None:
         return None
-    return moment.fields(), moment.reason, moment.terms
+    return moment.fields(), moment.terms
 
 
 @given(repeats(), st.lists(instants, min_size=2, max_size=12))
@@ -96,12 +96,12 @@ def test_hit_does_not_change_before_its_stated_end(given_: ReusableHit, offset: 
     if moment is None:
         return
 
-    *values, until = moment.fields()
+    values, until = moment.fields()
 
     later = recompute_hit(given_, moment.computed_at + share * (until - moment.computed_at))
 
     assert later is not None
-    assert later.fields()[:3] == tuple(values)
+    assert later.fields()[0][:3] == values[:3]
 
 
 def test_hit_of_a_fresh_feed_is_advanced_until_its_lifetime_ends() -> None:

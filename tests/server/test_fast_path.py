@@ -10,6 +10,7 @@ import math
 
 import pytest
 
+from feedproxy.durations_and_sizes import span
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.server.fastpath.client_connection import ClientConnection
 from feedproxy.server.fastpath.handler import FastPathHandler
@@ -405,6 +406,31 @@ async def test_every_response_is_logged_and_counted_and_its_reader_is_a_subscrib
     assert proxy.stage.service.counts.total(target, proxy.clock.now()) == 2
     metrics = proxy.stage.app.metrics
     assert (answered_count(metrics.families()), metrics.tally().hits) == (11, 10)
+
+
+async def test_log_line_of_a_repeated_hit_states_the_freshness_at_each_second(
+    front: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    proxy = await front(log_format="text")
+    for path in ("/one.rss", "/two.rss"):  # they share what depends only on age and lifetime
+        proxy.origin.publish(path, a_feed(path), cache_control="max-age=3600")
+    line = await proxy.warm(proxy.get("/one.rss"), proxy.get("/two.rss"))
+    await until(lambda: not proxy.listener._handler.access_logger.batch.lines)
+    caplog.set_level(logging.INFO, "feedproxy.access")
+    caplog.clear()
+    asked, began, ages = proxy.service_calls, proxy.clock.now(), (1.4, 2.6, 59.6, 60.3, 600.3, 3000.2, 3598.6, 3599.8)
+
+    for age in ages:
+        proxy.clock.advance(began + age - proxy.clock.now())
+        for path in ("/one.rss", "/two.rss"):
+            await line.ask(proxy.get(path))
+
+    await until(lambda: len(caplog.records) >= 2 * len(ages))
+    assert proxy.service_calls == asked
+    for record, age in zip(caplog.records, (age for age in ages for _ in range(2)), strict=True):
+        shown = f"fresh for another {span(3600 - age)}: max-age of 1 h, fetched {span(age)} ago"
+        assert f"[feedproxy; hit; ttl={int(3600 - age)}]" in record.getMessage()
+        assert record.getMessage().endswith(shown)
 
 
 async def test_json_log_format_applies_to_the_fast_path(front: Opened, caplog: pytest.LogCaptureFixture) -> None:

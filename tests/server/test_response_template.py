@@ -40,8 +40,8 @@ def a_state(hit: ReusableHit, now: float) -> HitState:
 
 
 def a_response(hit: ReusableHit, state: HitState, *more: tuple[str, str]) -> Response:
-    age, cache_status, _, _ = state.fields()
-    volatile = [("Age", str(age)), ("Cache-Status", cache_status)]
+    fields, _ = state.fields()
+    volatile = [("Age", str(fields.age)), ("Cache-Status", fields.cache_status)]
     return Response(200, Fields([*hit.stored.fields, *volatile, *more]), b"x")
 
 
@@ -52,7 +52,7 @@ def a_template(
     form, own_values = prepared
     names_in_log = log_names(hit.resource.target, *names)
     shared = SharedProperties(
-        hit.conditions, client, None, "GET", 200, False, 0, True, None, HitCounter(), "", form, names_in_log
+        hit.conditions, client, None, "GET", 200, False, 0, True, None, HitCounter(), "", form, names_in_log, True
     )
     return ResponseTemplate(hit.resource.target, shared, own_values, b"x", state)
 

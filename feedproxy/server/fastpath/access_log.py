@@ -22,8 +22,8 @@ from feedproxy.server.access_record import AccessRecord, record_access
 from feedproxy.server.fastpath.response_template import HitCounter, ResponseTemplate
 from feedproxy.subscribers.poll_rhythms import REPEAT
 from feedproxy.subscribers.reader_pseudonyms import Pseudonym
-from feedproxy.telemetry.access_log_format import AccessLine, access_line_text, quote_agent
-from feedproxy.telemetry.log_format import ACCESS_LOGGER
+from feedproxy.telemetry.access_log_format import AccessLine, access_line_text, quote_agent, unescaped_line_text
+from feedproxy.telemetry.log_format import ACCESS_LOGGER, printable
 from feedproxy.telemetry.log_stream import LineBatch
 from feedproxy.telemetry.recent_activity import REQUESTS_MAX, RequestActivity
 
@@ -45,8 +45,8 @@ DROP_BATCH = 4096
 class ClientIdentity(NamedTuple):
     """The names of a client in the log and in the subscriber counts.
 
-    `quoted` is the User-Agent in quotation marks. `pseudonym` is the client's name in the subscriber counts, and
-    `pseudonym_text` the same in hexadecimal.
+    `quoted` is the User-Agent in quotation marks, without control characters. `pseudonym` is the client's name in the
+    subscriber counts, and `pseudonym_text` the same in hexadecimal.
     """
 
     user_agent: str
@@ -82,12 +82,13 @@ class AccessLogger:
         """Return the counter for hits with these metric labels."""
         return self._counters.setdefault((entrance, detail, status), HitCounter())
 
-    def make_line(self, template: ResponseTemplate, address: str, user_agent_line: bytes, now: Instant) -> str:
+    def make_line(self, template: ResponseTemplate, client_key: tuple[str, bytes], now: Instant) -> str:
         """Return the log line of a client's first hit in the template's present hit state, and record the read.
 
-        A second read within REPEAT seconds is not recorded, because both reads count as one poll.
+        `client_key` contains the address and the User-Agent line. A second read within REPEAT seconds is not recorded,
+        because both reads count as one poll.
         """
-        client = self._identify(address, user_agent_line, now)
+        client = self._identify(client_key, now)
         if template.shared.schedule is not None:
             if template.reader != client.pseudonym or not 0 <= now - template.recorded_at < REPEAT:
                 template.reader, template.recorded_at = client.pseudonym, now
@@ -101,20 +102,21 @@ class AccessLogger:
             self._drop_oldest_line(now)
         return line
 
-    def _identify(self, address: str, user_agent_line: bytes, now: Instant) -> ClientIdentity:
+    def _identify(self, client_key: tuple[str, bytes], now: Instant) -> ClientIdentity:
         if not self._since <= now < self._until or len(self._clients) >= CLIENTS_MAX:
             self._clients.clear()
             self._since, self._until = now, self._app.service.audience.identifier.same_until(now)
-        client = self._clients.get((address, user_agent_line))
+        client = self._clients.get(client_key)
         if client is None:
+            address, user_agent_line = client_key
             user_agent = user_agent_line.partition(b":")[2].strip(b" \t").decode("latin-1")
             pseudonym = self._app.service.audience.identifier.pseudonym(address, user_agent, "", now)
-            client = self._clients[address, user_agent_line] = ClientIdentity(
+            client = self._clients[client_key] = ClientIdentity(
                 user_agent,
-                quote_agent(user_agent),
+                printable(quote_agent(user_agent)),
                 pseudonym,
                 f"{pseudonym.current:015x}",
-                (address, user_agent_line),
+                client_key,
                 self._live_scores.name_of(address, user_agent, ""),
             )
         return client
@@ -124,9 +126,11 @@ class AccessLogger:
         form = app.settings.log_format
         if form == "off":
             return ""
-        shared, public, reason = template.shared, template.public_name, template.hit_state.reason
+        shared, public, fields = template.shared, template.public_name, template.hit_fields
         if form == "text":
-            return access_line_text(
+            is_printable = shared.is_name_printable and template.hit_state.has_fixed_reason
+            make_text = unescaped_line_text if is_printable else access_line_text
+            return make_text(
                 client.pseudonym_text,
                 shared.client.entrance,
                 shared.method,
@@ -134,9 +138,9 @@ class AccessLogger:
                 shared.status,
                 len(template.body),
                 "0.0ms",
-                template.cache_status,
+                fields.cache_status,
                 client.quoted,
-                reason,
+                fields.reason,
             )
         line = AccessLine(
             at=now,
@@ -146,10 +150,10 @@ class AccessLogger:
             target=public,
             status=shared.status,
             size=len(template.body),
-            cache=template.cache_status,
+            cache=fields.cache_status,
             seconds=0.0,
             agent=client.user_agent,
-            reason=reason,
+            reason=fields.reason,
             upstream=template.upstream_name,
         )
         return line.format(form, str)
@@ -208,12 +212,11 @@ class AccessLogger:
     def _score(self, template: ResponseTemplate, client: ClientIdentity, now: Instant) -> None:
         """Add a hit to the live scores, with the request fields of the template and the client's User-Agent."""
         secret, name = template.shared.secret_hash, client.scored_name
-        self._live_scores.record_named(
-            name._replace(reader=secret) if secret else name,
-            template.target,
-            now,
-            partial(_make_poll, template, client.user_agent, now),
-        )
+        if secret:
+            name = name._replace(reader=secret)
+        if not self._live_scores.is_excluded(name, template.target, now):
+            make_poll = partial(_make_poll, template, client.user_agent, now)
+            self._live_scores.record_named(name, template.target, now, make_poll)
 
 
 def _make_poll(template: ResponseTemplate, agent: str, now: Instant, number: int) -> Poll:

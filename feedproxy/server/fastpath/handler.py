@@ -38,6 +38,7 @@ from feedproxy.server.fastpath.template_cache import (
 from feedproxy.server.mitm.request_routing import IncomingRequest, RoutedRequest, client_context, route
 from feedproxy.server.response_head import encode_head, finish_response, refusal_response
 from feedproxy.store.packing.interning import Interner
+from feedproxy.telemetry.log_format import printable
 from feedproxy.upstream import local_resource_exhaustion
 from feedproxy.upstream.own_urls import may_be_own
 
@@ -207,14 +208,13 @@ class FastPathHandler:
 
     def _send_cached(self, connection: ClientConnection, template: ResponseTemplate, user_agent: bytes) -> bool:
         """Send the response of a template. Return True if the connection can take another request."""
-        address = connection.address or template.shared.client.address
-        client = (address, user_agent)
+        client = (connection.address or template.shared.client.address, user_agent)
         if template.first_client == client:
             line = template.log_line
         elif template.log_lines is None or (line := template.log_lines.get(client, NO_CACHED_LINE)) is NO_CACHED_LINE:
-            line = self.access_logger.make_line(template, address, user_agent, self.now)
+            line = self.access_logger.make_line(template, client, self.now)
         self._lines.append(line)
-        self._recent.append((self.now, template, template.cache_status, user_agent))
+        self._recent.append((self.now, template, template.hit_fields.cache_status, user_agent))
         counter = template.shared.hit_counter
         counter.count += 1
         counter.size += len(template.body)
@@ -394,7 +394,7 @@ class FastPathHandler:
             head_form, own_values = prepare_head(response, hit_state, closes=head.closes)
         except ValueError:
             return
-        channel = hit.resource.channel
+        channel, names = hit.resource.channel, self.app.names_in_log(hit.resource.target)
         shared = SharedProperties(
             # Settings are compared by identity.
             self._intern(hit.conditions, (id(hit.conditions[0]), *hit.conditions[1:])),
@@ -409,7 +409,8 @@ class FastPathHandler:
             self.access_logger.counter_for(client.entrance, hit.detail, response.status),
             self._intern(secret_hash(hit.resource.target)),
             head_form,
-            log_names(hit.resource.target, *self.app.names_in_log(hit.resource.target)),
+            log_names(hit.resource.target, *names),
+            printable(names[0]) == names[0],
         )
         template = ResponseTemplate(
             hit.resource.target,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from feedproxy.clock import Instant
 from feedproxy.feed.channel import Schedule
 from feedproxy.http.message import NO_FIELDS, Fields, Response
-from feedproxy.proxy.repeated_hit import HitConditions, HitState, HitTerms, ReusableHit
+from feedproxy.proxy.repeated_hit import HitConditions, HitFields, HitState, HitTerms, ReusableHit
 from feedproxy.request.context import ClientContext
 from feedproxy.server.response_head import encode_head
 from feedproxy.store.resource import Resource
@@ -31,6 +31,8 @@ LOG_LINES_MAX = 1024
 NO_CLIENT = ("", b"")
 
 _NEVER: Instant = -math.inf
+
+_NO_HIT_FIELDS = HitFields(0, "", "", b"", "")
 
 _AGE, _CACHE_STATUS, _CACHE_CONTROL, _OWN = range(4)
 """Kinds of the values that are inserted into a head: those of three fields that depend on time, and of OWN_FIELDS."""
@@ -121,12 +123,14 @@ class SharedProperties(NamedTuple):
     """Hash of the secrets in the target (scoring/reader_names.py). Most targets have none, and an empty hash."""
     head_form: HeadForm
     log_names: LogNames
+    is_name_printable: bool
+    """True if the log contains the public address unchanged, because it has no control characters."""
 
 
 class ResponseTemplate:
     """A prepared response to requests with equal keys (template_cache.py).
 
-    * `head` and `cache_status` are valid until the instant `valid_until`, and empty after `release`.
+    * `head` and `hit_fields` are valid until the instant `valid_until`. After `release`, `head` is empty.
     * `generation` is the generation (`FastPathHandler.start_iteration`) in which the template was checked.
     * `log_line` is the access-log line for `first_client` (address and User-Agent line).
     * `log_lines` contains the lines for further clients.
@@ -135,10 +139,10 @@ class ResponseTemplate:
     __slots__ = (
         "_own_values",
         "body",
-        "cache_status",
         "first_client",
         "generation",
         "head",
+        "hit_fields",
         "hit_state",
         "log_line",
         "log_lines",
@@ -172,19 +176,21 @@ class ResponseTemplate:
         self.first_client = NO_CLIENT
         self.log_line = ""
         self.log_lines: dict[tuple[str, bytes], str] | None = None
-        self.head, self.cache_status, self.valid_until = b"", "", _NEVER
+        self.hit_fields = _NO_HIT_FIELDS
+        self.head, self.valid_until = b"", _NEVER
 
     def update_volatile_fields(self, hit_state: HitState) -> None:
         """Make the head for a new hit state."""
         self.hit_state = hit_state
-        self.drop_log_lines()
-        age, self.cache_status, cache_control, self.valid_until = hit_state.fields()
-        self.head = _make_head(self.shared.head_form, self._own_values, age, self.cache_status, cache_control)
+        self.first_client, self.log_line, self.log_lines = NO_CLIENT, "", None
+        self.hit_fields, self.valid_until = hit_state.fields()
+        self.head = _make_head(self.shared.head_form, self._own_values, self.hit_fields)
 
     def release(self) -> None:
         """Drop what is needed only during the present hit state. The next hit must update the state."""
         self.drop_log_lines()
-        self.head, self.cache_status, self.valid_until = b"", "", _NEVER
+        self.hit_fields = _NO_HIT_FIELDS
+        self.head, self.valid_until = b"", _NEVER
 
     def reusable_hit(self, resource: Resource) -> ReusableHit:
         """Return the hit from which this template was made. `resource` is the stored resource."""
@@ -228,17 +234,16 @@ def prepare_head(response: Response, hit_state: HitState, *, closes: bool) -> tu
     Raises ValueError if `response` is not the response of a hit in `hit_state`.
     """
     fields = response.fields.with_added("Connection", "close") if closes else response.fields
-    age, cache_status, cache_control, _ = hit_state.fields()
-    form, own_values = _split_head(response.status, fields, hit_state.terms, age, cache_status, cache_control)
-    head = _make_head(form, own_values, age, cache_status, cache_control)
+    hit_fields, _ = hit_state.fields()
+    form, own_values = _split_head(response.status, fields, hit_state.terms, hit_fields)
+    head = _make_head(form, own_values, hit_fields)
     if response.reason or head != encode_head(response.status, fields):
         raise ValueError("the response has other time-dependent fields than the template")
     return form, own_values
 
 
-def _make_head(form: HeadForm, own_values: bytes, age: int, cache_status: str, cache_control: str) -> bytes:
-    volatile_values = f"{age}\n{cache_status}\n{cache_control}\n".encode("ascii")
-    return form.text % form.select((volatile_values + own_values).split(b"\n"))
+def _make_head(form: HeadForm, own_values: bytes, hit_fields: HitFields) -> bytes:
+    return form.text % form.select((hit_fields.encoded + own_values).split(b"\n"))
 
 
 def log_names(target: str, public: str, upstream: str) -> LogNames:
@@ -253,14 +258,12 @@ def _relative_to(target: str, name: str) -> tuple[str, int]:
     return name[: len(name) - same], len(target) - same
 
 
-def _split_head(
-    status: int, fields: Fields, terms: HitTerms, age: int, cache_status: str, cache_control: str
-) -> tuple[HeadForm, bytes]:
+def _split_head(status: int, fields: Fields, terms: HitTerms, hit_fields: HitFields) -> tuple[HeadForm, bytes]:
     """Return the HeadForm of a head, and the values of OWN_FIELDS, separated by line feeds.
 
     Raises ValueError if Age or Cache-Status is missing.
     """
-    volatile_values = (b"%d" % age, cache_status.encode("ascii"), cache_control.encode("ascii"))
+    volatile_values = hit_fields.encoded.split(b"\n")
     text, kinds, own_values = encode_head(status, NO_FIELDS)[:-2], bytearray(), list[bytes]()
     for name, value in fields:
         lowered, encoded = name.lower(), value.encode("latin-1")
