@@ -23,7 +23,7 @@ class _TooDeep(Exception):
 def is_well_formed(data: bytes, on_start: OnStart | None = None) -> bool:
     """Return True if a document in UTF-8 is well-formed, and not nested too deeply.
 
-    `on_start` is called with the name and the attributes of each start tag. Its exceptions are passed on.
+    `on_start` is called with the name and the attributes of each start tag. Exceptions of `on_start` are passed on.
     """
     parser, depth = ParserCreate("utf-8"), 0
 

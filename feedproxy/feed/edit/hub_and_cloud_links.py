@@ -116,6 +116,7 @@ def _insert_position(document: EncodedDocument, offsets: ChannelOffsets) -> int 
 
 def _edit_json(document: EncodedDocument, hub: str) -> list[Edit]:
     """Return the edits that add the hub to the member `hubs` (JSON Feed 1.1, Subscribing to Real-time Notifications).
+    The list is empty if the JSON is invalid.
 
     A missing member is added: `"hubs": [{"type": "WebSub", "url": …}]`.
     """

@@ -152,7 +152,7 @@ def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | 
 
 
 def apply_image_size(image: Image | None, extensions: tuple[Node, ...]) -> tuple[Image | None, tuple[Node, ...]]:
-    """Return the channel's picture with its size, and the remaining extensions.
+    """Return the channel's picture with its size, or None if `image` is None. Also return the remaining extensions.
 
     If the picture has no size, the size of a Media RSS thumbnail with the same address is used. This thumbnail is
     removed from the extensions.
