@@ -67,7 +67,7 @@ class DiskReads[Value]:
         """Read a value, and return True when `on_value` or `on_failure` was called. Return False if the read was
         discarded.
 
-        While the disk is stalled, return True at once.
+        While the disk is stalled, return True without a read.
         """
         if self.is_stalled:
             return True

@@ -65,7 +65,7 @@ class Store(Protocol):
         ...
 
     def peek(self, target: str) -> Resource | None:
-        """Return the same as `get`, without marking the resource as recently used.
+        """Return the same as `get`, or None if no resource is stored, without marking the resource as recently used.
 
         Iterations over all targets use this method. With `get`, they would remove recently used resources from memory.
         """

@@ -110,8 +110,8 @@ class _Area:
 
 
 def _header(resource: Resource, area: _Area | None) -> bytes:
-    """Return the encoded header. The bodies are added to `area`. If `area` is None, the header contains no
-    positions."""
+    """Return the encoded header. The bodies are added to `area`. If `area` is None, the header contains no positions.
+    Raises StoreError if the resource cannot be encoded."""
     try:
         return _write_json(resource, area)
     except (TypeError, ValueError, LookupError, RecursionError, struct.error) as error:

@@ -1,6 +1,7 @@
 """A store with memory in front of a disk.
 
-A read searches memory, then the write queue, then the disk. `load` reads the disk in a thread (disk_reads.py).
+A read searches memory, then the values that wait for their write, then the disk. `load` reads the disk in a thread
+(disk_reads.py).
 """
 
 import asyncio
@@ -223,7 +224,7 @@ class TieredStore:
             del self._peeked[next(iter(self._peeked))]
 
     def _is_absent(self, target: str) -> bool:
-        """Return True if the disk certainly has no resource of this target."""
+        """Return True if the disk has no resource of this target, or if the last read of the resource has failed."""
         return target in self._absent or not self._keys.may_contain(target)
 
     def _remember_absent(self, target: str) -> None:
