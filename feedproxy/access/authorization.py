@@ -72,9 +72,10 @@ class AccessControl:
         authenticated, or "". If `proxy` is True, the credentials are expected in Proxy-Authorization, and only Basic is
         accepted.
 
-        Raises AccessDenied if the client must authenticate, if its network sent too many wrong passwords, or if the
-        user may not read the feed. Raises BadTarget if the target is ambiguous: origins can interpret it as different
-        feeds, and no user may read all of these feeds.
+        Raises AccessDenied if the feed is blocked, if no valid credentials were sent, or if the user may not read the
+        feed. Too many wrong passwords from one network, and too many passwords that wait for a check, also raise
+        AccessDenied. Raises BadTarget if the target is ambiguous: origins can interpret it as different feeds, and no
+        user may read all of these feeds.
         """
         if not readers:
             return user, fields

@@ -40,7 +40,7 @@ The cost of the hash is 5, as in hashes of `htpasswd -B`.
 def parse_users(text: str, name: str) -> dict[str, str]:
     """Return the hashes in the text of a password file, by user.
 
-    Raises UsageError if the text is invalid. Its message has the file's `name` and the line number.
+    Raises UsageError if the text is invalid. The error's message has the file's `name` and the line number.
     """
     users: dict[str, str] = {}
     for number, line in significant_lines(text):
@@ -60,7 +60,7 @@ def parse_users(text: str, name: str) -> dict[str, str]:
 def parse_secrets(text: str, name: str) -> dict[str, str]:
     """Return the plain passwords in the text of a file for WSSE, by user.
 
-    Raises UsageError if the text is invalid. Its message has the file's `name` and the line number, and never a
+    Raises UsageError if the text is invalid. The error's message has the file's `name` and the line number, and never a
     password.
     """
     passwords: dict[str, str] = {}

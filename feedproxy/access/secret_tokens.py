@@ -50,7 +50,7 @@ def hash_of(token: str) -> str:
 def parse_tokens(text: str, name: str) -> dict[str, SecretToken]:
     """Return the records in the text of a file, by the hash of the token.
 
-    Raises UsageError if the text is invalid. Its message has the file's `name` and the line number.
+    Raises UsageError if the text is invalid. The error's message has the file's `name` and the line number.
     """
     tokens: dict[str, SecretToken] = {}
     for number, line in significant_lines(text):
@@ -124,7 +124,8 @@ def list_tokens(path: Path) -> list[SecretToken]:
 
 @contextlib.contextmanager
 def _locked_folder(path: Path) -> Iterator[None]:
-    """Lock the folder of a file while a command changes the file, if the file system supports locks.
+    """Lock the folder of a file while a command changes the file, if the file system supports locks. Raises UsageError
+    if the folder cannot be opened.
 
     The file itself cannot be locked, because each change replaces it.
     """
@@ -141,7 +142,8 @@ def _locked_folder(path: Path) -> Iterator[None]:
 
 
 def _write(path: Path, tokens: Iterable[SecretToken]) -> None:
-    """Replace the file atomically. The new file has the owner and mode of the old file.
+    """Replace the file atomically. The new file has the owner and mode of the old file. Raises UsageError if the file
+    cannot be written.
 
     If the new file had another owner, the proxy might be unable to read it. The proxy would then continue to use the
     content of the old file, and accept revoked tokens.
