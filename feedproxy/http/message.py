@@ -83,7 +83,7 @@ class Fields:
         return self._lines[names.index(lowered)][1] if lowered in names else None
 
     def get_all(self, name: str) -> list[str]:
-        """Return the values of all lines with this name, in order."""
+        """Return the values of all lines with this name, in order. The list is empty if there is no such line."""
         lowered, names = _lower(name), self._lowered or self._names
         count = names.count(lowered)
         if count == 0:
