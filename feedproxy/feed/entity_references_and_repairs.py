@@ -69,8 +69,8 @@ _VOID = rb"<(?:br|hr|img)(?:\s[^<>]*+)?(?<!/)>(?!</)"
 closes. No attribute value in the tag contains `>`."""
 _FIRST_VOID = re.compile(_VOID, re.IGNORECASE)
 _VOID_IN_CONTENT = re.compile(rb"(" + _VOID + rb")|<" + NOT_CONTENT, re.IGNORECASE)
-"""Pattern of a tag as in _VOID. The pattern also matches CDATA sections, comments and instructions, in which tags have
-no meaning. The first group is then None."""
+"""Pattern of an unclosed start tag of `br`, `hr` or `img` (_VOID). The pattern also matches CDATA sections, comments
+and instructions, in which tags have no meaning. The first group is then None."""
 
 _VOID_MAX = 10_000
 """In one document, at most this many matches of _VOID_IN_CONTENT are examined: tags, CDATA sections, comments and

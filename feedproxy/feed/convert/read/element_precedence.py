@@ -321,7 +321,7 @@ def _with_fallbacks(statements: Extract) -> tuple[Node, ...]:
 
 def _use_fallback(statements: Extract, local: str, value: str) -> bool:
     """Use the value of a Dublin Core element if the document's own statement is missing. Return True if the value was
-    used, or if it is the document's language. Return False in all other cases."""
+    used, or if it repeats the document's language. Return False in all other cases."""
     match local:
         case "language":
             language = statements.strings.get("language") or statements.language
