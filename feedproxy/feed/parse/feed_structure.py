@@ -4,8 +4,8 @@ Other vocabularies also have `rss` (resident set size), `feed` (for animals) and
 documents can contain data for one client alone, and must not count as feeds.
 
 A version number or a namespace declares the vocabulary, and one element confirms the declaration. A document without a
-declaration is a feed if it has an element that only feeds have, if it has two other elements of feeds, or if feeds can
-have all its elements.
+declaration is a feed in three cases: it has an element that only feeds have, it has two other elements of feeds, or
+feeds can have all its elements.
 """
 
 import re

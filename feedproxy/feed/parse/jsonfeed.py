@@ -55,10 +55,11 @@ def read(data: bytes, *, sound: bool) -> Channel | None:
 def decode(data: bytes) -> tuple[Any, bool]:
     """Return the JSON value at the beginning of `data`, and True if `data` is well-formed, else False.
 
-    Raises ValueError if `data` does not begin with a JSON value. Some files are feeds, but are not well-formed JSON:
-    they continue after the feed with test records or a second object, contain NaN or Infinity, begin with a second byte
-    order mark, or have line ends in strings. NaN, Infinity, numbers beyond the range of a float, and integers of more
-    than 4,300 digits are read as null, because they cannot be written as JSON again.
+    Raises ValueError if `data` does not begin with a JSON value. Some feeds are not well-formed JSON. For example, a
+    second object follows the feed, the file begins with two byte order marks, or a string contains a line end.
+
+    NaN, Infinity, numbers beyond the range of a float, and integers of more than 4,300 digits are read as null, because
+    they cannot be written as JSON again.
     """
     whole = data.decode("utf-8", "replace").lstrip(" \t\r\n")
     text = whole.lstrip("\ufeff \t\r\n")
