@@ -49,8 +49,8 @@ def publishing_interval(document: CheckedDocument) -> Seconds | None:
 
 
 def delays_entries(lifetime: Seconds, interval: Seconds) -> bool:
-    """Return True if new entries are late for readers that use a copy for `lifetime` seconds: if the lifetime is longer
-    than an hour, and longer than two publishing intervals. `interval` is the publishing interval in seconds."""
+    """Return True if new entries are late for readers that use a copy for `lifetime` seconds. This is so if the
+    lifetime is longer than an hour, and longer than two publishing intervals (`interval`, in seconds)."""
     return lifetime > max(2 * interval, 3600)
 
 
