@@ -1,7 +1,7 @@
 """Quarantine (renaming) of broken files and folders of a store, and the list of errors that show a corrupt file.
 
-A path is broken if the process has no permission to read and write it, or if it has the wrong type, such as a FIFO or a
-dangling symbolic link. To find this out, nothing is opened, because opening a FIFO can block.
+A path is broken if the process has no permission to read and write it. A path of the wrong type, such as a FIFO or a
+dangling symbolic link, is broken, too. To find this out, nothing is opened, because opening a FIFO can block.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """The protocol of every store, in memory or on disk.
 
-A read of a feed from the disk blocks for about 50 µs (measured with 60 KB in all codings together), and for seconds
-while other programs keep the disk busy. Callers on behalf of clients therefore await `load` before they read.
+A read of a feed of 60 KB (all codings together) from the disk blocks for about 50 µs. While other programs keep the
+disk busy, the read blocks for seconds. Callers on behalf of clients therefore await `load` before they read.
 
 A write does not wait for the disk: `put` stores the value in memory and queues the write. A caller that needs
 durability then calls `wait_written`.
@@ -99,8 +99,8 @@ class Store(Protocol):
     async def delete(self, target: str, token_max: int | None = None) -> None:
         """Remove the target's resource, and discard its queued write.
 
-        If `token_max` is not None, a resource with a higher fencing token stays. In a shared store, so does such a
-        resource that another process stores during the call.
+        If `token_max` is not None, a resource with a higher fencing token (`Resource.fencing_token`) stays. In a shared
+        store, so does such a resource that another process stores during the call.
         """
         ...
 
@@ -121,7 +121,7 @@ class Store(Protocol):
         ...
 
     async def put_state(self, name: str, data: bytes) -> None:
-        """Store the state under this name, completely or not at all. State is never culled."""
+        """Store the state under this name, completely or not at all. State is never removed to make room."""
         ...
 
     async def flush(self) -> None:

@@ -1,7 +1,7 @@
 """Lock of a store's folder against its use by two servers.
 
 If two servers used one folder, each would answer with copies in its memory that the other has already replaced on the
-disk, and notifications would be delivered twice. The kernel releases the lock (flock) when the process ends.
+disk. Notifications would be delivered twice. The kernel releases the lock (flock) when the process ends.
 """
 
 import contextlib
