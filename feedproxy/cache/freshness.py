@@ -1,8 +1,8 @@
 """Age and freshness lifetime of a stored response, with the reason for the lifetime. RFC 9111, section 4.2
 
 An explicit lifetime of HTTP comes first: s-maxage, max-age or Expires (section 4.2.1). If there is none, the lifetime
-of a feed comes from the feed's schedule or, if the schedule is unknown, from the feed's rate of change (section 4.2.2).
-If both are unknown, the lifetime is a tenth of the time since Last-Modified, or a default.
+of a feed comes from the feed's schedule. If the schedule is unknown, the lifetime comes from the feed's rate of change
+(section 4.2.2). If both are unknown, the lifetime is a tenth of the time since Last-Modified, or a default.
 
 The schedule of a feed can permit the use of a response beyond its lifetime. A `Hint` returns this permission. The
 response is then *held* (section 4.2.4).

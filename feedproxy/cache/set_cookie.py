@@ -1,7 +1,7 @@
 """Sharing of cookies in stored responses. RFC 9111, sections 3.1 and 7.3
 
-A stored cookie is sent to all clients that get the stored response. feedproxy therefore stores a cookie only if its
-response allows shared caching explicitly, and if the request carried neither credentials nor cookies.
+A stored cookie is sent to all clients that get the stored response. feedproxy therefore stores a cookie only on two
+conditions: its response allows shared caching explicitly, and the request carried neither credentials nor cookies.
 """
 
 from msgspec.structs import replace
