@@ -75,8 +75,10 @@ class Office:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Any]:
-    # As if a name server resolved a foreign name to this machine.
-    async with a_browser("--host-resolver-rules=MAP rebound.example 127.0.0.1") as launched:
+    # As if a name server resolved a foreign name to this machine. One process for all pages: otherwise each navigation
+    # starts one.
+    arguments = ("--renderer-process-limit=1", "--disable-site-isolation-trials")
+    async with a_browser("--host-resolver-rules=MAP rebound.example 127.0.0.1", *arguments) as launched:
         yield launched
 
 
