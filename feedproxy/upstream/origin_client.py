@@ -7,9 +7,9 @@ import asyncio
 import os
 import re
 import ssl
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import aiohttp
 from aiohttp.connector import Connection
@@ -212,9 +212,7 @@ class Fetcher:
         try:
             slot = await shares.acquire(timeout=self._limits.connect, site=host.site, host=host.authority)
             try:
-                fetch = self._fetch_in_slot(slot, message)
-                # Exchanges of feedproxy's own refreshes are never ended for other requests, only for memory.
-                return await _until_ended(slot, host, fetch)
+                return await self._fetch_in_slot(slot, message)
             finally:
                 self._receiving.release(slot)
                 shares.release(slot)
@@ -261,15 +259,27 @@ class Fetcher:
         """Make one exchange in this slot and return its response.
 
         An idempotent request is repeated on a new connection if the origin closed a pooled connection before it
-        responded.
+        responded. Raises Overload if the exchange is ended for a waiting request, or because memory is needed.
         """
-        deadline = asyncio.get_running_loop().time() + self._limits.total
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._limits.total
         try:
-            return await self._exchange(slot, message, deadline)
-        except StaleConnection:
-            if message.method not in _IDEMPOTENT:
+            async with asyncio.timeout(None) as timeout:
+                # Exchanges of feedproxy's own refreshes are never ended for other requests, only for memory.
+                slot.end = lambda: timeout.reschedule(loop.time())
+                try:
+                    return await self._exchange(slot, message, deadline)
+                except StaleConnection:
+                    if message.method not in _IDEMPOTENT:
+                        raise
+                    return await self._exchange(slot, message, deadline, is_repeated=True)
+                finally:
+                    slot.end = None
+        except TimeoutError as error:
+            if not slot.is_ended:
                 raise
-            return await self._exchange(slot, message, deadline, is_repeated=True)
+            reason = f"{message.host.authority} took too long or too much memory while other requests waited"
+            raise Overload(reason) from error
 
     async def _exchange(
         self, slot: Slot, message: _Message, deadline: Seconds, *, is_repeated: bool = False
@@ -407,23 +417,6 @@ def _host_of(root: str) -> _Host:
         site_or_self(root),
         b"%b://%b" % (url.scheme.encode(), authority),
     )
-
-
-async def _until_ended[Result](slot: Slot, host: _Host, fetch: Coroutine[Any, Any, Result]) -> Result:
-    """Return the result of a fetch in this slot. Raises Overload if the exchange is ended for a waiting request, or
-    because memory is needed."""
-    loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(None) as timeout:
-            slot.end = lambda: timeout.reschedule(loop.time())
-            try:
-                return await fetch
-            finally:
-                slot.end = None
-    except TimeoutError as error:
-        if not slot.is_ended:
-            raise
-        raise Overload(f"{host.authority} took too long or too much memory while other requests waited") from error
 
 
 def _raise_if_local(error: BaseException | None, authority: str) -> None:

@@ -7,7 +7,7 @@ is limited, too. See docs/decisions/connection-limits.md.
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -159,7 +159,7 @@ class FairLimits:
             self._limits["host"] = host
         if client is not None:
             self._limits["client"] = Limit(client)
-        self._usages: dict[tuple[str, str], _Usage] = {}
+        self._usages: defaultdict[tuple[str, str], _Usage] = defaultdict(_Usage)
         self._waiting: dict[Slot, None] = {}
 
     def __len__(self) -> int:
@@ -232,7 +232,7 @@ class FairLimits:
     def _grant(self, slot: Slot) -> None:
         slot.client = slot.requester.client
         for key in slot.keys:
-            usage = self._usages.setdefault(key, _Usage())
+            usage = self._usages[key]
             usage.slots.add(slot)
             usage.unknown += not slot.requester.is_known
 
