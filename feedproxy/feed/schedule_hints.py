@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.durations_and_sizes import count_noun
-from feedproxy.feed.channel import Period, Schedule
+from feedproxy.feed.channel import NO_HINTS, Period, Schedule
 
 _HOUR = 3600.0
 _WEEK_HOURS = 7 * 24
@@ -48,6 +48,8 @@ def hint_expiry(
     there is none. An expiry by ttl, the syndication module or CDF is at most `hint_max` seconds after `base`. Skipped
     hours count for at most `skip_max` seconds from their beginning. An expiry in the past means that the copy is stale.
     """
+    if schedule == NO_HINTS:
+        return None
     longest = max(_lifetime_expiries(schedule, base, hint_max), key=lambda expiry: expiry.until, default=None)
     if longest and expires is not None and longest.until <= expires:
         longest = None
