@@ -172,6 +172,7 @@ def host_of(uri: str) -> str:
     return _split_port(_parts(uri)[1] or "")[0]
 
 
+@memoize_by_origin
 def is_trustworthy(uri: str) -> bool:
     """Return True if a normalised URL is a secure context: TLS, or a loopback host (Secure Contexts, section 3.1)."""
     return uri.startswith("https:") or is_this_machine(host_of(uri))

@@ -105,11 +105,11 @@ def with_offer(
 
 def is_offered(stored: StoredResponse, resource: Resource, client: ClientContext, settings: Settings) -> bool:
     """Return True if the response is stored and shared, and this client may use it as a dictionary."""
-    if client.user or not is_shared(stored, settings):
+    if client.user or not permits_dictionaries(_url(stored.target, client, settings), settings):
         return False
-    if not any(variant.content.tag == stored.content.tag for variant in resource.variants):
-        return False
-    return permits_dictionaries(_url(stored.target, client, settings), settings)
+    return is_shared(stored, settings) and any(
+        variant.content.tag == stored.content.tag for variant in resource.variants
+    )
 
 
 def may_encode(request: Fields, response: Fields) -> bool:
