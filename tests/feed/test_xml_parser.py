@@ -85,12 +85,13 @@ ATTACKS: dict[str, Callable[[int], bytes]] = {
 def test_attack_takes_bounded_time_and_memory(attack: str) -> None:
     assert not grows_no_faster(lambda many: partial(read, ATTACKS[attack](many), "application/rss+xml"), MANY // TIMES)
 
-    body = ATTACKS[attack](MANY // 2)
+    body = ATTACKS[attack](MANY // 4)
     tracemalloc.start()  # which takes five times as long
     read(body, "application/rss+xml")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 3 * len(body) + 4 * MB
+    # The parser holds the items of one piece of 64 KiB at once, and this attack has the most items that it holds.
+    assert peak < 3 * len(body) + (4 if attack == "items within an item" else 2.5) * MB
 
 
 @pytest.mark.parametrize("attack", ["elements", "hours", "depth", "one attribute", "tags without end", "ampersands"])

@@ -1,5 +1,6 @@
 """The time of every regular expression of the product grows with the text, searched as in its module."""
 
+import functools
 import importlib
 import math
 import pkgutil
@@ -60,19 +61,27 @@ class _TookTooLongError(Exception):
     pass
 
 
-def _patterns() -> Iterator[tuple[str, Pattern, tuple[str, ...]]]:
-    """Yield name, pattern, and the methods that its module calls."""
+@functools.cache
+def _patterns() -> tuple[tuple[str, Pattern, tuple[str, ...]], ...]:
+    """Return name, pattern, and the methods that its module calls, for each pattern."""
+    return tuple(_walk_patterns())
+
+
+def _walk_patterns() -> Iterator[tuple[str, Pattern, tuple[str, ...]]]:
     for module in pkgutil.walk_packages(feedproxy.__path__, "feedproxy."):
         if module.name.startswith(NOT_REACHED) or module.name.endswith("__main__"):
             continue
         loaded = importlib.import_module(module.name)
         source = Path(str(loaded.__file__)).read_text(encoding="utf-8")
         for name, value in vars(loaded).items():
+            patterns = value if isinstance(value, tuple) else (value,)
+            if not any(isinstance(each, re.Pattern) for each in patterns):
+                continue
             if not re.search(rf"^{name}\b[^\n]*=", source, re.MULTILINE):
                 continue
             found = re.findall(rf"\b{name}\.(search|match|fullmatch|finditer|findall|sub|split)\b", source)
             usual = PASSED_ON.get(module.name, ("finditer", "fullmatch"))
-            for number, pattern in enumerate(value if isinstance(value, tuple) else (value,)):
+            for number, pattern in enumerate(patterns):
                 if isinstance(pattern, re.Pattern):
                     label = f"{name}[{number}]" if isinstance(value, tuple) else name
                     yield f"{module.name}.{label}", pattern, tuple(sorted(set(found))) or usual

@@ -25,7 +25,14 @@ from tests.conftest import CORPUS
 READABLE = 395
 """Number of feeds in the corpus. Its other files are lists, broken JSON, and RDF documents of other kinds."""
 
+ITEMS = 50
+"""Number of items for which each feed is converted. Each item is converted alone. Half of the bytes of the largest
+feeds would be further items."""
+
 XML = ("rss", "rdf", "atom")
+
+LIKE_PYTHON = ("ruby", "perl")
+"""Formats that the function for Python's literals writes too, with another table of signs."""
 
 ONLY_IN_JSON = {"members", "banner"}
 """Members that no XML format can represent."""
@@ -51,7 +58,7 @@ def feeds() -> list[tuple[str, Feed]]:
     for path in sorted((CORPUS / "feeds").iterdir()):
         feed = read(path.read_bytes(), address=f"https://feeds.example/{path.name}")
         if feed is not None:
-            found.append((path.name, feed))
+            found.append((path.name, dataclasses.replace(feed, items=feed.items[:ITEMS])))
     return found
 
 
@@ -77,7 +84,7 @@ def test_corpus_feeds_read_match_the_expected_number_and_kinds(feeds):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_corpus_feeds_are_written_in_every_format(feeds, name):
-    for _, feed in feeds:
+    for _, feed in of_all_kinds(feeds, 4) if name in LIKE_PYTHON else feeds:
         assert written(feed, name)
 
 
