@@ -136,7 +136,7 @@ class _Message(Struct, frozen=True):
     parent: Parent | None
     trust: AddressTrust
     is_reusable: bool
-    """False if the request authenticates its connection, which is then closed after the response."""
+    """False if the request has content or authenticates its connection, which is then closed after the response."""
 
 
 class Fetcher:
@@ -252,7 +252,9 @@ class Fetcher:
             raise BadTarget("invalid field 'Host': expected a valid host")
         host_line = b"Host: %b\r\n" % virtual_host.encode("ascii") if virtual_host else host.line
         data = b"%b %b HTTP/1.1\r\n%b%b\r\n%b" % (request.method.encode(), path, host_line, lines, content)
-        is_reusable = not any(map(authenticates_connection, request.fields.get_all("authorization")))
+        # A server that leaves the content unread takes it for its next request, and the response to that request would
+        # answer the next request on the connection.
+        is_reusable = not content and not any(map(authenticates_connection, request.fields.get_all("authorization")))
         return _Message(data, request.method, host, parent, trust, is_reusable)
 
     async def _fetch_in_slot(self, slot: Slot, message: _Message) -> Fetched | Oversized:

@@ -67,6 +67,18 @@ async def test_request_with_content_is_not_repeated_after_close_of_pooled_connec
         assert len(raw.heads) == 2
 
 
+async def test_connection_is_not_reused_after_a_request_with_content() -> None:
+    """A server can answer before it reads the content, and then take the content for its next request."""
+    async with origin(OK, OK, OK) as raw:
+        caller = CallbackClient(a_policy())
+        await caller.call("POST", raw.url("/hub"), body=b"GET /other?")
+        answer = await caller.call("GET", raw.url("/verification"))
+        assert (answer.status, raw.connections) == (200, 2)
+        await caller.call("GET", raw.url("/verification"))
+        await caller.close()
+        assert raw.connections == 2  # a request without content leaves its connection open
+
+
 async def test_purge_is_repeated_after_close_of_pooled_connection() -> None:
     async with origin(OK, play(then="close"), OK) as raw:
         caller = CallbackClient(a_policy())
