@@ -57,6 +57,7 @@ async def tunnels(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Tun
     certificate, key = make_certificate(folder)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, key)
+    context.set_alpn_protocols(["h2", "http/1.1"])  # the raw origin would not understand HTTP/2
     origin = RawOrigin(lambda _: OK)
     server = await asyncio.start_server(origin.serve, "127.0.0.1", 0, ssl=context)
     origin.port = server.sockets[0].getsockname()[1]
@@ -169,6 +170,26 @@ async def test_http2_request_without_content_is_forwarded_without_chunks(
     assert seen == b"200"
     assert [line for line in sent.split(b"\r\n") if line.startswith(names)] == framing
     assert content == b""
+
+
+@pytest.mark.parametrize("protocols", [["h2"], ["h2", "http/1.1"], ["http/1.1"]])
+async def test_origin_is_offered_http1_whatever_the_client_of_a_tunnel_offers(
+    tunnels: Tunnels, protocols: list[str]
+) -> None:
+    """HTTP/2 of an origin has no limits on frames, and mitmproxy drops a response in progress at a GOAWAY."""
+    reader, writer = await tunnels.connect(*protocols)
+    authority, path = f"localhost:{tunnels.origin.port}", f"/offers/{len(protocols)}{protocols[0]}"
+    if "h2" in protocols:
+        client = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+        client.initiate_connection()
+        head = [(":method", "DELETE"), (":path", path), (":scheme", "https"), (":authority", authority)]
+        client.send_headers(1, head, end_stream=True)
+        writer.write(client.data_to_send())
+    else:
+        writer.write(f"DELETE {path} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode())
+    while f"DELETE {path} HTTP/1.1\r\n".encode() not in tunnels.origin.received:
+        assert await asyncio.wait_for(reader.read(65_536), PATIENCE)
+    writer.close()
 
 
 async def test_options_for_the_whole_server_is_forwarded_in_a_tunnel(tunnels: Tunnels) -> None:

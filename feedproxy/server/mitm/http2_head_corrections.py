@@ -1,4 +1,4 @@
-"""Checks and corrections of the heads of HTTP/2 messages.  RFC 9113, section 8
+"""Checks and corrections of the heads of HTTP/2 requests.  RFC 9113, section 8
 
 mitmproxy passes on heads of HTTP/2 that HTTP/1 does not permit. This module applies the rules for HTTP/1 to them, too.
 """
@@ -6,9 +6,7 @@ mitmproxy passes on heads of HTTP/2 that HTTP/1 does not permit. This module app
 from mitmproxy import http
 
 from feedproxy.errors import BadRequest
-from feedproxy.http import field_lines, request_validation
-from feedproxy.server.mitm.http1_limits_and_corrections import without_framing
-from feedproxy.upstream.upstream_errors import MalformedResponse
+from feedproxy.http import request_validation
 
 
 def clean_http2_request(request: http.Request) -> None:
@@ -38,13 +36,3 @@ def clean_http2_request(request: http.Request) -> None:
     cookies = request.headers.get_all("cookie")
     if len(cookies) > 1:
         request.headers["cookie"] = "; ".join(cookies)
-
-
-def clean_http2_response(response: http.Response, method: str) -> None:
-    """Correct the head of an HTTP/2 response by the same rules as in HTTP/1. Raises MalformedResponse if a fault cannot
-    be corrected."""
-    if not 100 <= response.status_code <= 599:
-        raise MalformedResponse(f"invalid status code {response.status_code}")
-    lines = [name + b":" + value for name, value in response.headers.fields]
-    fields = field_lines.parse_field_lines(lines, MalformedResponse, of_response=True)
-    response.headers = http.Headers(without_framing(fields, response.status_code, method))

@@ -47,10 +47,9 @@ from feedproxy.request.endpoint_registry import CONTENT_MAX
 from feedproxy.server.mitm.backpressure import WriteBackpressure
 from feedproxy.server.mitm.flow_handler import FlowHandler
 from feedproxy.server.mitm.http1_limits_and_corrections import DiscardRequestBody, LimitedHttp1Server, error_response
-from feedproxy.server.mitm.http2_head_corrections import clean_http2_request, clean_http2_response
+from feedproxy.server.mitm.http2_head_corrections import clean_http2_request
 from feedproxy.server.mitm.http2_limits_and_shutdown import BoundedServer
 from feedproxy.server.mitm.request_routing import ABSOLUTE_FORM, RESPOND_EARLY, WITHOUT_CONTENT
-from feedproxy.upstream.upstream_errors import MalformedResponse
 
 logger = logging.getLogger("feedproxy")
 
@@ -124,17 +123,8 @@ class FeedStream(HttpStream):
         try:
             if request and self.flow.request.is_http2:
                 clean_http2_request(self.flow.request)
-            elif not request and self.flow.response is not None and self.flow.response.is_http2:
-                clean_http2_response(self.flow.response, self.flow.request.method)
         except BadRequest as error:
             yield from self._refuse(error)
-            return True
-        except MalformedResponse as error:
-            self.flow.response = None
-            cancel = RequestProtocolError(self.stream_id, str(error), ErrorCode.CANCEL)
-            yield SendHttp(cancel, self.context.server)
-            failure = ResponseProtocolError(self.stream_id, str(error), ErrorCode.GENERIC_SERVER_ERROR)
-            yield from self.handle_protocol_error(failure)
             return True
         if request:
             # In HTTP/2, :authority takes the place of Host, also in requests that are not for a proxy.

@@ -119,6 +119,11 @@ async def approve(
         approvals.approve(client, host, port, (await policy.resolve(host, port))[0])
 
 
+ORIGIN_ALPN = (b"http/1.1",)
+"""The protocols that are offered to origins. With an HTTP/2 client, mitmproxy would offer HTTP/2, without limits on the
+frames of the origin, and without the 1xx responses and the responses in progress when the origin sends GOAWAY."""
+
+
 def enforce(data: ServerConnectionHookData, approvals: ConnectApprovals) -> None:
     """Let mitmproxy connect only to an approved server, at its checked address. For all other servers, set the
     server's error."""
@@ -140,6 +145,8 @@ def enforce(data: ServerConnectionHookData, approvals: ConnectApprovals) -> None
             data.server.sni = data.server.sni or host
             data.server.address = (pinned_name(host, pinned), port)
             approvals.approve(data.client.id, pinned, port, pinned)
+        if data.client.alpn_offers:
+            data.server.alpn_offers = ORIGIN_ALPN
     except Exception as error:  # the connection must not open without a decision
         data.server.error = str(error) or "refused"
 
@@ -157,7 +164,7 @@ def prepare_request(
         fields = fields.with_field("X-Forwarded-Proto", scheme).with_field("X-Forwarded-Host", name.partition("/")[0])
     if not framing and flow.request.is_http2:
         # HTTP/2 has its own framing. With HTTP/1.1, the content needs Transfer-Encoding, or the upstream would read it
-        # as another request. mitmproxy removes the field again if the upstream speaks HTTP/2.
+        # as another request.
         flow.request.http_version, flow.request.authority = "HTTP/1.1", ""
         if not flow.metadata.get(WITHOUT_CONTENT) and (method not in ("GET", "HEAD") or flow.request.raw_content):
             framing = [("Transfer-Encoding", "chunked")]
