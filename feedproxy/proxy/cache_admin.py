@@ -246,7 +246,7 @@ class CacheAdmin:
         await self.store.load(target)
         self.store.coordination.invalidate(target)
         self.coordinator.discard(partial(eq, target))
-        is_stored = self.store.get(target) is not None
+        is_stored = self.store.holds(target)  # also a copy that clients no longer get (PermittedStore)
         await self.store.delete(target)
         return is_stored
 
