@@ -55,8 +55,11 @@ class OriginClient(Protocol):
     """A client that sends one request to its origin."""
 
     async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
-        """Return the response, or Oversized if its content exceeds `buffer_max`. Raises FeedproxyError if the exchange
-        fails."""
+        """Return the response, or Oversized if its content exceeds `buffer_max`.
+
+        If `skip_address_check` is true, the address of the origin is not checked. Raises FeedproxyError if the exchange
+        fails.
+        """
         ...
 
 

@@ -55,7 +55,7 @@ async def fetch_document(address: str, settings: Settings) -> Document:
 async def follow_saved_redirect(body: bytes, source: str, settings: Settings) -> Document | None:
     """Return the document to which a saved XML redirect leads, or None if `body` is no XML redirect.
 
-    Raises the errors of `fetch_document`.
+    `source` names the saved document in error messages. Raises the errors of `fetch_document`.
     """
     match xml_redirect.read(body):
         case xml_redirect.Moved(location):

@@ -446,9 +446,9 @@ def _sent_validators(poll: Poll) -> Validators:
 
 
 def _lifetime(poll: Poll, default: Seconds) -> Seconds:
-    """Return the freshness lifetime for a private cache, in seconds, minus Age.
+    """Return the freshness lifetime for a private cache, in seconds, minus Age.  RFC 9111, section 4.2.1
 
-    Return `default` if the answer states no lifetime. RFC 9111, section 4.2.1.
+    Return 0 for no-cache and no-store, and `default` if the answer states no lifetime.
     """
     control = CacheControl.from_fields(poll.answer)
     if control.no_cache or control.no_store:

@@ -62,7 +62,7 @@ def as_junit(scores: Sequence[ReaderScore], failures: Sequence[str]) -> str:
 
 
 def display_name(score: ReaderScore) -> str:
-    """Return the User-Agent of a reader."""
+    """Return the User-Agent of a reader, or `(no User-Agent)` if there is none."""
     return plain_text(score.user_agent) or "(no User-Agent)"
 
 

@@ -53,8 +53,11 @@ def unauthorized_error(parent: Parent, authority: str) -> ParentFailed:
 
 
 async def connect_to_parent(parent: Parent, resolve: Lookup) -> socket.socket:
-    """Connect to the parent and return the socket. Raises ParentFailed if the parent cannot be reached, LoopDetected if
-    it is this proxy, and Overload if this machine lacks resources."""
+    """Connect to the parent and return the socket. `resolve` returns the parent's addresses.
+
+    Raises ParentFailed if the parent cannot be reached, LoopDetected if it is this proxy, and Overload if this machine
+    lacks resources.
+    """
 
     async def open_socket(ip: str) -> socket.socket:
         return await _connect_address(ip, parent.port)
@@ -65,8 +68,8 @@ async def connect_to_parent(parent: Parent, resolve: Lookup) -> socket.socket:
 async def open_tunnel(parent: Parent, resolve: Lookup, host: str, port: int, *, authority: str) -> socket.socket:
     """Connect to host and port through the parent and return the socket.
 
-    `authority` is the target in error messages. Raises ParentRefused if the parent does not connect to the origin, and
-    the errors of `connect_to_parent`.
+    `resolve` returns the parent's addresses. `authority` is the target in error messages. Raises ParentRefused if the
+    parent does not connect to the origin, and the errors of `connect_to_parent`.
     """
     if parent.is_http:
         sock = await connect_to_parent(parent, resolve)

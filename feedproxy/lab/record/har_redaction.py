@@ -99,7 +99,7 @@ class Redactor:
         return isinstance(relocation, xml_redirect.Moved) and has_secret(relocation.location)
 
     def address(self, address: str) -> str:
-        """Return the pseudonym of a reader's address, or "" for ""."""
+        """Return the pseudonym of a reader's address. If addresses are not redacted (`keep`), return the address."""
         return f"reader-{self._hash(client_network(address), 6)}" if self._addresses and address else address
 
     def exchange(self, exchange: Exchange, *, marked_private: bool = False) -> Exchange:

@@ -123,7 +123,10 @@ def _apply_fault(reply: ReplayResponse, fault: Fault, context: FaultContext, ver
 
 
 def respond_without_faults(representation: Version, incoming: ReplayRequest, version: Version) -> ReplayResponse:
-    """Return the response of an origin without faults (RFC 9110, sections 12, 13 and 15)."""
+    """Return the response of an origin without faults (RFC 9110, sections 12, 13 and 15).
+
+    `version` is the recorded version. `representation` is the same version with hint overrides and faults.
+    """
     now = incoming.at
     lines = [("Date", format_http_date(now))]
     if representation.modified:

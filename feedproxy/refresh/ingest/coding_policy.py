@@ -27,7 +27,7 @@ def compression_level(name: str, settings: Settings) -> int:
 
 
 def preferred_coding(accept_encoding: str | None, settings: Settings) -> str | None:
-    """Return the offered coding that a client prefers, or None for identity."""
+    """Return the offered coding that a client prefers, or None if the client prefers content without coding."""
     offered = [name for name in content_coding.CODINGS if compression_level(name, settings)]
     chosen = content_negotiation.choose_coding(accept_encoding, [*offered, "identity"])
     return None if chosen == "identity" else chosen

@@ -43,8 +43,8 @@ def own_cloud(settings: Settings) -> Cloud | None:
 def with_links(stored: StoredResponse, settings: Settings, self_href: str) -> StoredResponse:
     """Return the stored response with the relations `hub` and `self` in its Link field (WebSub, section 4).
 
-    The response stays unchanged if it is no feed, if no hub is announced, if the response has `no-transform`, or if the
-    address contains a secret.
+    `self_href` is the address for `self`. The response stays unchanged if it is no feed or has `no-transform`. It also
+    stays unchanged if no hub is announced, or if the target contains a secret.
     """
     links = announcement(settings)
     if not links.hub or not stored.content.feed or stored.no_transform or has_secret(stored.target):

@@ -63,7 +63,7 @@ def record_sighting(
 
 
 def clear_relocation(sighting: Relocation | None, now: Instant, *, status: int | None, feed: bool) -> Relocation | None:
-    """Return the relocation to keep after a fetch that reports neither a move nor an end, or None to drop it.
+    """Return the relocation `sighting` after a fetch that reports neither a move nor an end, or None to drop it.
 
     `status` is the status of the old address, or None if there was no response. `feed` is True if the response was a
     feed, or if the address never had a feed.
@@ -88,8 +88,9 @@ def active_relocation(
 ) -> RespondMoved | RespondGone | None:
     """Return the decision to respond with 301 or 410, or None if the feed is served.
 
-    The options `moved_to` and `gone` of a rule take precedence. A `moved_to` that names `target` itself is ignored.
-    After an unconfirmed 410, each request causes a fetch, unless the fetch is deferred (min_interval_and_back_off.py).
+    `sighting` is the recorded relocation of `target`. The options `moved_to` and `gone` of a rule take precedence. A
+    `moved_to` that names `target` itself is ignored. After an unconfirmed 410, each request causes a fetch, unless the
+    fetch is deferred (min_interval_and_back_off.py).
     """
     if settings.moved_to and (moved_to := to_upstream(settings.moved_to, settings)) != target:
         return RespondMoved(moved_to)
@@ -110,10 +111,10 @@ DOUBTFUL_STATUSES = frozenset({301, 308, 404, 410})
 
 
 def is_in_doubt(sighting: Relocation | None, resource_there: Resource | None, settings: Settings) -> bool:
-    """Return whether a confirmed move is in doubt: the new address has itself moved or ended, refuses requests (404,
-    for example), or is part of a redirect loop.
+    """Return whether the confirmed move `sighting` is in doubt.
 
-    `resource_there` is the stored resource of the new address. A move by a rule is never in doubt.
+    A move is in doubt if the new address has itself moved or ended, refuses requests (404, for example), or is part of
+    a redirect loop. `resource_there` is the stored resource of the new address. A move by a rule is never in doubt.
     """
     if (
         sighting is None

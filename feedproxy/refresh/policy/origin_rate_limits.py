@@ -1,8 +1,9 @@
 """Request limits of sites. Origins state these limits by 429, Retry-After and the RateLimit fields.
 
-A reached limit pauses the fetches of all known feeds of the site until the limit is reset. The limit also doubles the
-staleness that a scheduled refresh at the site must save (policy/expected_polls_and_price.py). This factor falls over
-some days. Limits in responses to requests with credentials are ignored.
+A reached limit pauses the fetches of all known feeds of the site until the limit is reset. A reached limit also doubles
+a factor: the staleness that a scheduled refresh at the site must save is multiplied by this factor
+(policy/expected_polls_and_price.py). The factor falls over some days. Limits in responses to requests with credentials
+are ignored.
 """
 
 from collections.abc import Callable

@@ -33,5 +33,8 @@ def allowance(resource: Resource, base: Instant, now: Instant, settings: Setting
 
 
 def push_lease_after(resource: Resource, now: Instant, *, changed: bool) -> Instant:
-    """Return the end of the push lease after an update. A change that was not pushed ends the lease."""
+    """Return the end of the push lease after an update, or 0 if the update ends the lease.
+
+    `changed` is true if the update changed the content. A change that was not pushed (GRACE) ends the lease.
+    """
     return 0.0 if changed and abs(now - resource.last_push) > GRACE else resource.push_lease_expires

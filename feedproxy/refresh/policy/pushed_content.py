@@ -69,6 +69,7 @@ def ingest_push(
 ) -> PushedContent | str:
     """Return the ingested content of a push, or the reason why it must not become the copy.
 
+    `fetched` is the push as a response (`as_fetched`). `self_href` and `superseded` are explained in ingest/ingest.py.
     The function parses the content, and must run in a helper process.
     """
     ingested = ingest(

@@ -31,7 +31,8 @@ REFUSED_STALE_MAX: Seconds = 86_400
 
 
 class StaleAllowance(Enum):
-    """The limit on the time for which a stale copy answers after a faulty response."""
+    """The limit on the time for which a stale copy answers after a faulty response: LONG is `stale_max`, SHORT is at
+    most REFUSED_STALE_MAX, and NONE is no time."""
 
     LONG = auto()
     SHORT = auto()

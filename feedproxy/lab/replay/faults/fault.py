@@ -102,8 +102,9 @@ class PlannedFault(Struct, frozen=True):
 def parse_fault(text: str, kinds: dict[str, type[Fault]], start: Instant, seed: str) -> PlannedFault:
     """Return the fault that a text names in the form `NAME[=VALUE][@WHEN]`.
 
-    `kinds` contains the known faults by name. Durations in WHEN count from the instant `start`. Raises UsageError if
-    the text is invalid. For an unknown name, the message of this error suggests a similar name.
+    `kinds` contains the known faults by name. Durations in WHEN count from the instant `start`. Equal texts with the
+    same `seed` cause the same faulty responses. Raises UsageError if the text is invalid. For an unknown name, the
+    message of this error suggests a similar name.
     """
     import difflib  # noqa: PLC0415 -- only for unknown names
 
