@@ -181,8 +181,10 @@ class App:
         )
 
     def target_check(self, policy: AddressPolicy) -> IsTargetPermitted:
-        """Return the function by which stored copies are checked. The client for origins makes the same check, unless
-        `make_client` has returned another client: all targets are then permitted."""
+        """Return the function that returns True for a target with permitted stored copies.
+
+        The client for origins makes the same check. If `make_client` returns another client, all targets are permitted.
+        """
         if self._make_client is not None:
             return lambda target: True
         settings = self.settings

@@ -44,7 +44,7 @@ class RelocationResponses:
         """Return the response that announces a feed's move or end, or None if the feed has neither moved nor ended.
 
         `status` is None before a request to the origin. Return None, too, if the origin must then be asked first.
-        `allow_doubt` is true if no stored response can be sent. Only then, a move in doubt is announced.
+        `allow_doubt` is true if no stored response can be sent. A move in doubt is announced only then.
         """
         if not allow_doubt and self.is_in_doubt(context, resource):
             return None

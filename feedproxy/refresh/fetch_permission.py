@@ -90,13 +90,12 @@ class FetchPermissions:
             self._keyed_failures.put(job.request.target, _key(job), agent, result.keyed_record)
 
     async def wait_for_site(self, target: str, settings: Settings, *, client_waits: bool) -> None:
-        """Wait until `site_interval` permits a fetch from the target's site. A *slot* is an instant at which it permits
-        one.
+        """Wait until `site_interval` permits a fetch from the target's site.
 
-        If a client waits, the next free slot is reserved at once. The fetch waits for this slot, but at most
-        `answer_timeout` seconds. A background refresh reserves a slot only when the slot has come, so that clients go
-        first. After `answer_timeout` seconds without a slot, a background refresh reserves the next free slot like a
-        fetch for a client.
+        A *slot* is an instant at which a fetch from the site is permitted. If a client waits, the next free slot is
+        reserved at once. The fetch waits for this slot, but at most `answer_timeout` seconds. A background refresh
+        reserves a slot only when the slot has come, so that clients go first. After `answer_timeout` seconds without a
+        slot, a background refresh reserves the next free slot like a fetch for a client.
         """
         if is_upstream_target(target, settings):
             return

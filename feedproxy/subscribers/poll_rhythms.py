@@ -299,7 +299,10 @@ class PollRhythms:
         return are_current
 
     def _has_left(self, reader: _Reader, now: Instant) -> bool:
-        """Return True if a reader has no poll in the last `window` seconds, unless the clock is not set."""
+        """Return True if a reader has no poll in the last `window` seconds.
+
+        Return False if the machine's clock has lost the time (`_precedes_unset_clock`).
+        """
         return abs(now - reader.last) >= self._window and not _precedes_unset_clock(reader, now)
 
     def _find_outdated(self, target: str, records: bytes, now: Instant) -> int:

@@ -39,9 +39,9 @@ class Pseudonym(NamedTuple):
     long_term: int = 0
     """The pseudonym for the current PERIOD, or 0 if unknown.
 
-    For a signed-in user, it depends on the user name alone, otherwise on the address and the product name in the
-    User-Agent. If it changed with each version of a program, one reader would soon count as several, and public lists
-    would name a feed with a single reader.
+    For a signed-in user, it depends on the user name alone. For every other client, it depends on the network address
+    and on the product name in the User-Agent. If it changed with each version of a program, one reader would soon count
+    as several, and public lists would name a feed with a single reader.
     """
 
 

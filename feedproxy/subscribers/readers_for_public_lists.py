@@ -74,8 +74,10 @@ def _unpack(readers: bytes) -> Readers:
 
 
 def _last_request(readers: bytes, pseudonym: int) -> int:
-    """Return the instant of the reader's last request. For a reader that is not among `readers`, return the earliest
-    instant of all `readers` if they are READERS_PER_FEED, otherwise 0."""
+    """Return the instant of the reader's last request, or 0 if the reader is not among `readers`.
+
+    If there are READERS_PER_FEED other readers, return the earliest instant of these readers instead of 0.
+    """
     key = _KEY.pack(pseudonym)
     at = readers.find(key)
     while at > 0 and at % _READER.size:

@@ -128,8 +128,10 @@ class AddressPolicy:
         return usual
 
     def check_target(self, host: str, port: int) -> None:
-        """Raise Forbidden if this host and port are refused whatever addresses name servers report: for their port, a
-        literal address, or a name of this machine. Raises BadTarget for an invalid host."""
+        """Raise Forbidden if the port, a literal address, or a loopback name is not permitted. No name is resolved.
+
+        Raises BadTarget for an invalid host.
+        """
         self.check_port(port)
         if self.literal_address(host, port) is None and _is_localhost(_normalise_host(host)):
             self._check_loopback()

@@ -150,8 +150,8 @@ class Redactor:
         """Return a URI reference of a field without its secrets.
 
         `base` is the target of a private exchange, or "" for any other exchange. Private responses often refer to other
-        private addresses. With a `base`, the result is therefore an absolute URI with a placeholder for path and query.
-        If the client then requests that address, the recorded target has the same placeholder.
+        private addresses. If `base` is not "", the result is therefore an absolute URI with a placeholder for path and
+        query. If the client then requests that address, the recorded target has the same placeholder.
         """
         if not self._secrets or not base:
             return self._redact_url(reference, secrets)

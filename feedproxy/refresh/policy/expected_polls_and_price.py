@@ -45,7 +45,7 @@ MARGIN = 0.02
 a poll after the lifetime, because readers' intervals vary."""
 
 MARGIN_MAX = 30.0
-"""Maximum length of this last part, in seconds."""
+"""Maximum length, in seconds, of the last part of a lifetime that MARGIN determines."""
 
 RENEWED = 0.06
 """After the lifetime, the first poll renews the copy. A plan assumes that this poll has come if the probability that it

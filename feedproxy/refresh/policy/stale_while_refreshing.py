@@ -11,7 +11,7 @@ from feedproxy.store.resource import Resource
 
 WAIT_WORTH: Seconds = 2 * 3600
 """A reader waits for the refresh, and does not get the copy, if the copy's expected staleness exceeds this many
-seconds. With a high price of requests (option `polling`), the limit is higher.
+seconds. If the price of a request is high (option `polling`), the limit is higher.
 
 In a simulated week with this limit, one poll in 200 waited, and the mean staleness fell to a third.
 """
