@@ -1,9 +1,12 @@
-"""A view of a store that hides resources with a response that access rules or the address policy forbid.
+"""A view of a store that hides resources with a forbidden response.
 
-After a redirect, the response of the new target is stored under the requested target. A client with permission for the
-requested target can lack permission for the new target. Access rules and the permitted addresses can also change after
-the response was stored. Therefore every read applies both. A forbidden resource counts as absent, so the next request
-for it is checked and refused like a request for a target that was never stored.
+Access rules or the address policy can forbid a response. After a redirect, the response of the new target is stored
+under the requested target. A client with permission for the requested target can lack permission for the new target.
+Access rules and the permitted addresses can also change after the response was stored. Every read therefore applies the
+access rules and the address policy.
+
+A forbidden resource counts as absent. The next request for it is then checked and refused, like a request for a target
+that was never stored.
 """
 
 from collections.abc import Callable, Coroutine, Iterator
@@ -21,8 +24,8 @@ The function returns True if the response is permitted to answer requests for th
 """
 
 type IsTargetPermitted = Callable[[str], bool]
-"""Function that returns False if the address policy refuses a target without a lookup of its name
-(AddressPolicy.check_target)."""
+"""Function that returns False if the address policy refuses a target (AddressPolicy.check_target). The name of the
+target's host is not looked up."""
 
 
 class PermittedStore:
