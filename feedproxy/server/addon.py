@@ -97,7 +97,8 @@ class NotificationAddon[Part](Addon):
         content_max: int | ContentLimit = CONTENT_MAX,
         is_list: bool = False,
     ) -> None:
-        """Add an endpoint at `path`. `handler_of` returns the endpoint's handler, a method of the given part."""
+        """Add an endpoint at `path`. `handler_of` returns the endpoint's handler, a method of the given part. The other
+        arguments are those of `Endpoints.add`."""
 
         async def handle(call: Call) -> Response:
             return await handler_of(self.part())(call)

@@ -15,7 +15,8 @@ class ConnectionLimiter:
         self._counts: dict[str, int] = {}  # for a new key, a Counter takes 0.4 µs longer
 
     def acquire(self, connection: Hashable, peer: str, settings: Settings) -> bool:
-        """Count a connection, and return True. Return False if the client's network has reached its limit.
+        """Count a connection of the client at the address `peer`, and return True. Return False if the client's network
+        has reached its limit.
 
         A connection of a trusted proxy is not counted, and has no limit.
         """

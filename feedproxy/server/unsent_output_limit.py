@@ -41,7 +41,8 @@ class UnsentOutputLimit:
     def __init__(self, settings: Callable[[], Settings]) -> None:
         self._settings = settings
         self.sources: list[Callable[[], Iterable[UnsentOutput]]] = []
-        """Functions that return the unsent output of connections. A listener removes its own when it is closed."""
+        """Functions that return the unsent output of connections. A listener removes its function when the listener is
+        closed."""
         self._timer: asyncio.TimerHandle | None = None
         self._complaints = RateLimitedLog()
 
@@ -58,7 +59,8 @@ class UnsentOutputLimit:
     def enforce(self) -> int:
         """Close connections until the unsent output fits `unsent_max`. Return the remaining bytes.
 
-        Each step selects the client network with the most unsent output, and closes its connection with the most.
+        Each step selects the client network with the most unsent output, and closes the connection of this network that
+        has the most.
         """
         usage, limit = _Usage(), self._settings().unsent_max
         for source in self.sources:

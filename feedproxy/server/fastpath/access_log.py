@@ -74,7 +74,7 @@ class AccessLogger:
         self._counters: dict[tuple[Entrance, str | None, int], HitCounter] = {}
         self._clients: dict[tuple[str, bytes], ClientIdentity] = {}
         self._cached_lines: deque[tuple[Instant, ResponseTemplate]] = deque()
-        """For each cached log line: the instant until which the line is valid, and its template."""
+        """For each cached log line: the instant until which the line is valid, and the template that caches it."""
         self._since = self._until = 0.0
         app.metrics.add_flush_hook(self.flush_counters)
 
@@ -83,10 +83,10 @@ class AccessLogger:
         return self._counters.setdefault((entrance, detail, status), HitCounter())
 
     def make_line(self, template: ResponseTemplate, client_key: tuple[str, bytes], now: Instant) -> str:
-        """Return the log line of a client's first hit in the template's present hit state, and record the read.
+        """Return the log line of a client's hit, and record the hit as a poll of the feed.
 
-        `client_key` contains the address and the User-Agent line. A second read within REPEAT seconds is not recorded,
-        because both reads count as one poll.
+        `client_key` contains the address and the User-Agent line. A second hit of the client within REPEAT seconds is
+        not recorded, because both hits count as one poll.
         """
         client = self._identify(client_key, now)
         if template.shared.schedule is not None:

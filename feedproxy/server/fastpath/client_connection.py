@@ -20,7 +20,8 @@ _INPUT_SIZE = bytearray(4)
 class ClientConnection:
     """A client connection, identified by its file descriptor. It handles one request at a time.
 
-    * `address` is the client's address. It is empty for a trusted proxy, where each request names its client.
+    * `address` is the client's address. It is empty for a trusted proxy, because each of the proxy's requests names a
+      client.
     * `unparsed` contains input bytes that are not parsed yet.
     * `unsent` contains output bytes that the socket has not accepted yet.
     * `task` is the running task for a request. Input is read only if no task is running and nothing is unsent.

@@ -1,8 +1,9 @@
 """Schedule of Python's garbage collections.
 
 No client is answered during a full collection, which takes 0.1 s, or one second with a million stored feeds. Objects
-that survive a collection of this module are excluded from later collections until the next full one (gc.freeze). A
-*recent* collection therefore searches only the objects made since the last collection (docs/explanation/fast-path.md).
+that survive a collection of this module are excluded from later collections (gc.freeze) until the next full collection.
+A *recent collection* therefore searches only new objects: those made since the last collection
+(docs/explanation/fast-path.md).
 """
 
 import ctypes
@@ -46,18 +47,16 @@ FULL_GROWTH_SHARE, FULL_GROWTH_MIN = 1.0, 64 * 1024 * 1024
 full collection."""
 
 RECENT_GROWTH_SHARE, RECENT_GROWTH_MIN = 0.025, 4 * 1024 * 1024
-"""A recent collection runs after the resident memory has grown by this fraction and by this many bytes since the last
+"""New objects are collected after the resident memory has grown by this fraction and by this many bytes since the last
 collection."""
 
 RECENT_INTERVAL: Seconds = 600
-"""A recent collection runs this many seconds after the last, even if memory has not grown."""
+"""New objects are collected this many seconds after the last collection, even if memory has not grown."""
 
 RECENT_MIDDLE_COLLECTIONS = 40
-"""A recent collection runs after this many middle collections.
+"""New objects are collected after this many collections of Python's middle generation.
 
-A middle collection is due after two hundred new objects. A recent collection of eight thousand objects takes three
-milliseconds. Without this limit, the first recent collection after a minute with 150 refreshes a second would take ten
-times as long or more.
+A middle collection is due after two hundred new objects. To search forty times as many takes three milliseconds.
 """
 
 INTERVAL_MIN: Seconds = 60
@@ -67,23 +66,22 @@ TIME_SHARE_MAX = 0.001
 """Full collections take at most this fraction of the time."""
 
 RECENT_INTERVAL_MIN: Seconds = 2
-"""Minimum seconds between two recent collections.
+"""Minimum seconds between two collections of new objects.
 
-If objects in a cycle are in use during a recent collection, only the next full collection frees them. Such cycles are
-few: some hundred small objects in two seconds with 40 refreshes a second. The cycles of mitmproxy's layers are broken
-when a connection ends (server/mitm/memory_of_ended_connections.py).
+A cycle of objects that is still in use during such a collection is freed only by the next full collection. Such cycles
+are few: some hundred small objects in two seconds, with 40 refreshes a second. The cycles of mitmproxy's layers are
+broken when a connection ends (server/mitm/memory_of_ended_connections.py).
 """
 
 CLEAN_INTERVAL: Seconds = 30
-"""After a collection that found no garbage, the number of new objects causes a recent collection only after this many
-seconds. Growth of memory can cause one earlier.
+"""After a collection that found no garbage, new objects are not searched for this many seconds, unless memory grows.
 
-Until then, new objects are frozen each second without a search. Refreshes leave no cycles: at 80 refreshes a second, no
-recent collection found any garbage among its 17,000 objects, but hits waited 8 ms for each.
+Refreshes leave no cycles: at 80 refreshes a second, no search of the 17,000 new objects found garbage, but hits waited
+8 ms for each search.
 """
 
 RECENT_TIME_SHARE_MAX = 0.02
-"""Recent collections take at most this fraction of the time.
+"""Collections of new objects take at most this fraction of the time.
 
 At 150 refreshes a second, the collection of the new objects takes 2 to 6 ms of each second. If the limit were lower,
 each collection would postpone the next, which would then take even longer.
@@ -142,12 +140,8 @@ def freeze_startup_objects() -> None:
 
 
 class GcScheduler:
-    """Scheduler of recent and full garbage collections. The caller calls `maybe_collect` every second.
-
-    Times are those of the event loop. `memory` returns the bytes of the process. `collections` returns the number of
-    middle collections since the last full or recent collection. `clock` measures the CPU time of a collection, which
-    other processes do not lengthen.
-    """
+    """Scheduler of the garbage collections of all objects (full) and of new objects (recent). The caller calls
+    `maybe_collect` every second."""
 
     def __init__(
         self,
@@ -166,7 +160,7 @@ class GcScheduler:
         self._collections = collections
         self._recent = self._full = _Collection(now, 0, memory())
         self._is_clean = False
-        """True if the last collection found no garbage."""
+        """True if the last collection, full or of new objects, found no garbage."""
 
     def maybe_collect(self, now: Seconds, responses: int) -> None:
         """Run a collection if one is due, and return unused memory to the system every TRIM_INTERVAL seconds.
@@ -211,7 +205,8 @@ class GcScheduler:
         return self._collections() >= RECENT_MIDDLE_COLLECTIONS
 
     def _collect(self, *, is_full: bool) -> Seconds:
-        """Collect garbage, exclude the survivors from later recent collections, and return the duration in seconds."""
+        """Collect garbage, exclude the surviving objects from later collections of new objects, and return the CPU time
+        in seconds."""
         began = self._clock()
         if is_full:
             gc.unfreeze()

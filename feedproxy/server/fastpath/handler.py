@@ -45,7 +45,8 @@ from feedproxy.upstream.own_urls import may_be_own
 logger = logging.getLogger(__name__)
 
 NO_CACHED_LINE = "\0"
-"""Result of a search in a template that has no log line for the client. The line "" means that the log is off."""
+"""Value in place of a log line if the template has no log line for the client. An empty line means that the log is off.
+"""
 
 
 class ConnectionOwner(Protocol):

@@ -109,7 +109,8 @@ async def hand_off(
 ) -> None:
     """Let mitmproxy's `handle` continue a connection from which `data` has been read.
 
-    `take_back` is called when the connection gets its next request while mitmproxy handles no other request of it.
+    `take_back` is called when the client sends its next request, if mitmproxy has finished all earlier requests of the
+    connection.
     """
     loop = asyncio.get_running_loop()
     stream = asyncio.StreamReader(loop=loop)

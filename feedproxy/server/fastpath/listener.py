@@ -270,7 +270,7 @@ class Listener:
         return connection
 
     def take_back(self, descriptor: int, peer: str, data: bytes) -> None:
-        """Register a connection that mitmproxy returns, with the bytes of its next request."""
+        """Register a connection that mitmproxy returns. `data` contains the first bytes of the next request."""
         connection = self._register(descriptor, peer)
         if connection is None:
             return
@@ -365,7 +365,6 @@ class Listener:
         return True
 
     def _unsent_outputs(self) -> list[UnsentOutput]:
-        """Return the unsent output of all connections."""
         return [
             UnsentOutput(connection.peer, connection.unsent_buffers(), partial(self.close_connection, connection))
             for connection in self._deadlines

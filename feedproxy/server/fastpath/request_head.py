@@ -100,7 +100,8 @@ class RequestHead(NamedTuple):
     """The head of a request.
 
     `lines` contains the request line and all field lines. `keyed_lines` contains the field lines that affect the
-    response. It is None if no template may answer the request. `closes` is true if the client sent `Connection: close`.
+    response. `keyed_lines` is None if no template may answer the request. `closes` is true if the client sent
+    `Connection: close`.
     """
 
     lines: list[bytes]
@@ -146,7 +147,7 @@ class LineClassifier:
         return self.classify(line) if kind is None else kind
 
     def classify(self, line: bytes) -> int:
-        """Return the kind (LineKind) of a line that is not in the younger generation."""
+        """Return the kind (LineKind) of a line that is not in the younger generation of the cache."""
         name, colon, value = line.partition(b":")
         if colon and _IGNORED_NAMES.get(name) == _IGNORED and not value.translate(None, _VALUE_BYTES):
             self._record_unique(name)
@@ -202,7 +203,7 @@ _CLASSIFIER = LineClassifier()
 
 
 def without_unique_lines(block: bytes) -> bytes:
-    """Return the head `block` without the lines of ignored fields that had several values (`unique_starts`).
+    """Return the head `block` without the lines of fields that do not affect the response and that had several values.
 
     If `block` is not exactly one head, it is returned unchanged.
     """

@@ -180,14 +180,14 @@ class ResponseTemplate:
         self.head, self.valid_until = b"", _NEVER
 
     def update_volatile_fields(self, hit_state: HitState) -> None:
-        """Make the head for a new hit state."""
+        """Make the head again, with the Age, Cache-Status and Cache-Control of this hit state."""
         self.hit_state = hit_state
         self.first_client, self.log_line, self.log_lines = NO_CLIENT, "", None
         self.hit_fields, self.valid_until = hit_state.fields()
         self.head = _make_head(self.shared.head_form, self._own_values, self.hit_fields)
 
     def release(self) -> None:
-        """Drop what is needed only during the present hit state. The next hit must update the state."""
+        """Drop the head and the log lines. `update_volatile_fields` must be called before the next hit."""
         self.drop_log_lines()
         self.hit_fields = _NO_HIT_FIELDS
         self.head, self.valid_until = b"", _NEVER
@@ -210,7 +210,7 @@ class ResponseTemplate:
         return names.upstream + self.target[names.upstream_replaces :]
 
     def store_log_line(self, client: tuple[str, bytes], log_line: str) -> None:
-        """Cache the log line of a client for the current hit state."""
+        """Cache the log line of a client, until `update_volatile_fields` is called."""
         if self.first_client is NO_CLIENT:
             self.first_client, self.log_line = client, log_line
             return

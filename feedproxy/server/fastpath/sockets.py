@@ -27,7 +27,7 @@ families."""
 DRAIN_QUIET_TIME: Seconds = 0.2
 """An accept queue counts as empty after this many seconds without a waiting connection."""
 DRAIN_TIME_MAX: Seconds = 2
-"""A listener that stops accepts the connections in its accept queue for at most this many seconds."""
+"""When a listener stops, it accepts the connections in its accept queue for at most this many seconds."""
 
 _DROP_SYN_FILTER = ((0x30, 0, 0, 13), (0x54, 0, 0, 0x12), (0x15, 0, 1, 0x02), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFFFFFF))
 """A packet filter (classic BPF) that drops packets with the TCP flag SYN but not ACK."""

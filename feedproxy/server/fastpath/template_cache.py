@@ -42,8 +42,8 @@ SAMPLE_ONE_IN = 8
 """While it samples, an AdmissionFilter records one of this many new values."""
 
 EVICTION_BATCH = 32
-"""A full cache evicts this many entries together, or about one in 128 of all entries if that is less. After an
-eviction, the search for the first entry of a large dictionary takes up to half a millisecond."""
+"""A full cache evicts this many entries together, but at most about one in 128 of its entries. After an eviction, the
+search for the first entry of a large dictionary takes up to half a millisecond."""
 
 SWEEP_BATCH = 1024
 """This many entries are checked for validity each second. The check takes about 0.5 ms."""
@@ -68,7 +68,8 @@ class AdmissionFilter:
         self._unseen_in_a_row = 0
 
     def is_seen_before(self, value: bytes) -> bool:
-        """Record the value. Return True if it occurred before, and False if it did not or if this is not known."""
+        """Record the value. Return True if the value occurred before. Return False if it is new, or if the filter does
+        not know."""
         self._unseen_in_a_row += 1
         if self._sampled and self._unseen_in_a_row > SAMPLE_AFTER and self._unseen_in_a_row % SAMPLE_ONE_IN:
             return False
@@ -101,7 +102,8 @@ class FastPathCache:
         self._unchecked: list[RequestKey] = []
         """The keys that the present round of `evict_stale` has not yet checked."""
         self.sections: dict[bytes, FieldSection] = {}
-        """The younger generation of field sections. It replaces the older generation when it is full."""
+        """The digests of field sections (all lines of a request after the request line). When this table is full, it
+        becomes the older generation."""
         self._older_sections: dict[bytes, FieldSection] = {}
         self._section_bytes = 0
         self.body_files = BodyFiles()
@@ -112,7 +114,8 @@ class FastPathCache:
         return self.size < self._max // 2 or self._key_filter.is_seen_before(key)
 
     def should_admit_section(self, data: bytes) -> bool:
-        """Return True if this field section occurs for at least the second time. Some repetitions are missed."""
+        """Return True if this field section (all bytes after the request line) occurs again. Some repetitions are not
+        noticed."""
         return data in self._older_sections or self._section_filter.is_seen_before(data)
 
     def put(self, key: RequestKey, template: ResponseTemplate) -> None:
@@ -126,7 +129,7 @@ class FastPathCache:
         self._enforce_limit()
 
     def put_section(self, data: bytes, section: FieldSection) -> None:
-        """Store the parsed form of the field section `data`."""
+        """Store the parsed form of a field section (all bytes after the request line)."""
         if data not in self.sections:
             size = ENTRY_OVERHEAD + len(data) + len(section[0])
             if self._section_bytes + size > self._section_bytes_max:

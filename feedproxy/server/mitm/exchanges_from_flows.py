@@ -135,8 +135,8 @@ def _exchange(
 
 
 def _size(response: http.Response) -> int:
-    """Return the size of the content in bytes, as far as possible by count. For streamed content that was not counted,
-    return the value of Content-Length, or 0 if it is absent or invalid."""
+    """Return the size of the content in bytes. For streamed content that was not counted, return the value of
+    Content-Length, or 0 if this field is absent or invalid."""
     counted: int | None = getattr(response.stream, "size", None)
     if counted is not None:
         return counted

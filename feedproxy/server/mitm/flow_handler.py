@@ -100,8 +100,8 @@ class FlowState:
     is_streaming: bool = False
     interim: tuple[Response, ...] = ()
     final_target: str = ""
-    """The target that sent the response, or that is named in the response's body, if it is not the requested target
-    (`ProxyResponse` in request/context.py)."""
+    """The target at which the request ended, for example after a redirect (`ProxyResponse` in request/context.py).
+    Empty if this is the requested target."""
     endpoint: Endpoint | None = None
     call: Call | None = None
     content_max: int = CONTENT_MAX
@@ -112,7 +112,8 @@ class FlowState:
     parent: Parent | None = None
     """Parent proxy of a streamed request, or None if there is none."""
     usual_path: str = ""
-    """The requested endpoint's path without `/-/`, in its usual spelling, or "" if the request has this spelling.
+    """The path of the requested endpoint in its usual spelling, without `/-/`. Empty if the request has the usual
+    spelling.
 
     A request with another spelling gets a redirect to this path instead of a 401, so that a browser asks for the
     password at this path.
@@ -540,12 +541,10 @@ class FlowHandler:
 
 
 def _request_without_target(flow: http.HTTPFlow) -> Request:
-    """Return the flow's request with an empty target."""
     return Request(flow.request.method, "", fields_of(flow.request))
 
 
 def _content_length(flow: http.HTTPFlow) -> int | None:
-    """Return the length of the request's content in bytes, or None if it is unknown."""
     if "transfer-encoding" in flow.request.headers:
         return None
     try:

@@ -248,7 +248,6 @@ class LimitedHttp1Server(_http1.Http1Server):
         yield from self.state(event)
 
     def _add_missing_host(self, request: http.Request) -> None:
-        """Add Host to an HTTP/1.0 request that names no host."""
         is_without_host = request.http_version == "HTTP/1.0" and not request.data.host and not request.host_header
         if is_without_host and request.method != "CONNECT" and self.context.client.sockname:
             address, port, *_ = self.context.client.sockname
@@ -415,7 +414,6 @@ def without_framing(fields: Iterable[Line], status: int, method: str) -> list[Li
 
 
 def _encode_head(response: http.Response) -> bytes:
-    """Return the head of a response as bytes, in HTTP/1.1."""
     return b"HTTP/1.1 %d %b\r\n%b\r\n" % (response.status_code, response.data.reason, bytes(response.headers))
 
 

@@ -122,7 +122,8 @@ class ExcessiveLoad(Exception):
 
 
 class FrameAllowance:
-    """Counter of the frames of a connection. It raises ExcessiveLoad if a limit is exceeded.
+    """Counter of the frames of a connection. Frames cost the connection points (POINTS). The counter raises
+    ExcessiveLoad if the points do not suffice, or if another limit is exceeded.
 
     The counter reads only the first nine bytes of each frame.
     """
@@ -137,7 +138,7 @@ class FrameAllowance:
         """True while a header block is incomplete."""
 
     def refill(self, now: Seconds) -> None:
-        """Add the points gained since the last call."""
+        """Add the points (POINTS_PER_SECOND) for the time since the last call."""
         self._points = min(POINTS, self._points + (now - self._since) * POINTS_PER_SECOND)
         self._since = now
 

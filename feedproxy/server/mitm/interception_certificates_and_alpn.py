@@ -1,8 +1,8 @@
 """TLS with clients by mitmproxy: the certificates of its certificate authority, and the protocols on offer (ALPN).
 
 mitmproxy makes a certificate for a host at the first connection to the host. The certificate is valid for about 200
-days, and mitmproxy itself would use it until the process ends. Here, it is replaced before it expires, and also if it
-is not valid yet, because the machine's clock was set back.
+days, and mitmproxy itself would use it until the process ends. Here, a certificate is replaced before it expires. A
+certificate that is not valid yet, because the machine's clock was set back, is replaced, too.
 """
 
 import datetime
@@ -33,7 +33,7 @@ def extend_new_authority(now: Instant) -> None:
 class TlsConfig(tlsconfig.TlsConfig):
     """mitmproxy's addon of this name, which here also replaces certificates that mitmproxy has made.
 
-    It offers HTTP/2 only in tunnels (docs/decisions/http2-for-readers.md).
+    The addon offers HTTP/2 only in tunnels (docs/decisions/http2-for-readers.md).
     """
 
     def tls_start_client(self, tls_start: tls.TlsData) -> None:

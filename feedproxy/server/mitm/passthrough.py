@@ -267,7 +267,8 @@ def refuse_unusable_challenges(
 
 
 def _replace_streamed(flow: http.HTTPFlow, response: Response, client: ClientContext) -> BodyCounter:
-    """Put `response` in place of the streamed response, and end the connection after it. Return its counter."""
+    """Put `response` in place of the streamed response, and end the connection after it. Return the counter of the
+    content of `response`."""
     assert flow.response is not None
     fields = apply_entrance_rules(response.fields, client, target="", upstream="").without("content-length")
     flow.response.status_code, flow.response.reason = response.status, ""

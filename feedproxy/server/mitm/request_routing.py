@@ -270,7 +270,7 @@ def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int]
 
 
 def as_gateway_request(head: IncomingRequest) -> IncomingRequest:
-    """Return a request for the gateway, made from a request with an absolute-form that names this proxy.
+    """Return `head`, a request in absolute-form that names this proxy, as a request for the gateway.
 
     Host is replaced by the host of the absolute-form (RFC 9112, section 3.2.2).
     """
