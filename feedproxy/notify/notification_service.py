@@ -198,7 +198,7 @@ class NotificationService:
     def on_peer_copy(self, resource: Resource) -> None:
         """Record the change of a feed that got new content from another machine.
 
-        This machine has missed the other machine's message about the change if it was not running. A feed of which no
+        If this machine was not running, it has missed the other machine's message about the change. A feed of which no
         content is recorded has no subscribers, so its content is not recorded as a change.
         """
         snapshot = self._snapshot(resource, first=False)

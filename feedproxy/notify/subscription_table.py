@@ -157,8 +157,8 @@ class Subscriptions:
         return _read(rows[0]) if rows else None
 
     async def find_current_or_moved(self, protocol: str, target: str, callback: str) -> Subscription | None:
-        """Return the subscription of a client's `callback` to `target`. If there is none, return its subscription to
-        the feed that has moved from `target`, or None if there is none either."""
+        """Return the subscription of a client's `callback` to `target`. If there is none, but the feed has moved from
+        `target`, return the callback's subscription to the moved feed. Otherwise return None."""
         query = (
             "SELECT * FROM subscriptions WHERE role = 'tell' AND protocol = ? AND moved_from = ? AND moved_from <> ''"
             " AND callback = ?"

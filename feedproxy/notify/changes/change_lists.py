@@ -104,8 +104,8 @@ class ChangeLists:
 
 
 def reference_time(now: Instant, changes: Iterable[Change]) -> Instant:
-    """Return the value of a list's attribute `updated`, in whole seconds: the beginning of the current minute, or the
-    instant of the latest of the `changes` if that is later."""
+    """Return the value of a list's attribute `updated`, in whole seconds: the beginning of the current minute. If one
+    of the `changes` is later, return the instant of the latest change."""
     newest = max((math.ceil(change.at) for change in changes), default=0)
     return float(max(now // 60 * 60, min(newest, math.ceil(now))))
 

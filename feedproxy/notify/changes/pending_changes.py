@@ -47,7 +47,8 @@ class PendingChanges:
         self._writing = asyncio.Lock()
 
     def add(self, snapshot: FeedSnapshot, *, is_of_peer: bool = False) -> Seconds:
-        """Add a change. Return the number of seconds for which its recording should wait for further changes."""
+        """Add a change. Return the number of seconds to wait for further changes before all are recorded. `is_of_peer`
+        is True if another machine found the change."""
         if len(self._snapshots) < PENDING_MAX:
             self._snapshots.append(snapshot)
             if is_of_peer:

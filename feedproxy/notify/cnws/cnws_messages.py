@@ -31,8 +31,8 @@ class SubscriptionRequest(Struct, frozen=True):
 
 
 def read(content: bytes) -> SubscriptionRequest | list[str]:
-    """Return the subscription request of a message, or the resources that it reports as changed. Raises InvalidCall if
-    the message is invalid."""
+    """Return the subscription request in a message, or the resources that the message reports as changed. Raises
+    InvalidCall if the message is invalid."""
     root = _notification(content)
     subscribe = _child(root, "subscribe")
     if subscribe is not None:

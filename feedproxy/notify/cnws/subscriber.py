@@ -45,7 +45,8 @@ class Subscriber:
         self.renew = self.subscriptions.renew
 
     def find_target(self, resource: Resource) -> SubscriptionTarget | None:
-        """Return the publisher that the operator named for the feed, or None if its address is missing or invalid."""
+        """Return the publisher that the operator named for the feed. Return None if the operator named none, or if the
+        publisher's address is invalid."""
         publisher_url = self._service.settings_for(resource.target).cnws_subscribe
         try:
             return SubscriptionTarget(uri.normalise(publisher_url), {}) if publisher_url else None

@@ -134,8 +134,8 @@ class PingSinks:
                 yield DeliveryRequest(self.name, "ping", change.target, sink, change=change.number)
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the ping with the feed's current title and site, or None if the operator has removed the sink. If
-        the operator asked for the ping (`site_ping_request`), it has the title and site that the operator stated."""
+        """Return the ping with the feed's current title and site, or None if the operator has removed the sink. A ping
+        that the operator requested (`site_ping_request`) has the title and site that the operator stated."""
         settings, request = self._settings(), delivery.request
         if request.callback not in settings.ping_sinks:
             return None  # the operator has removed the sink

@@ -102,7 +102,6 @@ def read_call(content: bytes) -> tuple[str, tuple[Any, ...]]:
 
 
 def _reason(error: Exception) -> str:
-    """Return what is wrong with a document, for the sender and the log."""
     if isinstance(error, ExpatError):
         return f"expected well-formed XML: {error}"
     if isinstance(error, DefusedXmlException):

@@ -43,8 +43,11 @@ CHALLENGE_MAX = 256
 
 
 def cloud_of(resource: Resource) -> SubscriptionTarget | None:
-    """Return the cloud that a feed names. Return None if the feed names no cloud, or a cloud with an unknown protocol,
-    an invalid address or, for XML-RPC and SOAP, an invalid procedure name. The procedure name may be empty."""
+    """Return the cloud that a feed names, or None if the feed names no cloud.
+
+    A cloud with an unknown protocol or an invalid address is ignored, and for XML-RPC and SOAP a cloud with an invalid
+    procedure name. An empty procedure name is valid.
+    """
     cloud = resource.channel.cloud if resource.channel is not None else None
     # "protocol is xml-rpc, soap or http-post (case-sensitive)"
     if cloud is None or cloud.protocol not in tuple(NotificationMethod):
@@ -140,7 +143,8 @@ class RssCloudAggregator:
         return plain_text(200, token)
 
     async def _answer_call(self, content: bytes, subscription: Subscription | None) -> Response:
-        """Answer a notification by XML-RPC or SOAP. It has "one parameter, the url of the channel that changed"."""
+        """Answer a notification by XML-RPC or SOAP. The notification has "one parameter, the url of the channel that
+        changed"."""
         if soap.split_tag(soap.parse_document(content).tag)[1] == "Envelope":
             soap_call = soap.read_call(content)
             texts = [value for _, value in soap_call.parameters if isinstance(value, str)]

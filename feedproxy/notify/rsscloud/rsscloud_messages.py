@@ -209,8 +209,8 @@ def challenge(callback: str, url: str, token: str) -> Message:
 def failure_reason(method: NotificationMethod, answer: Response, *, strictly: bool = False) -> str:
     """Return the reason why a notification failed, or "" if it succeeded.
 
-    A status other than 2xx is a failure. With `strictly`, an XML-RPC or SOAP response must also contain the value true.
-    Without `strictly`, it must not contain false or a fault.
+    A status other than 2xx is a failure. If `strictly` is True, an XML-RPC or SOAP response must also contain the value
+    true. Otherwise the response must not contain false or a fault.
     """
     if not 200 <= answer.status < 300:
         return f"status {answer.status}"

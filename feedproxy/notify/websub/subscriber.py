@@ -4,7 +4,7 @@ accepts.
 Each request has its own secret callback URL, `/-/push/websub/ID.TOKEN`, as WebSub, section 5.1, recommends. Only the
 last verified token is valid. Hubs sign pushes with a secret that feedproxy sends to the hubs. A request over https
 contains `https_secret`. A request over http contains another secret (`Subscription.secret`), because third parties on
-the network can read it.
+the network can read the request.
 """
 
 import dataclasses
