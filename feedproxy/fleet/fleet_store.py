@@ -66,8 +66,8 @@ class FleetStore(PermittedStore):
     async def put(self, resource: Resource, precondition: Precondition | None = None) -> None:
         """Store a resource here, and send it to the other machines.
 
-        The stored resource gets a higher token than the resource that it replaces. If `precondition` returns False when
-        the resource is written, nothing is stored or sent.
+        The stored resource gets a higher fencing token than the resource that it replaces. If `precondition` returns
+        False when the resource is written, nothing is stored or sent.
         """
         target, token = resource.target, self.coordination.token(resource.target)
         # Without a lease, the time of the fetch is the token.
@@ -78,7 +78,8 @@ class FleetStore(PermittedStore):
             self.redis_queue.enqueue_copy(target, token)
 
     async def delete(self, target: str, token_max: int | None = None) -> None:
-        """Delete the target's copy on all machines."""
+        """Delete the target's copy on all machines. If `token_max` is given, this machine keeps a copy with a higher
+        fencing token."""
         self.coordination.invalidate(target)
         await self.local.delete(target, token_max)
 

@@ -151,7 +151,8 @@ class MachineCoordination:
         return self.local.completion_count(target) + self._completion_counts[counter_of(target)]
 
     def on_peer_slot(self, site: str, slot: Instant, now: Instant) -> None:
-        """Permit a request to the site only `site_interval` after the slot that another machine has reserved."""
+        """Permit a request to the site only `site_interval` seconds after `slot`, the instant of a request of another
+        machine."""
         self.sites.reserve_for_peer(site, min(slot, now + PEER_INSTANT_MAX), now)
 
     def on_peer_pause(self, site: str, until: Instant, now: Instant) -> None:

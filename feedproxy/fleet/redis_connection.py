@@ -35,7 +35,7 @@ READ_ONLY = "it is a read-only replica"
 FOREIGN_DATA = ("WRONGTYPE", "not an integer", "not a valid float")
 """Parts of the messages with which Redis reports a value that another program has written."""
 NOT_PERMITTED = "The user executing the script can't"
-"""Part of the message, without a code of its own, with which Redis reports that an ACL forbids a step of a script."""
+"""Part of the message with which Redis reports that an ACL forbids a step of a script. The message has no code."""
 ERROR_CODE = re.compile(r"(?:^|: ?-?)(?!ERR )[A-Z]{3,} ")
 """Code of an error of Redis other than ERR, which redis-py omits.
 

@@ -147,7 +147,7 @@ class RedisOperations:
         await self._transfer(lua_scripts.PUBLISH, keys, *self._event_values(kind, target, payload))
 
     async def publish_unlogged(self, kind: str, target: str, payload: Any = None) -> None:
-        """Send an event that can be lost. It is of no use later."""
+        """Send an event that is of no use later, and so can be lost."""
         message = "0 0 " + self._message(kind, target, payload)
         await self._transfer(lua_scripts.PUBLISH_UNLOGGED, [], self.keys.channel, message)
 

@@ -2,8 +2,8 @@
 
 Redis has a sorted set of the pseudonyms of a feed's direct readers, with the instants of their last requests. A large
 set is replaced by HyperLogLogs, one for each twenty-fourth of the window, with a standard error of 0.81 %. A reader is
-recorded under its pseudonyms of the current and the previous period. Every reader in the window has a pseudonym of the
-previous period, by which it is counted once.
+recorded under its pseudonyms of the current and the previous period. The count of a window (`subscriber_window`) uses
+the pseudonyms of the previous period, because every reader in the window has one. Each reader therefore counts once.
 """
 
 import itertools
@@ -48,7 +48,8 @@ class _Sum(Struct, frozen=True):
 
 
 class SubscriberSums:
-    """Exchange of reader counts with Redis: it sends this machine's readers, and receives the sums of all machines.
+    """Exchange of reader counts with Redis: it sends this machine's readers, and receives the numbers of subscribers on
+    all machines.
 
     `confirmed_claim` returns the confirmed claim of a feed service: the number of subscribers that the service
     claims. The readers of a feed are counted exactly if there are at most `exact_max`.
@@ -110,7 +111,8 @@ class SubscriberSums:
         return sums.direct, sums.claimed
 
     async def refresh(self, target: str) -> None:
-        """Send the recorded reads of this feed, and fetch its sum. While Redis is unavailable, keep the reads."""
+        """Send the recorded reads of this feed, and fetch the number of its subscribers on all machines. While Redis is
+        unavailable, keep the reads."""
         try:
             await self._send(self._take_pending([target]))
             await self._fetch_sums([target])
@@ -118,8 +120,8 @@ class SubscriberSums:
             return
 
     async def sync(self) -> None:
-        """Send all recorded reads, and fetch the sums of their feeds. Raises RedisUnavailable if Redis does not
-        answer."""
+        """Send all recorded reads, and fetch the numbers of subscribers of the feeds that were read. Raises
+        RedisUnavailable if Redis does not answer."""
         while self._waiting:
             targets = list(self._waiting)[:BATCH_SIZE]
             await self._send(self._take_pending(targets), BACKGROUND_TIMEOUT_FACTOR)

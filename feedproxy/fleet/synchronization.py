@@ -1,7 +1,7 @@
 """Synchronization with the other machines of a fleet: what is sent to them, and how their events are applied here.
 
-Once a second, each worker sends reader counts and polls, and checks for missed events. While Redis is unavailable, it
-tries to connect instead. The workers of a machine divide the targets of its store among them.
+Once a second, each worker sends reader counts and polls, and checks for missed events. While Redis is unavailable, the
+worker tries to connect instead. The workers of a machine divide the targets of its store among them.
 """
 
 import asyncio
@@ -41,8 +41,7 @@ SYNC_INTERVAL: Seconds = 1.0
 STATE_INTERVAL: Seconds = 10
 """Once in this many seconds, each worker stores the shared state in Redis again if Redis does not have it.
 
-If its memory is full, Redis can remove every key (`maxmemory-policy allkeys-lru`), first those that were not used
-lately.
+A Redis with full memory can remove any key (`maxmemory-policy allkeys-lru`), first the keys that were not used lately.
 """
 
 CLAIM_LIFETIME: Seconds = 7 * 86_400
