@@ -28,8 +28,8 @@ def register(subparsers: Any) -> None:
 
 
 def discover(args: argparse.Namespace) -> int:
-    """Print the addresses of the feeds that are found or, with --verify, of those that are verified to belong to their
-    page. Return 1 if a feed is not verified, otherwise 0.
+    """Print the addresses of the feeds that are found. With --verify, print only those that are verified to belong to
+    their page, and return 1 if another one was found. Otherwise return 0.
 
     Raises FeedproxyError if no feed is found.
     """

@@ -55,7 +55,8 @@ RECENTLY_REQUESTED = "office-asked"
 class ImportOutcome(Struct, frozen=True):
     """The result of an import.
 
-    It contains the new feeds, the numbers of known and of skipped feeds, and the hosts to which TLS is newly decrypted.
+    It contains the new feeds, the number of feeds that were imported before, the number of skipped feeds, and the hosts
+    for which TLS is decrypted from now on.
     """
 
     added: tuple[str, ...]
@@ -170,8 +171,8 @@ class FeedList:
         return self._public_names[1]
 
     def public_hosts(self, listing: SubscriptionList) -> list[str]:
-        """Return the hosts to which TLS is decrypted because of an import, if they serve a feed of `listing`, the
-        public list."""
+        """Return the hosts whose TLS is decrypted because of an import, and that serve a feed of `listing`, the public
+        list."""
         return sorted(self.imported.hosts & {uri.split_host_port(feed.address)[0] for feed in listing.feeds})
 
     def resume(self) -> None:

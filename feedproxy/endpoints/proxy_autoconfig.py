@@ -39,8 +39,8 @@ function FindProxyForURL(url, host) {{
 def document(base: str, hosts: Iterable[str], patterns: Iterable[str]) -> str:
     """Return the script with the function FindProxyForURL for a proxy at `base`, such as http://proxy.example:8080.
 
-    Requests to `hosts`, and to hosts that match `patterns` such as `*.example.com`, use the proxy, or a direct
-    connection if the proxy is down. All other requests use a direct connection.
+    Requests to `hosts`, and to hosts that match `patterns` such as `*.example.com`, use the proxy. All other requests
+    use a direct connection. While the proxy is down, all requests use a direct connection.
     """
     split = urlsplit(base)
     keyword, port = ("HTTPS", 443) if split.scheme == "https" else ("PROXY", 80)

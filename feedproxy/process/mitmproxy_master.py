@@ -75,7 +75,7 @@ class Master(master.Master):
 def build_master(plan: ServePlan, app: App | None = None) -> tuple[master.Master, App, LoadedOptions]:
     """Return a configured master, its App and its options. Raises UsageError if the configuration is invalid.
 
-    The caller needs a running event loop. Without `app`, a new App is made.
+    The caller needs a running event loop. If `app` is None, a new App is made.
     """
     declared = options.Options()
     # Set before addons are added, because mitmproxy configures all addons again for each option that changes.
@@ -125,7 +125,7 @@ def listeners_of(proxy_master: master.Master) -> list[Any]:
 
 
 def known_options(proxy_master: master.Master) -> dict[str, OptionSpec]:
-    """Return the specifications of all options of this master, feedproxy's and mitmproxy's."""
+    """Return the specification of each option of this master by name, of feedproxy's and of mitmproxy's options."""
     own = option_specs()
     return {
         name: own.get(name) or spec_of(option.typespec, option.choices) for name, option in proxy_master.options.items()

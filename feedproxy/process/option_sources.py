@@ -28,7 +28,7 @@ class LoadedOptions(NamedTuple):
 
     @contextlib.contextmanager
     def locating(self) -> Iterator[None]:
-        """Add the file and line of the option to the message of an error in the block, and raise it as a UsageError."""
+        """Raise an error in the `with` block as a UsageError with the file and line of the option in the message."""
         try:
             yield
         except (exceptions.OptionsError, UsageError) as error:
@@ -61,8 +61,8 @@ class ServePlan(Struct, frozen=True):
 
 
 def read(plan: ServePlan, specs: Mapping[str, OptionSpec]) -> LoadedOptions:
-    """Read the options and rules of all sources. `specs` contains the options by name. Raises UsageError if an option
-    is invalid."""
+    """Return the options and rules of all sources. `specs` has the specification of each option by name. Raises
+    UsageError if an option is invalid."""
     config = load(plan.config, specs) if plan.config else Config()
     overrides = {**from_environment(plan.environment, specs), **parse_sets(plan.sets, specs)}
     flags = {name: check_value(name, value, specs[name], "") for name, value in plan.options.items()}
@@ -72,7 +72,7 @@ def read(plan: ServePlan, specs: Mapping[str, OptionSpec]) -> LoadedOptions:
 def fitting_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the defaults that depend on this machine or container: `memory_max`.
 
-    `values` are the options that are set. The memory is shared by the workers.
+    `values` are the options that are set. The workers (`workers`) divide the memory among them.
     """
     workers = values.get("workers", Settings().workers)
     return {"memory_max": fitting_memory_max(Settings().memory_max, available_memory(), workers)}

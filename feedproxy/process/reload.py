@@ -35,7 +35,7 @@ class Reloader:
         self._task: asyncio.Task[None] | None = None
 
     def request(self) -> None:
-        """Start a reload, or if one is in progress, have another one follow it."""
+        """Start a reload. If a reload is in progress, start another one after it."""
         self._is_requested = True
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._run())

@@ -121,7 +121,7 @@ class Supervisor:
     _snapshots: tuple[int, ...] = ()
     _beats: mmap.mmap = field(init=False)
     _lifeline: tuple[socket.socket, socket.socket] = field(init=False)
-    """Two connected sockets: the supervisor's and the workers'."""
+    """Two connected sockets: the supervisor's, and the one by which workers notice that the supervisor has exited."""
     _startup_grace_until: Seconds = 0.0
     _previous: WorkerOptions | None = None
     """The options before the last reload."""
@@ -335,7 +335,7 @@ class Supervisor:
         return True
 
     def _heartbeat(self, worker: _WorkerSlot) -> Seconds:
-        """Return the time of a worker's last heartbeat, or 0 before it is ready."""
+        """Return the time of a worker's last heartbeat on the monotonic clock, or 0 if the worker is not ready yet."""
         (beat,) = HEARTBEAT.unpack_from(self._beats, HEARTBEAT.size * worker.index)
         return float(beat)
 

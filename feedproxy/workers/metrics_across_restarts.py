@@ -26,8 +26,8 @@ class MetricsSnapshot:
         self._number = self._latest()[0]
 
     def write(self, data: bytes) -> None:
-        """Replace the previous snapshot. Data above SIZE_MAX is ignored. Raises OSError if the memory cannot be
-        written."""
+        """Replace the previous snapshot by `data`. If `data` has more than SIZE_MAX bytes, do nothing. Raises OSError
+        if the memory cannot be written."""
         if len(data) > SIZE_MAX:
             return
         self._number += 1

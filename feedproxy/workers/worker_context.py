@@ -18,13 +18,13 @@ class WorkerContext(Struct, frozen=True):
     number.
 
     * `index` is the number of this worker.
-    * `folder` contains the sockets at which workers answer each other. Its path is short: it names a
-      descriptor of the folder.
+    * `folder` contains the sockets at which workers answer each other. Its path is short: it names a descriptor of the
+      folder.
     * `sockets` are bound to the address for clients, one for each address family, with SO_REUSEPORT. The system
       distributes connections among the workers that listen.
     * `admin` contains the sockets of the admin listener, which only the first worker has.
     * `admin_ports` contains the ports of the admin listener, which all workers know.
-    * `lifeline` is a socket of all workers that is connected to the supervisor. It shows when the supervisor exits.
+    * `lifeline` is a socket that all workers share. The supervisor has the other end, which closes when it exits.
     * `key` is the same for all workers and new at each start. With it, all workers give a reader the same pseudonym in
       the scores.
     * `coordination_memory` is the descriptor of the memory through which workers coordinate the store
@@ -75,7 +75,7 @@ class WorkerContext(Struct, frozen=True):
 
     @property
     def all_are_ready(self) -> bool:
-        """Return True if each worker has been ready since it was started."""
+        """Return True if each worker has become ready after its last start."""
         return all(beat for (beat,) in HEARTBEAT.iter_unpack(self.heartbeats))
 
     def record_heartbeat(self) -> None:

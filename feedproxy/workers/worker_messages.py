@@ -168,7 +168,8 @@ class WorkerPeers:
         return families
 
     async def readers(self) -> Sequence[ReaderAccount]:
-        """Return the other workers' accounts of readers. The accounts of exited workers are lost."""
+        """Return what the other workers have recorded about readers, for the readers' grades. The records of exited
+        workers are lost."""
         accounts = []
         for answer in await asyncio.gather(*(self._request(session, "readers") for session in self._sessions)):
             try:
