@@ -26,7 +26,7 @@ def split_prefix[Kind: StrEnum](text: str, kinds: Iterable[Kind]) -> tuple[Kind 
 
 
 def check_sink_url(text: str, url: str, expected: str) -> None:
-    """Raise UsageError if `url`, the URL of the sink `text`, is invalid. The error's message states what is `expected`."""
+    """Raise UsageError if `url`, the URL of the sink `text`, is invalid. The error's message contains `expected`."""
     try:
         uri.normalise(url)
     except BadTarget as error:
