@@ -17,7 +17,8 @@ WORTH_CODING = 512
 
 
 class Coding(Addon):
-    """Addon that compresses responses if mitmproxy runs it alone. With other addons, feedproxy's service does this."""
+    """Addon that compresses responses if feedproxy's service does not handle the request, for example if this addon is
+    loaded alone."""
 
     options = ("codings", "feed_process")
 

@@ -15,8 +15,8 @@ bytes."""
 
 
 class Moved(Addon):
-    """Addon that converts redirect documents to 301 and 410 if mitmproxy runs it alone. With other addons, feedproxy's
-    service does this."""
+    """Addon that converts redirect documents to 301 and 410 if feedproxy's service does not handle the request, for
+    example if this addon is loaded alone."""
 
     options = ("relocation_confirmations", "relocation_spacing", "gone_recheck", "moved_to", "gone", "announce_as")
 

@@ -8,7 +8,8 @@ from feedproxy.server.mitm.request_routing import client_context, incoming_reque
 
 
 class Subscribers(Addon):
-    """Addon that counts readers if mitmproxy runs it alone. With other addons, feedproxy's service does this."""
+    """Addon that counts readers if feedproxy's service does not handle the request, for example if this addon is loaded
+    alone."""
 
     options = ("subscriber_window", "claim_max", "claim_jump", "contact_url")
 

@@ -10,8 +10,8 @@ from feedproxy.server.mitm.request_routing import fields_of, headers_of
 
 
 class Usm(Addon):
-    """Addon that edits feeds if mitmproxy runs it alone. With other addons, feedproxy's service does this once for each
-    feed."""
+    """Addon that edits feeds if feedproxy's service does not handle the request, for example if this addon is loaded
+    alone."""
 
     options = ("feed_usm", "rdf_media_type", "self_link", "self_link_text")
 

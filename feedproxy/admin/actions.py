@@ -37,8 +37,8 @@ MAX_CONCURRENT = 8
 """Maximum number of concurrent refreshes for a pattern."""
 
 SITE_SLOTS_MAX: Seconds = 60
-"""A refresh of many feeds waits for `site_interval` between the requests to one site, in all at most this many seconds.
-The remaining feeds of the site are reported as `later`."""
+"""A refresh of many feeds waits for `site_interval` between the requests to one site. After this many seconds, the
+remaining feeds of the site are reported as `later`."""
 
 SENTENCES = {
     "updated": "The origin has sent a new version.",

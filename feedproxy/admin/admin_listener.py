@@ -91,8 +91,8 @@ class AdminListener:
     ) -> None:
         """Listen on `sockets`, or on host and port if `sockets` is empty. `authorization` checks each request.
 
-        With `reuse_port`, other processes may listen at the same port. Raises CannotListen if the address is in use or
-        not permitted.
+        If `reuse_port` is True, other processes may listen at the same port. Raises CannotListen if the address is in
+        use or not permitted.
         """
         self._authorization = authorization
         runner = web.AppRunner(

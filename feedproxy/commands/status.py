@@ -10,8 +10,7 @@ from feedproxy.web.display_formats import plural, size
 
 COLUMNS = ("STATE", "SUBSCRIBERS", "NEXT FETCH (UTC)", "FEED", "WHY")
 NARROWEST = 40
-"""Minimum width of the last column, in characters. If less is left of a line, the column follows on the next
-line."""
+"""Minimum width of the last column, in characters. If a line has less space left, the column is on the next line."""
 
 
 def register(subparsers: Any) -> None:

@@ -16,13 +16,13 @@ class RedisKeys:
         self.log = f"{base}:log"
         self.fencing_counter = f"{base}:fence"
         self.barrier = f"{base}:barrier"
-        """The token that a purge of all targets sets. Copies with a lower token are refused."""
+        """Key of the token that a purge of all targets sets. Copies with a lower token are refused."""
         self.identity = f"{base}:identity"
-        """The shared pseudonym and secret (via_pseudonym_and_secret.py)."""
+        """Key of the shared pseudonym and secret (via_pseudonym_and_secret.py)."""
         self.data_id = f"{base}:data-id"
-        """The random identifier of the data in Redis. The identifier is lost with the data."""
+        """Key of the random identifier of the data in Redis. If Redis loses its data, it loses this identifier, too."""
         self.copies = re.sub(r"([*?\[\]\\])", r"\\\1", f"{base}:copy:") + "*"
-        """A glob pattern that matches the keys of all copies."""
+        """Glob pattern of the keys of all copies."""
 
     def copy(self, target: str) -> bytes:
         """Return the key of a target's copy. The copy's token is stored under the same key."""

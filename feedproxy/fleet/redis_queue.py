@@ -99,9 +99,9 @@ class RedisQueue:
         self._clock = clock
         self._events: deque[_PendingEvent] = deque(maxlen=EVENTS_MAX)
         self._purges: OrderedDict[str, _Purge] = OrderedDict()
-        """The last purge of each target that waits to be sent."""
+        """For each target, the last purge that waits to be sent."""
         self._sent_purges: OrderedDict[str, _Purge] = OrderedDict()
-        """The last purges that Redis has accepted, by target."""
+        """For each target, the last purge that Redis has accepted."""
         self._updates: OrderedDict[str, _PendingUpdate] = OrderedDict()
         self._unreleased: set[str] = set()
         """The targets in `_updates` with a lease that waits to be ended."""

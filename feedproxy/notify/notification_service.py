@@ -135,9 +135,9 @@ class NotificationService:
         self.subscriptions = Subscriptions(self.database, settings().subscriptions_max)
         self.queue = DeliveryQueue(self.database)
         self.senders: dict[str, Sender] = {}
-        """The sender of each protocol to feedproxy's subscribers and sinks."""
+        """For each protocol, the sender of messages to feedproxy's subscribers and sinks."""
         self.subscribers: dict[str, SubscriberSender] = {}
-        """The sender of each protocol to servers at which feedproxy subscribes."""
+        """For each protocol, the sender of subscription requests to other servers."""
         self.extra_deliveries: list[ExtraDeliveries] = []
         """Functions that return the deliveries for a change to receivers without a subscription."""
         self.xmlrpc = XmlRpcDispatcher()

@@ -38,7 +38,7 @@ class OutboundSubscriptions:
     """The subscriptions of one protocol at other servers.
 
     `find_target` returns the server at which to subscribe to a feed, or None if there is none. A subscription is
-    renewed after `renew_after` seconds and expires after `lifetime` seconds. With `renewed_by_pushes`, each push
+    renewed after `renew_after` seconds and expires after `lifetime` seconds. If `renewed_by_pushes` is True, each push
     extends the subscription.
     """
 

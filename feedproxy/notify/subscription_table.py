@@ -19,8 +19,8 @@ RENEWALS_MAX = 100
 """At most this many subscriptions are renewed at a time."""
 
 CLOCK_TOLERANCE: Seconds = 60
-"""A recorded instant may lie at most this many seconds in the future. A later instant was recorded with a wrong
-clock."""
+"""A recorded instant may lie at most this many seconds in the future. A later instant was recorded with a wrong clock,
+and does not count."""
 
 RENEWAL_RETRY_DELAY: Seconds = 900
 """A failed renewal of a subscription is repeated after this many seconds, unless its protocol has set another

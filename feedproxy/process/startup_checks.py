@@ -74,8 +74,8 @@ def all_warnings(proxy_master: master.Master, app: App) -> list[str]:
 
 
 def log_new_warnings(proxy_master: master.Master, app: App, *, only_record: bool = False) -> None:
-    """Log the warnings that did not apply at the last call. With `only_record`, log nothing, but remember the warnings
-    for the next call."""
+    """Log the warnings that did not apply at the last call. If `only_record` is True, log nothing, but remember the
+    warnings for the next call."""
     warnings = all_warnings(proxy_master, app)
     for warning in warnings:
         if warning not in app.warnings and not only_record:

@@ -548,8 +548,8 @@ def _is_last_user(descriptor: int) -> bool:
 def _bind(host: str, port: int, option: str, *, exclusive: bool) -> tuple[socket.socket, ...]:
     """Return sockets bound to each address of a host, at one port. Raises CannotListen if an address cannot be bound.
 
-    With `exclusive`, no other process can bind the address. `option` is the option that states the address, and the
-    error's message names it.
+    If `exclusive` is True, no other process can bind the address. The error's message names `option`, the option that
+    states the address.
     """
     try:
         return tuple(bind_sockets(host, port, reuse_port=not exclusive))

@@ -151,7 +151,8 @@ class ChangeLog:
         return [row["target"] for row in rows]
 
     async def trim(self, now: Instant) -> None:
-        """Delete the changes that are older than RETENTION, and the oldest changes above CHANGES_MAX."""
+        """Delete the changes that are older than RETENTION. If more than CHANGES_MAX remain, delete the oldest of them,
+        too."""
 
         def work(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM changes WHERE at < ?", (now - RETENTION,))

@@ -79,8 +79,8 @@ class Subscriber:
         return await self.subscriptions.on_confirmed(subscription, "subscribed")
 
     async def endpoint(self, call: Call) -> Response:
-        """Answer a notification at `/-/push/cnws/…`: with true if feedproxy has a subscription to the changed resource
-        and still needs it, else with false."""
+        """Answer a notification at `/-/push/cnws/…`. The answer is true if feedproxy has a subscription to the changed
+        resource and still needs it. Otherwise the answer is false."""
         try:
             message = cnws_messages.read(utf8_content(call.content, call.request.fields))
         except InvalidCall:

@@ -43,10 +43,10 @@ CHALLENGE_MAX = 256
 
 
 def cloud_of(resource: Resource) -> SubscriptionTarget | None:
-    """Return the cloud that a feed names, or None if the feed names no cloud.
+    """Return the cloud that a feed names, or None if the feed names no usable cloud.
 
-    A cloud with an unknown protocol or an invalid address is ignored, and for XML-RPC and SOAP a cloud with an invalid
-    procedure name. An empty procedure name is valid.
+    A cloud is usable if its protocol is known and its address is valid. For XML-RPC and SOAP, its procedure name must
+    be valid or empty, too.
     """
     cloud = resource.channel.cloud if resource.channel is not None else None
     # "protocol is xml-rpc, soap or http-post (case-sensitive)"

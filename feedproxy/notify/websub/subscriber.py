@@ -344,7 +344,8 @@ class Subscriber:
         return await self._fail(subscription, f"status {answer.status} from the hub: {reason}")
 
     async def _follow_redirect(self, subscription: Subscription, answer: Response) -> Verdict:
-        """Record the hub's new URL. Return Retry, so that the request is repeated at the new URL, or Refused.
+        """Record the hub's new URL, and return Retry, so that the request is repeated at this URL. Return Refused if
+        the redirect cannot be followed.
 
         "The subscriber is expected to retry the subscription or unsubscription at the new hub URL" (WebSub).
         """

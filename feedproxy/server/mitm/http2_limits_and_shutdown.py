@@ -273,7 +273,7 @@ class BoundedServer(Http2Server):
         backpressure.add_http2_buffers(self.context.client, self.h2_conn.unsent_buffers)
         self._allowance = FrameAllowance(head_max, time.monotonic())
         self._received = bytearray()
-        """Received bytes that are not handled yet, from the start of a frame on."""
+        """Received bytes that are not handled yet. They begin at the start of a frame."""
         self._frames: deque[tuple[int, bool]] = deque()
         """For each complete frame in `_received`: its length in bytes, and True if the frame opens a stream."""
         self._counted = 0
@@ -448,7 +448,7 @@ class BoundedServer(Http2Server):
         yield from self._schedule_poll()
 
     def _go_away_if_idle(self) -> layer.CommandGenerator[None]:
-        """Close the connection if no request is in progress, at a shutdown and after the client's GOAWAY.
+        """At a shutdown, and after the client's GOAWAY, close the connection if no request is in progress.
 
         Some clients, such as hyper-h2, would drop a response in progress after GOAWAY.
         """
