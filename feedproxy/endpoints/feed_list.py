@@ -171,8 +171,7 @@ class FeedList:
         return self._public_names[1]
 
     def public_hosts(self, listing: SubscriptionList) -> list[str]:
-        """Return the hosts whose TLS is decrypted because of an import, and that serve a feed of `listing`, the public
-        list."""
+        """Return the hosts that serve a feed of `listing`, the public list if an import lets their TLS be decrypted."""
         return sorted(self.imported.hosts & {uri.split_host_port(feed.address)[0] for feed in listing.feeds})
 
     def resume(self) -> None:

@@ -20,11 +20,9 @@ WAITING_MAX = 10_000
 """At most this many targets are remembered while another machine holds their lease."""
 
 PEER_INSTANT_MAX: Seconds = 60
-"""Another machine can reserve the instant of a request to a site, and state the end of a pause (site_interval.py). Such
-an instant is at most this many seconds in the future.
-
-A later instant is moved to this limit, because the clock of that machine can be ahead.
-"""
+"""Another machine can reserve the instant of a request to a site, and state the end of a pause (site_interval.py). If
+such an instant is more than this many seconds in the future, it is moved to this limit, because the clock of that
+machine is probably ahead."""
 
 
 @dataclass(slots=True)

@@ -25,8 +25,8 @@ from feedproxy.store.resource import Resource
 logger = logging.getLogger("feedproxy.fleet")
 
 WAITING_MAX = 100_000
-"""The queue holds the copies of at most this many targets. Above the limit, the oldest is dropped, and a later
-comparison finds its copy (synchronization.py)."""
+"""The queue holds the copies of at most this many targets. Above the limit, the oldest target is dropped. A later
+comparison (synchronization.py) finds its copy."""
 PURGES_MAX = 100_000
 """The queue holds the purges of at most this many targets. Above the limit, the oldest is dropped."""
 EVENTS_MAX = 10_000
@@ -58,9 +58,9 @@ class _PendingEvent(Struct, frozen=True):
 
 
 class _Purge(Struct, frozen=True):
-    """A purge, with the time at which it was requested. This time does not change when the clock is set.
+    """A purge. `requested` is the time of the request, which does not change when the clock is set.
 
-    `version` is the version that Redis has given to the purge, or 0 before.
+    `version` is the version that Redis has given to the purge, or 0 if Redis has not given one yet.
     """
 
     requested: Seconds

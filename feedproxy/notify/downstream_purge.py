@@ -48,7 +48,7 @@ type PurgeSink = SinkAddress[PurgeMethod]
 
 
 def read_purge_sink(text: str) -> PurgeSink:
-    """Parse one value of the option `purge_sinks`. Raises UsageError if the value is invalid."""
+    """Return the sink that one value of the option `purge_sinks` names. Raises UsageError if the value is invalid."""
     prefix, url = split_prefix(text, (PurgeMethod.URL,))
     check_sink_url(text, url.replace("{key}", "feed-0"), "a URL such as http://127.0.0.1:6081/")
     if prefix is not None and urlsplit(url).path not in ("", "/"):
@@ -57,7 +57,8 @@ def read_purge_sink(text: str) -> PurgeSink:
 
 
 def read_purge_fields(lines: Iterable[str]) -> Fields:
-    """Parse the lines `NAME: VALUE` of the option `purge_fields`. Raises UsageError if a line is invalid.
+    """Return the fields in the lines `NAME: VALUE` of the option `purge_fields`. Raises UsageError if a line is
+    invalid.
 
     The error's message does not contain the line, because the value can be a secret.
     """

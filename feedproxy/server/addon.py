@@ -116,7 +116,7 @@ class NotificationAddon[Part](Addon):
 
 
 def _parse_deferred(deferred: dict[str, Any], name: str) -> None:
-    """Parse the value of an option that mitmdump read before the option was declared, as `feedproxy serve` does.
+    """Parse, as `feedproxy serve` does, an option's value that mitmdump read before the option was declared.
 
     mitmproxy's own parser knows no units, and its error for an invalid value ends the loading of the script without a
     message: mitmdump then passes all requests without feedproxy. An invalid value is logged as an error, which ends

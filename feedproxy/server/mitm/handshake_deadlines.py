@@ -21,7 +21,7 @@ class HandshakeDeadlines:
     def start(self, client: str, seconds: Seconds, end: Callable[[str], None]) -> None:
         """Call `end` with `client` after `seconds`, unless `cancel` is called before. If `seconds` is 0, do nothing.
 
-        `client` is the id of the connection. While its deadline runs, a further call has no effect.
+        `client` is the id of the connection. While a deadline of this connection runs, a further call has no effect.
         """
         if seconds and client not in self._timers:
             self._timers[client] = asyncio.get_running_loop().call_later(seconds, self._expire, client, end)
