@@ -29,14 +29,14 @@ from tests.live.product import COMMAND, LISTENS, ROOT, Process, product_environm
 from tests.waiting import PATIENCE
 
 COMMAND_MAX = 330.0
-"""Seconds that a command may print nothing, below pytest's timeout. `feedproxy demo --days 2` takes 7 s on a processor
-of its own, and more than PATIENCE on a very busy machine."""
+"""Seconds that a command may print nothing, below pytest's timeout. `feedproxy demo --days 1` takes 4 s on a processor
+of its own, and perhaps more than PATIENCE on a very busy machine."""
 
 REASONS = {
     "an example": "a value, an address or a log line that prose explains; there is nothing to run",
     "another program's configuration": "nginx, HAProxy, Prometheus, a browser: not feedproxy's to check here",
     "installs": "the tests run in an environment that is installed already",
-    "docs/tutorial/demo.md": "that page runs two days of it",
+    "docs/tutorial/demo.md": "that page runs a day of it",
     "needs root": "writes outside of the user's own folders",
     "needs systemd": "no service manager runs the tests",
     "needs Docker": "no container engine runs the tests",
