@@ -103,13 +103,17 @@ class Nursery:
         folder: Path,
         stderr: IO[bytes],
         passed: Sequence[int] = (),
+        program: str | None = None,
     ) -> Forked:
-        """Start the program with these arguments. It inherits the descriptors `passed` from 3 on, as from systemd."""
+        """Start the program with these arguments. It inherits the descriptors `passed` from 3 on, as from systemd.
+
+        The process of feedproxy can also start the other `program`.
+        """
         with self._lock:
             control = self._control or self._open()
             ours, theirs = os.pipe()
             try:
-                order = json.dumps([arguments, environment, str(folder)]).encode()
+                order = json.dumps([program or self._program, arguments, environment, str(folder)]).encode()
                 assert len(order) < MESSAGE_MAX
                 socket.send_fds(control, [order], [theirs, stderr.fileno(), *passed])
             finally:
@@ -117,7 +121,7 @@ class Nursery:
             with self._begun:
                 assert self._begun.wait_for(lambda: self._pids, 60), "the nursery is silent"
                 pid = self._pids.pop()
-                process = Forked(pid, [self._program, *arguments], os.fdopen(ours))
+                process = Forked(pid, [program or self._program, *arguments], os.fdopen(ours))
                 if pid in self._codes:
                     process.end(self._codes.pop(pid))
                 else:
@@ -164,7 +168,9 @@ def authority_folder() -> tempfile.TemporaryDirectory[str]:
 
 def main(descriptor: int, authority: str, program: str) -> None:
     """Fork a process for every order until the tests end."""
-    run = {"feedproxy": import_feedproxy, "mitmdump": import_mitmdump}[program]()
+    runs = {"mitmdump": import_mitmdump()}
+    if program == "feedproxy":
+        runs["feedproxy"] = import_feedproxy()
     local_names.look_up_local_names_only()
     cheap_mitmproxy.cheapen_options_and_keys()
     if program == "feedproxy":
@@ -176,9 +182,9 @@ def main(descriptor: int, authority: str, program: str) -> None:
     with socket.socket(fileno=descriptor) as control:
         order = _served(control)
     if order is not None:
-        sys.argv = [program, *order]
+        sys.argv = order
         try:
-            code: Any = run(order)
+            code: Any = runs[order[0]](order[1:])
         except SystemExit as ended:
             code = ended.code
         _end(code)
@@ -298,7 +304,7 @@ def _fork_templates() -> None:
 def import_mitmdump() -> Callable[[list[str]], int | None]:
     """Return mitmdump with the libraries of feedproxy, which take two fifths of the time of importing its scripts.
 
-    Each process imports feedproxy itself.
+    In the process of mitmdump, each forked process imports feedproxy itself.
     """
     from mitmproxy.tools.main import mitmdump
 
@@ -309,7 +315,7 @@ def import_mitmdump() -> Callable[[list[str]], int | None]:
 
 
 def _served(control: socket.socket) -> list[str] | None:
-    """Serve orders. Return the arguments in each forked process, and None at the end of the tests."""
+    """Serve orders. Return the program and its arguments in each forked process, and None at the end of the tests."""
     told, tell = os.pipe()
     os.set_blocking(tell, False)
     signal.set_wakeup_fd(tell)
@@ -337,8 +343,8 @@ def _served(control: socket.socket) -> list[str] | None:
 
 
 def _settled(order: Any, descriptors: list[int]) -> list[str]:
-    """Apply the order's streams, environment and folder to this process, and return its arguments."""
-    command, environment, folder = order
+    """Apply the order's streams, environment and folder to this process, and return its program and arguments."""
+    program, command, environment, folder = order
     with open(os.devnull, "rb") as nothing:
         for number, each in enumerate((nothing.fileno(), *descriptors)):
             os.dup2(each, number)
@@ -352,8 +358,7 @@ def _settled(order: Any, descriptors: list[int]) -> list[str]:
     sys.stdout = open(1, "w", buffering=1 if "PYTHONUNBUFFERED" in environment else -1, closefd=False)  # noqa: SIM115
     os.chdir(folder)
     random.seed()  # otherwise all processes would have the same random numbers
-    arguments: list[str] = command
-    return arguments
+    return [program, *command]
 
 
 def _tell_ends(control: socket.socket) -> None:

@@ -70,7 +70,9 @@ class Process:
         environment: dict[str, str] | None = None,
         *,
         passed: Sequence[int] = (),
+        has_product: bool = False,
     ) -> None:
+        """Start the command. With `has_product`, mitmdump has imported feedproxy already."""
         folder.mkdir(parents=True, exist_ok=True)
         self.log = folder / f"log-{time.monotonic_ns()}"
         self._log = self.log.open("wb")
@@ -78,7 +80,8 @@ class Process:
         self.process: subprocess.Popen[str] | Forked
         if not any(name in environment for name in _OF_THE_START) and (found := _program_of(command)):
             program, arguments = found
-            self.process = nurseries[program].start(arguments, environment, folder, self._log, passed)
+            nursery = nurseries["feedproxy" if has_product else program]
+            self.process = nursery.start(arguments, environment, folder, self._log, passed, program)
         else:
             assert not passed, "only a forked process inherits sockets"
             self.process = subprocess.Popen(

@@ -11,7 +11,7 @@ import pytest
 from feedproxy.lab.record import har_format
 from feedproxy.lab.record.exchange import Side
 from tests.live.origin import Authority, Origin, a_feed
-from tests.live.product import COMMAND, MITMDUMP, Process, Seen, ask, copy_authority, product_environment
+from tests.live.product import COMMAND, MITMDUMP, Process, Seen, ask, copy_authority, product_environment, run
 from tests.waiting import PATIENCE
 
 LISTENING = re.compile(r"listening at \S*?127\.0\.0\.1:(\d+)")
@@ -33,8 +33,16 @@ def scripts() -> Path:
     return Path(done.stdout.strip())
 
 
+_loaded: set[tuple[Path, ...]] = set()
+"""Lists of scripts that were loaded into a mitmdump which had not imported feedproxy."""
+
+
 class Mitmdump(Process):
-    """Mitmdump on a free port with these scripts."""
+    """Mitmdump on a free port with these scripts.
+
+    The first mitmdump with the same scripts imports feedproxy by them. Later ones have imported it already, because the
+    import takes most of a start's time.
+    """
 
     def __init__(self, folder: Path, scripts: Sequence[Path], authority: Path, **options: object) -> None:
         settings = {
@@ -50,7 +58,8 @@ class Mitmdump(Process):
         copy_authority(folder / "conf")
         # mitmdump does not flush its lines.
         environment = product_environment(folder) | {"PYTHONUNBUFFERED": "1"}
-        super().__init__([*MITMDUMP, *sets, *loaded], folder, environment)
+        super().__init__([*MITMDUMP, *sets, *loaded], folder, environment, has_product=tuple(scripts) in _loaded)
+        _loaded.add(tuple(scripts))
         port = int(self.line(LISTENING)[1])
         self.address = ("127.0.0.1", port)
         self.base = f"http://127.0.0.1:{port}"
@@ -136,13 +145,8 @@ def test_addon_that_is_loaded_twice_ends_mitmdump_with_one_line(
 ) -> None:
     given = [text for name in names for text in ("-s", str(scripts / f"{name}.py"))]
 
-    ended = subprocess.run(
-        [*MITMDUMP, "--listen-host", "127.0.0.1", "--listen-port", "0", "--set", "store=memory:", *given],
-        env=product_environment(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
+    ended = run(
+        [*MITMDUMP, "--listen-host", "127.0.0.1", "--listen-port", "0", "--set", "store=memory:", *given], tmp_path
     )
 
     assert ended.returncode == 1
