@@ -1,4 +1,4 @@
-"""The write pacer yields the CPU every quarter of a millisecond."""
+"""The write pacer yields the CPU every half millisecond."""
 
 import pytest
 
