@@ -19,8 +19,8 @@ from feedproxy.http.field_values import charset_of
 _DOCUMENT_STARTS = (b"<?xml ", b"<rss", b"<feed", b"<rdf:RDF")
 _ITEM = re.compile(rb"<(item|entry)[\s>]")
 _ITEM_NAMES = {kind: b"entry" if kind is Kind.ATOM else b"item" for kind in Kind}
-_END_TAGS = {name: re.compile(rb"</%b>(?:\s*+(<%b)[> \n\r\t])?" % (name, name)) for name in (b"item", b"entry")}
-"""Patterns of the end tag of an item, by element name. The group is not empty if another item follows directly."""
+_START_TAGS = {name: re.compile(rb"\s*+<%b[> \n\r\t]" % name) for name in (b"item", b"entry")}
+"""Patterns of the beginning of an item, by element name, with white space before it."""
 _NOT_MARKUP = ((b"<!--", b"-->"), (b"<![CDATA[", b"]]>"), (b"<?", b"?>"))
 """Beginnings and ends of comments, CDATA sections and instructions. Text in them that looks like an item is not an
 item."""
@@ -42,26 +42,25 @@ def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> 
     if first is None:
         return None
     name = first[1]
-    next_items = _END_TAGS[name].findall(body, first.end())
-    if not next_items or not all(next_items[:-1]):
+    before = body[: first.start()]
+    *items, after = body[first.start() :].split(b"</%b>" % name)
+    if not items or not all(map(_START_TAGS[name].match, items)):
         return None
-    end_tag = b"</%b>" % name
-    end = body.rfind(end_tag) + len(end_tag)
-    if _ITEM.search(body, first.end(), body.find(end_tag)) or _ITEM.search(body, end):
+    if _ITEM.search(items[0], len(first[0])) or _ITEM.search(after):
         return None
-    if first.start() + len(body) - end > SCANNED_MAX:
+    if len(before) + len(after) > SCANNED_MAX:
         return None
-    if any(body.rfind(begin, 0, first.start()) > body.rfind(end, 0, first.start()) for begin, end in _NOT_MARKUP):
+    if any(before.rfind(begin) > before.rfind(end) for begin, end in _NOT_MARKUP):
         return None
-    if _has_end_tag_in_other_than_markup(body[first.start() : end], end_tag):
+    if _has_end_tag_in_other_than_markup(body, items):
         return None
     text = to_utf8(body, charset_of(content_type))
     if text.data is not body:
         return None
-    without_items = xml_parser.parse_small(Utf8Text(body[: first.start()] + body[end:], text.encoding, text.sound))
+    without_items = xml_parser.parse_small(Utf8Text(before + after, text.encoding, text.sound))
     if without_items is None or without_items[1]:
         return None
-    count = len(next_items)
+    count = len(items)
     channel = channel_parser.channel_of(
         xml_parser.XmlTree(without_items[0], well_formed=True),
         Items(entries=count) if name == b"entry" else Items(count),
@@ -71,10 +70,12 @@ def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> 
     return replace(channel, items=count, content_digest=digest)
 
 
-def _has_end_tag_in_other_than_markup(items: bytes, end_tag: bytes) -> bool:
-    """Return True if an end tag of an item can lie in a comment or a CDATA section."""
+def _has_end_tag_in_other_than_markup(body: bytes, items: list[bytes]) -> bool:
+    """Return True if an end tag of an item can lie in a comment or a CDATA section.
+
+    `items` is the text of each item up to its end tag, in the document `body`.
+    """
     # The loops of `map` run without Python code: an archive has 100,000 items.
-    kinds = [kind for kind in _NOT_MARKUP[:2] if kind[0] in items]
-    pieces = items.split(end_tag) if kinds else []
-    counts = [[list(map(bytes.count, pieces, repeat(mark))) for mark in kind] for kind in kinds]
+    kinds = [kind for kind in _NOT_MARKUP[:2] if kind[0] in body]
+    counts = [[list(map(bytes.count, items, repeat(mark))) for mark in kind] for kind in kinds]
     return any(begins != ends for begins, ends in counts)
