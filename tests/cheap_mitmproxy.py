@@ -26,6 +26,7 @@ def cheapen_options_and_keys() -> None:
         setattr(module, "fields", lambda value: _fields_of(value.__class__))  # noqa: B010
     # mitmproxy copies all 137 options before each change of an option, and a value twice at each use.
     setattr(optmanager, "copy", SimpleNamespace(deepcopy=_copy))  # noqa: B010 -- mypy knows only the module
+    setattr(optmanager.OptManager, "add_option", _add_option)  # noqa: B010
     setattr(optmanager.OptManager, "rollback", contextmanager(_rollback))  # noqa: B010
     setattr(optmanager._Option, "current", _current)  # noqa: B010
     setattr(signals._SyncSignal, "send", _send)  # noqa: B010
@@ -70,6 +71,20 @@ def _copy_of_option(option: Any) -> Any:
     made.name, made.typespec, made.choices, made.help = option.name, option.typespec, option.choices, option.help
     made._default, made.value = option._default, _copy(option.value)  # a default is copied at each use
     return made
+
+
+_declared: dict[str, tuple[Any, Any]] = {}
+"""Arguments of the last declaration of each option, and the option."""
+
+
+def _add_option(self: Any, name: str, typespec: Any, default: Any, help: str, choices: Any = None) -> None:
+    """Add an option, which is a copy of the option of the last equal declaration."""
+    arguments = typespec, default, help, choices
+    if (declared := _declared.get(name)) is None or declared[0] != arguments:
+        _declared[name] = declared = arguments, optmanager._Option(name, *arguments)
+    self._options[name] = _copy_of_option(declared[1])
+    if self._subscriptions or len(self.changed.receivers) > 1:  # one receiver only passes it on to subscriptions
+        self.changed.send(updated={name})
 
 
 def _rollback(self: Any, updated: set[str], reraise: bool = False) -> Iterator[None]:
