@@ -1,9 +1,7 @@
 """Check of names and prose against docs/glossary.md."""
 
 import ast
-import io
 import re
-import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,6 +61,9 @@ PROSE = re.compile(
 FIRST = re.compile(r"(Who|What|Whose|Whether|Whom|May|Is|Are|Does|For how|So|That|Nobody)\b")
 """Beginnings of docstrings that do not say first what it is or does."""
 
+COMMENT = re.compile(r"(?:^|\s)(#.*)")
+"""A comment, or the rest of a text with a "#" in it. To tell them apart takes a sixth of the test's time."""
+
 QUOTED = re.compile(r"\"[^\"]*\"|`[^`]*`|“[^”]*”")
 
 
@@ -75,8 +76,8 @@ def _files() -> list[Path]:
     return sorted(path for folder in ("feedproxy", "addons") for path in (ROOT / folder).rglob("*.py"))
 
 
-def _names(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
+def _names(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
+    for node in nodes:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 yield node.lineno, node.name
@@ -88,23 +89,23 @@ def _names(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, node.attr
 
 
-def _texts(tree: ast.Module, source: str) -> Iterator[tuple[int, str]]:
+def _texts(nodes: list[ast.AST], source: str) -> Iterator[tuple[int, str]]:
     """Yield docstrings (also those of constants) and comments."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.lineno, node.value.value
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
+    for number, line in enumerate(source.split("\n"), 1):
+        if comment := COMMENT.search(line):
+            yield number, comment[1]
 
 
 def findings(path: Path) -> list[str]:
     """Return the words in a file that the glossary forbids, one line each."""
     source = path.read_text(encoding="utf-8")
-    tree = ast.parse(source)
+    nodes = list(ast.walk(ast.parse(source)))
     place = path.relative_to(ROOT)
-    found = [f"{place}:{line}: name {name}" for line, name in _names(tree) if name.strip("_").lower() in NAMES]
-    for line, text in _texts(tree, source):
+    found = [f"{place}:{line}: name {name}" for line, name in _names(nodes) if name.strip("_").lower() in NAMES]
+    for line, text in _texts(nodes, source):
         if not text.startswith("#") and (first := FIRST.match(text)):
             found.append(f"{place}:{line}: begins with {first[0]}")
         found += [f"{place}:{line}: {word[0]}" for word in PROSE.finditer(QUOTED.sub("", text))]
