@@ -98,6 +98,14 @@ def _layer(part: str) -> int:
 
 
 @cache
+def _statements(path: Path) -> tuple[ast.Import | ast.ImportFrom | ast.ClassDef, ...]:
+    """Return the imports and classes of a module, which is walked once for all tests."""
+    return tuple(
+        node for node in ast.walk(_sources()[path]) if isinstance(node, ast.Import | ast.ImportFrom | ast.ClassDef)
+    )
+
+
+@cache
 def _modules() -> frozenset[str]:
     return frozenset(map(_dotted, _sources()))
 
@@ -112,7 +120,7 @@ def _imports(path: Path) -> tuple[tuple[int, str], ...]:
 
 
 def _find_imports(path: Path, ours: frozenset[str]) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(_sources()[path]):
+    for node in _statements(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -204,8 +212,8 @@ def test_imports_are_absolute() -> None:
     """mitmproxy runs an addon by its path, so relative imports have no package."""
     wrong = [
         _where(path, node.lineno)
-        for path, tree in _sources().items()
-        for node in ast.walk(tree)
+        for path in _sources()
+        for node in _statements(path)
         if isinstance(node, ast.ImportFrom) and node.level
     ]
     assert not wrong, "\n".join(wrong)
@@ -233,9 +241,9 @@ def test_frozen_value_is_a_struct_unless_it_has_a_reason_to_be_a_dataclass() -> 
     """docs/decisions/value-classes.md lists the reasons."""
     wrong = [
         f"{_where(path, node.lineno)}: {node.name}"
-        for path, tree in _sources().items()
+        for path in _sources()
         if path != MODEL_OF_CONVERSIONS
-        for node in ast.walk(tree)
+        for node in _statements(path)
         if isinstance(node, ast.ClassDef) and _is_frozen_dataclass(node) and not _is_dataclass_for_a_reason(path, node)
     ]
     assert not wrong, "\n".join(wrong)
@@ -244,8 +252,8 @@ def test_frozen_value_is_a_struct_unless_it_has_a_reason_to_be_a_dataclass() -> 
 def test_struct_is_frozen() -> None:
     wrong = [
         f"{_where(path, node.lineno)}: {node.name}"
-        for path, tree in _sources().items()
-        for node in ast.walk(tree)
+        for path in _sources()
+        for node in _statements(path)
         if isinstance(node, ast.ClassDef)
         and any(ast.unparse(base) in ("Struct", "msgspec.Struct") for base in node.bases)
         and not _has_argument(node.keywords, "frozen", value=True)
