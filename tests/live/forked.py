@@ -175,7 +175,10 @@ def main(descriptor: int, authority: str, program: str) -> None:
     cheap_mitmproxy.cheapen_options_and_keys()
     if program == "feedproxy":
         cheap_mitmproxy.ignore_commands()
-    certs.CertStore.from_store(authority, CONF_BASENAME, 2048)
+    store = certs.CertStore.from_store(authority, CONF_BASENAME, 2048)
+    made = store.default_privatekey, store.default_ca.to_cryptography()
+    # A process that finds no authority writes a copy of this one.
+    setattr(certs, "create_ca", lambda **_: made)  # noqa: B010 -- mypy knows a function with three parameters
     # No collection of a forked process scans existing objects, because that would copy every memory page.
     gc.collect()
     gc.freeze()
