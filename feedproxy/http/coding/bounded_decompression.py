@@ -13,6 +13,7 @@ import zstandard
 from feedproxy.errors import TooLarge, Undecodable
 from feedproxy.http.coding.content_coding import (
     GZIP_MAGIC,
+    NOT_CODINGS,
     UnknownCoding,
     is_text,
     is_zstd_frame,
@@ -25,19 +26,6 @@ from feedproxy.http.coding.deflate import zlib
 LAYERS_MAX = 4
 """Content with more than this many codings is not decoded. Servers apply at most two, for example to a file that is
 already gzip."""
-
-NOT_CODINGS = frozenset(
-    {
-        *("utf-8", "utf8", "utf-16", "us-ascii", "iso-8859-1", "windows-1252"),
-        *("none", "null", "binary", "7bit", "8bit", "plain", "text", "chunked", "aws-chunked"),
-    }
-)
-"""Names that servers send as Content-Encoding although they are no content codings.
-
-They are charsets, words for the absence of a coding, values of Content-Transfer-Encoding, and the framing of uploads to
-S3, which some object stores send again. Browsers ignore all unknown codings. feedproxy ignores only these names,
-because content in a coding that it does not know must pass unchanged.
-"""
 
 _ALWAYS_ACCEPTED = 16 * 1024 * 1024
 _EXPANSION = 100

@@ -20,6 +20,19 @@ GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ALIASES = {"x-gzip": "gzip"}  # "equivalent to gzip" -- RFC 9110, section 8.4.1.3
 
+NOT_CODINGS = frozenset(
+    {
+        *("utf-8", "utf8", "utf-16", "us-ascii", "iso-8859-1", "windows-1252"),
+        *("none", "null", "binary", "7bit", "8bit", "plain", "text", "chunked", "aws-chunked"),
+    }
+)
+"""Names that servers send as Content-Encoding although they are no content codings.
+
+They are charsets, words for the absence of a coding, values of Content-Transfer-Encoding, and the framing of uploads to
+S3, which some object stores send again. Browsers ignore all unknown codings. feedproxy ignores only these names,
+because content in a coding that it does not know must pass unchanged.
+"""
+
 
 class UnknownCoding(Undecodable):
     """Error for a Content-Encoding with an unknown coding; `coding` is its name."""
