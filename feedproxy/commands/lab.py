@@ -41,7 +41,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the plan and print the score. Return 1 if the run misses a requirement of the plan, otherwise 0.
 
     After SIGINT or SIGTERM, write the recording without a score, and return 128 plus the number of the signal.
-    Raises UsageError if the plan is invalid, the command cannot be started, or the output file has no folder.
+    Raises UsageError if the plan is invalid, the command cannot be started, or the folder of the output
+    file does not exist.
     """
     from feedproxy.lab import plan, run  # noqa: PLC0415
     from feedproxy.lab.record.har_redaction import ADDRESSES  # noqa: PLC0415

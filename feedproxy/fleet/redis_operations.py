@@ -35,8 +35,8 @@ class StoredCopy(Struct, frozen=True):
 
     version: int
     data: bytes | None
-    """The copy as stored in Redis, for `decompress`. None if the version is not later than the caller's, or is that of
-    a purge."""
+    """The copy as stored in Redis, for `decompress`. It is None if `version` is not later than the caller's version, or
+    if the target was purged."""
 
 
 class FleetEvent(Struct, frozen=True):

@@ -71,7 +71,8 @@ class _Purge(Struct, frozen=True):
 class _PendingUpdate:
     """The queued messages about a target, except for a purge.
 
-    `has_copy` is True if a copy waits to be sent. `release` is True if the lease with `token` waits to be ended.
+    `has_copy` is True if a copy waits to be sent. `release` is True if the lease with `token` has still
+    to be released.
     """
 
     has_copy: bool = False
@@ -104,7 +105,7 @@ class RedisQueue:
         """For each target, the last purge that Redis has accepted."""
         self._updates: OrderedDict[str, _PendingUpdate] = OrderedDict()
         self._unreleased: set[str] = set()
-        """The targets in `_updates` with a lease that waits to be ended."""
+        """The targets in `_updates` with a lease that has still to be released."""
         self._awake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.busy = False

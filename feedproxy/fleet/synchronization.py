@@ -179,10 +179,8 @@ class FleetSynchronization:
                 yield target
 
     async def claim_delivery(self, snapshot: FeedSnapshot) -> bool:
-        """Claim the deliveries of a change that only one machine must make. Return True if this machine makes them.
-
-        The result is also True while Redis is unavailable.
-        """
+        """Claim the deliveries of a change for this machine, so that no other machine makes them. Return True if the
+        claim succeeds, or if Redis is unavailable or refuses the request."""
         change = f"{snapshot.target} {snapshot.digest} {snapshot.at}"
         try:
             return await self.redis_operations.claim(change, CLAIM_LIFETIME)

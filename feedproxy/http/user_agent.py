@@ -1,4 +1,4 @@
-"""User-Agent: product names, claims of subscribers, and feedproxy's own value.  RFC 9110, section 10.1.5
+"""User-Agent: product names, claimed numbers of subscribers, and feedproxy's own value.  RFC 9110, section 10.1.5
 
 A service that fetches a feed for many people claims their number in its User-Agent: `457 subscribers`, `2 readers`,
 `users 2`, `15 subscriber(s)`, `subscribers 1`. Some services add their own id of the feed.

@@ -75,7 +75,8 @@ class Delivered(Struct, frozen=True):
 class Retry(Struct, frozen=True):
     """Verdict: the attempt failed, and is repeated with growing delays for a day (delivery/delivery_queue.py).
 
-    The delivery worker sets `not_before`, if the response permits the next attempt only from this instant.
+    `not_before` is the earliest instant of the next attempt, or None if the response states none. The delivery worker
+    sets it.
     """
 
     reason: str

@@ -24,8 +24,8 @@ _LIBRARY = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _LIBRARY_PAGE = re.compile(r"kurtmckee/feedparser|feedparser\.org|simplepie\.org|rometools", re.IGNORECASE)
-"""Pattern of the address of a library's own page. Default User-Agents of libraries contain such an address. The
-address is no contact to the operator of a reader."""
+"""Pattern of the address of a library's own page. Default User-Agents of libraries contain such an address. It
+does not count as a contact, because a publisher cannot reach the operator of the reader through it."""
 _BROWSERS = frozenset({"Mozilla", "Chrome", "HeadlessChrome", "Safari", "Firefox", "Edge", "Opera"})
 # The look-behind keeps the search linear: a long name before an `@` is scanned once.
 _CONTACT = re.compile(r"https?://|www\.|(?<![\w.+-])[\w.+-]++@[\w-]++\.\w", re.IGNORECASE)

@@ -155,7 +155,7 @@ def is_on_the_hour(poll: Poll) -> bool:
 
 
 class POLLED_WITHIN_MAX_AGE(Note, level=Level.WARN, category=Category.SCHEDULE):
-    summary = "%(times)s came while the stored copy was still fresh according to Cache-Control or Expires."
+    summary = "%(times)s came while the reader's last response was still fresh according to Cache-Control or Expires."
     advice = """\
     The publisher promises no new content for %(wait)s, and a cache would answer from its copy. Store the expiry time
     with the feed and do not poll before it."""

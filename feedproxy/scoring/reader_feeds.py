@@ -29,7 +29,8 @@ class Reader:
         """The User-Agent of the last request."""
         self.feeds: OrderedDict[str, FeedEvaluation] = OrderedDict()
         self.aliases: dict[str, str] = {}
-        """For each address to which a redirect or a redirect document led: the address of its feed."""
+        """Each address to which a redirect or a redirect document led, with the address under which `feeds` has the
+        feed."""
         self._connections = ConnectionReuse()
         self._evidence_max = evidence_max
         self._feeds_max = feeds_max

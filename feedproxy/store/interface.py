@@ -115,8 +115,8 @@ class Store(Protocol):
     async def read_state(self, name: str) -> bytes | None:
         """Return the same as `get_state`, but read the disk in another thread.
 
-        If the disk fails or does not respond, return the value that was last read or put here, or None if there is
-        none.
+        If the disk fails or does not respond, return the value that this store last read or put under this name,
+        or None if there is none.
         """
         ...
 

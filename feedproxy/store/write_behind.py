@@ -83,7 +83,7 @@ class WriteQueue[Key, Value]:
         self.size = 0
         """The total size of the values that wait for their first write, in bytes."""
         self._unwritten: dict[Key, PendingWrite[Value]] = {}
-        """The values that could not be written, ordered by their last attempt."""
+        """The values that could not be written. The value with the oldest attempt is first."""
         self._unwritten_size = 0
         self._lock = threading.Lock()
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="feedproxy-store")

@@ -301,7 +301,8 @@ class PollRhythms:
     def _has_left(self, reader: _Reader, now: Instant) -> bool:
         """Return True if a reader has no poll in the last `window` seconds.
 
-        Return False if the machine's clock has lost the time (`_precedes_unset_clock`).
+        Return False if the machine's clock is not set now, but was set at the reader's last poll
+        (`_precedes_unset_clock`).
         """
         return abs(now - reader.last) >= self._window and not _precedes_unset_clock(reader, now)
 

@@ -124,7 +124,7 @@ def load(data: bytes, now: Instant) -> StoredCounts:
 
 
 def products(feeds: Iterable[StoredFeed]) -> Counter[int]:
-    """Return the number of readers by the number of their product (product_codes.py)."""
+    """Return how many readers use each product. The keys are product codes (product_codes.py)."""
     return Counter(b"".join([packed[len(packed) // 2 :: 8] for _, packed, _ in feeds]))
 
 

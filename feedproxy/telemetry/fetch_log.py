@@ -11,7 +11,8 @@ logger = logging.getLogger("feedproxy.fetch")
 
 
 def is_logged(fetch: RefreshRecord, form: str) -> bool:
-    """Return True if the log is on, and no client waited for the fetch. If a client waited, the access log has a line.
+    """Return True if the fetch gets a line in the log: the log is on, and no client waited for the fetch. If a client
+    waited, the access log has a line for its request.
 
     `form` is the value of `log_format`.
     """

@@ -27,7 +27,7 @@ BACKLOG_MAX = 4 * 1024 * 1024
 """At most this many bytes wait for the reader of the log. Further lines are dropped."""
 
 CLOSE_TIMEOUT: Seconds = 2
-"""Before the process exits, it waits at most this many seconds for the reader of the log."""
+"""Before the process exits, it waits at most this many seconds until the backlog of log lines is written."""
 
 BATCH_INTERVAL: Seconds = 0.05
 """A log line of the access log or of a `LineBatch` is buffered for at most this many seconds. Writing each line at once

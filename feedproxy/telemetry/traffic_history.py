@@ -33,8 +33,8 @@ class TrafficCounts(Struct, frozen=True):
     """Counts of requests, and bytes of content, in a period."""
 
     requests: int = 0
-    """Number of client requests, hits and misses. Streamed requests (`passed`), CONNECT, and requests that feedproxy
-    answers itself, such as refused requests, do not count."""
+    """Number of client requests that were hits or misses. Streamed requests (`passed`), CONNECT, and requests that
+    feedproxy answers itself, such as refused requests, do not count."""
     hits: int = 0
     passed: int = 0
     """Number of client requests that mitmproxy streamed. They are not in `requests`, because no cache can answer

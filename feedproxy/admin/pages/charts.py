@@ -84,8 +84,8 @@ def periods_of_span(history: History, span: Span, now: Instant) -> list[TrafficP
 
 
 def requests_chart(periods: Sequence[TrafficPeriod], span: Span) -> Chart:
-    """Return the chart of requests. Requests that the store answered are drawn under the requests that needed an
-    origin."""
+    """Return the chart of requests. The lower part of a column shows the requests that the store answered, the upper
+    part those that needed an origin."""
 
     def parts(tally: TrafficCounts) -> tuple[int, int]:
         return tally.hits, tally.requests - tally.hits
@@ -97,7 +97,8 @@ def requests_chart(periods: Sequence[TrafficPeriod], span: Span) -> Chart:
 
 
 def traffic_chart(periods: Sequence[TrafficPeriod], span: Span) -> Chart:
-    """Return the chart of bytes sent to clients. Bytes from the store are drawn under the bytes from origins."""
+    """Return the chart of bytes sent to clients. The lower part of a column shows the bytes from the
+    store, the upper part those from origins."""
 
     def parts(tally: TrafficCounts) -> tuple[int, int]:
         return tally.bytes_spared, tally.received

@@ -23,7 +23,7 @@ _ITEM = frozenset(("id", "url", "external_url", "title", "content_html", "conten
 
 
 def read(data: bytes, *, sound: bool) -> Channel | None:
-    """Return the channel of a JSON Feed in UTF-8, or None for other JSON.
+    """Return the channel of a JSON Feed in UTF-8, or None if the data is not a JSON Feed.
 
     `sound` is True if the bytes of the original document were valid in its encoding.
     """

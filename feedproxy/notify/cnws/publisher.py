@@ -1,6 +1,6 @@
 """The publisher's side of CNWS, "a publisher server which adds the subscriber to a list of interested parties".
 
-The specification leaves the verification of subscribers and the end of subscriptions open
+The specification defines neither how subscribers are verified nor how subscriptions end
 (docs/reference/notifications.md).
 """
 

@@ -180,7 +180,7 @@ class RssCloudServer:
     async def interpret(self, delivery: Delivery, subscription: Subscription | None, answer: Answer) -> Verdict:
         """Return the verdict on a response. Failures are retried for a day, and then the subscription is removed.
 
-        A 410, or a callback that must not be called, ends the subscription at once.
+        A 410 ends the subscription at once, and so does a callback at an address or port that is not permitted.
         """
         if isinstance(answer, Forbidden):
             return Refused(str(answer), remove=True)

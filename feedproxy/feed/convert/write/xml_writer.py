@@ -240,7 +240,7 @@ def item_body(element: Element, item: Item, core: str) -> None:
 
     If there is no summary, the content is the description. If there is no content, the summary is also written as
     atom:summary. Feed readers interpret description and content:encoded as HTML, so plain text is escaped. Content that
-    is neither text nor HTML, and content at another address, becomes an element of Atom.
+    is neither text nor HTML, and content at another address, is written as atom:content.
     """
     content, summary = item.content, item.summary
     if content is not None and (content.src or content.type not in ("text", "html")):
