@@ -8,6 +8,7 @@ from feedproxy.upstream.upstream_errors import FetchTimeout, MalformedResponse, 
 from tests.stages.addons import OnAddons
 from tests.stages.admin import NOW, a_resource
 from tests.stages.origin import a_feed
+from tests.stages.play import OnService
 
 
 def answers(status: int, body: bytes, *lines: tuple[str, str]):
@@ -310,7 +311,9 @@ async def test_forbidden_address_without_a_copy_has_no_fwd_in_cache_status(stage
     assert (await proxy.get("/feed.rss")).expect(403).cache == "feedproxy; detail=forbidden-address"
 
 
-async def test_forbidden_address_with_a_copy_is_a_hit(stage):
+# On the other stages, the target has a literal address, whose copy does not answer.
+@pytest.mark.parametrize("stage", [OnService, OnAddons], ids=["service", "addons"], indirect=True)
+async def test_copy_of_a_name_with_a_forbidden_address_is_a_hit(stage):
     proxy, origin, clock = await stage(allow_private=False)
     origin.break_down(Forbidden("not here"))
     two_hours_ago = (NOW - clock.now()) / 60 + 120
