@@ -183,7 +183,7 @@ class HitFields(NamedTuple):
         )
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=512)
 def _fields_of_fresh_hit(
     terms: HitTerms, lifetime: Seconds, age: int, ttl: int, rounded_age: int, rounded_ttl: int
 ) -> HitFields:
