@@ -2,7 +2,6 @@
 
 import re
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feedproxy.errors import FeedproxyError
@@ -65,10 +64,6 @@ def _registrable_domain(host: str) -> str:
 
 @cache
 def _suffixes() -> "PublicSuffixList":
-    from publicsuffixlist import PSLFILE, PublicSuffixList  # noqa: PLC0415 -- reads a list of 300 KB: only if needed
+    from publicsuffixlist import PublicSuffixList  # noqa: PLC0415 -- reads a list of 300 KB: only if needed
 
-    rules = Path(PSLFILE).read_text(encoding="utf-8").lower().splitlines()
-    # PublicSuffixList would also encode the 95 % in ASCII, which stay the same: two thirds of its time.
-    others = [rule.split(" ")[0] for rule in rules if not rule.isascii() and not rule.startswith("//")]
-    encoded = [f"{'!' * rule.startswith('!')}{rule.lstrip('!').encode('idna').decode()}" for rule in others]
-    return PublicSuffixList(rules + encoded, accept_encoded_idn=False)
+    return PublicSuffixList()
