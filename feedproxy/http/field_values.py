@@ -16,7 +16,7 @@ PARSED_MAX = 4096
 """Maximum length of a field value that is parsed, in characters.
 
 A message may have a field of up to 64 KiB. To parse all of it would delay the responses to other clients. For a longer
-value, each parser returns a result that is safe without knowing the value.
+value, each parser returns a result that is safe whatever the value says.
 """
 
 

@@ -189,8 +189,9 @@ class Fetcher:
         The result of the fetch is the response, or Oversized if the content exceeds `FetchLimits.buffer_max`.
         `skip_address_check` is true for targets that the operator configured: port and address are not checked.
 
-        Raises Forbidden if the address or port is not permitted, and BadTarget if the target is invalid. Raises
-        Unreachable, FetchTimeout, MalformedResponse, ParentFailed or Overload if the exchange fails.
+        A method other than GET or HEAD raises BadTarget at once. To await the fetch raises Forbidden if the address or
+        port is not permitted, and BadTarget if the target is invalid. If the exchange fails, it raises Unreachable,
+        FetchTimeout, MalformedResponse, ParentFailed or Overload.
         """
         if request.method not in _WITHOUT_CONTENT:
             raise BadTarget(f"invalid method {request.method}: expected GET or HEAD")
