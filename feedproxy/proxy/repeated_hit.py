@@ -150,12 +150,6 @@ class HitState:
             fields = HitFields.of(terms, int(age), int(ttl), cache_control, reason)
         return fields, until if until > now else now
 
-    @property
-    def has_fixed_reason(self) -> bool:
-        """Return True if the description of the freshness has only fixed words and durations, and no text of a feed or
-        an option."""
-        return self.terms.allowance is None and not self.terms.reason
-
 
 class HitFields(NamedTuple):
     """The values of a hit that depend on time.

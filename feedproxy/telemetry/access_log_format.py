@@ -109,22 +109,5 @@ def access_line_text(
 
     `duration` must contain its unit, and `agent` its quotation marks. `target` must not contain secrets.
     """
-    return printable(
-        unescaped_line_text(reader, entrance, method, target, status, size, duration, cache, agent, reason)
-    )
-
-
-def unescaped_line_text(
-    reader: str,
-    entrance: str,
-    method: str,
-    target: str,
-    status: int,
-    size: int,
-    duration: str,
-    cache: str,
-    agent: str,
-    reason: str,
-) -> str:
-    """Return the same as `access_line_text` if no argument contains control characters."""
-    return f"{reader} {entrance} {method} {target} {status} {size} {duration} [{cache}] {agent} {reason}".rstrip()
+    line = f"{reader} {entrance} {method} {target} {status} {size} {duration} [{cache}] {agent} {reason}"
+    return printable(line.rstrip())

@@ -52,7 +52,7 @@ def a_template(
     form, own_values = prepared
     names_in_log = log_names(hit.resource.target, *names)
     shared = SharedProperties(
-        hit.conditions, client, None, "GET", 200, False, 0, True, None, HitCounter(), "", form, names_in_log, True
+        hit.conditions, client, None, "GET", 200, False, 0, True, None, HitCounter(), "", form, names_in_log
     )
     return ResponseTemplate(hit.resource.target, shared, own_values, b"x", state)
 

@@ -22,8 +22,8 @@ from feedproxy.server.access_record import AccessRecord, record_access
 from feedproxy.server.fastpath.response_template import HitCounter, ResponseTemplate
 from feedproxy.subscribers.poll_rhythms import REPEAT
 from feedproxy.subscribers.reader_pseudonyms import Pseudonym
-from feedproxy.telemetry.access_log_format import AccessLine, access_line_text, quote_agent, unescaped_line_text
-from feedproxy.telemetry.log_format import ACCESS_LOGGER, printable
+from feedproxy.telemetry.access_log_format import AccessLine, access_line_text, quote_agent
+from feedproxy.telemetry.log_format import ACCESS_LOGGER
 from feedproxy.telemetry.log_stream import LineBatch
 from feedproxy.telemetry.recent_activity import REQUESTS_MAX, RequestActivity
 
@@ -45,8 +45,8 @@ DROP_BATCH = 4096
 class ClientIdentity(NamedTuple):
     """The names of a client in the log and in the subscriber counts.
 
-    `quoted` is the User-Agent in quotation marks, without control characters. `pseudonym` is the client's name in the
-    subscriber counts, and `pseudonym_text` the same in hexadecimal.
+    `quoted` is the User-Agent in quotation marks. `pseudonym` is the client's name in the subscriber counts, and
+    `pseudonym_text` the same in hexadecimal.
     """
 
     user_agent: str
@@ -113,7 +113,7 @@ class AccessLogger:
             pseudonym = self._app.service.audience.identifier.pseudonym(address, user_agent, "", now)
             client = self._clients[client_key] = ClientIdentity(
                 user_agent,
-                printable(quote_agent(user_agent)),
+                quote_agent(user_agent),
                 pseudonym,
                 f"{pseudonym.current:015x}",
                 client_key,
@@ -128,9 +128,7 @@ class AccessLogger:
             return ""
         shared, public, fields = template.shared, template.public_name, template.hit_fields
         if form == "text":
-            is_printable = shared.is_name_printable and template.hit_state.has_fixed_reason
-            make_text = unescaped_line_text if is_printable else access_line_text
-            return make_text(
+            return access_line_text(
                 client.pseudonym_text,
                 shared.client.entrance,
                 shared.method,

@@ -38,7 +38,6 @@ from feedproxy.server.fastpath.template_cache import (
 from feedproxy.server.mitm.request_routing import IncomingRequest, RoutedRequest, client_context, route
 from feedproxy.server.response_head import encode_head, finish_response, refusal_response
 from feedproxy.store.packing.interning import Interner
-from feedproxy.telemetry.log_format import printable
 from feedproxy.upstream import local_resource_exhaustion
 from feedproxy.upstream.own_urls import may_be_own
 
@@ -411,7 +410,6 @@ class FastPathHandler:
             self._intern(secret_hash(hit.resource.target)),
             head_form,
             log_names(hit.resource.target, *names),
-            printable(names[0]) == names[0],
         )
         template = ResponseTemplate(
             hit.resource.target,

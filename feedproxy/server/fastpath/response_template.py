@@ -123,8 +123,6 @@ class SharedProperties(NamedTuple):
     """Hash of the secrets in the target (scoring/reader_names.py). Most targets have none, and an empty hash."""
     head_form: HeadForm
     log_names: LogNames
-    is_name_printable: bool
-    """True if the log contains the public address unchanged, because it has no control characters."""
 
 
 class ResponseTemplate:
