@@ -1,7 +1,7 @@
-"""Validation of stored responses, and their update by the origin's response.  RFC 9111, section 4.3
+"""Validation of stored responses at the origin, and their update by the origin's response.  RFC 9111, section 4.3
 
 feedproxy sends the origin's validators exactly as received, even malformed ones, because some servers compare them byte
-by byte.
+by byte. http/preconditions.py decides whether a client gets a 304.
 """
 
 from msgspec.structs import replace

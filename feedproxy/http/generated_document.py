@@ -1,10 +1,10 @@
 """Responses with documents that feedproxy generates: lists of feeds, lists of changes, and proxy.pac."""
 
 from feedproxy.clock import Instant
-from feedproxy.http.conditional import Outcome, evaluate
 from feedproxy.http.date import format_http_date
 from feedproxy.http.etag import EntityTag
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.preconditions import Outcome, evaluate
 
 
 def respond(

@@ -9,13 +9,13 @@ from feedproxy.cache.freshness import Allowance, Freshness, Source, explicit_lif
 from feedproxy.cache.partial_content import OF_ONE_MESSAGE
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, Seconds
-from feedproxy.http import conditional, content_negotiation, ranges
+from feedproxy.http import content_negotiation, preconditions, ranges
 from feedproxy.http.cache_control import CacheControl, without_directives, without_targeted
 from feedproxy.http.coding import content_coding
-from feedproxy.http.conditional import Outcome
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.etag import EntityTag, own_tag, parse_tag, parse_tags
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.preconditions import Outcome
 from feedproxy.proxy.representations.decoded_bodies import DECODED_BODIES
 from feedproxy.proxy.response_selection import SelectedResponse
 from feedproxy.refresh.resource_after_refresh import earlier_versions_interval
@@ -67,7 +67,7 @@ def _build(selected: SelectedResponse, via: str, now: Instant) -> Response:
     if stored.status in (200, 206):
         match _evaluate_conditions(selected, representation, now):
             case Outcome.NOT_MODIFIED:
-                fields = _with_tag_of_client(fields.only(conditional.FIELDS_IN_304), stored, request, representation)
+                fields = _with_tag_of_client(fields.only(preconditions.FIELDS_IN_304), stored, request, representation)
                 return Response(304, fields)
             case Outcome.PRECONDITION_FAILED:
                 return precondition_failed(fields)
@@ -224,7 +224,7 @@ def remaining_lifetime(lifetime: Seconds, expires: Instant, allowance: Allowance
 
 def _evaluate_conditions(selected: SelectedResponse, representation: SelectedRepresentation, now: Instant) -> Outcome:
     request, stored = selected.context.request, selected.stored
-    if not conditional.has_preconditions(request.fields):
+    if not preconditions.has_preconditions(request.fields):
         return Outcome.PROCEED
     tags = tuple(_current_tags(stored, representation, all_codings="if-match" in request.fields))
     is_dated = "if-modified-since" in request.fields
@@ -246,9 +246,9 @@ def evaluate_conditions(
 ) -> Outcome:
     """Return the outcome of a request's conditions for a representation with these fields.
 
-    The other arguments are those of `conditional.evaluate` (http/conditional.py).
+    The other arguments are those of `preconditions.evaluate` (http/preconditions.py).
     """
-    return conditional.evaluate(
+    return preconditions.evaluate(
         request.fields,
         request.method,
         tags=tags,

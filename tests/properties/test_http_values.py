@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedproxy.http.cache_control import CacheControl, parse_targeted
-from feedproxy.http.conditional import Outcome, evaluate
 from feedproxy.http.content_negotiation import choose_coding, choose_media_type
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.etag import EntityTag, own_tag, parse_tag, parse_tags, tag_base
 from feedproxy.http.field_values import parse_parameters, quote, split_list, unquote
 from feedproxy.http.message import Fields
+from feedproxy.http.preconditions import Outcome, evaluate
 from feedproxy.http.ranges import Unsatisfiable, select
 from feedproxy.http.structured_fields import parse_dictionary
 

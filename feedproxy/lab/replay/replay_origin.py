@@ -15,11 +15,11 @@ from feedproxy.clock import Instant
 from feedproxy.errors import BadTarget, NotFound
 from feedproxy.http import uri
 from feedproxy.http.coding.content_coding import encode
-from feedproxy.http.conditional import Outcome, evaluate
 from feedproxy.http.content_negotiation import choose_coding
 from feedproxy.http.date import format_http_date, format_rfc3339, parse_http_date
 from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Fields, Request
+from feedproxy.http.preconditions import Outcome, evaluate
 from feedproxy.http.target_uri.gateway_path import gateway_target
 from feedproxy.lab.replay.faults.fault import Fault, FaultContext, PlannedFault
 from feedproxy.lab.replay.hint_overrides import Change

@@ -17,12 +17,12 @@ from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, NotFound
 from feedproxy.feed import pasted_address
 from feedproxy.feed.convert.formats import FORMATS, Format
 from feedproxy.feed.convert.headlines import Headlines
-from feedproxy.http import conditional, content_negotiation, uri
+from feedproxy.http import content_negotiation, preconditions, uri
 from feedproxy.http.coding import content_coding
-from feedproxy.http.conditional import Outcome
 from feedproxy.http.etag import own_tag
 from feedproxy.http.field_values import parse_parameters
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.preconditions import Outcome
 from feedproxy.http.target_uri.gateway_path import gateway_target
 from feedproxy.proxy.representations.conversion_cache import Conversion, ConversionCache
 from feedproxy.proxy.response_builder import DIGESTS, evaluate_conditions, precondition_failed, tag_for_304
@@ -146,7 +146,7 @@ class Conversions:
             case Outcome.NOT_MODIFIED:
                 offered = {coding: own_tag(conversion.tag_base, coding) for coding in _codings(settings)}
                 fields = fields.with_field("ETag", tag_for_304(request, offered, offered[name]).text)
-                return Response(304, fields.only(conditional.FIELDS_IN_304))
+                return Response(304, fields.only(preconditions.FIELDS_IN_304))
             case Outcome.PRECONDITION_FAILED:
                 return precondition_failed(fields)
         return Response(200, fields.with_field("Content-Length", str(len(conversion.body))), conversion.body)

@@ -1,8 +1,10 @@
-"""Evaluation of conditional requests, in the order of RFC 9110, section 13.2.2.
+"""Evaluation of a request's preconditions (If-None-Match and others), in the order of RFC 9110, section 13.2.2.
 
 A representation has one tag for each content coding, and the origin's tag. If-None-Match is compared with all tags,
 because a client that has the content in one coding does not need it in another. If no tag matches, only the bases of
 the tags are compared (etag.py), because other software can have changed a tag.
+
+cache/validation.py compares the validators of an origin's 304 with those of the stored response.
 """
 
 import math

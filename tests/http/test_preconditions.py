@@ -2,15 +2,15 @@
 
 import pytest
 
-from feedproxy.http.conditional import (
+from feedproxy.http.date import format_http_date
+from feedproxy.http.etag import own_tag
+from feedproxy.http.message import Fields
+from feedproxy.http.preconditions import (
     SKEW,
     Outcome,
     evaluate,
     has_preconditions,
 )
-from feedproxy.http.date import format_http_date
-from feedproxy.http.etag import own_tag
-from feedproxy.http.message import Fields
 
 NOW = 1795176000.0
 MODIFIED = NOW - 86400
