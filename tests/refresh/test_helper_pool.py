@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from feedproxy.cache.stored_response import Bodies, Content
-from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Response
 from feedproxy.refresh.ingest import helper_pool
-from feedproxy.refresh.ingest.helper_pool import HelperPool
+from feedproxy.refresh.ingest.helper_pool import HelperPool, HelpersExited
 from feedproxy.refresh.ingest.helper_process import (
     OUT_OF_BAND_MIN,
     Limits,
@@ -130,8 +129,10 @@ async def test_job_that_ends_its_process_twice_fails_alone(pool: HelperPool) -> 
     deadly = asyncio.ensure_future(pool.submit(functools.partial(os._exit, 1)))
     other = asyncio.ensure_future(pool.submit(functools.partial(pow, 2, 5)))
 
-    with pytest.raises(FeedproxyError):
+    with pytest.raises(HelpersExited) as raised:
         await deadly
+    assert raised.value.status_hint == 503
+    assert dict(raised.value.fields) == {"Retry-After": "60"}
     assert await other == 32
 
 

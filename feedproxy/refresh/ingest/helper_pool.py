@@ -81,6 +81,12 @@ class JobLimitExceeded(FeedproxyError, status=502, detail="too-large"):
     """Error for a document that needs more time or memory than a job may use."""
 
 
+class HelpersExited(FeedproxyError, status=503):
+    """Error for a job during which helper processes exited, for example because memory ran out."""
+
+    fields = (("Retry-After", "60"),)
+
+
 @dataclass(slots=True, eq=False)
 class _Job:
     message: Parts
@@ -146,7 +152,7 @@ class HelperPool:
         """Run a job and return its result.
 
         `work` is a `functools.partial` of a module-level function with picklable arguments. Raises the exceptions of
-        this function. Raises JobLimitExceeded if the job exceeds a limit, and FeedproxyError if helpers exited during
+        this function. Raises JobLimitExceeded if the job exceeds a limit, and HelpersExited if helpers exited during
         the job. Raises Overload if the pool is full, or if no process can be started.
         """
         if self._in_threads:
@@ -367,7 +373,7 @@ class HelperPool:
             " feed",
             ATTEMPTS_MAX,
         )
-        job.fail(FeedproxyError("feedproxy could not process the response; see its log"))
+        job.fail(HelpersExited("feedproxy could not process the response; see its log"))
 
     # -- the template
 
