@@ -19,7 +19,7 @@ from feedproxy.http.message import Fields, Response
 from feedproxy.notify import notification_service
 from feedproxy.notify.changes import pending_changes
 from feedproxy.notify.changes.change_log import ChangeLog, FeedSnapshot
-from feedproxy.notify.delivery.delivery_queue import RETRY_DELAY_MIN, next_try
+from feedproxy.notify.delivery.delivery_retries import RETRY_DELAY_MIN, next_try
 from feedproxy.notify.delivery.delivery_worker import MAX_CONCURRENT, MAX_PER_HOST
 from feedproxy.notify.notification_database import JOURNAL_SUFFIXES, NotificationDatabase
 from feedproxy.notify.notification_protocol import DAY, Change, DeliveryRequest

@@ -7,7 +7,7 @@ import pytest
 
 from feedproxy.errors import UsageError
 from feedproxy.http.message import Response
-from feedproxy.notify.delivery.delivery_queue import RETRY_DELAY_MIN
+from feedproxy.notify.delivery.delivery_retries import RETRY_DELAY_MIN
 from feedproxy.notify.downstream_purge import (
     DownstreamPurge,
     PurgeMethod,

@@ -18,7 +18,8 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError, StoreError
 from feedproxy.http.message import Response
 from feedproxy.http.retry_after_and_rate_limit import retry_after
-from feedproxy.notify.delivery.delivery_queue import DeliveryOutcome, DeliveryQueue, next_try
+from feedproxy.notify.delivery.delivery_queue import DeliveryOutcome, DeliveryQueue
+from feedproxy.notify.delivery.delivery_retries import next_try
 from feedproxy.notify.notification_protocol import (
     SUBSCRIBER_REQUESTS,
     Answer,
