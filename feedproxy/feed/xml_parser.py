@@ -75,9 +75,10 @@ lxml finds a value by a linear search, so the time grows with the square of the 
 """
 
 _DEPTH_MAX = 250
-"""Elements nested more deeply than this are replaced by their content if libxml2 refuses a document."""
+"""Elements nested more deeply than this are replaced by their content if libxml2 refuses a document, or if items seem
+to be nested."""
 
-_FLATTENED_MAX = 4 * 1024 * 1024
+_REPAIRED_MAX = 4 * 1024 * 1024
 """Only a document of at most this many bytes is searched for elements nested more deeply than _DEPTH_MAX, and for
 missing end tags."""
 
@@ -203,15 +204,12 @@ def _parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlT
     # The texts of entities may contain tags.
     data = replaced if replaced is escaped else replaced[: safe_length(replaced)]
     faultless = parser.feed_all(data)
-    if parser.found_nested_item:
-        # The items before it have been passed on.
-        ended = _with_missing_end_tags(data, check)
-        parser = _StreamParser(_skip(parser.items, on_item), allows_nested=True)
-        faultless, has_fault, data = parser.feed_all(ended), has_fault or ended is not data, ended
-    if parser.exceeded_limit and (flat := _flatten(data)) is not data:
-        # libxml2 stops at such an element. The items before it have been passed on.
-        parser, has_fault = _StreamParser(_skip(parser.items, on_item), allows_nested=True), True
-        parser.feed_all(flat)
+    if parser.found_nested_item or parser.exceeded_limit:
+        repaired = _with_repaired_nesting(data, check)
+        if parser.found_nested_item or repaired is not data:
+            # The items before this place have been passed on.
+            parser = _StreamParser(_skip(parser.items, on_item), allows_nested=True)
+            faultless, has_fault, data = parser.feed_all(repaired), has_fault or repaired is not data, repaired
     if parser.root is None:
         return None
     whole = end == len(text.data) and text.sound and not _is_displaced(text.data, start)
@@ -226,65 +224,57 @@ def _skip(count: int, on_item: Callable[[Element], None]) -> Callable[[Element],
     return lambda item: on_item(item) if next(numbers) >= count else None
 
 
-def _flatten(data: bytes) -> bytes:
-    """Return the document without the tags of elements that are nested too deeply, or `data` itself if it has none.
-
-    The content of such elements remains, as a part of the innermost element that is not nested too deeply.
-    """
-    pieces, done, depth = list[bytes](), 0, 0
-    for match in _TAG.finditer(data) if len(data) <= _FLATTENED_MAX else ():
-        is_end, is_start = match[1] is not None, match[2] is not None
-        is_empty = is_start and data.endswith(b"/>", match.start(), match.end())
-        if (is_end or is_start) and depth + is_start > _DEPTH_MAX:
-            if done < match.start():
-                pieces.append(data[done : match.start()])
-            done = match.end()
-        if is_end:
-            depth = max(0, depth - 1)
-        elif is_start and not is_empty:
-            depth += 1
-    return b"".join((*pieces, data[done:])) if done else data
-
-
-def _with_missing_end_tags(data: bytes, check: IsWellFormed) -> bytes:
-    """Return the document with the end tags that are missing before the next item.
+def _with_repaired_nesting(data: bytes, check: IsWellFormed) -> bytes:
+    """Return the document with the end tags that are missing before the next item, and without the tags of elements
+    nested too deeply. A document without either fault is returned as the same object.
 
     At each end tag, libxml2 ends the innermost open element, whatever the tag's name is. After a missing end tag, it
     therefore takes all further items for the content of one item. Two rules prevent this: An end tag ends the element
-    of its name with all elements in it. An item begins after the end of the item before it. A well-formed document is
-    returned unchanged, as the same object. `check` returns True for such a document.
+    of its name with all elements in it. An item begins after the end of the item before it. A well-formed document,
+    for which `check` returns True, may contain an item within another.
+
+    The content of elements nested too deeply remains, as a part of the innermost element that is not.
     """
-    if len(data) > _FLATTENED_MAX or check(data):
+    if len(data) > _REPAIRED_MAX:
         return data
+    may_nest_items = check(data)
     result, done = io.BytesIO(), 0
     names, counts = list[bytes](), Counter[bytes]()  # of the open elements
+
+    def end_innermost() -> bytes:
+        """End the innermost open element. Return its end tag, or nothing if the element is nested too deeply."""
+        name = names.pop()
+        counts[name] -= 1
+        return b"</%b>" % name if len(names) < _DEPTH_MAX else b""
+
     for match in _TAG.finditer(data):
         is_end, is_start = match[1] is not None, match[2] is not None
         found = _TAG_NAME.match(data, match.start()) if is_end or is_start else None
         if found is None:
             continue  # a comment, an instruction, or a CDATA section
-        name = found[1]
-        if counts[name] and (is_end or name.lower() in _ITEM_NAMES):
-            result.write(data[done : match.start()])
-            done = match.start()
+        name, missing, is_kept = found[1], list[bytes](), True
+        if counts[name] and (is_end or (not may_nest_items and name.lower() in _ITEM_NAMES)):
             while names[-1] != name:
-                counts[names[-1]] -= 1
-                result.write(b"</%b>" % names.pop())
+                missing.append(end_innermost())
+            end_tag = end_innermost()
+            is_kept = bool(end_tag)
             if is_start:
-                result.write(b"</%b>" % name)
-            counts[names.pop()] -= 1
+                missing.append(end_tag)
         elif is_end and names and names[-1].lower() not in _CONTAINER_NAMES:
-            counts[names.pop()] -= 1  # as libxml2 does, because the name may be misspelt
+            is_kept = bool(end_innermost())  # as libxml2 does, because the name may be misspelt
         elif is_end:
+            is_kept = False
+        if is_start:
+            is_kept = len(names) < _DEPTH_MAX
+            if not data.endswith(b"/>", match.start(), match.end()):
+                names.append(name)
+                counts[name] += 1
+        if missing or not is_kept:
             result.write(data[done : match.start()])
-            done = match.end()
-        if is_start and not data.endswith(b"/>", match.start(), match.end()):
-            names.append(name)
-            counts[name] += 1
-            if len(names) > _DEPTH_MAX:
-                return data
+            result.writelines(missing)
+            done = match.start() if is_kept else match.end()
     result.write(data[done:])
-    return result.getvalue()
+    return result.getvalue() if done else data
 
 
 class _StreamParser:

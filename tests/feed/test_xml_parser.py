@@ -256,6 +256,7 @@ def test_item_with_deeply_nested_elements_is_read_and_so_are_the_items_after_it(
         ("<item><title>a</title><d><![CDATA[<item>]]></d>", ["a<item>"]),
         ("<item><title>a</title><item/>", ["a", ""]),
         ("<item><title>a<item><title>b", ["a", "b"]),
+        (f"<item><title>a</title>{'<d>' * 300}b</item>", ["ab"]),
     ],
 )
 @pytest.mark.parametrize("count", [1, 3_000])
