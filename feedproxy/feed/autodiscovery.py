@@ -1,7 +1,7 @@
-"""Autodiscovery: the feeds that a page names.
+"""Autodiscovery of the feeds that a page names.
 
-A page names feeds by links with `rel=alternate` and the media type of a feed, or with `rel=feed`. A link is an element
-of the page, or a part of the field Link of the response. Addresses that are not valid http or https URLs are ignored.
+A link names a feed by `rel=feed`, or by `rel=alternate` and the media type of a feed. Links are elements of the page,
+or parts of the response field Link. Addresses that are not valid http or https URLs are ignored.
 """
 
 import re
@@ -24,11 +24,11 @@ FEED_TYPES = (*READER_MEDIA_TYPES, *Kind.CDF.media_types)
 """Media types of feeds, in a page's links and in a client's Accept field."""
 
 GENERIC_TYPES = ("application/xml", "text/xml", "application/json")
-"""Media types that feeds share with other documents. A link with such a type counts only if the page has no link with
-one of FEED_TYPES."""
+"""Media types that feeds share with other documents. Links with these types count only if no link has one of
+FEED_TYPES."""
 
 BYTES_MAX = 1024 * 1024
-"""Only this many bytes at the beginning of a page are parsed. In known pages, the head ends within 200 KB."""
+"""Maximum number of bytes parsed at the beginning of a page. In known pages, the head ends within 200 KB."""
 
 FEEDS_MAX = 32
 """Maximum number of feeds read from one page. Known pages name a dozen feeds, such as one for each section."""
@@ -44,7 +44,7 @@ _API = re.compile(r"/wp-json(?:/|$)|[?&]rest_route=")
 
 
 class DiscoveredFeed(Struct, frozen=True):
-    """A feed that a page names: its normalised address, and the type and title of the link."""
+    """A feed that a page names. `address` is normalised."""
 
     address: str
     type: str = ""
@@ -58,11 +58,10 @@ def is_page(body: bytes) -> bool:
 
 
 def discover_feeds(body: bytes, address: str, fields: Fields = NO_FIELDS) -> tuple[DiscoveredFeed, ...]:
-    """Return the feeds that a page names: first those in the field Link, then those in the page itself, in document
-    order.
+    """Return the feeds that a page names: those in the field Link, then those in the page, in document order.
 
     `fields` are the fields of the response. `address` is the page's normalised address, or "" for a saved page. In a
-    saved page without a base address of its own, relative links are ignored.
+    saved page that states no base address, relative links are ignored.
     """
     page = _parse_page(body, fields.get("content-type"))
     base = resolve_address(address, page.base) if page.base else ""
@@ -73,16 +72,14 @@ def discover_feeds(body: bytes, address: str, fields: Fields = NO_FIELDS) -> tup
 
 
 def prefers_feeds(accept: str | None) -> bool:
-    """Return True if a client with this Accept field prefers a feed to a page (RFC 9110, section 12.5.1), and False if
-    it has no preference."""
+    """Return True if Accept prefers a feed to a page (RFC 9110, section 12.5.1), and False if it has no preference."""
     if accept is None:
         return False
     return content_negotiation.choose_media_type(accept, _OFFERS) in FEED_TYPES
 
 
 def prefers_pages(accept: str | None) -> bool:
-    """Return True if a client with this Accept field prefers an HTML page to a feed, and False if it has no
-    preference."""
+    """Return True if Accept prefers an HTML page to a feed, and False if it has no preference."""
     return _prefers_pages(accept) if accept else False
 
 
@@ -92,8 +89,7 @@ def _prefers_pages(accept: str) -> bool:
 
 
 _OFFERS = ("text/html", "application/xhtml+xml", *FEED_TYPES)
-"""Media types of the page and of its feeds, for negotiation. Pages come first, so a client without a preference gets
-the page."""
+"""Media types to choose from. Those of pages are first, so a client without a preference gets the page."""
 
 
 # -- parsing a page
@@ -125,7 +121,7 @@ class _PageTarget:
                 self.links.append(Link(href, rels, kind, attributes.get("title") or ""))
 
     def close(self) -> None:
-        """End the document. The parser requires this method."""
+        """Do nothing. The parser requires this method."""
 
 
 def _parse_page(body: bytes, content_type: str | None) -> _PageTarget:

@@ -22,7 +22,7 @@ MEMORY: Seconds = 30 * 86_400
 
 
 def changes_per_second(instants: Iterable[Instant], now: Instant, *, since: Instant | None = None) -> float:
-    """Return the expected number of changes per second. `instants` are the dates of entries, or of observed changes.
+    """Return the expected number of changes per second. `instants` are the dates of items, or of observed changes.
 
     Observation begins at `since`, the instant of the feed's first fetch. If `since` is None or later than the oldest
     change, observation begins at the oldest change. This change is then not counted.
@@ -54,7 +54,7 @@ def expected_staleness(per_second: float, age: Seconds) -> Seconds:
 def age_for(per_second: float, staleness: Seconds) -> Seconds:
     """Return the age in seconds at which the expected staleness of a copy reaches `staleness` seconds.
 
-    `per_second` is the feed's rate of changes, which must be greater than 0.
+    `per_second`, the feed's rate of changes, must be greater than 0.
     """
     if staleness <= 0:
         return 0.0

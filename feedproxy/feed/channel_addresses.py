@@ -13,7 +13,7 @@ from feedproxy.http import uri
 from feedproxy.http.field_values import parse_parameters
 
 _DOMAIN = re.compile(r"[^/?#@\\\s]+")
-"""Pattern of the domain of a cloud. With other characters, the domain would contain a part of a path or a user name."""
+"""Pattern of a cloud's domain. It excludes the characters that begin a path or end a user name."""
 _PORT = re.compile(r"[0-9]{0,5}")
 
 
@@ -54,8 +54,7 @@ def cloud_address(cloud: Cloud) -> str:
 
 
 def cloud_scheme(protocol: str, port: str) -> str:
-    """Return the scheme of an rssCloud address, which is stated only as a protocol and a port: https for `https-post`
-    and for port 443, else http."""
+    """Return the scheme of an rssCloud address: https if the protocol is `https-post` or the port is 443, else http."""
     # "As a convenience, http-post with port 443 is also notified over HTTPS" (current servers).
     return "https" if protocol == "https-post" or port == "443" else "http"
 

@@ -1,8 +1,8 @@
 """Content digest: documents with the same digest have the same content.
 
 Dates of the channel, the generator, comments, white space between elements, the order of attributes, and namespace
-prefixes are not content. Computing the digest takes most of the time of parsing, and is needed only when a second
-version arrives. Until then, a hash of the bytes stands for the digest (`pending_digest`).
+prefixes are not content. Computing a digest is slow, so a hash of the bytes (`pending_digest`) stands for the digest
+until a second version arrives.
 """
 
 import hashlib
@@ -29,8 +29,8 @@ the publisher's own update."""
 _PATTERN_SEARCH_MAX = 2 * 1024 * 1024
 """Maximum size, in bytes, of an ill-formed document in which the parts that are not content are searched for.
 
-The search would take too long in a larger document, so the digest of a larger document includes these parts. The
-largest ill-formed document in the test corpus has 0.4 MB.
+In a larger document, the search would take too long, so the digest includes these parts. The largest ill-formed
+document in the test corpus has 0.4 MB.
 """
 
 _ENCODING_PIECE = 256 * 1024
@@ -50,7 +50,7 @@ _PENDING = "bytes:"
 
 
 def pending_digest(content_hash: str) -> str:
-    """Return a marker that stands for the digest until it is computed. `content_hash` is a hash of the bytes."""
+    """Return a marker that stands for a digest that is not computed. `content_hash` is a hash of the bytes."""
     return _PENDING + content_hash
 
 
@@ -60,7 +60,7 @@ def pending_hash(digest: str) -> str | None:
 
 
 class ContentDigest:
-    """Incremental digest of a well-formed feed: first of its items, then of its channel."""
+    """Incremental digest of a well-formed feed. All items are added first. `finish` adds the channel."""
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=_DIGEST_BYTES)
@@ -89,10 +89,9 @@ class ContentDigest:
 
 
 def digest_of_text(data: bytes) -> str:
-    """Return the digest of an ill-formed document in UTF-8.
+    """Return the digest of an ill-formed document in UTF-8. Patterns find the parts that are not content.
 
-    The parts that are not content are found by pattern. A document of more than _PATTERN_SEARCH_MAX bytes is digested
-    as a whole.
+    A document of more than _PATTERN_SEARCH_MAX bytes is digested as a whole.
     """
     if len(data) > _PATTERN_SEARCH_MAX:
         return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()

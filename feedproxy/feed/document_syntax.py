@@ -6,16 +6,16 @@ from enum import StrEnum
 from feedproxy.feed.encoding_detection import to_utf8
 
 SEARCH_MAX = 64 * 1024
-"""The root element is searched for in this many bytes at the beginning, because comments such as licences can precede
+"""Number of bytes at the beginning in which the root element is searched for. Comments such as licences can precede
 it."""
 
 BEGINNING = SEARCH_MAX + 1024
-"""The syntax of a document is detected from this many bytes at its beginning. They contain the whole name of a root
-element that begins at the end of the searched bytes."""
+"""Number of bytes from which the syntax is detected. A root element that begins in the searched bytes has its whole
+name in them."""
 
 _SPACE = re.compile(rb"\s*")
 _INVISIBLE = re.compile(rb"(?:\s|\0|\xc2\xa0|\xe2\x80\x8b|\xef\xbb\xbf)*")
-"""Pattern of white space and characters that many publishers send before a feed by mistake: NUL, no-break space,
+"""Pattern of white space, and of characters that many publishers send before a feed by mistake: NUL, no-break space,
 zero-width space, and further byte order marks. Such marks come from scripts that consist of several files."""
 _JSON_START = re.compile(rb"(?:\s|\xef\xbb\xbf)*+[{\[]")
 _PROLOG = re.compile(rb"(?:\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>)*", re.DOTALL | re.IGNORECASE)
@@ -56,7 +56,7 @@ def detect_utf8_syntax(data: bytes) -> DocumentSyntax:
 def find_document_start(data: bytes) -> int | None:
     """Return the offset of the XML or HTML document in `data` (UTF-8), or None if `data` contains neither.
 
-    White space, or text such as a program's warning, can precede the document.
+    White space or other text, such as a program's warning, can precede the document.
     """
     start = _skip_space(data)
     root = skip_prolog(data, start)

@@ -36,7 +36,7 @@ _PLAIN = re.compile(rb"[\x01-\x7f]{4}")
 _DECLARATION = re.compile(rb"""<\?xml\s[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9._:\-]{1,40})["']""")
 
 _FEED_ROOT = re.compile(rb"<(?:[\w.\-]+:)?(?:rss|rdf|feed|channel)[\s>]", re.IGNORECASE)
-"""Pattern of the start of a feed. What looks like an XML declaration after this start is text of an item."""
+"""Pattern of the root element of a feed. After it, a text like an XML declaration belongs to an item."""
 
 _JSON_START = re.compile(rb"\s*[{\[]")
 
@@ -47,11 +47,11 @@ _ISO_8859 = frozenset({"latin_1", "iso8859_9", "iso8859_11", "tis_620"})
 """Encodings that decode the bytes of _HIGH_CONTROLS to control characters."""
 
 _DECLARATION_SEARCH_MAX = 1024
-"""The declaration is searched for in this many bytes at the beginning, because warnings of PHP can precede it."""
+"""Number of bytes at the beginning in which the declaration is searched for. Warnings of PHP can precede it."""
 
 
 class Utf8Text(Struct, frozen=True):
-    """A document in UTF-8."""
+    """The result of a conversion to UTF-8."""
 
     data: bytes
     """The document in UTF-8, without a byte order mark."""
@@ -86,10 +86,7 @@ def declared_encoding(body: bytes) -> str | None:
 
 
 def to_utf8(body: bytes, charset: str | None = None) -> Utf8Text:
-    """Return `body` in UTF-8. Invalid bytes are replaced, and make `sound` False.
-
-    `charset` is the parameter of Content-Type, or None.
-    """
+    """Return `body` in UTF-8. Invalid bytes are replaced, and make `sound` False. `charset` is that of Content-Type."""
     detected = encoding_by_bytes(body)
     if detected:
         name, mark = detected
@@ -126,7 +123,7 @@ def _decode(body: bytes, codec: str) -> Utf8Text:
 def _decode_invalid_utf8(body: bytes) -> Utf8Text:
     """Decode a document that should be in UTF-8, but has invalid bytes. The invalid bytes are replaced.
 
-    The document is decoded as windows-1252, unless most of its characters beyond ASCII are valid UTF-8.
+    If most characters beyond ASCII are invalid UTF-8, the document is decoded as windows-1252.
     """
     text = body.decode("utf-8", "replace")
     invalid_count = text.count("\ufffd")

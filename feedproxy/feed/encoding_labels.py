@@ -79,11 +79,10 @@ def is_wide(codec: str) -> bool:
 
 
 def superset_of(codec: str) -> str:
-    """Return the codec with which to decode a document with the label `codec`: a superset of `codec`, or `codec`
-    itself."""
+    """Return the codec that decodes documents with the label `codec`: a superset of `codec`, or `codec` itself."""
     return _SUPERSETS.get(codec, codec)
 
 
 def is_ascii_compatible(codec: str) -> bool:
-    """Return True if all decoders of this encoding read ASCII bytes as ASCII characters."""
+    """Return True if all decoders of this encoding read ASCII bytes as ASCII."""
     return codec not in _ASCII_INCOMPATIBLE

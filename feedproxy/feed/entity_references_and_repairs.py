@@ -1,6 +1,6 @@
-"""Replacement of references to entities by their texts (XML 1.0, section 4.4), and repairs of bare `&`, `<` and `<br>`.
+"""Replacement of entity references (XML 1.0, section 4.4), and repair of bare `&`, bare `<`, and unclosed `<br>`.
 
-The length of all texts is limited. External entities and parameter entities are never read. A reference to an
+The total length of the texts is limited. External entities and parameter entities are never read. A reference to an
 undeclared entity of HTML is a syntax error. After a syntax error, libxml2 leaves out all references by name, so
 references by number replace them.
 """
@@ -12,7 +12,7 @@ from html.entities import html5
 from feedproxy.feed.xml_well_formedness import IsWellFormed, is_well_formed
 
 _ENTITY_MAX = 8 * 1024
-"""An entity of more than this many bytes is not expanded. Known entities are letters, names and addresses."""
+"""Entities of more than this many bytes are not expanded. Known entities are letters, names and addresses."""
 
 _GROWTH_MAX = 256 * 1024
 """The entities of one document may add at most this many bytes. Further references become text."""
@@ -24,8 +24,7 @@ _DEPTH_MAX = 8
 """Maximum number of levels of references within entities."""
 
 _PIECES_MAX = 10_000
-"""When the text with the replaced references consists of this many pieces, they are joined. Each piece takes 50 bytes
-besides its text."""
+"""The text is held in pieces, which are joined when there are this many. Each piece takes 50 bytes besides its text."""
 
 _NAME = rb"[A-Za-z_:\x80-\xff][\w.:\-\x80-\xff]{0,63}"
 _DOCUMENT_TYPE = re.compile(rb"<!DOCTYPE[^\[>]*\[(.*?)\]\s*>", re.DOTALL)
@@ -34,18 +33,17 @@ _DECLARATION = re.compile(
     rb"""<!ENTITY\s+(?P<name>""" + _NAME + rb""")\s+(?:"(?P<double>[^"]*+)"|'(?P<single>[^']*+)')\s*>"""
 )
 _ESCAPED_REFERENCE = re.compile(b"&#(?:38|x26);#")
-"""Pattern of an escaped ampersand in a declaration. In the entity's text, the ampersand begins a character
-reference: `&#38;#60;` declares `&#60;`, which stands for `<`."""
+"""Pattern of an escaped ampersand in a declaration. `&#38;#60;` declares the text `&#60;`, a reference to `<`."""
 
 _REFERENCE = re.compile(b"&(" + _NAME + b");")
 NOT_CONTENT = rb"(?<=<)(?:!\[CDATA\[(?:[^\]]++|\](?!\]>))*+|!--(?:[^-]++|-(?!->))*+|\?[^>]*+)"
-"""Pattern of CDATA sections, comments and instructions after their `<`. References have no meaning in them."""
+"""Pattern of CDATA sections, comments and instructions after their `<`. They contain no references."""
 
 _REFERENCE_IN_CONTENT = re.compile(rb"[<&](?:(?<=&)(" + _NAME + rb");|" + NOT_CONTENT + rb")")
 """Pattern of a reference to an entity. The first group is the name of the entity.
 
-The pattern also matches CDATA sections, comments and instructions, in which references have no meaning. The first group
-is then None.
+The pattern also matches CDATA sections, comments and instructions, which contain no references. The first group is then
+None.
 """
 
 _NO_REFERENCE = rb"(?!(?:" + _NAME + rb"|#[0-9]{1,7}|#x[0-9A-Fa-f]{1,6});)"
@@ -53,28 +51,25 @@ _NO_MARKUP = rb"(?=[^A-Za-z_:/!?\x80-\xff])"
 _BARE_AMPERSAND = re.compile(b"&" + _NO_REFERENCE)
 """Pattern of an ampersand that begins no reference."""
 _BARE_LESS = re.compile(b"<" + _NO_MARKUP)
-"""Pattern of a `<` that begins no markup. Two searches, for `&` and for `<`, are three times as fast as one search for
-both."""
+"""Pattern of a `<` that begins no markup. Separate searches for `&` and `<` are three times as fast as one for both."""
 _BARE_IN_CONTENT = re.compile(
     rb"[<&](?:(?<=&)()" + _NO_REFERENCE + rb"|(?<=<)()" + _NO_MARKUP + rb"|" + NOT_CONTENT + rb")"
 )
 """Pattern of an ampersand that begins no reference, and of a `<` that begins no markup.
 
 For such an ampersand, the first group is empty. For such a `<`, the second group is empty. The pattern also matches
-CDATA sections, comments and instructions, in which both are allowed. Both groups are then None.
+CDATA sections, comments and instructions, which can contain both. Both groups are then None.
 """
 
 _VOID = rb"<(?:br|hr|img)(?:\s[^<>]*+)?(?<!/)>(?!</)"
-"""Pattern of a start tag of `br`, `hr` or `img`, HTML elements without content, that neither `/>` nor an end tag
-closes. No attribute value in the tag contains `>`."""
+"""Pattern of an unclosed start tag of `br`, `hr` or `img`: it neither ends in `/>` nor is followed by an end tag."""
 _FIRST_VOID = re.compile(_VOID, re.IGNORECASE)
 _VOID_IN_CONTENT = re.compile(rb"(" + _VOID + rb")|<" + NOT_CONTENT, re.IGNORECASE)
 """Pattern of an unclosed start tag of `br`, `hr` or `img` (_VOID). The pattern also matches CDATA sections, comments
-and instructions, in which tags have no meaning. The first group is then None."""
+and instructions, which contain no tags. The first group is then None."""
 
 _VOID_MAX = 10_000
-"""In one document, at most this many matches of _VOID_IN_CONTENT are examined: tags, CDATA sections, comments and
-instructions."""
+"""Maximum number of matches of _VOID_IN_CONTENT in one document that are examined."""
 
 _SURROGATE = (
     rb"&#(?:x0*+[dD][89A-Fa-f][0-9A-Fa-f]{2}"
@@ -82,12 +77,12 @@ _SURROGATE = (
 )
 """Pattern of a reference to a surrogate (U+D800 to U+DFFF)."""
 _FIRST_SURROGATE = re.compile(_SURROGATE)
-"""Pattern of a reference to a surrogate. The pattern begins with two fixed bytes, so a search for it is 25 times as
-fast as a search for _SURROGATES."""
+"""Pattern of a reference to a surrogate. It begins with two fixed bytes, which makes the search 25 times as fast as
+with _SURROGATES."""
 _SURROGATES = re.compile(rb"(?:" + _SURROGATE + rb")+")
 
 _BARE_MAX = 10_000
-"""At most this many bare `&` and `<` in one document are read as text."""
+"""Maximum number of bare `&` and `<` in one document that are read as text."""
 
 _PREDEFINED = {b"amp": b"&#38;", b"lt": b"&#60;", b"gt": b"&#62;", b"quot": b"&#34;", b"apos": b"&#39;"}
 
@@ -95,8 +90,8 @@ _PREDEFINED = {b"amp": b"&#38;", b"lt": b"&#60;", b"gt": b"&#62;", b"quot": b"&#
 def escape_bare(data: bytes) -> bytes:
     """Return a document in UTF-8 with references in place of bare `&` and `<`, at most _BARE_MAX.
 
-    An ampersand that begins no reference and a `<` that begins no markup are ill-formed (XML 1.0, section 2.4), but
-    common in addresses and in texts like `3 < 4`. libxml2 would read `?a=1&b=2` as `?a=1=2`, and would lose items after
+    An ampersand that begins no reference, and a `<` that begins no markup, are ill-formed (XML 1.0, section 2.4), but
+    common in addresses and in texts like `3 < 4`. libxml2 would read `?a=1&b=2` as `?a=1=2`, and would drop items after
     `<4`. A well-formed document is returned unchanged.
     """
     pieces, done = list[bytes](), 0
@@ -114,9 +109,9 @@ def escape_bare(data: bytes) -> bytes:
 def close_void_elements(data: bytes, check: IsWellFormed = is_well_formed) -> bytes:
     """Return a document in UTF-8 with `<br/>` in place of `<br>`, and likewise for `hr` and `img`.
 
-    Unescaped HTML in a description is ill-formed if it has such tags. libxml2 would take all that follows, with further
-    items, for the content of the unclosed element. A well-formed document is returned unchanged, as the same object.
-    `check` returns True for a well-formed document.
+    A description with unescaped HTML is ill-formed if it has such tags. libxml2 would read all further items as content
+    of the unclosed element. A well-formed document is returned unchanged, as the same object. `check` returns True for
+    a well-formed document.
     """
     if _FIRST_VOID.search(data) is None or check(data):
         return data
@@ -129,9 +124,9 @@ def replace_surrogates(data: bytes) -> bytes:
     """Return a document in UTF-8 with valid references in place of references to surrogates.
 
     References to surrogates are ill-formed (XML 1.0, section 4.1), but some programs write two of them for a character
-    beyond U+FFFF, such as an emoji. From such references, libxml2 makes bytes that are not UTF-8, and lxml then raises
-    an exception for the text. A well-formed document is returned unchanged, as the same object. In another document,
-    references in CDATA sections are replaced as well, because a syntax error can hide where a section begins.
+    beyond U+FFFF, such as an emoji. From these, libxml2 makes bytes that are not UTF-8, and lxml then raises an
+    exception. A well-formed document is returned unchanged, as the same object. In an ill-formed document, references
+    in CDATA sections are replaced as well, because a syntax error can hide where a section begins.
     """
     if _FIRST_SURROGATE.search(data) is None or is_well_formed(data):
         return data
@@ -146,15 +141,15 @@ def _join_surrogates(references: bytes) -> bytes:
 
 
 def resolve_references(data: bytes, root: int, check: IsWellFormed = is_well_formed) -> tuple[bytes, bool]:
-    """Return a document in UTF-8 with texts in place of references to entities, and True if a reference is an error,
-    else False.
+    """Return a document in UTF-8 with texts in place of entity references, and True if a reference is an error, else
+    False.
 
     `root` is the offset of the root element. References to unknown entities remain. Two kinds of references are errors:
     to an entity of HTML in a document without a document type, and to a declared entity that exceeds a limit. The
     latter becomes the text `&name;`.
 
     A well-formed document without a document type is returned unchanged. `check` returns True for a well-formed
-    document. It is called only if the document has no document type.
+    document.
     """
     if _REFERENCE.search(data, root) is None:
         return data, False
@@ -190,10 +185,8 @@ def resolve_references(data: bytes, root: int, check: IsWellFormed = is_well_for
 
 
 def _html_character(name: bytes) -> bytes | None:
-    """Return the characters that an entity of HTML stands for, or None for an unknown entity.
-
-    In place of characters beyond ASCII, the result has references by number.
-    """
+    """Return the characters of an HTML entity, or None for an unknown entity. Characters beyond ASCII are references by
+    number."""
     characters = html5.get(f"{name.decode('utf-8', 'replace')};")
     return characters.encode("ascii", "xmlcharrefreplace") if characters is not None else None
 
@@ -215,8 +208,7 @@ def _declarations(subset: bytes) -> dict[bytes, bytes]:
 def _text(
     name: bytes, declared: Mapping[bytes, bytes], texts: dict[bytes, bytes | None], depth: int = 0
 ) -> bytes | None:
-    """Return the text that replaces references to the entity `name`, or None if the text exceeds a limit or the entity
-    refers to itself.
+    """Return the text of the entity `name`, or None if the text exceeds a limit or the entity refers to itself.
 
     `declared` contains the declared texts, and `texts` the results of earlier calls. `depth` is the number of entities
     around this one.

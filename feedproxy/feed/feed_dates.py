@@ -1,8 +1,7 @@
 """Lenient parsing of dates in feeds, and formatting of dates for each format.
 
-The forms of RFC 822, RFC 3339 and ISO 8601 (W3C profile) are read in every format. An invalid date counts as absent,
-because a guess could put an item into the wrong year. An invalid zone counts as GMT, because the error is at most a
-day.
+The forms of RFC 822, RFC 3339 and ISO 8601 (W3C profile) are read in every format. An invalid date counts as absent: a
+guess could be wrong by years. An invalid zone counts as GMT: the error is at most a day.
 """
 
 import math
@@ -21,8 +20,7 @@ _TIME = (
 )
 """Pattern of a time with its zone, such as `12:00:00 GMT`, `7:00 AM EST`, `13:00 +01:00` or `120000Z`.
 
-The pattern also matches `13:00:00+01:00[Europe/Berlin]`. The name of a zone has no effect in a time that also states an
-offset.
+In `13:00:00+01:00[Europe/Berlin]`, which also matches, the name of the zone has no effect.
 """
 
 _MONTH = r"(?P<month>[^\W\d_]{3,20})"
@@ -69,8 +67,8 @@ _OTHER_MONTHS = {
     for name in names.split()
 }
 """The first three or four letters, without accents, of names of months in Danish, Dutch, French, German, Italian,
-Norwegian, Polish, Portuguese, Russian, Spanish and Swedish. Beginnings that equal the English ones are left out. No
-beginning stands for different months in two languages."""
+Norwegian, Polish, Portuguese, Russian, Spanish and Swedish. Those that equal the English ones are left out. None of
+them stands for different months in two languages."""
 _ZONES = {
     # North America: RFC 822, section 5.1
     "est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6, "pst": -8, "pdt": -7,
@@ -78,13 +76,13 @@ _ZONES = {
     "akst": -9, "akdt": -8, "hst": -10, "bst": 1, "west": 1, "cet": 1, "cest": 2, "eet": 2, "eest": 3, "msk": 3,
     "sast": 2, "jst": 9, "kst": 9, "aest": 10, "aedt": 11, "nzst": 12, "nzdt": 13,
 }  # fmt: skip
-"""Offsets of named zones from GMT, in hours. Any other name counts as GMT: unknown names "SHOULD all be considered
-equivalent to "-0000"" (RFC 2822, section 4.3)."""
+"""Offsets of named zones from GMT, in hours. Unknown names count as GMT: they "SHOULD all be considered equivalent to
+"-0000"" (RFC 2822, section 4.3)."""
 _EARLIEST, _LATEST = -2_208_988_800, 7_258_118_400
-"""Range of valid dates in Unix seconds: 1900 to 2200. Dates outside the range are placeholders."""
+"""Range of valid dates in Unix seconds: 1900 to 2200. Other dates are placeholders."""
 
 IGNORED_WORDS_MAX = 6
-"""At most this many words after the time of a date are ignored. Each word takes as much time as a valid date."""
+"""Maximum number of words after the time of a date that are ignored. Each takes as much time as a valid date."""
 
 
 def parse(text: str) -> int | None:
@@ -140,10 +138,7 @@ def _instant(parts: dict[str, str | None]) -> int | None:
 
 
 def _month_number(name: str) -> int:
-    """Return the number of a month, or 0 if its name is unknown.
-
-    Months are recognised by the first three or four letters of their names, without accents.
-    """
+    """Return the number of a month, or 0 if its name is unknown."""
     name = name.lower()
     if not name.isascii():
         name = "".join(letter for letter in unicodedata.normalize("NFD", name) if not unicodedata.combining(letter))

@@ -9,16 +9,14 @@ _FEED_SCHEME = re.compile(r"(?i)\Afeed:/{0,2}(?=https?:)")
 
 
 def strip_feed_scheme(text: str) -> str:
-    """Return an address without the obsolete scheme `feed`.
-
-    `feed:https://…` becomes `https://…`, and `feed://…` becomes `http://…`.
-    """
+    """Return an address without the obsolete scheme: `feed:https://…` becomes `https://…`, and `feed://…` becomes
+    `http://…`."""
     text = _FEED_SCHEME.sub("", text.strip(), count=1)
     return "http://" + text[len("feed://") :] if text.lower().startswith("feed://") else text
 
 
 def resolve_address(base: str, reference: str) -> str:
-    """Return `reference` resolved against `base` and normalised, or "" if the result is not a valid http or https
+    """Return the normalised URL of `reference`, resolved against `base`, or "" if it is not a valid http or https
     URL."""
     reference = strip_feed_scheme(reference)
     if not reference:

@@ -1,7 +1,7 @@
 """Scanner of JSON objects and lists, for the offsets of their members.
 
 The standard library's decoder does not report where inner values begin and end. This module scans the outer object or
-list, and the callers decode the values. All functions raise ValueError for invalid JSON.
+list. The callers decode the values. All functions raise ValueError for invalid JSON.
 """
 
 import json
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 def parse_integer(text: str) -> int | None:
-    """Return an integer in decimal notation, or None if it has more digits than Python converts (4,300)."""
+    """Return a decimal integer, or None if it has more digits than Python converts (4,300)."""
     try:
         return int(text)
     except ValueError:
@@ -23,10 +23,9 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def scan_object(text: str, read: Callable[[str, int], int]) -> None:
-    """For each member of the object at the beginning of `text`, call `read` with the member's name and the offset of
-    its value.
+    """Call `read` for each member of the object at the beginning of `text`.
 
-    `read` must return the offset of the value's end.
+    `read` gets the member's name and the offset of its value, and returns the offset of the value's end.
     """
 
     def member(at: int) -> int:
@@ -37,16 +36,16 @@ def scan_object(text: str, read: Callable[[str, int], int]) -> None:
 
 
 def scan_list(text: str, at: int, read: Callable[[int], int]) -> int:
-    """Call `read` with the offset of each value of the list that begins at `at`. Return the offset of the list's end.
+    """Call `read` for each value of the list that begins at `at`. Return the offset of the list's end.
 
-    `read` must return the offset of the value's end.
+    `read` gets the offset of the value, and returns the offset of the value's end.
     """
     return _scan(text, at, "[]", read)
 
 
 def expect(text: str, at: int, sign: str) -> int:
-    """Return the offset after `sign`, which must follow directly or after white space. `at` is the offset at which to
-    look. Raises ValueError if `sign` does not follow."""
+    """Return the offset after `sign`, which must be at `at` or after white space. Raises ValueError if it is not
+    there."""
     at = skip_space(text, at)
     if not text.startswith(sign, at):
         raise ValueError(f"invalid JSON at character {at}: expected {sign}")

@@ -1,8 +1,7 @@
 """Subscription lists: parser of OPML of any version, and writer of OPML 2.0.
 
 OPML 2.0: "An OPML subscription list is a possibly multiple-level list of subscriptions to feeds". Outlines with an
-address are feeds, and outlines without an address are folders. Lists are not trusted. They are parsed with the limits
-of xml_parser.py.
+address are feeds, all others are folders. Lists are not trusted, so the limits of xml_parser.py apply.
 """
 
 import re
@@ -35,8 +34,7 @@ MEDIA_TYPE = "text/x-opml; charset=utf-8"
 """Media type of a list, as in the examples of OPML 2.0. No type is registered."""
 
 CONTENT_MAX = 8_000_000
-"""A list of more than this many bytes is refused. A list of this size has ten thousand feeds with all usual
-attributes."""
+"""Lists of more than this many bytes are refused. Ten thousand feeds with all usual attributes take this size."""
 
 FEEDS_MAX = 10_000
 """Maximum number of feeds in one list. The largest lists in use have some thousands."""
@@ -104,9 +102,9 @@ def read(body: bytes, charset: str | None = None) -> SubscriptionList | None:
 
 
 def write(listing: SubscriptionList, *, changed: Instant | None = None) -> bytes:
-    """Return the list as OPML in UTF-8. `changed` becomes the date of the list.
+    """Return the list as OPML in UTF-8, with the date `changed`, or without a date if `changed` is None.
 
-    If `changed` is None, the list has no date. Each folder is written at the position of its first feed.
+    Each folder is written at the position of its first feed.
     """
     root = etree.Element("opml", version="2.0")
     head = put(root, "", "head")
@@ -125,7 +123,7 @@ def write(listing: SubscriptionList, *, changed: Instant | None = None) -> bytes
 
 
 def merge(before: Iterable[Subscription], more: Iterable[Subscription]) -> tuple[Subscription, ...]:
-    """Return the feeds of both lists, at most FEEDS_MAX. For a feed in both lists, the entry in `more` counts."""
+    """Return the feeds of both lists, at most FEEDS_MAX. If both lists have a feed, the one in `more` counts."""
     feeds = {feed.address: feed for feed in before}
     feeds.update((feed.address, feed) for feed in more)
     return tuple(feeds.values())[:FEEDS_MAX]

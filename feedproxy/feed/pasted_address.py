@@ -12,7 +12,7 @@ from feedproxy.feed.feed_scheme import strip_feed_scheme
 from feedproxy.http import uri
 
 LAYERS_MAX = 3
-"""At most this many layers of percent-encoding, and as many gateway prefixes, are removed from an address."""
+"""Maximum number of layers of percent-encoding, and of gateway prefixes, that are removed from an address."""
 
 _LEADING = re.compile(r"(?:[\s<>\"']|%20|%3C|%22)*", re.IGNORECASE)
 _TRAILING = " \t\r\n\f<>\"'"
@@ -30,8 +30,8 @@ _CONVERTED = re.compile(r"as/[a-z]+/")
 def read(text: str, own: str, prefix: str) -> str:
     """Return the normalised target of a pasted address. Raises BadTarget if the text names no target.
 
-    `own` is feedproxy's own address without a trailing slash, with which gateway addresses begin. If `own` is empty,
-    gateway addresses are not recognised. `prefix` is the path prefix of feedproxy's endpoints.
+    `own` is feedproxy's own address, without a trailing slash. If `own` is empty, gateway addresses are not recognised.
+    `prefix` is the path prefix of feedproxy's endpoints.
     """
     target = _read(text)
     for _ in range(LAYERS_MAX):
@@ -44,8 +44,8 @@ def read(text: str, own: str, prefix: str) -> str:
 def unwrap(target: str, prefix: str) -> str:
     """Return the address of the feed inside `target`, which is a gateway address or the address of a conversion.
 
-    Raises BadTarget if there is none: `target` can be the address of another endpoint. `prefix` is the path prefix of
-    feedproxy's endpoints.
+    Raises BadTarget if `target` is the address of another endpoint. `prefix` is the path prefix of feedproxy's
+    endpoints.
     """
     path = target.removeprefix(uri.origin_of(target))
     if path.startswith(prefix):
@@ -58,7 +58,7 @@ def unwrap(target: str, prefix: str) -> str:
 
 
 def has_scheme(text: str) -> bool:
-    """Return True if an address has the scheme `feed:`, `http:` or `https:`, percent-encoded or not."""
+    """Return True if an address has the scheme `feed:`, `http:` or `https:`, plain or percent-encoded."""
     text = _clean(text)
     return _HTTP.match(text) is not None or _FEED_SCHEME.match(text) is not None
 
@@ -88,7 +88,7 @@ def _trim(text: str) -> str:
 def _decode(text: str) -> str:
     """Return the decoded form of an address that was percent-encoded as a whole, such as `https%3A%2F%2Fexample.com`.
 
-    A query that follows a literal `?` was appended to the encoded address, and is not decoded.
+    A query after a literal `?` is not decoded: it was appended to the encoded address.
     """
     for _ in range(LAYERS_MAX):
         if not _ENCODED.match(text):

@@ -1,7 +1,7 @@
-"""Publication history of a feed before its first fetch, from the dates of its entries.
+"""Publication history of a feed before its first fetch, from the dates of its items.
 
-With the history, feedproxy can choose a polling interval after one fetch (change_rate.py). The dates are found by
-pattern, without parsing the document. A missing or additional date does no harm.
+With the history, feedproxy can choose a polling interval after one fetch (change_rate.py). Patterns find the dates
+without parsing the document. A missing or additional date does no harm.
 """
 
 import re
@@ -11,11 +11,11 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.feed_dates import parse
 
 ENTRIES_MAX = 64
-"""At most this many publication dates are read from one feed. A feed usually lists its newest items first, and old
-dates say little about the current rate."""
+"""Maximum number of publication dates read from one feed. Feeds usually list the newest items first, and old dates say
+little about the current rate."""
 
 SAME_PUBLICATION: Seconds = 120
-"""Successive entries that are less than this many seconds apart count as one publication."""
+"""Successive items that are less than this many seconds apart count as one publication."""
 
 # All repetitions are bounded, so that no document makes the search slow.
 _FIRST = re.compile(rb"<(?:[\w.-]{1,40}:)?(?:item|entry)[\s>/]|\"items\"\s{0,8}:")
@@ -30,10 +30,10 @@ _UPDATED = re.compile(
 
 
 def find_publications(document: bytes, now: Instant) -> tuple[Instant, ...]:
-    """Return the instants, up to `now`, at which entries of a document were published, oldest first.
+    """Return the instants, up to `now`, at which a document's items were published, oldest first.
 
-    The result is empty if fewer than two publications are found, because a single date is often that of the whole
-    document. Dates are found only in ASCII-compatible encodings.
+    With fewer than two publications, the result is empty: a single date is often that of the whole document. Dates are
+    found only in ASCII-compatible encodings.
     """
     first = _FIRST.search(document)
     if first is None:

@@ -1,8 +1,7 @@
-"""Expiry of a stored copy according to the feed's own hints (docs/explanation/freshness.md).
+"""Expiry of a stored copy by the feed's own hints (docs/explanation/freshness.md).
 
 `ttl`, the syndication module and CDF's interval each give an expiry, counted from the instant at which the copy's age
-was 0. The latest of these expiries counts. If it lies in skipped hours, it moves to their end. Skipped hours are in
-GMT.
+was 0. The latest counts. If it lies in skipped hours (in GMT), the expiry is the end of these hours.
 """
 
 import math
@@ -19,8 +18,8 @@ from feedproxy.feed.channel import NO_HINTS, Period, Schedule
 _HOUR = 3600.0
 _WEEK_HOURS = 7 * 24
 STEP_MIN: Seconds = 60
-"""Minimum time between two updates in the syndication module's schedule, in seconds. It is a minute, the unit of `ttl`.
-Without this minimum, a mistaken sy:updateFrequency, such as 86400 an hour, would give a lifetime of 0."""
+"""Minimum time between two updates in the syndication module's schedule, in seconds: a minute, the unit of `ttl`. A
+mistaken sy:updateFrequency, such as 86400 an hour, would otherwise give a lifetime of almost 0."""
 _EPOCH_DAY = 3  # 1970-01-01 was a Thursday, and 0 is Monday
 
 
@@ -42,11 +41,11 @@ def hint_expiry(
     hint_max: Seconds,
     skip_max: Seconds,
 ) -> HintExpiry | None:
-    """Return the expiry according to the hints, or None if the hints do not extend HTTP's freshness lifetime.
+    """Return the expiry by the hints, or None if the hints do not extend HTTP's freshness lifetime.
 
     `base` is the instant at which the copy's age was 0. `expires` is the end of HTTP's freshness lifetime, or None if
     there is none. An expiry by ttl, the syndication module or CDF is at most `hint_max` seconds after `base`. Skipped
-    hours count for at most `skip_max` seconds from their beginning. An expiry in the past means that the copy is stale.
+    hours count for at most `skip_max` seconds from their beginning. A copy with an expiry in the past is stale.
     """
     if schedule == NO_HINTS:
         return None
@@ -79,8 +78,7 @@ def next_unskipped(schedule: Schedule, instant: Instant) -> Instant:
 
 
 def next_update(schedule: Schedule, after: Instant) -> Instant | None:
-    """Return the first update after `after` in the syndication module's schedule, or None if the feed states no such
-    schedule.
+    """Return the first update later than `after` in the syndication module's schedule, or None without such a schedule.
 
     If sy:updateBase is missing, the schedule starts at `after`. Months and years are those of the calendar, divided
     into sy:updateFrequency equal parts, each of STEP_MIN or longer.
@@ -141,7 +139,7 @@ def _skip_expiry(schedule: Schedule, instant: Instant, skip_max: Seconds) -> Hin
 
 @lru_cache(maxsize=1024)
 def _week(skip_hours: frozenset[int], skip_days: frozenset[int]) -> tuple[bool, ...]:
-    """Return a boolean for each hour of the week, from Monday 00:00 GMT on: True if the hour is skipped.
+    """Return a boolean for each hour of the week, from Monday 00:00 GMT: True if the hour is skipped.
 
     A schedule that skips all hours counts as one that skips none.
     """

@@ -1,10 +1,10 @@
 """Safe parser of untrusted XML. It uses no network, reads no external entities, limits depth and size, and raises no
 exceptions.
 
-libxml2 recovers from syntax errors in a document. `XmlTree.well_formed` is then False. Entities that the document
-declares are expanded within limits (feed/entity_references_and_repairs.py). The option huge_tree is off, so libxml2
-limits the depth (256 elements) and single texts (10 MB). Elements nested more deeply lose their tags. Large documents
-are parsed in pieces, and each processed item is removed.
+libxml2 recovers from syntax errors in a document. `XmlTree.well_formed` is then False. Declared entities are expanded
+within limits (feed/entity_references_and_repairs.py). The option huge_tree is off, so libxml2 limits the depth (256
+elements) and single texts (10 MB). Elements nested more deeply lose their tags. Large documents are parsed in pieces,
+and each item is removed after its processing.
 """
 
 import io
@@ -41,37 +41,36 @@ _ITUNES = "//www.itunes.com/dtds/podcast-1.0.dtd"
 type Element = etree._Element
 
 _CUSTOMARY_PREFIXES = {"atom": ATOM, "atom10": ATOM, "a10": ATOM, "rdf": RDF, "sy": SY}
-"""Prefixes with the namespaces for which they stand, even in a document that does not declare these prefixes."""
+"""Namespaces of prefixes that a document uses without declaring them."""
 
 SMALL_DOCUMENT_MAX = 256 * 1024
 """A document of at most this many bytes is parsed into one tree. Parsing it as a stream takes three times as long."""
 
 _PIECE = 64 * 1024
-"""Number of bytes passed to the parser in one call. After each call, all complete items except the last are
-removed from the tree, so that the tree remains small."""
+"""Number of bytes passed to the parser in one call. After each call, all complete items except the last are removed, so
+that the tree remains small."""
 
 _TAG_CHECK_LENGTH = 256 * 1024
-"""After this many bytes without a `>`, the limits of a tag are checked (_TAG_MAX, _OPEN_TAGS_MAX)."""
+"""After this many bytes without a `>`, the limits _TAG_MAX and _OPEN_TAGS_MAX of a tag are checked."""
 
 _TAG_MAX = 4 * 1024 * 1024
-"""Maximum length of one tag, in bytes. Attributes can contain pictures, and take four times their size while they are
-parsed."""
+"""Maximum length of one tag, in bytes. Attributes can contain pictures. Parsing takes four times their size."""
 
 _OPEN_TAGS_MAX = 10_000
-"""Maximum number of `<` before the next `>`. A well-formed tag contains only one `<`. CDATA sections, comments and a
-few other constructs can contain more."""
+"""Maximum number of `<` before the next `>`. A well-formed tag contains only one. Some other constructs, such as CDATA
+sections and comments, can contain more."""
 
 _TREE_MAX = 100_000
 """Maximum number of nodes and attributes of a tree without items. The largest known channel has a few hundred."""
 
 _BYTES_PER_NODE = 8
-"""The nodes of the tree are counted again after this many further bytes for each node that the last count found. The
-time for all counts is therefore proportional to the document's size."""
+"""The nodes of the tree are counted again after this many further bytes per node of the last count. The time for all
+counts is therefore proportional to the document's size."""
 
 ATTRIBUTES_MAX = 256
-"""At most this many attributes of one element are read. Known feeds have a dozen.
+"""Maximum number of attributes read of one element. Known feeds have a dozen.
 
-lxml finds a value by a linear search, so the time grows with the square of the number of attributes.
+lxml finds a value by a linear search, so the time grows with the square of this number.
 """
 
 _DEPTH_MAX = 250
@@ -83,7 +82,7 @@ _REPAIRED_MAX = 4 * 1024 * 1024
 missing end tags."""
 
 _LIMIT_ERRORS = frozenset({etree.ErrorTypes.ERR_RESOURCE_LIMIT, etree.ErrorTypes.ERR_INTERNAL_ERROR})
-"""Types of errors by which libxml2, depending on its version, states that a document exceeds libxml2's limits."""
+"""Types of errors by which libxml2 reports that a document exceeds its limits. They depend on libxml2's version."""
 
 _TAG = re.compile(
     rb"""<(?:/()[^<>]*+>|(?=[A-Za-z_:\x80-\xff])(?:[^"'<>]++|"[^"<]*+"|'[^'<]*+')*+()>|"""
@@ -92,8 +91,8 @@ _TAG = re.compile(
 )
 """Pattern of an end tag (the first group is not None) or a start tag (the second group is not None).
 
-The pattern also matches CDATA sections, comments and instructions, in which tags have no meaning. A tag with a `<` in a
-value is not matched: XML forbids it, and the search for the end of each such tag might read the rest of the document.
+The pattern also matches CDATA sections, comments and instructions, which contain no tags. It does not match a tag with
+a `<` in a value: XML forbids it, and each search for the end of such a tag might read the rest of the document.
 """
 
 _ITEM_NAMES = frozenset({b"item", b"entry"})
@@ -147,8 +146,8 @@ class XmlTree(Struct, frozen=True):
 def parse(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlTree | None:
     """Call `on_item` with every complete item, and remove the item. Return the tree without items.
 
-    Return None if the root element is not that of a feed. `on_item` must not keep the item. In a well-formed document,
-    a nested item is part of the outer item. Comments are left out.
+    Return None if the root element is not that of a feed. `on_item` must not keep the item. A nested item in a
+    well-formed document is part of the outer item. Comments are left out.
     """
     small = parse_small(text)
     if small is None:
@@ -166,7 +165,7 @@ def parse_small(text: Utf8Text) -> tuple[Element, list[Element]] | None:
     """Return the root and the items of a small document, or None if the document must be parsed as a stream.
 
     The result is None for a document with more than SMALL_DOCUMENT_MAX bytes, a syntax error, a document type, items in
-    two places, or nested items. Parsing as a stream can give another result for such a document.
+    two places, or nested items. Parsing as a stream can give another result for these.
     """
     data = text.data
     start = find_document_start(data) or 0
@@ -280,8 +279,8 @@ def _with_repaired_nesting(data: bytes, check: IsWellFormed) -> bytes:
 class _StreamParser:
     """Parser of a document in pieces.
 
-    If `allows_nested` is True, an item within another item is a part of the outer item. If it is False, the parser
-    stops at such an item.
+    If `allows_nested` is True, an item within another item is a part of the outer item. Otherwise the parser stops at
+    it.
     """
 
     def __init__(self, on_item: Callable[[Element], None], *, allows_nested: bool = False) -> None:
@@ -300,7 +299,7 @@ class _StreamParser:
         self._parser = etree.XMLPullParser(events=("start", "end"), tag=[*_ROOT_TAGS, *_ITEM_TAGS], **PARSER_OPTIONS)
 
     def feed_all(self, data: bytes) -> bool:
-        """Parse a whole document. Return True if it has no syntax error, else False."""
+        """Parse a whole document. Return True if it has no syntax error."""
         for at in range(0, len(data), _PIECE):
             if not self._feed(data[at : at + _PIECE]):
                 break
@@ -309,7 +308,7 @@ class _StreamParser:
         return is_faultless
 
     def _feed(self, piece: bytes) -> bool:
-        """Parse the next piece. Return True if the piece after it must be parsed too, else False."""
+        """Parse the next piece. Return True if the next piece must be parsed too, and False at an error or limit."""
         self._parser.feed(piece)
         self._consume()
         if self.found_nested_item:
@@ -325,7 +324,7 @@ class _StreamParser:
         return size <= _TREE_MAX
 
     def _close(self) -> bool:
-        """End the document. Return True if it has no syntax error, else False."""
+        """End the document. Return True if it has no syntax error."""
         try:
             self._parser.close()
         except etree.LxmlError:
@@ -375,8 +374,8 @@ def attributes(element: Element) -> list[tuple[str, str]]:
 
 
 def attribute_of(element: Element, name: str) -> str:
-    """Return the value of the attribute `name`, or "" if it is missing. Names are case-insensitive, because some feeds
-    have names in capitals."""
+    """Return the value of the attribute `name`, or "" if it is missing. Names are case-insensitive: some feeds have
+    capitals."""
     value = element.get(name)
     if value is None and element.attrib:
         value = next((value for key, value in attributes(element) if key.lower() == name.lower()), None)
@@ -384,8 +383,7 @@ def attribute_of(element: Element, name: str) -> str:
 
 
 def safe_length(data: bytes) -> int:
-    """Return the number of bytes before the first construct that occurs only in attacks, or the length of `data` if
-    there is none.
+    """Return the number of bytes before the first construct that occurs only in attacks, or else the length of `data`.
 
     Such a construct is a huge tag, an attribute default in a document type, or a namespace declaration that exceeds a
     limit or refers to an entity. A huge tag would need much memory. A default would be added to every element.
@@ -401,8 +399,7 @@ def safe_length(data: bytes) -> int:
 def _has_only_safe_declarations(data: bytes) -> bool:
     """Return True if a document is well-formed, and no namespace declaration in it exceeds a limit.
 
-    The document is parsed, because `_safe_namespaces_length` also finds texts that only look like a declaration, such
-    as a program in a CDATA section.
+    The document is parsed, because `_safe_namespaces_length` also finds texts that only look like a declaration.
     """
     prefixes = 0
 
@@ -422,7 +419,7 @@ def _has_only_safe_declarations(data: bytes) -> bool:
 def _safe_namespaces_length(data: bytes) -> int:
     """Return the offset of the first namespace declaration that exceeds a limit or refers to a declared entity.
 
-    If `data` has no such declaration, return the length of `data`.
+    Without such a declaration, return the length of `data`.
     """
     at, prefixes, has_entities = 0, 0, None
     # Searching backwards takes a third of the time, and in most feeds the last declaration is near the beginning.
@@ -468,8 +465,8 @@ def _is_displaced(data: bytes, start: int) -> bool:
 def qualified_name(element: Element) -> tuple[str, str]:
     """Return the namespace and the local name of an element.
 
-    An undeclared prefix stands for its customary namespace (_CUSTOMARY_PREFIXES). For any other undeclared prefix, the
-    prefix with its colon is returned as the namespace.
+    For an undeclared prefix, return its customary namespace (_CUSTOMARY_PREFIXES), or else the prefix with its colon as
+    the namespace.
     """
     tag = element.tag
     if tag.startswith("{"):
@@ -484,27 +481,25 @@ type Child = tuple[str, str, Element]
 
 
 def children(element: Element) -> Iterator[Child]:
-    """Yield the namespace, local name and element of every child element."""
     for child in element.iterchildren("*"):
         yield *qualified_name(child), child
 
 
 def named_children(parent: Element, name: str) -> list[Element]:
-    """Return the child elements with this local name, in capitals or small letters, and in any namespace. `name` must
-    be in lower case."""
+    """Return the child elements with this local name, in any case and any namespace. `name` must be in lower case."""
     return [child for _, local, child in children(parent) if local.lower() == name]
 
 
 def is_itunes(namespace: str) -> bool:
-    """Return True for the namespace of iTunes, with http or https, and in any of the spellings in use."""
+    """Return True for the namespace of iTunes, in any spelling in use."""
     return namespace.partition(":")[2].lower() == _ITUNES
 
 
 def text_of(element: Element) -> str:
     """Return all character data of an element, without surrounding white space.
 
-    A reference to an HTML entity counts as the character, even if the document does not declare the entity: RSS 0.91
-    declares the HTML entities in a DTD, and DTDs are not loaded.
+    Without a declaration, too, a reference to an HTML entity counts as the character: RSS 0.91 declares these entities
+    in a DTD, which is not loaded.
     """
     if len(element) == 0:
         return (element.text or "").strip()

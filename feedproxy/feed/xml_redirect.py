@@ -3,7 +3,7 @@
     <redirect><newLocation>https://new.example/feed</newLocation></redirect>
 
 An empty newLocation means 410. Moves and ends take effect at once, so parsing is strict. The specification's own sample
-is ill-formed, and therefore ignored.
+is ill-formed, and is therefore ignored.
 """
 
 import re
@@ -24,10 +24,8 @@ _INVALID_IN_ADDRESS = re.compile(r"[\x00-\x20\x7f-\x9f\s<>\"]")
 
 
 class Moved(Struct, frozen=True):
-    """The statement that the feed has moved to `location`, an http or https URI or a relative reference.
-
-    A relative reference is resolved against the old address.
-    """
+    """The statement that the feed has moved to `location`, an http or https URI, or a reference relative to the old
+    address."""
 
     location: str
 
@@ -63,10 +61,10 @@ def read(body: bytes) -> Moved | Gone | None:
 
 
 def make_document(location: str | None) -> bytes:
-    """Return the redirect document for a feed that has moved to `location`. If `location` is None, the document states
-    that the feed has ended.
+    """Return the redirect document for a move to `location`. If `location` is None, the document states the end of the
+    feed.
 
-    Raises ValueError if the address cannot be written in XML.
+    Raises ValueError if XML cannot contain the address.
     """
     if location is not None and (not location or valid_text(location) != location):
         raise ValueError(f"invalid location {location!r}: expected characters that are allowed in XML")

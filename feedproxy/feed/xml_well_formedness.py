@@ -1,6 +1,6 @@
 """Check whether a document is well-formed (XML 1.0, section 2.1), with a limit of its depth.
 
-expat parses the document. expat has no limit of the depth, and takes 128 bytes for each open element.
+The limit is necessary because expat has none, and takes 128 bytes for each open element.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ type IsWellFormed = Callable[[bytes], bool]
 type OnStart = Callable[[str, dict[str, str]], None]
 
 _NESTED_MAX = 10_000
-"""A document with more than this many open elements counts as ill-formed. The limit of libxml2 is 256."""
+"""Maximum number of open elements of a well-formed document. The limit of libxml2 is 256."""
 
 _COUNTED = 64 * 1024
 """Tags are counted in blocks of this many bytes."""
@@ -23,7 +23,7 @@ class _TooDeep(Exception):
 def is_well_formed(data: bytes, on_start: OnStart | None = None) -> bool:
     """Return True if a document in UTF-8 is well-formed, and not nested too deeply.
 
-    `on_start` is called with the name and the attributes of each start tag. Exceptions of `on_start` are passed on.
+    `on_start` is called with the name and the attributes of each start tag. Its exceptions are passed on.
     """
     parser, depth = ParserCreate("utf-8"), 0
 
@@ -49,7 +49,7 @@ def is_well_formed(data: bytes, on_start: OnStart | None = None) -> bool:
 
 
 def remembering_check() -> IsWellFormed:
-    """Return a form of `is_well_formed` that remembers the result for the last document."""
+    """Return a variant of `is_well_formed` that keeps the result for the last document."""
     last: tuple[bytes, bool] | None = None
 
     def check(data: bytes) -> bool:
@@ -62,7 +62,7 @@ def remembering_check() -> IsWellFormed:
 
 
 def _may_be_deep(data: bytes) -> bool:
-    """Return True if more than _NESTED_MAX elements can be open at once. The tags are counted without parsing."""
+    """Return True if more than _NESTED_MAX elements can be open at once, judging by the number of tags."""
     depth = 0
     for at in range(0, len(data), _COUNTED):
         counted = data[at : at + _COUNTED].count

@@ -10,7 +10,7 @@ _ISO_8601 = re.compile(
 )
 """Pattern of days, hours, minutes and seconds (ISO 8601): `PT1H2M3S`."""
 _MAX = 10**9
-"""Durations from this number of seconds (31 years) count as invalid."""
+"""A duration of this many seconds (31 years) or more is invalid."""
 
 
 def parse_duration(text: str) -> int | None:

@@ -9,14 +9,14 @@ from feedproxy.feed.convert.write import to_atom, to_html, to_json, to_opml, to_
 
 
 class Format(Struct, frozen=True):
-    """A format of converted feeds. `name` is its name on the command line and in addresses."""
+    """A format to which feeds are converted. `name` is its name on the command line and in addresses."""
 
     name: str
     media_type: str
     title: str
     render: Callable[[Feed], bytes]
     policy: str = ""
-    """The Content-Security-Policy of a format that browsers show as a page, or "" for all other formats."""
+    """Content-Security-Policy of a format that browsers show as a page. "" for other formats."""
 
 
 FORMATS: dict[str, Format] = {

@@ -1,6 +1,6 @@
-"""Titles for channels and items without a title, and the newest titles and texts of a channel.
+"""Titles for channels and items that have none, and the headlines of a channel.
 
-The landing page and change notifications use the newest titles and texts.
+The landing page and change notifications show the headlines.
 """
 
 import sys
@@ -21,13 +21,13 @@ TITLE_MAX = 200
 """Maximum number of characters in a title of `Headlines.entries`."""
 
 HEADLINE_MAX = 80
-"""A title that feedproxy generates for an item has at most this many characters."""
+"""Maximum number of characters in a title that feedproxy generates for an item."""
 
 
 def heading(feed: Feed) -> str:
     """Return the channel's title in one line, for formats that require a title.
 
-    In place of a missing title, return the address of the channel's page, the feed's address, or `Untitled`.
+    If the title is missing, return the address of the channel's page, the feed's address, or `Untitled`.
     """
     return markup.to_line(feed.title) or feed.link or feed.address or "Untitled"
 
@@ -43,8 +43,8 @@ def headline(item: Item) -> str:
 
 
 class Headlines(Struct, frozen=True):
-    """Title and text of a channel and of its newest item, as plain text. `entries` are the newest items, newest
-    first."""
+    """Title and summary of a channel, and title and text of its newest item, as plain text. `entries` are the titles
+    and dates of the newest items, newest first."""
 
     title: str = ""
     summary: str = ""
@@ -54,7 +54,7 @@ class Headlines(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Return the number of bytes of memory that all texts take."""
+        """Return the memory that all texts take, in bytes."""
         titles = [title for title, _ in self.entries]
         return sum(map(sys.getsizeof, (self.title, self.summary, self.newest_title, self.newest_text, *titles)))
 

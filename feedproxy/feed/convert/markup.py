@@ -47,15 +47,15 @@ _PLAIN_MAX = 2 * 1024 * 1024
 
 
 _NAMESPACES_TIMES_ELEMENTS = 100_000
-"""Maximum product of the number of namespaces and the number of child elements of one text. A text above this limit
-loses its markup.
+"""Maximum product of the namespaces and the child elements of one text. A text above this limit loses its markup.
 
 Each child element is serialised with all namespaces, so the product determines the size of the result.
 """
 
 
 def _unescape(value: str) -> str:
-    """Return the text with characters in place of references, or unchanged if a reference has thousands of digits."""
+    """Return the text with references replaced. A text with a reference of thousands of digits is returned
+    unchanged."""
     try:
         return unescape(value)
     except ValueError:
@@ -63,7 +63,7 @@ def _unescape(value: str) -> str:
 
 
 def make_text(value: str, *, is_html: bool) -> Text | None:
-    """Return the value as a text of the model, or None for an empty value. HTML without a tag becomes plain text."""
+    """Return the value as a text of the model, or None if it is empty. HTML without a tag becomes plain text."""
     value = valid_text(value).strip()
     if not value:
         return None
@@ -73,7 +73,7 @@ def make_text(value: str, *, is_html: bool) -> Text | None:
 
 
 def as_html(text: Text) -> str:
-    """Return the text as HTML. Line breaks remain line feeds, and do not become `<br>`."""
+    """Return the text as HTML. Line breaks do not become `<br>`."""
     return text.value if text.type == "html" else escape(text.value, quote=False)
 
 
@@ -105,11 +105,10 @@ def to_line(text: Text | None) -> str:
 
 
 def resolve(base: str, reference: str) -> str:
-    """Return `reference` resolved against `base` (RFC 3986, section 5). If `base` is empty, a relative reference stays
-    relative.
+    """Return `reference` resolved against `base` (RFC 3986, section 5), or `reference` itself if `base` is empty.
 
-    In an absolute address, spaces and other characters that an IRI must not contain are percent-encoded, as browsers
-    do. Line breaks and tabs are removed.
+    In an absolute address, characters that an IRI must not contain are percent-encoded, as browsers do. Line breaks and
+    tabs are removed.
     """
     address = _join(base, reference)
     if not _SCHEME.match(address) or is_iri(address):
@@ -132,7 +131,7 @@ def _join(base: str, reference: str) -> str:
 
 
 def resolve_html(base: str, html: str) -> str:
-    """Return the HTML with absolute addresses in place of relative addresses."""
+    """Return the HTML with absolute addresses. Without a base, or above _PLAIN_MAX characters, return it unchanged."""
     if not base or len(html) > _PLAIN_MAX:
         return html
 
@@ -149,8 +148,8 @@ def resolve_html(base: str, html: str) -> str:
 
 
 def _resolve_written(base: str, attribute: str, written: str) -> str | None:
-    """Return the value of an attribute as HTML with absolute addresses, or None if the value must not change. `written`
-    is the value as written in the HTML, with its quotation marks."""
+    """Return an attribute's value in HTML, with absolute addresses, or None to leave it unchanged. `written` is the
+    value as written in the HTML, with its quotation marks."""
     quote = written[0] if written[0] in "\"'" else ""
     if quote and not (len(written) > 1 and written.endswith(quote)):
         return None  # the tag has no end
@@ -193,7 +192,7 @@ def is_iri(address: str) -> bool:
 def inner_html(element: Element, base: str) -> str:
     """Return the content of an element as HTML with absolute addresses. `base` is the base URI of the element.
 
-    Child elements become markup. The text of an element without child elements is taken as HTML.
+    If the element has no child elements, its text is the HTML.
     """
     return resolve_html(base, _inner_html(element, base))
 
@@ -224,7 +223,7 @@ def _inner_html(element: Element, base: str) -> str:
 
 
 def _resolve_by_bases_of_elements(parent: Element, base: str) -> None:
-    """Resolve the addresses in elements with an xml:base, and remove the xml:base. HTML has no xml:base."""
+    """Resolve the addresses in elements with an xml:base. Remove the xml:base, which HTML lacks."""
     if not parent.xpath("boolean(.//@xml:base)"):
         return
     bases: dict[Element | None, str] = {}
@@ -239,8 +238,7 @@ def _resolve_by_bases_of_elements(parent: Element, base: str) -> None:
 
 
 def inner_xml(element: Element) -> str:
-    """Return the content of an element as XML, with child elements as markup. If the element has no child elements,
-    return its text."""
+    """Return the content of an element as XML, or its text if it has no child elements."""
     if not any(isinstance(child.tag, str) for child in element):
         return text_of(element)
     pieces = [escape(element.text or "", quote=False)]

@@ -1,8 +1,7 @@
-"""The model of a feed, independent of its format. Every conversion is made from it.
+"""The model of a feed, independent of its format. Every conversion is made from the model.
 
-Terms are those of RSS (channel, item, ttl, cloud), and of Atom for parts that only Atom has. The model is canonical:
-links are absolute, dates are instants, and nothing is stated twice. Reading a converted feed gives the same model
-(tests/feed/convert).
+Terms are those of RSS (channel, item, ttl, cloud), and of Atom for parts that only Atom has. Links are absolute, dates
+are instants, and nothing is stated twice. Reading a converted feed gives the same model (tests/feed/convert).
 """
 
 from dataclasses import dataclass, field
@@ -14,8 +13,7 @@ from feedproxy.feed.channel import NO_HINTS, Cloud, Kind, Schedule
 class Node:
     """An element that the model does not know. Conversions copy it.
 
-    `attributes` are sorted, with names in Clark's notation ({namespace}local). `content` has texts and elements in
-    order.
+    `attributes` are sorted, with names in Clark's notation ({namespace}local). `content` is in document order.
     """
 
     namespace: str

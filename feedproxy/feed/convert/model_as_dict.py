@@ -1,6 +1,6 @@
 """Conversion between the model and plain data: dictionaries, lists, texts, numbers and booleans.
 
-The keys are the names of the model's fields. Fields with their default values are omitted, and instants are in Unix
+The keys are the names of the model's fields. Fields with their default values are omitted. Instants are in Unix
 seconds.
 """
 
@@ -19,7 +19,7 @@ type Data = dict[str, "Data"] | list["Data"] | str | int | float | bool | None
 
 
 def to_data(value: Any) -> Data:
-    """Return a value of the model as dictionaries, lists, texts, numbers, booleans and None."""
+    """Return a value of the model as plain data."""
     match value:
         case None | bool() | int() | float():
             return value
@@ -35,7 +35,8 @@ def to_data(value: Any) -> Data:
 
 
 def nonempty_fields(value: Any, names: Iterable[str]) -> dict[str, Data]:
-    """Return the fields of `value` that are in `names` and differ from their defaults, in the form of `to_data`."""
+    """Return the fields of `value` that `names` contains and that differ from their defaults, in the form of
+    `to_data`."""
     defaults = _defaults(value.__class__)
     changed = (name for name in names if getattr(value, name) != defaults[name])
     return {name: to_data(getattr(value, name)) for name in changed}

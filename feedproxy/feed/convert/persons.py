@@ -20,7 +20,7 @@ limits the time of merging."""
 def parse(text: str) -> Person | None:
     """Return the person that a text names, or None for an empty text.
 
-    The forms are `email (name)`, as in RSS 2.0, `name <email>`, `email` and `name`.
+    The text has the form `email (name)` (RSS 2.0), `name <email>`, `email` or `name`.
     """
     text = " ".join(text.split())
     if match := _WITH_NAME.fullmatch(text):
@@ -43,14 +43,14 @@ def to_rss_text(person: Person) -> str:
 
 
 def is_email(text: str) -> bool:
-    """Return True if the text is the address of a mailbox."""
+    """Return True if the text is an email address."""
     return bool(_ALONE.fullmatch(text))
 
 
 def without_repeated_name(person: Person) -> Person:
-    """Return the person. A name that only repeats the email address, the URI or the picture's address is removed.
+    """Return the person without a name that repeats the email address, the URI or the picture's address.
 
-    If a person has no email address, a name in the form of an email address becomes the email address.
+    If the person has no email address, a name in the form of an email address becomes the email address.
     """
     if person.name and person.name in (person.email, person.uri, person.avatar):
         return replace(person, name="")

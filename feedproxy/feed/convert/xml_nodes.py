@@ -16,11 +16,11 @@ from feedproxy.feed.xml_parser import Element, attributes, qualified_name
 _NAME = re.compile(r"[^\W\d][\w.\-]*")
 _SILENT = (etree._Comment, etree._ProcessingInstruction)
 _DEPTH_MAX = 64
-"""An element inside more than this many elements is left out. Known modules have five levels."""
+"""Elements inside more than this many elements are left out. Known modules have five levels."""
 
 
 def canonical_namespace(namespace: str) -> str:
-    """Return the usual name of a namespace for an older or misspelt name (ALIASES), and any other name unchanged."""
+    """Return the usual name of a namespace that has older or misspelt names (ALIASES). Return other names unchanged."""
     return ALIASES.get(namespace, namespace)
 
 
@@ -30,7 +30,7 @@ def without_rss_namespace(namespace: str) -> str:
 
 
 def make_node(element: Element, depth: int = 0) -> Node | None:
-    """Return the node of an element, or None if the element is nested too deeply or its name cannot be written in XML.
+    """Return the node of an element, or None if the element is nested too deeply, or its name is invalid in XML.
 
     `depth` is the number of elements around the element.
     """
@@ -71,14 +71,14 @@ def _may_be_attribute(key: str) -> bool:
 
 
 def is_writable_name(namespace: str, local: str) -> bool:
-    """Return True if an element with this name can be written: `local` is valid, and `namespace` is valid or empty."""
+    """Return True if XML permits an element with this local name. `namespace` must be valid or empty."""
     if namespace.endswith(":") and namespace[:-1].isidentifier():
         return False  # an undeclared prefix without a customary meaning
     return bool(_NAME.fullmatch(local)) and (not namespace or _is_namespace(namespace))
 
 
 def is_writable(node: Node) -> bool:
-    """Return True if a node with all its attributes and descendants can be written."""
+    """Return True if XML permits a node with all its attributes and descendants."""
     return (
         is_writable_name(node.namespace, node.name)
         and all(map(_is_attribute_name, (key for key, _ in node.attributes)))
@@ -96,7 +96,7 @@ def _is_attribute_name(key: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_namespace(name: str) -> bool:
-    """Return True if `name` can be written into a document as the name of a namespace."""
+    """Return True if XML permits `name` as the name of a namespace."""
     try:
         etree.Element("x", nsmap={"n": name})
     except ValueError:
@@ -131,14 +131,15 @@ def add(parent: Element, node: Node, bare: str = "") -> None:
 
 
 NAMESPACES_MAX = 64
-"""At most this many namespaces without a customary prefix (PREFIXES) are kept of one feed. Known feeds have five."""
+"""Maximum number of namespaces of one feed that are kept, besides those with a customary prefix (PREFIXES). Known feeds
+have five."""
 
 
 def limit_namespaces(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Node, ...]:
     """Return the nodes without those that would raise the number of namespaces above NAMESPACES_MAX.
 
-    This limits the time of writing. `namespaces` contains the namespaces of earlier nodes. The function adds those of
-    the returned nodes.
+    This limits the time of writing. `namespaces` are those of earlier nodes. Those of the returned nodes are added to
+    it.
     """
     parts = []
     for node in nodes:
@@ -157,7 +158,7 @@ def clark_name(namespace: str, local: str) -> str:
 
 
 def assign_prefixes(nodes: Iterable[Node]) -> dict[str, str]:
-    """Return the namespaces of the nodes by prefix. Prefixes are the customary ones (PREFIXES), or else generated."""
+    """Return the namespaces of the nodes by prefix: the customary prefix (PREFIXES), or else a generated one."""
     prefixes: dict[str, str] = {}
     _collect(nodes, prefixes)
     return {prefix: namespace for namespace, prefix in prefixes.items()}

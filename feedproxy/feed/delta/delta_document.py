@@ -1,7 +1,7 @@
-"""Delta of a feed: the document without the entries that the client already has (docs/explanation/deltas.md).
+"""Delta of a feed: the document without the items that the client already has (docs/explanation/deltas.md).
 
-The delta is the instance manipulation `feed` of RFC 3229: a complete document in the format and encoding of the feed. A
-feed that declares itself complete (RFC 5005; Simple List Extensions) and a signed feed have no delta.
+The delta is the instance manipulation `feed` of RFC 3229: a complete document in the format and encoding of the feed.
+There is no delta of a signed feed, or of a feed that declares itself complete (RFC 5005; Simple List Extensions).
 """
 
 from collections.abc import Collection, Iterator
@@ -18,7 +18,7 @@ _SPACE = b" \t\r\n"
 
 
 class Delta(Struct, frozen=True):
-    """A feed's document with only the new and changed entries (`body`), and the number of these entries (`entries`)."""
+    """A feed's document with only the new and changed entries (`body`), and their number (`entries`)."""
 
     body: bytes
     entries: int
@@ -31,7 +31,7 @@ def make_delta(
 
     A feed has no delta if it is signed, if it declares itself complete, or if its entries cannot be removed exactly
     (`find_entries`). `base` contains the identities and digests of the entries that the client has. `channel` is the
-    channel of `body`. `charset` is the parameter of Content-Type, or None.
+    channel of `body`, and `charset` the parameter of Content-Type.
     """
     document_and_outline = find_items(body, channel, charset)
     if document_and_outline is None:
@@ -50,8 +50,10 @@ def make_delta(
 
 
 def _xml_cuts(utf8: bytes, outline: Outline, keeps: list[bool]) -> Iterator[tuple[int, int]]:
-    """Yield the byte ranges to remove: items for which `keeps` is False, and each `rdf:li` that names such an item,
-    with the white space before them."""
+    """Yield the byte ranges to remove: items for which `keeps` is False, and each `rdf:li` that names such an item.
+
+    The white space before them is removed, too.
+    """
     kept_names = {item.name for item, keep in zip(outline.items, keeps, strict=True) if keep}
     cut_names = {item.name for item in outline.items} - kept_names
     cut: list[ItemSpan | Member] = [item for item, keep in zip(outline.items, keeps, strict=True) if not keep]
@@ -66,7 +68,7 @@ def _xml_cuts(utf8: bytes, outline: Outline, keeps: list[bool]) -> Iterator[tupl
 def _json_cuts(items: tuple[ItemSpan, ...], keeps: list[bool]) -> Iterator[tuple[int, int]]:
     """Yield the byte ranges to remove: every item for which `keeps` is False, with one comma.
 
-    Items before the first kept item are removed with the comma after them, later items with the comma before them.
+    The comma follows an item before the first kept item, and precedes a later item.
     """
     first = keeps.index(True) if True in keeps else len(items)
     if first:

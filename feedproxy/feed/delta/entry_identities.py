@@ -1,8 +1,8 @@
-"""The identity and the digest of each entry of a feed. Each of the two has eight bytes.
+"""The identity and the digest of each entry of a feed.
 
-The identity of an entry is a hash of its name: `guid`, `id` or `rdf:about`, or else its link, or else its content. Of
-several entries with the same name, only the last has the hash of the name, because new entries usually come first. The
-identities of the others also depend on their digests. A publisher that forces a collision hides only its own entry.
+The identity is a hash of the entry's name: `guid`, `id` or `rdf:about`, or else its link, or else its content. New
+entries usually come first, so of several entries with the same name, the last has the hash of the name. The identities
+of the others also depend on their digests. A publisher that forces a collision hides only its own entry.
 """
 
 from collections import Counter
@@ -28,9 +28,9 @@ class IdentifiedEntry(NamedTuple):
 def find_entries(body: bytes, channel: Channel, *, charset: str | None = None) -> tuple[IdentifiedEntry, ...] | None:
     """Return the entries of a feed's document, in order, or None if they cannot be determined exactly.
 
-    `channel` is the channel of `body`. `charset` is the parameter of the origin's Content-Type, or None. The result is
-    None for CDF and for more than ENTRIES_MAX items. It is also None for a document that is ill-formed, declares
-    entities, has items in an unexpected place, or has bytes that are invalid in its encoding.
+    `channel` is the channel of `body`, and `charset` the parameter of the origin's Content-Type. The result is None for
+    CDF, for more than ENTRIES_MAX items, and for a document that is ill-formed, declares entities, has items in an
+    unexpected place, or has bytes that are invalid in its encoding.
     """
     document_and_outline = find_items(body, channel, charset)
     return None if document_and_outline is None else identify(document_and_outline[1].items)
@@ -53,7 +53,6 @@ def find_items(body: bytes, channel: Channel, charset: str | None) -> tuple[Enco
 
 
 def identify(all_items: Sequence[ItemSpan]) -> tuple[IdentifiedEntry, ...]:
-    """Return all items of a document with their identities."""
     entries: list[IdentifiedEntry] = []
     names: set[str] = {""}
     copies: Counter[tuple[str, str]] = Counter()
@@ -79,7 +78,7 @@ def unpack_identities(packed: bytes) -> tuple[str, ...]:
 
 
 def unpack(packed: bytes) -> frozenset[tuple[str, str]]:
-    """Return identity and digest of each entry in the result of `pack`. Raises ValueError for a wrong length."""
+    """Return the identity and digest of each entry in the result of `pack`. Raises ValueError for a wrong length."""
     if len(packed) % (2 * HASH_BYTES):
         raise ValueError(f"invalid packed entries of {len(packed)} bytes: expected a multiple of {2 * HASH_BYTES}")
     hashes = [packed[at : at + HASH_BYTES].hex() for at in range(0, len(packed), HASH_BYTES)]

@@ -1,7 +1,4 @@
-"""Offsets, names and digests of the items of an XML feed.
-
-expat parses the UTF-8 form once. The digest of an item follows the rules of feed/content_digest.py.
-"""
+"""Offsets, names and digests of the items of an XML feed. The digests follow the rules of feed/content_digest.py."""
 
 import hashlib
 from xml.parsers.expat import ExpatError, ParserCreate
@@ -56,7 +53,7 @@ class Member(Struct, frozen=True):
 
 
 class Outline(Struct, frozen=True):
-    """The items of a document, and the elements that refer to items (`members`), in order."""
+    """The items of a document, and the elements that refer to items (`members`), in document order."""
 
     items: tuple[ItemSpan, ...]
     members: tuple[Member, ...] = ()
@@ -71,8 +68,8 @@ def hash_entry(content: bytes) -> str:
 def find(utf8: bytes, kind: Kind) -> Outline | None:
     """Return the items of a well-formed feed of the format `kind`, with the elements that refer to them.
 
-    Return None if the items are in another place or namespace than in this format, or if the document declares entities
-    or default attributes.
+    Return None if the items are not in the place and namespace of this format, or if the document declares entities or
+    default attributes.
     """
     finder = _ItemFinder(utf8, kind)
     try:
@@ -149,7 +146,7 @@ class _ItemFinder:
         return self.utf8.index(b">", self.parser.CurrentByteIndex) + 1
 
     def finish(self, item: ItemSpan) -> None:
-        """Add a complete item, and handle the following events again in place of the `_ItemReader`."""
+        """Add a complete item, and take over the handling of events from the `_ItemReader`."""
         self._items.append(item)
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
@@ -166,7 +163,7 @@ class _ItemReader:
         self._pieces: list[str] = []
 
     def begin(self, namespace: str, attributes: dict[str, str]) -> None:
-        """Begin an item at its start tag, and take over the handling of events."""
+        """Begin an item at its start tag, and take over the handling of events from the `_ItemFinder`."""
         finder, parser = self._finder, self._finder.parser
         prefix = namespace + _SEPARATOR if namespace else ""
         self._id, self._link = prefix + ("id" if self._is_atom else "guid"), prefix + "link"
@@ -254,8 +251,7 @@ class _ItemReader:
 
 
 def _is_alternate(link: dict[str, str]) -> bool:
-    """Return True if the link leads to a page. A link without `rel` has the relation `alternate` (RFC 4287, section
-    4.2.7.2)."""
+    """Return True if the link leads to a page. A missing `rel` means `alternate` (RFC 4287, section 4.2.7.2)."""
     return "alternate" in link.get("rel", "alternate").lower().split()
 
 

@@ -62,7 +62,7 @@ def _item_spans(text: str) -> list[_Span]:
 
 
 def _to_utf8_offsets(text: str, offsets: Sequence[int]) -> list[int]:
-    """Return the offsets in bytes of UTF-8 for offsets in characters, which must be in ascending order."""
+    """Convert offsets in characters, in ascending order, to offsets in bytes of UTF-8."""
     if text.isascii():
         return list(offsets)
     utf8_offsets, position, previous = [], 0, 0

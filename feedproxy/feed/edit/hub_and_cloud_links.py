@@ -1,8 +1,8 @@
 """Addition of feedproxy's hub (`rel="hub"`, WebSub) and cloud (rssCloud) to a publisher's feed.
 
 Atom 1.0, and RSS except 0.90, 0.91 and 1.1, get a link to the hub. JSON Feed gets an object in its list `hubs`. RSS
-0.92, 0.93, 0.94 and 2.0 get a cloud, unless the feed names a cloud already. The publisher's hubs remain: "subscribers
-may subscribe to one or more of the advertised hubs" (WebSub, section 4). No other byte of the document changes.
+0.92, 0.93, 0.94 and 2.0 get a cloud, unless the feed names one. The publisher's hubs remain: "subscribers may subscribe
+to one or more of the advertised hubs" (WebSub, section 4).
 """
 
 import json
@@ -20,8 +20,7 @@ from feedproxy.http.message import Fields
 
 
 class Announcement(Struct, frozen=True):
-    """The hub and the cloud that notify subscribers of a feed's changes. A missing hub is "", and a missing cloud is
-    None."""
+    """The hub and the cloud that notify subscribers. A missing hub is "", and a missing cloud is None."""
 
     hub: str = ""
     cloud: Cloud | None = None
@@ -31,10 +30,9 @@ class Announcement(Struct, frozen=True):
 
 
 def announce(body: bytes, channel: Channel, announcement: Announcement, *, charset: str | None = None) -> bytes:
-    """Return the document with the announced hub and cloud, or `body` itself if nothing is to be added.
+    """Return the document with the announced hub and cloud. If nothing can or must be added, return `body` itself.
 
-    `body` is also returned if it cannot be edited. `channel` is the channel of `body`, and `charset` the parameter of
-    the origin's Content-Type, or None.
+    `channel` is the channel of `body`, and `charset` the parameter of the origin's Content-Type.
     """
     hub = announcement.hub if announcement.hub and announcement.hub not in channel.hubs and _allows_hub(channel) else ""
     cloud = announcement.cloud if _allows_cloud(channel) and not channel.cloud else None
@@ -48,10 +46,9 @@ def announce(body: bytes, channel: Channel, announcement: Announcement, *, chars
 
 
 def add_link_fields(fields: Fields, *, hub: str, self_href: str) -> Fields:
-    """Return a response's fields with links to `hub` and to the feed's own address, `self_href`, in the field Link.
+    """Return the fields with links to `hub` and to the feed's own address, `self_href`, in the field Link.
 
-    The link to `hub` is added only if `fields` do not have it. The self link is added only if `fields` have no self
-    link.
+    The link to `hub` is omitted if `fields` have it. The self link is omitted if `fields` have a self link.
 
     WebSub, section 4, requires "at least one Link Header with rel=hub as well as exactly one Link Header with
     rel=self".
@@ -101,7 +98,7 @@ def _insert_position(document: EncodedDocument, offsets: ChannelOffsets) -> int 
     """Return the offset at which to insert a link, or None if the channel is an empty element.
 
     The offset is after the channel's `link`, or else after an empty self link, or else after the channel's start tag.
-    Some feed readers use the first element `link` as the address of the page, so the new link must follow that element.
+    Some feed readers take the first element `link` for the address of the page, so the new link must follow it.
     """
     if offsets.own_link is not None:
         return offsets.own_link
@@ -116,9 +113,8 @@ def _insert_position(document: EncodedDocument, offsets: ChannelOffsets) -> int 
 
 def _edit_json(document: EncodedDocument, hub: str) -> list[Edit]:
     """Return the edits that add the hub to the member `hubs` (JSON Feed 1.1, Subscribing to Real-time Notifications).
-    The list is empty if the JSON is invalid.
 
-    A missing member is added: `"hubs": [{"type": "WebSub", "url": …}]`.
+    The list is empty if the JSON is invalid. A missing member is added: `"hubs": [{"type": "WebSub", "url": …}]`.
     """
     lists: list[int] = []
 

@@ -1,9 +1,7 @@
 """The media type with which a feed is served, such as application/rss+xml.
 
-With this type, a click on the feed in a browser opens a feed reader (USM, Universal Subscription Mechanism).
-
-A browser chooses a feed reader by the media type, and passes only a temporary file to the reader. The feed must
-therefore also contain its own address (self_link.py).
+With this type, a click on the feed in a browser opens a feed reader (USM, Universal Subscription Mechanism). The
+browser passes only a temporary file to the feed reader, so the feed must also contain its own address (self_link.py).
 """
 
 import codecs
@@ -17,20 +15,19 @@ from feedproxy.http.field_values import charset_of, is_token, parse_parameters, 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CACHED_TYPE_MAX = 256
-"""The result of `media_type_of` is not cached if the declared Content-Type has at least this many characters."""
+"""The result of `media_type_of` is cached if the declared Content-Type has fewer than this many characters."""
 _CHECKED_MAX = 256 * 1024
-"""Only this many bytes at the beginning of a document are compared with the charset in its Content-Type."""
+"""Number of bytes at the beginning of a document that are compared with the charset in Content-Type."""
 
 
 def media_type_of(
     channel: Channel, declared: str | None, body: bytes = b"", *, rdf_media_type: str = "application/rss+xml"
 ) -> str:
-    """Return the Content-Type with which to serve a feed.
+    """Return the Content-Type with which to serve a feed. `declared` is the origin's Content-Type.
 
-    `declared` is the origin's Content-Type, and `body` the document. The origin's charset is kept, unless it is unknown
-    (`utf-9`) or contradicts the document. No charset is added, so that the document's declaration counts (RFC 7303,
-    section 3). Other parameters are kept if the type stays the same. A CDF channel keeps its declared type. RSS
-    0.90, 1.0 and 1.1 get `rdf_media_type`.
+    The origin's charset is kept, unless it is unknown (`utf-9`) or contradicts the document. No charset is added, so
+    that the document's declaration counts (RFC 7303, section 3). Other parameters are kept if the type stays the same.
+    A CDF channel keeps its declared type. RSS 0.90, 1.0 and 1.1 get `rdf_media_type`.
     """
     if channel.kind is Kind.CDF:
         return declared or channel.kind.media_types[0]
@@ -48,10 +45,9 @@ def media_type_of(
 def _declares_another(body: bytes, charset: str | None) -> bool:
     """Return True if the document declares another encoding than `charset`, and its declaration is right.
 
-    A declaration is right if the bytes are valid in the declared encoding, and invalid in `charset`. A declaration of
-    UTF-8 is right if the bytes are valid UTF-8, because text in another encoding hardly ever is. With the wrong
-    charset, clients would read wrong characters: "The charset parameter is considered authoritative" (RFC 7303, section
-    3.2).
+    A declaration is right if the bytes are valid in the declared encoding, and invalid in `charset`. For UTF-8, the
+    first condition suffices: text in another encoding is hardly ever valid UTF-8. With the wrong charset, clients would
+    read wrong characters: "The charset parameter is considered authoritative" (RFC 7303, section 3.2).
     """
     codec, own, body = codec_of(charset or ""), codec_of(declared_encoding(body) or ""), body[:_CHECKED_MAX]
     if codec is None or own is None or superset_of(codec) == superset_of(own) or body.isascii():
@@ -60,8 +56,7 @@ def _declares_another(body: bytes, charset: str | None) -> bool:
 
 
 def _is_valid(body: bytes, codec: str) -> bool:
-    """Return True if `body`, the beginning of a document, is valid in an encoding. An incomplete character at the end
-    counts as valid."""
+    """Return True if the beginning of a document is valid in an encoding. Its last character can be incomplete."""
     try:
         codecs.getincrementaldecoder(codec)().decode(body)
     except UnicodeError:
@@ -71,10 +66,9 @@ def _is_valid(body: bytes, codec: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _build_media_type(proper: str, declared: str, mark: str) -> str:
-    """Return the media type `proper` with parameters of the Content-Type `declared`.
+    """Return the media type `proper` with the parameters of `declared`, a Content-Type.
 
-    A plausible charset is kept (`_is_plausible`). Other parameters are kept if `declared` has the same media type.
-    `mark` is as for `_is_plausible`.
+    The charset is kept if `_is_plausible`. Other parameters are kept if `declared` has the same media type.
     """
     essence, parameters = parse_parameters(_CONTROL.sub(" ", declared))
     parts = [proper]
@@ -89,8 +83,8 @@ def _build_media_type(proper: str, declared: str, mark: str) -> str:
 def _is_plausible(label: str, mark: str) -> bool:
     """Return True if a document can be in the encoding `label`.
 
-    `mark` is the codec that the document itself shows by a byte order mark or a declaration, or "" if `label` can be
-    right.
+    `mark` is the codec that the document itself shows by a byte order mark or a declaration. If `mark` is "", every
+    known label is plausible.
     """
     codec = codec_of(label)
     if codec is None or not mark:

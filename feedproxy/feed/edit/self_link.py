@@ -3,7 +3,7 @@
 The mode `add` adds a missing link, and replaces a relative address, which does not work in a saved file. The mode
 `correct` also corrects href, type, namespace and rel, and in RSS a wrong title (USM: "The title attribute should be set
 to the title of the RSS channel"). An equivalent address (RFC 3986, section 6.2.2) counts as correct.
-docs/decisions/self-link-placement.md has the place of a new link, and the documents that are not edited.
+docs/decisions/self-link-placement.md describes where a new link is placed, and which documents are not edited.
 """
 
 import re
@@ -33,7 +33,7 @@ _ATTRIBUTE = re.compile(rb"""(?<![^\s=<>"'/])([^\s=<>"'/]++)\s*+=\s*+("[^"]*+"|'
 class _LinkForm(Struct, frozen=True):
     """The correct form of a self link in one format.
 
-    `rels` are the relations by which a self link is recognised. A new or corrected link gets the relation `rel`.
+    Links with a relation in `rels` are self links. A new or corrected link gets the relation `rel`.
     """
 
     namespace: str
@@ -60,9 +60,9 @@ def apply_self_link(
 ) -> bytes:
     """Return the document with a self link to `href`, an absolute URI, or `body` itself if it is not edited.
 
-    `channel` is the channel of `body`. `charset` is the parameter of the origin's Content-Type, or None. `mode` is
-    `add`, `correct` or `off`. If `link_text` is True, a link that is added to RSS contains the address of the feed's
-    web page as text.
+    `channel` is the channel of `body`, and `charset` the parameter of the origin's Content-Type. `mode` is `add`,
+    `correct` or `off`. If `link_text` is True, a link that is added to RSS contains the address of the feed's page as
+    text.
     """
     if is_self_link_correct(body, channel, href=href, mode=mode):
         return body
@@ -96,7 +96,7 @@ def apply_self_link(
 def is_self_link_correct(body: bytes, channel: Channel, *, href: str, mode: str) -> bool:
     """Return True if `apply_self_link` would certainly change nothing.
 
-    The document is not parsed, so the result can be False for a document with a correct link.
+    The document is not parsed, so the result can be False although the link is correct.
     """
     return not _permits_change(channel, href, mode) or _is_verbatim(body, channel, href, mode)
 
@@ -158,8 +158,8 @@ def _add_link(
 
 
 def atom_prefix(offsets: ChannelOffsets) -> tuple[str, str]:
-    """Return a prefix for Atom's namespace, and the declaration to add for the prefix. The declaration is "" if the
-    document has it already."""
+    """Return a prefix for Atom's namespace, and the declaration of the prefix. The declaration is "" if the document
+    has it."""
     for prefix, namespace in offsets.scope.items():
         if prefix and namespace == ATOM:
             return prefix, ""
@@ -168,7 +168,7 @@ def atom_prefix(offsets: ChannelOffsets) -> tuple[str, str]:
 
 
 def plain_title(title: str) -> str:
-    """Return a channel's title as one line of text: no markup, no references, at most 255 characters."""
+    """Return a channel's title as one line without markup and references, cut to 255 characters."""
     text = _REFERENCE.sub(lambda match: unescape(match[0]), _MARKUP.sub(" ", title[: 16 * _TITLE_MAX]))
     return " ".join(valid_text(text).split())[:_TITLE_MAX].rstrip()
 
@@ -193,7 +193,7 @@ def _corrections(
 
 
 def _set_attribute(tag: bytes, link: LinkTag, name: str, value: str) -> Edit:
-    """Return the edit that sets an attribute. A new attribute follows the element's name."""
+    """Return the edit that sets an attribute. A new attribute is placed after the element's name."""
     name_end = 1 + len(link.name.encode())
     for match in _ATTRIBUTE.finditer(tag, name_end):
         if match[1] == name.encode():

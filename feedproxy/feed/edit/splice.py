@@ -1,10 +1,9 @@
 """Editing of a document in its own encoding. Bytes outside the edited places stay unchanged.
 
 Offsets in the UTF-8 form are mapped to the document's encoding. The edited document is decoded and compared with the
-expected text. If the texts differ, as for stateful encodings (ISO-2022-JP), the document is not changed.
+expected text. If they differ, as in stateful encodings (ISO-2022-JP), the document is not changed.
 
-If Content-Type and the XML declaration name different encodings, only ASCII is written, because a feed reader can use
-either encoding.
+If Content-Type and the XML declaration contradict each other, only ASCII is written: feed readers can use either.
 """
 
 import codecs
@@ -25,15 +24,18 @@ class EncodedDocument(Struct, frozen=True):
     codec: str
     utf8: bytes
     is_certain: bool = True
-    """True if the first bytes show the encoding, or Content-Type and the document do not contradict each other."""
+    """True if the first bytes show the encoding, or if Content-Type and the document agree."""
 
     @property
     def is_utf8(self) -> bool:
         return self.body is self.utf8 or self.codec == "utf_8"
 
     def character_data(self, text: str) -> str:
-        """Return text escaped for content and attribute values. Characters outside the encoding become references. If
-        the encoding is not certain, all characters beyond ASCII become references."""
+        """Return text escaped for content and attribute values.
+
+        Characters that the encoding lacks become references. If the encoding is not certain, all characters beyond
+        ASCII do.
+        """
         text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         text = text.replace('"', "&quot;").replace("'", "&#39;")
         if not is_ascii_compatible(self.codec) or not self.is_certain:
@@ -58,10 +60,9 @@ class EncodedDocument(Struct, frozen=True):
 
 
 def open_document(body: bytes, charset: str | None) -> EncodedDocument | None:
-    """Return the document with its encoding. Return None if the encoding is unknown, or if the document has bytes that
-    are invalid in it.
+    """Return the document with its encoding. `charset` is the parameter of Content-Type.
 
-    `charset` is the parameter of Content-Type, or None.
+    Return None if the encoding is unknown, or if the document has bytes that are invalid in it.
     """
     text = to_utf8(body, charset)
     if not text.sound:
@@ -80,7 +81,7 @@ def _encodings_agree(body: bytes, charset: str | None) -> bool:
 
 
 class Edit(Struct, frozen=True):
-    """The replacement of the bytes from `start` to before `end`, in the UTF-8 form of a document, by `text`."""
+    """The replacement of the bytes from `start` to before `end` by `text`, in the UTF-8 form of a document."""
 
     start: int
     end: int
@@ -88,8 +89,7 @@ class Edit(Struct, frozen=True):
 
 
 def splice(document: EncodedDocument, edits: Sequence[Edit]) -> bytes | None:
-    """Return the document with these edits, which must not overlap. Return None if the document's encoding permits no
-    exact result."""
+    """Return the document with these edits, which must not overlap, or None if its encoding permits no exact result."""
     ordered = sorted(edits, key=lambda edit: (edit.start, edit.end))
     try:
         expected = _replace_ranges(document.utf8, [(edit.start, edit.end, edit.text.encode()) for edit in ordered])

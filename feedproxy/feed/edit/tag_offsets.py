@@ -1,7 +1,7 @@
 """Offsets of a channel's start tag, first `link` and self links in a document.
 
-expat parses the UTF-8 form, usually up to the first item, without resolving namespaces. The caller must have parsed the
-document as well-formed (`Channel.well_formed`).
+expat parses the UTF-8 form, usually up to the first item, without resolving namespaces. The document must be
+well-formed (`Channel.well_formed`).
 """
 
 import re
@@ -38,15 +38,14 @@ class ChannelOffsets(Struct, frozen=True):
     """Offsets in a channel, in bytes of the UTF-8 form."""
 
     prefix: str
-    """Namespace prefix of the element `channel` or, in Atom, of `feed`."""
+    """Namespace prefix of `channel` or, in Atom, of `feed`."""
     namespace: str
     scope: Mapping[str, str]
     """Namespaces by prefix inside the channel. The default namespace has the prefix ""."""
     start: int | None
-    """Offset in bytes of UTF-8 after the channel's start tag, or None for a channel without content."""
+    """Offset after the channel's start tag, or None if the channel has no content."""
     own_link: int | None
-    """Offset in bytes of UTF-8 after the first `link` in the channel's own namespace, or None if there is no such
-    link."""
+    """Offset after the first `link` in the channel's own namespace, or None if there is none."""
     self_links: tuple[LinkTag, ...]
 
 
@@ -63,7 +62,7 @@ def tag_at(utf8: bytes, start: int) -> bytes:
 
 
 def refuse_declaration(*_: object) -> None:
-    """Raise EditRefused. expat calls this handler if the document declares entities or default attributes."""
+    """Raise EditRefused. expat calls this function if the document declares entities or default attributes."""
     raise EditRefused("the document type has declarations of its own")
 
 
@@ -74,10 +73,9 @@ class _StopParsing(Exception):
 def find_channel(utf8: bytes, channel: Channel, *, every_self_link: bool = False) -> ChannelOffsets | None:
     """Return the offsets of the channel's tags and self links. `channel` is the parsed channel of the document.
 
-    Return None for a format other than RSS and Atom, and for a document that must not be edited, such as a signed one.
-    If `every_self_link` is False, the search ends at the first self link with the format's own relation (`start` in
-    Atom 0.3, `self` in all other formats). In a document without self links, the search ends at the first item after a
-    `link` of the format.
+    Return None for other formats than RSS and Atom, and for a document that must not be edited, such as a signed one.
+    Unless `every_self_link` is True, the search ends at the first self link with the format's own relation (`start` in
+    Atom 0.3, otherwise `self`). Without self links, it ends at the first item after a `link` of the format.
     """
     finder = _ChannelFinder(utf8, channel, every_self_link=every_self_link)
     try:
@@ -184,7 +182,7 @@ class _ChannelFinder:
 
 
 def _relation(rel: str) -> str:
-    """Return the relation `self` or `start` if the attribute `rel` contains it, or else ""."""
+    """Return the relation `self` or `start` if the attribute `rel` contains it, else ""."""
     relations = [relation.removeprefix(RELATION_REGISTRY) for relation in rel.lower().split()]
     return next((relation for relation in ("self", "start") if relation in relations), "")
 

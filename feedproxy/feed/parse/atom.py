@@ -10,7 +10,7 @@ _VERSIONS = {ATOM: "1.0", ATOM03: "0.3"}
 
 
 def read(document: XmlTree, items: Items) -> Channel | None:
-    """Return the channel of an Atom document, or None if `feed` belongs to another vocabulary."""
+    """Return the channel of an Atom document, or None if the vocabulary is not Atom."""
     root = document.root
     core = qualified_name(root)[0]
     if core and "atom" not in core.lower():

@@ -1,6 +1,6 @@
 """Parser of the Channel Definition Format (1997): root element `CHANNEL`.
 
-Names are case-insensitive: the specification has capitals, and Microsoft's examples have capitals and small letters.
+Names are case-insensitive: the specification has capitals, Microsoft's examples have capitals and small letters.
 """
 
 import re
@@ -20,7 +20,7 @@ _INVALID_INTERVAL = "INTERVALTIME is not a positive duration"
 def read(document: XmlTree, items: Items) -> Channel | None:
     """Return the channel of a CDF document, or None for another vocabulary.
 
-    A root `CHANNEL` in capitals is CDF if it has at least one element of CDF or an `href`. Many vocabularies have
+    A root `CHANNEL` in capitals is CDF if it has an element of CDF, an item or an `href`. Many other vocabularies have
     elements `channel` and `item`. A root in another spelling is therefore CDF only if it has an `href`, or if the root
     or its first item has a name of _DISTINCTIVE.
     """
@@ -46,8 +46,10 @@ def read(document: XmlTree, items: Items) -> Channel | None:
 
 
 def _schedule(root: Element) -> Schedule:
-    """Return the schedule with the interval of the first element `INTERVALTIME`, or NO_HINTS if there is none. If the
-    interval is invalid, the schedule has a note in its place."""
+    """Return the schedule with the interval of the first element `INTERVALTIME`, or NO_HINTS if there is none.
+
+    An invalid interval is replaced by a note.
+    """
     for times in named_children(root, "schedule"):
         for interval in named_children(times, "intervaltime"):
             values = {unit: attribute_of(interval, unit).strip() for unit in _UNITS}

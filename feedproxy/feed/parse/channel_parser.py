@@ -18,14 +18,14 @@ from feedproxy.feed.parse.feed_structure import Items, local_names
 from feedproxy.http.field_values import charset_of
 
 _TEXT_MAX = 8192
-"""A channel's title and link are cut to this many characters each.
+"""Maximum number of characters of a channel's title, and of its link. Longer ones are cut.
 
 RFC 9110, section 4.1, recommends supporting URIs of 8000 octets.
 """
 
 _MEDIA_TYPE = re.compile("xml|rss|atom|rdf|html")
-"""Pattern of the media types of documents in which other text can precede the feed. Programs that print a warning
-before the feed often declare HTML."""
+"""Pattern of the media types with which text is permitted before the feed. Programs that print a warning before the
+feed often declare HTML."""
 
 
 def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Channel | None:
@@ -60,7 +60,7 @@ def _may_be_feed(syntax: DocumentSyntax, data: bytes, content_type: str | None) 
 
 
 def _may_begin_with_text(content_type: str | None) -> bool:
-    """Return True if a feed with this Content-Type can follow a message of the program that wrote the feed.
+    """Return True if text such as a program's warning is permitted before a feed with this Content-Type.
 
     Program code, documentation and pictures can contain text that only looks like the beginning of a feed.
     """
@@ -101,7 +101,7 @@ def _read_xml(text: Utf8Text, with_digest: bool) -> Channel | None:
 def channel_of(document: xml_parser.XmlTree, items: Items) -> Channel | None:
     """Return the channel of a document, or None if the document is not a feed.
 
-    The items have been removed from `document`. `items` describes them.
+    `document` is without its items, which `items` describes.
     """
     channel = _channel_of(document, items)
     if channel is None or max(len(channel.title), len(channel.link)) <= _TEXT_MAX:

@@ -1,7 +1,7 @@
-"""Scan of a feed's channel without its items. Items take most of the parsing time.
+"""Scan of a feed's channel without its items, which take most of the parsing time.
 
 The bytes around the items form a short document, which is parsed alone. `Channel.well_formed` then says nothing about
-the items. A document with other content between its items is not scanned: channel_parser.py parses it.
+the items. A document with other content between its items is not scanned.
 """
 
 import re
@@ -22,21 +22,17 @@ _ITEM_NAMES = {kind: b"entry" if kind is Kind.ATOM else b"item" for kind in Kind
 _START_TAGS = {name: re.compile(rb"\s*+<%b[> \n\r\t]" % name) for name in (b"item", b"entry")}
 """Patterns of the beginning of an item, by element name, with white space before it."""
 _NOT_MARKUP = ((b"<!--", b"-->"), (b"<![CDATA[", b"]]>"), (b"<?", b"?>"))
-"""Beginnings and ends of comments, CDATA sections and instructions. Text in them that looks like an item is not an
-item."""
+"""Beginnings and ends of comments, CDATA sections and instructions. They contain no items."""
 
 SCANNED_MAX = 16 * 1024
-"""A document with more than this many bytes around its items is not scanned, because the scan runs in the event loop.
-
-A channel of 2 KB takes a quarter of a millisecond.
-"""
+"""Maximum number of bytes around the items of a scanned document. The scan runs in the event loop: 2 KB take a quarter
+of a millisecond."""
 
 
 def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> Channel | None:
-    """Return the same channel as `channel_parser.read`, without checking the items. Return None if the whole document
-    must be parsed.
+    """Return the same channel as `channel_parser.read`, without checking the items.
 
-    `digest` becomes the channel's `content_digest`.
+    Return None if the whole document must be parsed. `digest` becomes the channel's `content_digest`.
     """
     first = _ITEM.search(body) if body.startswith(_DOCUMENT_STARTS) else None
     if first is None:
@@ -71,9 +67,9 @@ def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> 
 
 
 def _has_end_tag_in_other_than_markup(body: bytes, items: list[bytes]) -> bool:
-    """Return True if an end tag of an item can lie in a comment or a CDATA section.
+    """Return True if a comment or CDATA section can contain an end tag of an item.
 
-    `items` is the text of each item up to its end tag, in the document `body`.
+    `items` are the texts of the items in `body`, without their end tags.
     """
     # The loops of `map` run without Python code: an archive has 100,000 items.
     kinds = [kind for kind in _NOT_MARKUP[:2] if kind[0] in body]

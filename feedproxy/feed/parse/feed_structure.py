@@ -4,8 +4,8 @@ Other vocabularies also have `rss` (resident set size), `feed` (for animals) and
 documents can contain data for one client alone, and must not count as feeds.
 
 A version number or a namespace declares the vocabulary, and one element confirms the declaration. A document without a
-declaration is a feed in three cases: it has an element that only feeds have, it has two other elements of feeds, or
-feeds can have all its elements.
+declaration is a feed in three cases: it has an element that only feeds have, it has two other elements of feeds, or it
+has only elements that feeds can have.
 """
 
 import re
@@ -56,8 +56,8 @@ _READ = frozenset(
 class Items(Struct, frozen=True):
     """Summary of the items that were removed from a document's tree.
 
-    `items` and `entries` are the numbers of elements `item` and `entry`. `first` has the local names of the first
-    item's elements and attributes, or is None if no item was parsed.
+    `items` and `entries` are the numbers of elements `item` and `entry`. `first` contains the local names of the first
+    item's elements and attributes. It is None if no item was parsed.
     """
 
     items: int = 0
@@ -68,7 +68,7 @@ class Items(Struct, frozen=True):
 def channel_elements(channel: Element) -> list[Child]:
     """Return the child elements of a channel that the parsers read.
 
-    A document can contain a million other elements, each of which would take 128 bytes in the list.
+    All others are left out: a document can contain a million, and each takes 128 bytes in the list.
     """
     return [child for child in children(channel) if child[1].lower() in _READ]
 
@@ -93,11 +93,11 @@ def has_feed_structure(
     *,
     is_declared: bool,
 ) -> bool:
-    """Return True if `element` is the channel of a feed.
+    """Return True if `element` is the channel of a feed, to judge by its children in the namespace `core` and its
+    items.
 
-    The result depends on the children of `element` in the namespace `core`, and on the items. `feed_names` are the
-    names of the elements that a channel of the format can have, in lower case. `items` is the number of items, and
-    `first` contains the names in the first item (`Items.first`). `is_declared` is True if a version or namespace
+    `feed_names` are the elements that a channel of the format can have, in lower case. `items` is the number of items,
+    and `first` contains the names in the first item (`Items.first`). `is_declared` is True if a version or namespace
     declares the vocabulary.
     """
     own_names = {local.lower() for namespace, local, _ in children(element) if namespace == core}

@@ -11,10 +11,8 @@ from feedproxy.feed.json_scanner import parse_integer
 
 _VERSION = "jsonfeed.org/version/"
 _HOST = b"jsonfeed.org"
-"""The host in _VERSION. JSON without this text is not a JSON Feed.
-
-_VERSION itself need not occur in the bytes, because some encoders escape slashes.
-"""
+"""The host in _VERSION. JSON without this text is not a JSON Feed. _VERSION itself is not searched for, because some
+encoders escape slashes."""
 _WEBSUB, _RSSCLOUD = ("", "websub", "pubsubhubbub"), ("rsscloud",)
 """Values of a hub's `type`, in lower case. JSON Feed 1.1: "Protocol type names supported by the spec are rssCloud and
 WebSub"."""
@@ -55,8 +53,8 @@ def read(data: bytes, *, sound: bool) -> Channel | None:
 def decode(data: bytes) -> tuple[Any, bool]:
     """Return the JSON value at the beginning of `data`, and True if `data` is well-formed, else False.
 
-    Raises ValueError if `data` does not begin with a JSON value. Some feeds are not well-formed JSON. For example, a
-    second object follows the feed, the file begins with two byte order marks, or a string contains a line end.
+    Raises ValueError if `data` does not begin with a JSON value. In some feeds that are not well-formed, a second
+    object follows the feed, the file begins with two byte order marks, or a string contains a line end.
 
     NaN, Infinity, numbers beyond the range of a float, and integers of more than 4,300 digits are read as null, because
     they cannot be written as JSON again.
@@ -114,7 +112,7 @@ def websub_hubs(hubs: object) -> tuple[str, ...]:
 
 
 def rsscloud(hubs: object) -> Cloud | None:
-    """Return the first rssCloud in the member `hubs`, in the form of RSS's element `cloud`, or None if there is none.
+    """Return the first rssCloud in the member `hubs` as RSS's element `cloud`, or None if there is none.
 
     JSON Feed states only an address, which suffices for the protocols http-post and https-post.
     """

@@ -13,14 +13,14 @@ SELF_RELATIONS = frozenset(("self", "start"))
 
 
 RELATION_REGISTRY = "http://www.iana.org/assignments/relation/"
-"""URI of the registry of link relations. A relation can be written as its registered name, or as this URI followed by
-the name (RFC 4287, section 4.2.7.2)."""
+"""URI of the registry of link relations. Links state a relation by its registered name, or by this URI followed by the
+name (RFC 4287, section 4.2.7.2)."""
 
 _BASE = "{http://www.w3.org/XML/1998/namespace}base"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 
 LINKS_MAX = 32
-"""At most this many self links, and as many hubs, are read from one channel. Known channels have three."""
+"""Maximum number of self links read from one channel, and of hubs. Known channels have three."""
 
 
 def atom_links(elements: Iterable[Child], namespaces: Iterable[str] = (ATOM, ATOM03)) -> list[tuple[str, Element]]:
@@ -30,18 +30,14 @@ def atom_links(elements: Iterable[Child], namespaces: Iterable[str] = (ATOM, ATO
 
 
 def relations(link: Element) -> list[str]:
-    """Return the relations of a link, in lower case.
-
-    A link without `rel` has the relation `alternate` (RFC 4287, section 4.2.7.2).
-    """
+    """Return the relations of a link, in lower case. A missing `rel` means `alternate` (RFC 4287, section 4.2.7.2)."""
     return [relation.removeprefix(RELATION_REGISTRY) for relation in (link.get("rel") or "alternate").lower().split()]
 
 
 def self_links(links: Iterable[tuple[str, Element]]) -> tuple[SelfLink, ...]:
     """Return the links to the feed's own address.
 
-    A relative address is resolved against xml:base, and stays relative if xml:base is missing or relative. An absolute
-    address stays as written.
+    A relative address is resolved against xml:base. It stays relative if xml:base is missing or relative.
     """
     addresses = (
         SelfLink(relation, based_href(link), (link.get("type") or "").strip(), namespace)
@@ -55,7 +51,7 @@ def self_links(links: Iterable[tuple[str, Element]]) -> tuple[SelfLink, ...]:
 def hubs(links: Iterable[tuple[str, Element]]) -> tuple[str, ...]:
     """Return the addresses of the WebSub hubs among `links`, in order (WebSub, section 4).
 
-    A relative address is resolved against xml:base, and stays relative if xml:base is missing or relative.
+    A relative address is resolved against xml:base. It stays relative if xml:base is missing or relative.
     """
     addresses = (based_href(link) for _, link in links if "hub" in relations(link) and _href(link))
     return tuple(islice(filter(None, addresses), LINKS_MAX))
@@ -64,17 +60,14 @@ def hubs(links: Iterable[tuple[str, Element]]) -> tuple[str, ...]:
 def based_href(link: Element) -> str:
     """Return the address of a link, resolved against xml:base (RFC 4287, section 2), or "" for an invalid xml:base.
 
-    A wrong base could lead to another server in place of a hub. That server would receive the secret of the
-    subscription.
+    With a wrong base, the secret of the subscription could be sent to another server than the hub.
     """
     return resolve_base(link, _href(link))
 
 
 def resolve_base(element: Element, reference: str) -> str:
-    """Return a reference resolved against the xml:base of `element` and of its ancestors.
-
-    Return "" if an xml:base is invalid.
-    """
+    """Return a reference resolved against xml:base of the element and its ancestors, or "" if one of these is
+    invalid."""
     bases = (parent.get(_BASE) for parent in (element, *element.iterancestors()))
     for base in filter(None, bases if reference else ()):
         if _SCHEME.match(reference):

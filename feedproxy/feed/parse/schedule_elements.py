@@ -1,7 +1,7 @@
 """Parser of schedule hints.
 
 A value in a wrong form is accepted if it has only one possible meaning ("06", "24", "SUN"). Other invalid values are
-ignored, because a wrong hint would delay updates. The notes of the Schedule describe them.
+ignored, because a wrong hint would delay updates. `Schedule.notes` describes invalid values.
 """
 
 import re
@@ -20,7 +20,7 @@ _UPDATES = frozenset(("updatefrequency", "updateperiod", "updatebase"))
 _SKIPS = {"skiphours": "hour", "skipdays": "day"}
 
 HINTS_MAX = 64
-"""At most this many values of one hint are read. More than 24, the number of hours in a day, have no effect."""
+"""Maximum number of values read of one hint. A day has 24 hours, so more have no effect."""
 
 _NUMBER = re.compile(r"\+?([0-9]{1,1000})(?:\.[0-9]*)?")
 _NUMBER_MAX = 10**18
@@ -47,7 +47,7 @@ def states_end(element: Element) -> bool:
 def schedule(elements: Iterable[Child], core: str) -> Schedule:
     """Return the schedule that a channel's elements state.
 
-    The elements are those of RSS (in the namespace `core`), of the syndication module, of iTunes and of Podcasting 2.0.
+    The elements are those of RSS (in the namespace `core`), the syndication module, iTunes and Podcasting 2.0.
     """
     texts: dict[str, list[str]] = {}
     finished = False
@@ -65,7 +65,7 @@ def schedule(elements: Iterable[Child], core: str) -> Schedule:
 
 
 def _child_values(element: Element, name: str) -> list[str]:
-    """Return the texts of the child elements with this name, or the element's own text if it has no such child."""
+    """Return the texts of the child elements with this name. If there are none, return the element's own text."""
     values = [_value(child) for _, local, child in children(element) if local.lower() == name][:HINTS_MAX]
     return values or list(filter(None, [_value(element)]))
 
@@ -77,9 +77,8 @@ def _value(element: Element) -> str:
 def _schedule_of(texts: Mapping[str, Sequence[str]], *, finished: bool) -> Schedule:
     """Return the schedule that hint elements describe (RSS 2.0; RSS 1.0 syndication module).
 
-    `texts` maps the name of an element, in lower case, to the texts of all elements with this name, in document order.
-    For skipHours and skipDays, the texts are those of their child elements. `finished` is True if the feed states its
-    end.
+    `texts` maps an element's name, in lower case, to the texts of all such elements in document order. For skipHours
+    and skipDays, these are the texts of the child elements. `finished` is True if the feed states its end.
     """
     notes: list[str] = []
     ttl, hours, days, period, frequency, base = (
@@ -166,7 +165,7 @@ def _update(period: Sequence[str], frequency: Sequence[str], notes: list[str]) -
 def _base(values: Sequence[str], notes: list[str]) -> Instant | None:
     """Return the instant of sy:updateBase, or None if it is missing or invalid.
 
-    The module defines the form `yyyy-mm-ddThh:mm`. All other forms of dates in feeds are accepted, too.
+    The module defines the form `yyyy-mm-ddThh:mm`. The other forms of dates in feeds are accepted, too.
     """
     if not values:
         return None

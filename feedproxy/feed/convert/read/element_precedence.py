@@ -1,7 +1,4 @@
-"""Choice between repeated or contradictory statements of a document.
-
-from_rss_and_atom.py extracts the statements. The chosen statements become the model.
-"""
+"""Choice between repeated or contradictory statements of a document, which from_rss_and_atom.py extracts."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -31,7 +28,7 @@ _DIGITS_MAX = 9
 
 
 def item(statements: Extract) -> Item:
-    """Return the item that the statements describe."""
+    """Return the item that `statements` describe."""
     extensions = apply_identifier(statements, _with_fallbacks(statements))
     if statements.duration is not None and not statements.enclosures:
         extensions = (Node(ITUNES, "duration", (), (str(statements.duration),)), *extensions)
@@ -72,7 +69,7 @@ def item(statements: Extract) -> Item:
 
 
 def channel(statements: Extract, kind: Kind, version: str, schedule: Schedule) -> Feed:
-    """Return the channel that the statements describe, without items."""
+    """Return the channel that `statements` describe, without items."""
     extensions = _with_fallbacks(statements)
     image, extensions = apply_image_size(statements.image or _itunes_image(statements), extensions)
     links = merge_links(statements.links)
@@ -111,9 +108,8 @@ def channel(statements: Extract, kind: Kind, version: str, schedule: Schedule) -
 def merge_links(links: Iterable[Link]) -> tuple[Link, ...]:
     """Return each link once. The link to the feed's page is the first.
 
-    The link to the page is the first with rel="alternate" and without a type, or else the first with rel="alternate". A
-    link with rel="alternate" is omitted if it has the address of a link with rel="self", because a feed is not its own
-    page.
+    The page is the first link with rel="alternate" and no type, or else the first with rel="alternate". A link with
+    rel="alternate" to the feed itself (rel="self") is omitted: a feed is not its own page.
     """
     by_meaning: dict[tuple[str, str], Link] = {}
     for link in links:
@@ -141,7 +137,7 @@ def merge_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
 
 
 def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | None:
-    """Return the picture, or None if `image` is None. A title or link that only repeats the channel's is removed."""
+    """Return the picture without a title or link that repeats the channel's. Return None if `image` is None."""
     if image is None:
         return None
     return replace(
@@ -152,9 +148,9 @@ def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | 
 
 
 def apply_image_size(image: Image | None, extensions: tuple[Node, ...]) -> tuple[Image | None, tuple[Node, ...]]:
-    """Return the channel's picture with its size, or None if `image` is None. Also return the remaining extensions.
+    """Return the channel's picture (or None) and the extensions.
 
-    If the picture has no size, the size of a Media RSS thumbnail with the same address is used. This thumbnail is
+    If the picture has no size, it gets the size of a Media RSS thumbnail with the same address. This thumbnail is
     removed from the extensions.
     """
     if image is None or image.width or image.height:
@@ -180,8 +176,7 @@ def _is_size(text: str) -> bool:
 
 
 def apply_identifier(statements: Extract, extensions: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Set the item's id to its dc:identifier, if a conversion has written the id there. Return the extensions without a
-    dc:identifier that has become the id.
+    """Take the item's id from its dc:identifier, if a conversion has written the id there. Return the other extensions.
 
     After a conversion, the item's IRI (atom:id or rdf:about) equals the dc:identifier, or is a name-based UUID (RFC
     9562, section 5.5). In other items, the dc:identifier can identify something else, such as a book.
@@ -200,7 +195,7 @@ def apply_identifier(statements: Extract, extensions: tuple[Node, ...]) -> tuple
 
 
 def drop_inherited(item: Item, channel: Feed) -> Item:
-    """Return the item. A language or a text direction that is the same as the channel's is removed."""
+    """Return the item without a language or text direction that equals the channel's."""
     if item.language and item.language.lower() == channel.language.lower():
         item = replace(item, language="")
     if item.direction and item.direction == channel.direction:
@@ -222,7 +217,8 @@ def _itunes_owner(statements: Extract) -> tuple[Person, ...]:
 
 
 def _categories(statements: Extract) -> tuple[Category, ...]:
-    """Return the categories in elements of the format, or else the categories and keywords of iTunes and Media RSS."""
+    """Return the format's own categories. If there are none, return the categories and keywords of iTunes and Media
+    RSS."""
     return merge_categories(statements.categories) or merge_categories(
         Category(term) for term in islice(_category_terms(statements.extensions), STATEMENTS_MAX) if term
     )
@@ -264,9 +260,9 @@ def _itunes_text(statements: Extract, name: str) -> str:
 
 
 def _text_of_media(extensions: Iterable[Node], name: str) -> Text | None:
-    """Return the first non-empty text of a Media RSS element with this name, or None if there is none.
+    """Return the first non-empty text of a Media RSS element, or None. `name` is `title` or `description`.
 
-    Items of video sites have no other text. `name` is `title` or `description`.
+    Items of video sites have no other text.
     """
     for node in extensions:
         if node.namespace != MEDIA:
@@ -280,7 +276,7 @@ def _text_of_media(extensions: Iterable[Node], name: str) -> Text | None:
 def _bodies(statements: Extract) -> tuple[Text | None, Text | None]:
     """Return the content and the summary of an item. Each can be None.
 
-    If RSS's description is the only text, it is the content. If there is no text at all, the content is the description
+    A description (RSS) that is the only text is the content. If there is no text at all, the content is the description
     of Media RSS or the summary of iTunes.
     """
     content = statements.texts.get("content") or statements.texts.get("atom:content")
@@ -292,9 +288,9 @@ def _bodies(statements: Extract) -> tuple[Text | None, Text | None]:
 
 
 def _item_dates(statements: Extract) -> tuple[int | None, int | None]:
-    """Return the date of publication and the date of the last update. Each is None if it is unknown.
+    """Return the dates of publication and of the last update. Each is None if it is unknown.
 
-    The pubDate of RSS counts as the date of publication, unless it equals the date of the update.
+    RSS's pubDate is the date of publication, unless it equals the date of the update.
     """
     instants = statements.dates
     updated = _first(instants, "atom:updated", "dcterms:modified", "lastbuilddate")
@@ -310,8 +306,8 @@ def _first(instants: dict[str, int], *keys: str) -> int | None:
 
 
 def _with_fallbacks(statements: Extract) -> tuple[Node, ...]:
-    """Replace missing statements by those of Dublin Core. Return the extensions, and the Dublin Core elements that were
-    not used."""
+    """Use Dublin Core for missing statements. Return the extensions, and the elements of Dublin Core that were not
+    used."""
     extensions = list(statements.extensions)
     for local, node in statements.fallbacks:
         if not _use_fallback(statements, local, node.text) and node.text:
@@ -320,8 +316,10 @@ def _with_fallbacks(statements: Extract) -> tuple[Node, ...]:
 
 
 def _use_fallback(statements: Extract, local: str, value: str) -> bool:
-    """Use the value of a Dublin Core element if the document's own statement is missing. Return True if the value was
-    used, or if it repeats the document's language. Return False in all other cases."""
+    """Use the value of a Dublin Core element if the document's own statement is missing.
+
+    Return True if the value was used, or if it repeats the document's language. Otherwise return False.
+    """
     match local:
         case "language":
             language = statements.strings.get("language") or statements.language

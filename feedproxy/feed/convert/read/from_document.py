@@ -57,7 +57,7 @@ def _within_bounds[T: (Feed, Item)](model: T, namespaces: set[str]) -> T:
 def read_parsed(parsed: Channel, body: bytes, content_type: str | None, *, address: str) -> Feed | None:
     """Return the model of a document, or None if it cannot be parsed.
 
-    `parsed` is the channel that feed/parse/channel_parser.py has read from the same document.
+    `parsed` is the channel of the same document, from feed/parse/channel_parser.py.
     """
     charset = charset_of(content_type)
     text = to_utf8(body, charset)
@@ -91,7 +91,7 @@ class _ModelReader:
         self._items.append(element_precedence.item(statements))
 
     def feed(self, root: xml_parser.Element) -> Feed:
-        """Return the feed. All items have been passed to `on_element`."""
+        """Return the feed. All items must have been passed to `on_element`."""
         kind = self._parsed.kind
         if kind is Kind.CDF:
             channel = from_cdf.channel(root, self._parsed, self._base_of(root))
@@ -127,9 +127,9 @@ class _ModelReader:
         return base
 
     def _fallback(self, element: xml_parser.Element) -> str:
-        """Return the base of relative links: the document's address, or else its self link, or else its web page.
+        """Return the base of relative links: the document's address, or else its self link, its web page, or "".
 
-        The result is "" if none of these is known. The first result is kept, so that all items get the same base.
+        The first result is kept, so that all items get the same base.
         """
         if self._base is None:
             root = next(reversed(list(element.iterancestors())), element)
@@ -156,10 +156,8 @@ def _inherited_language(element: xml_parser.Element) -> str:
 
 
 def with_rendering_address(feed: Feed, address: str) -> Feed:
-    """Return the feed with the self link `address`, the address of its conversion.
-
-    The original self link becomes a link with rel="via".
-    """
+    """Return the feed with the self link `address`, the address of its conversion. The original self link gets
+    rel="via"."""
     others = [link if link.rel != "self" else dataclasses.replace(link, rel="via") for link in feed.links]
     unique = {(link.href, link.rel): link for link in others if link.href != address or link.rel != "via"}
     return dataclasses.replace(feed, links=(*unique.values(), Link(address, "self")))
@@ -168,8 +166,8 @@ def with_rendering_address(feed: Feed, address: str) -> Feed:
 def with_source_address(feed: Feed, address: str, *, modified: int | None) -> Feed:
     """Return the feed with a self link and a date, if they are known.
 
-    A missing self link becomes `address`, the URL from which the feed was fetched. If neither the channel nor an item
-    has a date, the channel gets `modified`, the time in Last-Modified.
+    A missing self link becomes `address`, from which the feed was fetched. If neither the channel nor an item has a
+    date, the channel gets `modified`, the time in Last-Modified.
     """
     dated = feed.updated is not None or feed.published is not None
     dated = dated or any(item.updated is not None or item.published is not None for item in feed.items)

@@ -1,4 +1,4 @@
-"""Conversion of JSON Feed 1 and 1.1 to the model, with the custom objects in feedproxy's own documents."""
+"""Conversion of JSON Feed 1 and 1.1 to the model. feedproxy's own custom objects are read, too."""
 
 import dataclasses
 import json
@@ -15,7 +15,7 @@ from feedproxy.feed.parse import jsonfeed
 from feedproxy.feed.xml_characters import valid_text
 
 CUSTOM_OBJECT = "_feedproxy"
-"""Name of the custom object with the fields of the model that JSON Feed lacks (model_as_dict.py)."""
+"""Name of the custom object, which has the fields of the model that JSON Feed lacks (model_as_dict.py)."""
 
 _FEED = frozenset(
     (
@@ -32,8 +32,7 @@ _ITEM = frozenset(
 
 
 def read(data: bytes, version: str, *, address: str) -> Feed:
-    """Return the model of a JSON Feed in UTF-8. `version` is the version of JSON Feed, and `address` is the feed's
-    address."""
+    """Return the model of a JSON Feed in UTF-8. `version` is its version, and `address` its address."""
     document, _ = jsonfeed.decode(data)
     feed = channel(document, version, address)
     base = address or feed.address or feed.link
@@ -68,9 +67,9 @@ def channel(document: dict[str, Any], version: str, address: str) -> Feed:
 
 
 def item(document: dict[str, Any], base: str) -> Item:
-    """Return the model of an item. `base` is the base of relative links.
+    """Return the model of an item. Relative links are resolved against `base`.
 
-    An id that is a number becomes text (JSON Feed 1.1, items).
+    A number as id becomes text (JSON Feed 1.1, items).
     """
     html = _text(document, "content_html")
     content = markup.make_text(markup.resolve_html(base, html), is_html=True) if html else None
@@ -128,7 +127,7 @@ def _merge_custom[T: (Feed, Item)](model: T, document: dict[str, Any]) -> T:
 
 
 def _is_writable(model: Feed | Item) -> bool:
-    """Return True if all formats can contain the values of a custom object."""
+    """Return True if XML can contain the values of a custom object."""
     if isinstance(model, Item):
         base, is_valid = None, model.source is None or _is_writable(model.source)
     else:

@@ -35,8 +35,8 @@ UNKNOWN_TYPE = "application/octet-stream"
 """Media type of an enclosure without a stated type. RSS requires a type."""
 
 STATEMENTS_MAX = 1_000
-"""At most this many links of one channel or item are read. The same limit applies to its categories, to its enclosures,
-to its extensions, and to its persons in each role."""
+"""Maximum number of links read from one channel or item. The same limit applies separately to categories, enclosures,
+extensions, and persons in each role."""
 
 
 @dataclass(slots=True)
@@ -67,15 +67,14 @@ class Extract:
     rss_source: tuple[str, str] = ("", "")
     extensions: list[Node] = field(default_factory=list)
     fallbacks: list[tuple[str, Node]] = field(default_factory=list)
-    """Elements of Dublin Core, each in a pair with its local name. They are used if the format's own elements are
-    missing."""
+    """Elements of Dublin Core by local name, which are used if the format's own elements are missing."""
 
 
 def extract(container: Element, *, core: str, is_atom: bool, base: str, is_item: bool) -> Extract:
     """Return the statements in `container`, the element of a channel or an item.
 
-    `core` is the namespace of the format's own elements, and `is_atom` is True if the format is Atom. `base` is the
-    base URI of the element around `container`.
+    `core` is the namespace of the format's own elements. `is_atom` is True for Atom. `base` is the base URI of the
+    element around `container`.
     """
     statements = Extract(element_base(container, base), is_item)
     statements.language = valid_text(container.get(_LANGUAGE) or container.get("xml:lang") or "").strip()
@@ -99,8 +98,10 @@ def extract(container: Element, *, core: str, is_atom: bool, base: str, is_item:
 
 
 def _with_absolute_addresses(node: Node, base: str) -> Node:
-    """Return a node of Media RSS or iTunes with absolute addresses, and any other node unchanged. Conversions take
-    pictures and files from nodes of Media RSS and iTunes."""
+    """Return the node with absolute addresses if it is of Media RSS or iTunes. Return other nodes unchanged.
+
+    Conversions take pictures and files from nodes of Media RSS and iTunes.
+    """
     if not base or node.namespace not in (namespaces.MEDIA, namespaces.ITUNES):
         return node
     return replace(
@@ -113,8 +114,10 @@ def _with_absolute_addresses(node: Node, base: str) -> Node:
 
 
 def element_base(element: Element, base: str) -> str:
-    """Return the base URI of an element: its xml:base, resolved against `base`, the base URI of its parent (XML Base,
-    section 4). If the element has no xml:base, return `base`."""
+    """Return the base URI of an element: its xml:base, resolved against `base` (XML Base, section 4).
+
+    `base`, the parent's base URI, is returned if there is no xml:base.
+    """
     own = element.get(f"{{{namespaces.XML}}}base") or element.get("xml:base")
     return markup.resolve(base, own) if own else base
 

@@ -1,8 +1,4 @@
-"""Sanitizer of untrusted HTML from feeds.
-
-ammonia (the nh3 package) writes only harmless elements: no script, style, frame or form. Addresses have the scheme
-http, https or mailto.
-"""
+"""Sanitizer of untrusted HTML from feeds. ammonia (the nh3 package) writes only harmless elements and addresses."""
 
 import nh3
 from markupsafe import Markup
@@ -33,7 +29,7 @@ _CLEANER = nh3.Cleaner(
 
 
 def sanitize(text: Text | None) -> Markup:
-    """Return a text as HTML without scripts, styles and forms. Return "" for None, and if the type is not text or
+    """Return a text as HTML without scripts, styles and forms. Return "" for None, and for other types than text and
     HTML."""
     if text is None or text.type not in ("text", "html"):
         return Markup()
@@ -43,6 +39,6 @@ def sanitize(text: Text | None) -> Markup:
 
 
 def harmless_address(url: str) -> str:
-    """Return an address with the scheme http, https or mailto, or "" for any other address."""
+    """Return the address if its scheme is http, https or mailto, else ""."""
     scheme, colon, _ = url.strip().partition(":")
     return url if colon and scheme.lower() in _SCHEMES else ""

@@ -11,8 +11,8 @@ from feedproxy.feed.convert.namespaces import ITUNES, MEDIA
 def picture(item: Item) -> str:
     """Return the address of the item's picture, or "" if it has none.
 
-    The first of these is used: the item's own picture, a thumbnail of Media RSS, the picture of iTunes, a picture of
-    Media RSS, and an element `image` of RSS.
+    The order of preference is: the item's own picture, a thumbnail of Media RSS, the picture of iTunes, a picture of
+    Media RSS, the element `image` of RSS.
     """
     if item.image:
         return item.image
@@ -41,8 +41,7 @@ def cover(feed: Feed) -> str:
 
 
 def files(item: Item) -> tuple[Enclosure, ...]:
-    """Return the item's files: its enclosures, and the files of Media RSS that state a type other than that of
-    pictures."""
+    """Return the item's enclosures, and its files of Media RSS that state a type and are not pictures."""
     enclosures = {enclosure.url: enclosure for enclosure in item.enclosures}
     for node in _media(item):
         url, kind = node.attribute("url"), node.attribute("type")

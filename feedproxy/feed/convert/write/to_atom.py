@@ -1,7 +1,7 @@
 """Writer of Atom 1.0 (RFC 4287), with elements of RSS for parts that Atom lacks.
 
-A missing id is generated from the address or the content, so that each conversion writes the same id. In place of a
-missing date, the feed's date or 1970 is written.
+A missing id is generated from the address or the content, so that each conversion writes the same id. A missing date
+becomes the feed's date, or 1970.
 """
 
 import uuid
@@ -71,7 +71,7 @@ def item_id(item: Item, feed: Feed) -> str:
 def own_id(item: Item, feed: Feed, previous_ids: set[str]) -> str:
     """Return the item's id as an IRI, and add it to `previous_ids`, the ids of the preceding items.
 
-    Ids that the document states can repeat. A generated id is made unique.
+    A generated id is made unique. Ids that the document states can repeat.
     """
     identity = item_id(item, feed)
     if identity in previous_ids and not item.id:
@@ -85,7 +85,7 @@ def _name_based_uuid(name: str) -> str:
 
 
 def _default_author(feed: Feed) -> str:
-    """Return an author's name for a feed without authors: its webmaster, or its title."""
+    """Return a name for the author of a feed that states none: the webmaster's name, or the feed's title."""
     if feed.webmaster is not None and feed.webmaster.name:
         return feed.webmaster.name
     return heading(feed)

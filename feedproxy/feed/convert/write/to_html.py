@@ -1,6 +1,6 @@
-"""Writer of a safe HTML page, for screens of any size and for light and dark themes.
+"""Writer of an HTML page without scripts, with light and dark themes.
 
-The HTML of feeds is sanitized (html_sanitizer.py), and the page's Content-Security-Policy forbids all scripts.
+The HTML of feeds is sanitized (html_sanitizer.py), and the page's Content-Security-Policy forbids scripts.
 """
 
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ POLICY = (
     "default-src 'none'; img-src http: https:; media-src http: https:; style-src 'unsafe-inline'; base-uri 'none'; "
     "form-action 'none'"
 )
-"""The page's Content-Security-Policy. It permits only pictures, audio and video, and the styles in the page itself."""
+"""The page's Content-Security-Policy: it permits pictures, audio, video, and the styles in the page itself."""
 
 _RIGHT_TO_LEFT = frozenset(("ar", "arc", "ckb", "dv", "fa", "he", "iw", "ks", "ps", "sd", "syr", "ug", "ur", "yi"))
 
@@ -29,8 +29,8 @@ def render(feed: Feed) -> bytes:
 
 
 def body(item: Item) -> Text | None:
-    """Return an item's content if the feed contains it as text or HTML. Otherwise return the item's summary, or None if
-    there is no summary."""
+    """Return an item's content if the feed contains it as text or HTML. Otherwise return the item's summary, or
+    None."""
     content = item.content
     return content if content is not None and not content.src and content.type in ("text", "html") else item.summary
 

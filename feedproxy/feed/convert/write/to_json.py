@@ -20,7 +20,7 @@ def render(feed: Feed) -> bytes:
 
 
 def document(feed: Feed) -> dict[str, Any]:
-    """Return the JSON Feed for a feed as dictionaries and lists, which `render` writes as JSON."""
+    """Return the feed as a JSON Feed of dictionaries and lists, which `render` writes as JSON."""
     members = _nonempty(
         version=VERSION,
         title=markup.to_line(feed.title),
@@ -76,8 +76,7 @@ def _item(item: Item, feed: Feed) -> dict[str, Any]:
 def _add_beyond(members: dict[str, Any], model: Feed | Item, parsed: Feed | Item) -> None:
     """Add a custom object with the fields of `model` that JSON Feed cannot express.
 
-    `parsed` is the model that results from reading `members`. The custom object contains the fields in which `model`
-    differs from `parsed`.
+    `parsed` is the model that results from reading `members`. The fields in which it differs from `model` are added.
     """
     names = [field.name for field in dataclasses.fields(model) if field.compare and field.name != "items"]
     differing = [name for name in names if getattr(model, name) != getattr(parsed, name)]
@@ -98,7 +97,7 @@ def _content(item: Item) -> dict[str, str]:
 
 
 def _authors(persons: tuple[Person, ...]) -> list[dict[str, Any]]:
-    """Return the persons as authors of JSON Feed. The email address of an author without a URI becomes the URL.
+    """Return the persons as authors of JSON Feed. For a person without a URI, the email address becomes the URL.
 
     JSON Feed 1.1 says about this URL: "It could be … a mailto: link".
     """

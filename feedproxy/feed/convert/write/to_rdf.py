@@ -46,7 +46,7 @@ def render(feed: Feed) -> bytes:
 def _names(feed: Feed) -> list[str]:
     """Return the rdf:about of each item: its IRI (`item_id`), with a suffix if an earlier item has the same IRI.
 
-    RSS 1.0 says that each rdf:about "must be unique".
+    RSS 1.0: each rdf:about "must be unique".
     """
     names: list[str] = []
     previous_names: set[str] = set()

@@ -99,9 +99,9 @@ def _dates(element: Element, item: Item) -> None:
 
 
 def _people(element: Element, persons: tuple[Person, ...], local: str) -> None:
-    """Write persons: the first as the element `local` if possible, and all others as dc:creator or atom:author.
+    """Write the first person as the element `local` if possible, and all others as dc:creator or atom:author.
 
-    `local` is `author` or `managingEditor`. Each requires an email address, and has no place for a URI. RSS 2.0 permits
+    `local` is `author` or `managingEditor`. Both require an email address, and have no place for a URI. RSS 2.0 permits
     only one author: "It's the email address of the author of the item".
     """
     for at, person in enumerate(persons):

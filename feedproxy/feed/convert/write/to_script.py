@@ -1,8 +1,7 @@
 """Writer of literals of scripting languages, for programs that must not run code from a feed.
 
-Each literal is a tree of dictionaries, lists, texts, numbers and booleans (model_as_dict.py). Literals of Python, Ruby
-and Perl are in ASCII, all others in UTF-8. Texts are escaped, so that they cannot end the literal or start an
-interpolation.
+A literal is a tree of dictionaries, lists, texts, numbers and booleans (model_as_dict.py). Literals of Python, Ruby and
+Perl are in ASCII, those of PHP in UTF-8. Escaped texts cannot end the literal or start an interpolation.
 """
 
 import json
@@ -81,9 +80,9 @@ class _Language(Struct, frozen=True):
 
 
 def _make_quoter(special: str, escape: Callable[[int], str]) -> Callable[[str], str]:
-    """Return a function that quotes a text. The function writes a backslash before each of the characters in `special`.
+    """Return a function that quotes a text, with a backslash before each of the characters in `special`.
 
-    `escape` takes the number of a character that is not printable ASCII, and returns its escaped form.
+    `escape` takes the code point of a character that is not printable ASCII, and returns its escaped form.
     """
     escapes = {"\n": "\\n", "\t": "\\t", **{sign: f"\\{sign}" for sign in f'\\"{special}'}}
     pattern = re.compile(rf"[^ -~]|[{re.escape(''.join(escapes))}]")

@@ -1,8 +1,8 @@
 """Writer of a table of items: CSV (RFC 4180) and TSV (text/tab-separated-values).
 
 Spreadsheets treat a cell that begins with `=`, `+`, `-` or `@` as a formula. An apostrophe before the sign prevents
-this (docs/reference/formats.md). Some spreadsheets split cells at semicolons, tabs and line ends, so an apostrophe also
-precedes a sign after one of these.
+this (docs/reference/formats.md). Some spreadsheets split cells at semicolons, tabs and line ends. A sign after one of
+these gets an apostrophe, too.
 """
 
 import csv
@@ -21,15 +21,13 @@ FORMULA_SIGNS = (
 """Characters that begin a formula: `=`, `+`, `-`, `@`, and their variants in Unicode."""
 
 _UNSEEN = r"\s\x00-\x20\x7f-\xa0\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb"
-"""Characters that spreadsheets drop before a formula: blanks, control characters, joiners. The text is part of a
-pattern."""
+"""Characters that spreadsheets drop before a formula (blanks, control characters, joiners), as a part of a pattern."""
 
 
 def _beginnings(separators: str) -> re.Pattern[str]:
-    """Return a pattern of the places at which a cell begins if a spreadsheet splits cells at `separators`.
+    """Return a pattern of the places at which a cell begins in a spreadsheet that splits cells at `separators`.
 
-    The first group contains the separators and dropped characters. The second group is the sign of a formula, or None
-    if there is no sign.
+    The first group contains the separators and dropped characters. The second group is the sign of a formula, or None.
     """
     return re.compile(rf"((?:\A|[{separators}])[{separators}{_UNSEEN}\"]*+)('*+[{re.escape(FORMULA_SIGNS)}])?")
 
@@ -92,7 +90,7 @@ def _person(person: Person) -> str:
 
 
 def _harmless(cell: str, beginnings: re.Pattern[str]) -> str:
-    """Return the cell with an apostrophe wherever a formula could begin, and before a leading tab or line end."""
+    """Return the cell with an apostrophe before each possible formula, and before a leading tab or line end."""
     cell = beginnings.sub(lambda match: f"{match[1]}'{match[2]}" if match[2] else match[1], cell)
     return f"'{cell}" if cell.lstrip("'").startswith(("\t", "\r", "\n")) else cell
 

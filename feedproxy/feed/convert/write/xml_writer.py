@@ -1,7 +1,7 @@
 """Writer of XML elements for all XML formats.
 
 Parts that RSS lacks are written as elements of Atom. Parts that Atom lacks are written as elements of RSS (namespace
-`RSS2`). Many feed readers support the elements of Atom and of RSS in all formats.
+`RSS2`). Many feed readers support both in all formats.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ from feedproxy.http.date import WEEKDAYS, format_rfc3339
 
 
 def document(namespace: str, local: str, feed: Feed, default: str | None = None) -> Element:
-    """Return the root element of a document. `default` is the namespace that is written without a prefix, or None."""
+    """Return the root element of a document. Elements of the namespace `default` are written without a prefix."""
     customary = {prefix: uri for uri, prefix in PREFIXES.items() if uri != default}
     others = {prefix: uri for prefix, uri in assign_prefixes(_all(feed)).items() if prefix not in customary}
     names: dict[Any, str] = {**customary, **others}
@@ -54,7 +54,7 @@ def finish(root: Element) -> bytes:
 
 
 def put(parent: Element, namespace: str, local: str, text: str = "", **attributes: str | int | None) -> Element:
-    """Write an element and return it. Empty attributes are left out."""
+    """Write an element and return it. Attributes without a value are left out."""
     element = etree.SubElement(parent, clark_name(namespace, local))
     if text:
         element.text = text
@@ -98,7 +98,7 @@ def atom_text(parent: Element, local: str, text: Text | None) -> None:
 def atom_people(parent: Element, local: str, persons: Iterable[Person]) -> None:
     """Write persons as elements of Atom. The picture becomes a Media RSS thumbnail.
 
-    Atom requires a name. In place of a missing name, the email address, the URI or the picture's address is written.
+    Atom requires a name. A missing name is replaced by the email address, the URI or the picture's address.
     """
     for person in persons:
         element = put(parent, ATOM, local)
@@ -111,7 +111,6 @@ def atom_people(parent: Element, local: str, persons: Iterable[Person]) -> None:
 
 
 def atom_link(parent: Element, link: Link) -> None:
-    """Write a link as an element of Atom."""
     put(
         parent,
         ATOM,
@@ -126,7 +125,6 @@ def atom_link(parent: Element, link: Link) -> None:
 
 
 def atom_category(parent: Element, category: Category) -> None:
-    """Write a category as an element of Atom."""
     put(parent, ATOM, "category", term=category.term, scheme=category.scheme, label=category.label)
 
 
@@ -144,10 +142,7 @@ def language_attributes(element: Element, language: str, direction: str, *, atom
 
 
 def schedule(parent: Element, hints: Schedule, core: str) -> None:
-    """Write the schedule with elements of RSS, the syndication module and iTunes.
-
-    `core` is the namespace of the elements of RSS in the document.
-    """
+    """Write the schedule with elements of RSS (in the namespace `core`), the syndication module and iTunes."""
     put_nonempty(parent, core, "ttl", hints.ttl)
     if hints.skip_hours:
         hours = put(parent, core, "skipHours")
@@ -167,7 +162,7 @@ def schedule(parent: Element, hints: Schedule, core: str) -> None:
 
 
 def cloud(parent: Element, values: Cloud | None, core: str) -> None:
-    """Write the element `cloud` (rssCloud), in the namespace `core`, with its five attributes."""
+    """Write the element `cloud` (rssCloud), in the namespace `core`."""
     if values is not None:
         element = put(parent, core, "cloud")
         for name, value in values.attributes.items():
@@ -184,8 +179,8 @@ def text_input(parent: Element, values: TextInput | None, core: str) -> None:
 def image(parent: Element, picture: Image, feed: Feed, core: str, about: str = "") -> None:
     """Write a picture as RSS's element `image`, in the namespace `core`.
 
-    The element requires a title and a link. In place of a missing title or link, that of the channel is written.
-    `about` is the name of an attribute for the picture's address (rdf:about), or "" to write no such attribute.
+    A missing title or link is replaced by that of the channel, because the element requires both. `about` is the name
+    of an attribute for the picture's address (rdf:about), or "" for none.
     """
     element = put(parent, core, "image")
     if about:
@@ -203,8 +198,8 @@ def image(parent: Element, picture: Image, feed: Feed, core: str, about: str = "
 
 
 def image_size(channel: Element, picture: Image | None) -> None:
-    """Write the size of the channel's picture as a Media RSS thumbnail, for formats that have no element for this size
-    (Atom, RSS 1.0)."""
+    """Write the size of the channel's picture as a Media RSS thumbnail. Atom and RSS 1.0 have no element for this
+    size."""
     if picture is not None and (picture.width or picture.height):
         put(channel, MEDIA, "thumbnail", url=picture.url, width=picture.width, height=picture.height)
 
@@ -212,8 +207,8 @@ def image_size(channel: Element, picture: Image | None) -> None:
 def identifier(element: Element, item: Item, name: str) -> None:
     """Write the item's id, unless feedproxy can read it from `name`, the item's IRI in atom:id or rdf:about.
 
-    A permalink becomes RSS's `guid`, and any other id becomes dc:identifier. If the item already has a dc:identifier,
-    every id becomes `guid`.
+    A permalink becomes RSS's `guid`, and any other id becomes dc:identifier. In an item that already has a
+    dc:identifier, every id becomes `guid`.
     """
     others = any((node.namespace, node.name) == (DC, "identifier") for node in item.extensions)
     if not item.id or not (others or item.id != name or item.is_permalink != (item.links[:1] == (Link(item.id),))):
@@ -225,10 +220,8 @@ def identifier(element: Element, item: Item, name: str) -> None:
 
 
 def people(parent: Element, persons: Iterable[Person]) -> None:
-    """Write the names of authors as dc:creator.
-
-    An author that has no name, or has values other than the name, is also written as atom:author.
-    """
+    """Write the names of authors as dc:creator. An author with other values or without a name also becomes
+    atom:author."""
     for person in persons:
         put_nonempty(parent, DC, "creator", person.name)
         if person != Person(person.name) or not person.name:
@@ -238,9 +231,9 @@ def people(parent: Element, persons: Iterable[Person]) -> None:
 def item_body(element: Element, item: Item, core: str) -> None:
     """Write the item's texts: the summary as description, and the content as content:encoded.
 
-    If there is no summary, the content is the description. If there is no content, the summary is also written as
-    atom:summary. Feed readers interpret description and content:encoded as HTML, so plain text is escaped. Content that
-    is neither text nor HTML, and content at another address, is written as atom:content.
+    Without a summary, the content is the description. Without content, the summary is also written as atom:summary.
+    Feed readers interpret description and content:encoded as HTML, so plain text is escaped. Content that is neither
+    text nor HTML, and content at another address, is written as atom:content.
     """
     content, summary = item.content, item.summary
     if content is not None and (content.src or content.type not in ("text", "html")):
@@ -275,7 +268,7 @@ def put_image(element: Element, url: str) -> None:
 
 
 def extra_links(element: Element, links: Iterable[Link], page: str) -> None:
-    """Write all links except a plain link to `page`, for which RSS has an element of its own."""
+    """Write all links except a plain link to `page`, which has its own element in RSS."""
     for link in links:
         if link != Link(page):
             atom_link(element, link)
@@ -287,7 +280,7 @@ def atom_enclosure(element: Element, enclosure: Enclosure) -> None:
 
 
 def channel_beyond_rss(channel: Element, feed: Feed) -> None:
-    """Write the elements of Atom for the parts of a channel that RSS lacks."""
+    """Write elements of Atom for the parts of a channel that RSS lacks."""
     put_nonempty(channel, ATOM, "id", feed.id)
     put_nonempty(channel, ATOM, "icon", feed.icon)
     atom_people(channel, "contributor", feed.contributors)
