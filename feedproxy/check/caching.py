@@ -1,5 +1,4 @@
-"""Checks of caching: freshness lifetime, schedule hints that contradict the lifetime, Vary, cookies, and the server's
-clock."""
+"""Checks of caching: freshness lifetime, schedule hints that contradict it, Vary, cookies, and the server's clock."""
 
 from collections.abc import Iterator
 
@@ -17,11 +16,10 @@ from feedproxy.http.message import Fields
 from feedproxy.notes import Category, Level, Note
 
 _CLOCK_TOLERANCE = 300.0
-"""A difference of at most this many seconds between Date and this machine's clock is accepted."""
+"""Maximum accepted difference between Date and this machine's clock, in seconds."""
 
 
 def check(observations: FeedObservations, document: CheckedDocument) -> Iterator[Note]:
-    """Yield the Notes on caching."""
     fields, now = observations.last.fields, observations.last.at
     schedule = document.channel.schedule if document.channel is not None else NO_HINTS
     yield from _check_lifetime(fields, schedule, publishing_interval(document), now)

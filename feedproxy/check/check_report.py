@@ -69,8 +69,7 @@ def as_json(report: CheckReport) -> str:
 
 
 def as_text(report: CheckReport, *, coloured: bool = False) -> str:
-    """Return the report as text for a terminal. The Notes are sorted, the worst first. The GOOD Notes come last,
-    without advice."""
+    """Return the report as text for a terminal, the worst Notes first. The GOOD Notes come last, without advice."""
 
     def paint(text: str, level: Level, *, bold: bool = False) -> str:
         return f"\033[{'1;' if bold else ''}{_COLOURS[level]}m{text}\033[0m" if coloured else text
@@ -90,7 +89,7 @@ def as_text(report: CheckReport, *, coloured: bool = False) -> str:
 
 
 def _shown(text: str, longest: int = 300) -> str:
-    """Return a text in one line, with its secrets removed, and cut to at most `longest` characters."""
+    """Return a text in one line, without secrets, and cut to `longest` characters."""
     return plain_text(text_without_secrets(text), longest)
 
 

@@ -21,16 +21,15 @@ from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http.field_values import charset_of
 
 ENTRIES_MAX = 10_000
-"""At most this many entries of a document are checked."""
+"""Maximum number of items of a document that are checked."""
 _TEXT_LENGTH_MAX = 20_000
-"""The checks read at most this many characters of one text."""
+"""Maximum number of characters of one text that the checks read."""
 _CHUNK_SIZE = 64 * 1024
 _DATES = frozenset({"pubdate", "date", "updated", "published", "modified", "issued", "created", "lastbuilddate"})
 
 
 class WrittenDate(Struct, frozen=True):
-    """A date as written: the element's name, its text, and the instant. The instant is None if the text is not a
-    date."""
+    """A date as written: the element's name, its text, and the instant, or None if the text is not a date."""
 
     name: str
     text: str
@@ -50,7 +49,7 @@ class CheckedEntry(Struct, frozen=True):
     about: str = ""
     """Value of the attribute rdf:about, or "" if it is absent."""
     missing_attributes: tuple[str, ...] = ()
-    """Attributes that RSS requires of enclosures, and that at least one enclosure of this entry lacks."""
+    """Attributes that RSS requires of enclosures, and that an enclosure of this item lacks."""
 
     @property
     def published(self) -> int | None:
@@ -90,7 +89,7 @@ class CheckedDocument(Struct, frozen=True):
 
 
 def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:
-    """Return the parsed document. If the document is not a feed, its `channel` is None. Raises no exception."""
+    """Return the parsed document. Raises no exception."""
     charset = charset_of(content_type)
     text = to_utf8(body, charset)
     syntax, channel = detect_utf8_syntax(text.data), read(body, content_type)
@@ -132,8 +131,7 @@ def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:
 
 
 def find_xml_error(utf8: bytes) -> tuple[XmlError | None, bool]:
-    """Return the first syntax error, or None if there is none, and True if the document has a document type
-    declaration, else False. A declaration after the error is not seen."""
+    """Return the first syntax error or None, and True if a document type declaration precedes the error, else False."""
     parser = ParserCreate("utf-8", "}")
     doctypes: list[str] = []
     parser.StartDoctypeDeclHandler = lambda name, *_: doctypes.append(name)
@@ -238,10 +236,7 @@ def _wrong_namespaces(channel_element: xml_parser.Element) -> Iterator[str]:
 
 
 def _text_with_markup(element: xml_parser.Element) -> str:
-    """Return the text of an element. If the element contains XHTML elements, `<xhtml>` precedes the text.
-
-    By `<xhtml>`, checks recognise the text as markup.
-    """
+    """Return the text of an element. `<xhtml>` before the text tells the checks that the element contains XHTML."""
     marked = "<xhtml>" if len(element) and element.get("type") == "xhtml" else ""
     return marked + xml_parser.text_of(element)
 

@@ -15,15 +15,14 @@ A certificate of 90 days is usually renewed 30 days before its expiry. With 14 d
 failing.
 """
 SLOW_RESPONSE = 3.0
-"""A Note warns if the response with the feed takes more than this many seconds. A user waits for the response when
-subscribing."""
+"""A Note warns if the response with the feed takes more than this many seconds. A person who subscribes waits for
+it."""
 
 _PERMANENT = (301, 308)
 _HEAD_FIELDS = ("content-type", "etag", "last-modified", "cache-control")
 
 
 def check(observations: FeedObservations) -> Iterator[Note]:
-    """Yield the Notes on the connection."""
     last = observations.last
     yield from _check_redirects(observations)
     if not last.status:

@@ -24,7 +24,6 @@ _REQUIRED = {
 
 
 def check(document: CheckedDocument, channel: Channel) -> Iterator[Note]:
-    """Yield the Notes on the form of the document."""
     yield from _check_syntax(document, channel)
     yield from _check_encoding(document, channel)
     yield from _check_version(channel)

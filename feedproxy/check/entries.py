@@ -16,11 +16,11 @@ from feedproxy.notes import Category, Level, Note
 LARGE_SIZE = 250_000
 """A feed of more than this many bytes, after decoding, counts as large. Nine of ten known feeds are smaller."""
 MONTH = 30 * 86_400.0
-"""An entry counts as new until this many seconds after its publication."""
+"""An item is new until this many seconds after its publication."""
 _CLOCK_TOLERANCE = 600.0
-"""The date of an entry may be ahead of this machine's clock by at most this many seconds."""
+"""Maximum time, in seconds, by which the date of an item may be ahead of this machine's clock."""
 _EXAMPLE_LENGTH_MAX = 120
-"""A Note quotes at most this many characters of a text."""
+"""Maximum number of characters of a text that a Note quotes."""
 
 _HOUR_AND_MINUTE = r"(?:[01]\d|2[0-3]):\d\d"  # 24:00 is a form of ISO 8601 alone
 _RFC_822 = re.compile(
@@ -29,8 +29,7 @@ _RFC_822 = re.compile(
 )
 _RFC_3339 = re.compile(rf"\d{{4}}-\d\d-\d\d[Tt]{_HOUR_AND_MINUTE}:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)")
 _ATOM = re.compile(rf"\d{{4}}-\d\d-\d\dT{_HOUR_AND_MINUTE}:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
-"""Pattern of a date in Atom. RFC 4287, section 3.3, requires a capital T before the time, and a capital Z or an offset
-after it."""
+"""Pattern of a date in Atom. RFC 4287, section 3.3, requires a capital T, and a capital Z or an offset."""
 _W3C = re.compile(rf"\d{{4}}(?:-\d\d(?:-\d\d(?:T{_HOUR_AND_MINUTE}(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d))?)?)?")
 _RSS_DATES = frozenset({"pubDate", "lastBuildDate"})
 _TAGS = re.compile(r"<(?:/?(?:b|i|em|strong|a|p|br|span|div|font|img|h[1-6]|code)\b|xhtml)", re.IGNORECASE)
@@ -38,7 +37,6 @@ _SCRIPT = re.compile(r"<script\b|<[^<>]*\son[a-z]+\s*=|javascript:", re.IGNORECA
 
 
 def check(document: CheckedDocument, channel: Channel, now: Instant) -> Iterator[Note]:
-    """Yield the Notes on entries."""
     if channel.kind is Kind.CDF:
         return  # the items of this format have little more than an address
     entries = document.entries
@@ -62,7 +60,7 @@ class NO_ENTRIES(Note, level=Level.INFO, category=Category.CONTENT):
 
 
 def _has_guids(channel: Channel) -> bool:
-    """Return True if the format has identifiers of entries: RSS from version 0.94, and all other formats except RDF.
+    """Return True if the format has ids of items: RSS from version 0.94, and all other formats except RDF.
 
     RDF is left out, because other Notes cover rdf:about.
     """
@@ -72,8 +70,7 @@ def _has_guids(channel: Channel) -> bool:
 
 
 def _has_dates(channel: Channel) -> bool:
-    """Return True if the format has dates of entries: RSS from version 0.93 and RDF from version 1.0, and all other
-    formats."""
+    """Return True if the format has dates of items: RSS from 0.93, RDF from 1.0, and all other formats."""
     if channel.kind in (Kind.RSS, Kind.RDF):
         return not channel.version.startswith(("0.90", "0.91", "0.92")) and channel.version != "0.9"
     return True
@@ -117,8 +114,7 @@ class GUID_NOT_A_URL(Note, level=Level.WARN, category=Category.IDENTITY):
 
 
 def check_stable_ids(first: CheckedDocument, second: CheckedDocument) -> Iterator[Note]:
-    """Yield a Note if entries with the same content have different identifiers in `first` and `second`, the documents
-    of two responses."""
+    """Yield a Note if items with the same content have different ids in the documents of two responses."""
     ids = {_content_key(entry): entry.id for entry in first.entries if entry.id}
     changed = [
         (ids[_content_key(entry)], entry.id)
@@ -184,8 +180,7 @@ def _is_well_formed_date(name: str, text: str, channel: Channel) -> bool:
 
 
 def _has_wrong_weekday(text: str) -> bool:
-    """Return True if the text is a well-formed date of RSS that names a day of the week on which the date does not
-    fall."""
+    """Return True for a well-formed RSS date with a wrong day of the week."""
     if not _RFC_822.fullmatch(text) or "," not in text:
         return False
     weekday, _, day_and_time = text.partition(", ")

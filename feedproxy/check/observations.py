@@ -10,13 +10,13 @@ from feedproxy.upstream.tls_probe import ProbedCertificate
 
 
 class ProbeExchange(Struct, frozen=True):
-    """A request and its response. If no response was received, `status` is 0 and `error` contains the reason."""
+    """A request and its response. Without a response, `status` is 0 and `error` is the reason."""
 
     target: str
     """Target URI of the request."""
     status: int = 0
     fields: Fields = NO_FIELDS
-    """Fields of the response, without those that concern only the connection."""
+    """Fields of the response, without hop-by-hop fields."""
     has_length: bool = False
     """True if the response has Content-Length or Transfer-Encoding."""
     framing_anomaly: str = ""
@@ -27,18 +27,17 @@ class ProbeExchange(Struct, frozen=True):
     """Decoded content of the response, or None if it cannot be decoded."""
     error: str = ""
     detail: str = ""
-    """Name of the error as in Cache-Status, such as `too-large` for a response above the size limit, or "" if there was
-    no error."""
+    """Name of the error as in Cache-Status, such as `too-large`, or "" if there was no error."""
     minor: int = 1
     """Minor version of HTTP/1.x in the response."""
     at: Instant = 0.0
     """Time of the response."""
     seconds: Seconds = 0.0
-    """Duration of the request, in seconds."""
+    """Duration of the exchange, in seconds."""
 
     @property
     def coding(self) -> str:
-        """Return the content codings of the response in lower case, or "" if its content is not encoded."""
+        """Return the content codings of the response in lower case, or "" if there are none."""
         coding = (self.fields.combined("content-encoding") or "").strip().lower()
         return "" if coding == "identity" else coding
 
@@ -49,12 +48,11 @@ class FeedObservations(Struct, frozen=True):
     address: str
     """The address to check, normalised."""
     hops: tuple[ProbeExchange, ...]
-    """The exchange with the address, and the exchanges with the targets of its redirects. The feed is expected in the
-    last."""
+    """The exchange with `address`, and those with the targets of its redirects. The feed is expected in the last."""
     redirect_error: str = ""
     """Reason why the last redirect could not be followed, or "" if all redirects were followed."""
     plain: ProbeExchange | None = None
-    """Request for the feed without permission for a content coding in the response."""
+    """Request for the feed that accepts no content coding."""
     head: ProbeExchange | None = None
     by_tag: ProbeExchange | None = None
     """Request for the feed with If-None-Match as the only condition."""
@@ -72,7 +70,7 @@ class FeedObservations(Struct, frozen=True):
     cloud: ProbeExchange | None = None
     handshake: ProbedCertificate | None = None
     requests: int = 0
-    """Number of requests that were sent, including those of redirects."""
+    """Number of requests sent, including those after redirects."""
 
     @property
     def last(self) -> ProbeExchange:

@@ -1,7 +1,7 @@
 """The requests of a check: at most REQUESTS_MAX, one after another, with pauses.
 
-The feed is requested first. If the response is not a feed, the check sends no further request. The address policy
-applies to addresses in the feed, such as page, self link, hub and cloud.
+If the first response is not a feed, the check sends no further request. The address policy applies to addresses in the
+feed, such as page, self link, hub and cloud.
 """
 
 import asyncio
@@ -43,12 +43,12 @@ REQUESTS_MAX = 12
 PAUSE: Seconds = 0.5
 """Seconds between two requests.
 
-The feed is requested a second time at least a second after the first, so that content and validators derived from the
+The feed is requested again at least a second after the first time, so that content and validators that depend on the
 time differ.
 """
 
 TIME_MAX: Seconds = 60
-"""Maximum seconds for all responses of a check together. After this time, no further request is sent."""
+"""Maximum total time of the responses of a check, in seconds. After this time, no further request is sent."""
 
 _LIMITS = FetchLimits(connect=10, first_byte=20, total=30)
 _CODINGS = ("Accept-Encoding", "gzip, br, zstd")
@@ -91,7 +91,7 @@ async def probe_feed(
 
 @dataclasses.dataclass(slots=True)
 class _Probe:
-    """The requests of one check, with their number and their time in seconds so far."""
+    """The requests of one check, their number and their total time in seconds."""
 
     fetcher: Fetcher
     policy: AddressPolicy
@@ -120,8 +120,7 @@ class _Probe:
         return await self._probe_links(observations, channel)
 
     async def _probe_variants(self, observations: FeedObservations) -> FeedObservations:
-        """Request the feed with conditions, without compression, and once more like the first time. Return
-        `observations` with these exchanges added."""
+        """Return `observations` with requests for the feed with conditions, without compression, and a second time."""
         at, fields = observations.target, observations.last.fields
         tag, modified = fields.get("etag"), fields.get("last-modified")
         by_tag = by_date = None
@@ -138,8 +137,7 @@ class _Probe:
         )
 
     async def _probe_links(self, observations: FeedObservations, channel: Channel) -> FeedObservations:
-        """Request the addresses in the feed, and the feed itself by HEAD and by https. Return `observations` with these
-        exchanges added."""
+        """Return `observations` with requests for the addresses in the feed, and for the feed by HEAD and by https."""
         page, self_link = page_address(channel, observations.target), self_address(channel, observations.target)
         hub = resolve_address(observations.target, channel.hubs[0]) if channel.hubs else ""
         # An incomplete cloud is a finding already.
@@ -158,8 +156,7 @@ class _Probe:
     async def _follow_redirects(self, first: ProbeExchange) -> tuple[list[ProbeExchange], str]:
         """Follow the redirects that begin with the exchange `first`.
 
-        Return all exchanges, and the reason why the last redirect was not followed, or "" if all redirects were
-        followed.
+        Return all exchanges, and the reason why the last redirect was not followed, or "".
         """
         hops, chain = [first], [first.target]
         while hops[-1].status in REDIRECTS and (location := hops[-1].fields.get("location")):
@@ -176,8 +173,10 @@ class _Probe:
         return hops, ""
 
     async def _follow(self, description: str, target: str) -> ProbeExchange | None:
-        """Send a GET with `_request`, and follow redirects. Return the last exchange. Return None if `_request` returns
-        None, or if the last address is forbidden."""
+        """Send a GET and follow redirects. Return the last exchange.
+
+        Return None if `_request` returns None, or if the last address is forbidden.
+        """
         if (first := await self._request(description, "GET", target, _CODINGS)) is None:
             return None
         hops, redirect_error = await self._follow_redirects(first)

@@ -13,16 +13,15 @@ from feedproxy.feed.schedule_hints import is_skipped
 from feedproxy.notes import Category, Level, Note
 
 TTL_MIN = 5
-"""Lowest useful ttl, in minutes: an estimate of the shortest interval at which feed readers poll."""
+"""Lowest useful ttl, in minutes: an estimate of the shortest polling interval of feed readers."""
 DAY = 24 * 60
 HOURS_LEFT_MIN = 12
 """A Note warns if skipHours and skipDays leave fewer than this many hours of a week for polling."""
 _GAPS_MAX = 20
-"""The publishing interval is computed from at most this many gaps between entries, the latest gaps first."""
+"""Number of the latest intervals between items from which the publishing interval is computed."""
 
 
 def check(document: CheckedDocument, channel: Channel) -> Iterator[Note]:
-    """Yield the Notes on schedule hints."""
     schedule = channel.schedule
     for note in schedule.notes:
         yield HINT_INVALID(detail=note)
@@ -38,9 +37,9 @@ def check(document: CheckedDocument, channel: Channel) -> Iterator[Note]:
 
 
 def publishing_interval(document: CheckedDocument) -> Seconds | None:
-    """Return the median of the times between successive entries, in seconds. Only the latest _GAPS_MAX times count.
+    """Return the median of the last _GAPS_MAX times between successive items, in seconds.
 
-    Return None if the entries have fewer than four different dates.
+    Return None if the items have fewer than four different dates.
     """
     times = sorted({entry.published for entry in document.entries if entry.published is not None})[-_GAPS_MAX - 1 :]
     if len(times) < 4:
@@ -49,8 +48,10 @@ def publishing_interval(document: CheckedDocument) -> Seconds | None:
 
 
 def delays_entries(lifetime: Seconds, interval: Seconds) -> bool:
-    """Return True if new entries are late for readers that use a copy for `lifetime` seconds. This is so if the
-    lifetime is longer than an hour, and longer than two publishing intervals (`interval`, in seconds)."""
+    """Return True if readers that use a copy for `lifetime` seconds get new items late.
+
+    They do if `lifetime` exceeds an hour and two publishing intervals of `interval` seconds.
+    """
     return lifetime > max(2 * interval, 3600)
 
 

@@ -26,7 +26,7 @@ def check(observations: FeedObservations, document: CheckedDocument | None, chal
     """Yield the Notes on the response.
 
     `document` is None if the status is not 200 or the content cannot be decoded. `challenge` is the vendor of a
-    challenge page that was received instead of the feed, or None if there was no such page.
+    challenge page received in place of the feed, or None.
     """
     last = observations.last
     if challenge:

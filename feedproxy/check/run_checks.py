@@ -33,8 +33,7 @@ CHECKS = (
 
 
 def check_document(body: bytes, now: Instant, subject: str = "") -> tuple[Note, ...]:
-    """Return the Notes on a document that was not fetched, such as a file. `subject` names the document in the
-    Notes."""
+    """Return the Notes on a document that was not fetched. `subject` names the document in the Notes."""
     document = parse(body)
     if document.channel is None:
         return _about(subject, response.check_not_a_feed(document))
@@ -71,7 +70,7 @@ def _check_document(
 
 
 def _about(subject: str, notes: Iterable[Note]) -> tuple[Note, ...]:
-    """Return the Notes. A Note without a subject, which is about the feed itself, gets `subject`."""
+    """Return the Notes. A Note without a subject is about the feed itself, and gets `subject`."""
     checked = tuple(notes)
     for note in checked:
         note.subject = note.subject or subject

@@ -21,7 +21,7 @@ PROTOCOLS = ("xml-rpc", "soap", "http-post")
 
 
 def check(document: CheckedDocument, channel: Channel, observations: FeedObservations | None) -> Iterator[Note]:
-    """Yield the Notes on links for subscription and notification. `observations` is None for a file."""
+    """Yield the Notes on links. `observations` is None for a file."""
     yield from _check_self_link(document, channel, observations)
     if channel.kind is not Kind.JSON:
         yield from _check_cloud(channel.cloud)
@@ -320,7 +320,7 @@ class CLOUD_UNAVAILABLE(Note, level=Level.WARN, category=Category.NOTIFICATION):
 
 
 def _is_alive(exchange: ProbeExchange) -> bool:
-    """Return True if a hub or cloud can have sent the response: some answer 400 or 405 to a GET without parameters."""
+    """Return True if a hub or cloud can have sent the response. Some answer 400 or 405 to a GET without parameters."""
     return 0 < exchange.status < 500 and exchange.status not in (404, 410)
 
 

@@ -11,11 +11,10 @@ from feedproxy.notes import Category, Level, Note
 
 _CODING_MARKS = ("-gzip", ";gzip", "--gzip", "-br", ";br", "-zstd", "-deflate", "-df", ".gzip", "+gzip", "-gz")
 _CLOCK_TOLERANCE = 300.0
-"""Last-Modified may be later than the first response by at most this many seconds."""
+"""Maximum time, in seconds, by which Last-Modified may be later than the first response."""
 
 
 def check(observations: FeedObservations) -> Iterator[Note]:
-    """Yield the Notes on validators."""
     fields, now = observations.last.fields, observations.last.at
     etag, modified = fields.get("etag"), fields.get("last-modified")
     tag = parse_tag(etag) if etag else None

@@ -1,7 +1,7 @@
-"""Quarantine (renaming) of broken files and folders of a store, and the list of errors that show a corrupt file.
+"""Quarantine (renaming) of broken files and folders of a store, and the errors that show a corrupt file.
 
-A path is broken if the process has no permission to read and write it. A path of the wrong type, such as a FIFO or a
-dangling symbolic link, is broken, too. To find this out, nothing is opened, because opening a FIFO can block.
+A path is broken if the process must not read and write it, or if it has the wrong type, such as a FIFO or a dangling
+symbolic link. The check opens nothing, because opening a FIFO can block.
 """
 
 import logging
@@ -16,8 +16,8 @@ logger = logging.getLogger(__name__)
 
 SUFFIX = ".corrupt"
 NAMES_MAX = 100
-"""At most this many new names are tried when a broken file is renamed. A name that is in use can be taken only if the
-file with this name can be removed."""
+"""Maximum number of new names that are tried when a broken file is renamed. A name in use can be taken only if the file
+with this name can be removed."""
 
 _CORRUPT = frozenset(
     # The last two errors are included because this program's SQL is valid: they mean that tables or indexes were
@@ -35,8 +35,7 @@ _UNREADABLE = frozenset(
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """Return the reason of an error: if `error` is the failure of a ROLLBACK, the error before the ROLLBACK, else
-    `error` itself."""
+    """Return the reason of an error: for the failure of a ROLLBACK, the error before it, otherwise `error` itself."""
     # If SQLite has rolled back by itself, as on a full disk, diskcache's ROLLBACK fails and hides the reason.
     if "no transaction is active" in str(error) and error.__context__ is not None:
         return error.__context__
@@ -44,7 +43,7 @@ def cause_of(error: BaseException) -> BaseException:
 
 
 def is_corrupt(error: BaseException) -> bool:
-    """Return True if an error of SQLite or diskcache means that the file of a shard is corrupt or unreadable."""
+    """Return True if an error of SQLite or diskcache shows that the file of a shard is corrupt or unreadable."""
     error = cause_of(error)
     if not isinstance(error, sqlite3.DatabaseError):
         return False
@@ -55,9 +54,10 @@ def is_corrupt(error: BaseException) -> bool:
 
 
 def set_aside(path: Path, reason: str) -> Path:
-    """Rename `path` to `NAME.corrupt`, replace an earlier file of that name, and log a warning.
+    """Rename `path` to `NAME.corrupt`, and log a warning. Return the new path. An earlier file of that name is
+    replaced.
 
-    Return the new path. Raises OSError if the file cannot be renamed.
+    If the earlier file cannot be removed, the new name gets a number. Raises OSError if `path` cannot be renamed.
     """
     for number in range(NAMES_MAX):
         quarantined = path.with_name(f"{path.name}{SUFFIX}{f'.{number}' if number else ''}")
@@ -69,8 +69,7 @@ def set_aside(path: Path, reason: str) -> Path:
 
 
 def make_folder(path: Path) -> None:
-    """Create the folder `path` unless it exists. If `path` is a file, rename the file first. Raises OSError if the
-    folder cannot be created."""
+    """Create the folder `path` unless it exists. A broken path is renamed first. Raises OSError if this fails."""
     reason = _fault(path, stat.S_ISDIR, "not a folder", os.R_OK | os.W_OK | os.X_OK)
     if reason:
         set_aside(path, reason)
@@ -78,7 +77,7 @@ def make_folder(path: Path) -> None:
 
 
 def clear_file(path: Path) -> None:
-    """Rename `path` if it exists and is not a readable and writable file. Raises OSError if the renaming fails."""
+    """Rename `path` if it exists and is not a readable and writable file. Raises OSError if this fails."""
     reason = file_fault(path)
     if reason:
         set_aside(path, reason)

@@ -1,8 +1,7 @@
-"""The store on disk: eight shards with resources, limited in bytes, and a ninth shard with the state of feedproxy's
-parts.
+"""The store on disk: eight shards with resources, limited in bytes, and a ninth shard with states.
 
-A state is a named value, such as the subscriber counts. All methods block, and can raise StoreError. Several threads
-read, and one thread writes. docs/decisions/store-on-disk.md gives the reasons for this form.
+A state is a named value of a part of feedproxy, such as the subscriber counts. All methods block, and can raise
+StoreError. Several threads read, and one thread writes (docs/decisions/store-on-disk.md).
 """
 
 import errno
@@ -25,30 +24,26 @@ from feedproxy.store.writer_thread_pauses import WritePacer
 logger = logging.getLogger(__name__)
 
 UNWRITABLE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS))
-"""Codes of write errors after which reading still works, such as the code for a full disk."""
+"""Codes of write errors, such as of a full disk, after which reading still works."""
 SHARDS = 8
-"""The store has this many shards.
-
-With eight shards, a writing process waited at most 11 ms for another process. With one shard, it waited up to 432 ms.
-"""
+"""Number of shards. With eight, a writing process waited at most 11 ms for another process, with one, up to 432 ms."""
 CULL_SLICE = 10
-"""One step of culling removes at most this many values, in less than a millisecond. After a write of n values together,
-a step removes at most n more."""
+"""Maximum number of values that one step of culling removes, in less than a millisecond. After a write of n values
+together, a step removes at most n more."""
 HEADER_BLOCK = 256
 """A resource's JSON header is padded with spaces to a multiple of this many bytes.
 
 The header then keeps its length when a response is freshened, and SQLite writes only the pages that differ.
 """
 SIZE_MAX_FLOOR = 4 * 1024 * 1024
-"""The store refuses a size limit below this many bytes. Eight empty files and their journals take almost 1 MB."""
+"""Minimum size limit of the store, in bytes. Eight empty files and their journals take almost 1 MB."""
 
 
 class DiskStore:
     """The lower tier of `TieredStore`: all resources and state, on disk."""
 
     def __init__(self, folder: Path, *, size_max: int, on_failure: OnFailure) -> None:
-        """Open the store in `folder`, which is created if it is missing. Raises UsageError if the folder cannot be
-        used.
+        """Open the store in `folder`, or create it if it is missing. Raises UsageError if the folder cannot be used.
 
         A shard that cannot be opened is reported to `on_failure` and opened later. Broken files are renamed
         (corrupt_files.py).
@@ -68,14 +63,13 @@ class DiskStore:
     # -- reading
 
     def read(self, target: str) -> tuple[Resource, bytes] | None:
-        """Return the resource and its encoded header (resource_codec.py), or None if no resource is stored. Raises
-        StoreError if the disk fails."""
+        """Return the resource and its encoded header (resource_codec.py), or None if it is not stored. Raises
+        StoreError."""
         data = self.read_encoded(target)
         return None if data is None else decode(data, target)
 
     def read_encoded(self, target: str) -> bytes | None:
-        """Return the stored form of a resource, or None if no resource is stored. Raises StoreError if the disk
-        fails."""
+        """Return the stored form of a resource, or None if it is not stored. Raises StoreError if the disk fails."""
         return self._shard(target).get(target)
 
     def holds(self, target: str) -> bool:
@@ -89,7 +83,7 @@ class DiskStore:
 
     @property
     def opened_count(self) -> int:
-        """Return the number of times that a shard was opened, for the first time or after its replacement."""
+        """Return how many times a shard was opened, for the first time or after its replacement."""
         return sum(shard.opened_count for shard in self._shards)
 
     def read_state(self, name: str) -> bytes | None:
@@ -99,8 +93,7 @@ class DiskStore:
     # -- writing
 
     def write_all(self, resources: Iterable[Resource], on_header: Callable[[Resource, bytes], None]) -> None:
-        """Store the resources. Raises StoreError if the disk fails. Some of the resources can have been written before
-        the failure.
+        """Store the resources. Raises StoreError if the disk fails, perhaps after some resources were stored.
 
         The resources of one shard are written in one transaction, except large ones (FILE_MIN). `on_header` receives
         each resource and its encoded header (resource_codec.py).
@@ -121,10 +114,9 @@ class DiskStore:
             self._shards[number].cull_slice(CULL_SLICE + len(values))
 
     def write(self, resource: Resource) -> None:
-        """Store a resource, and remove up to CULL_SLICE values if its shard exceeds the size limit. Raises StoreError
-        if the disk fails.
+        """Store a resource, and remove up to CULL_SLICE values if its shard exceeds the size limit. Raises StoreError.
 
-        A resource larger than half of the shard's size limit is not stored, and the target's earlier resource is
+        A resource larger than half of the shard's size limit is not stored. The target's earlier resource is then
         removed.
         """
         self._write_encoded(resource.target, resource_codec.dump_with_header(resource, block=HEADER_BLOCK)[0])
@@ -155,17 +147,15 @@ class DiskStore:
         return is_culled
 
     def repair(self) -> None:
-        """Rename corrupt shards, and open the shards that could not be opened before. Raises StoreError if the disk
-        fails."""
+        """Rename corrupt shards, and open the shards that could not be opened. Raises StoreError if the disk fails."""
         _for_each((*self._shards, self._state), Shard.repair)
 
     def remove_orphans(self, before: Instant) -> None:
-        """Remove files that killed processes left behind, and that are older than `before`. Raises StoreError if the
-        disk fails."""
+        """Remove files older than `before` that killed processes have left. Raises StoreError if the disk fails."""
         _for_each((*self._shards, self._state), lambda shard: shard.remove_orphans(before))
 
     def stop_waiting(self) -> None:
-        """Make all operations fail at once instead of waiting for a lock. May be called from any thread."""
+        """Let operations fail instead of waiting for a lock. May be called from any thread."""
         _for_each((*self._shards, self._state), Shard.stop_waiting)
 
     def close(self) -> None:
@@ -181,8 +171,7 @@ class DiskStore:
 
 
 def _for_each[Result](shards: Iterable[Shard], operation: Callable[[Shard], Result]) -> list[Result]:
-    """Return the results of an operation on each shard. If it fails on some shards, the last StoreError is raised
-    after the operation on all shards."""
+    """Return the results of an operation on each shard. After all shards, raise the last StoreError, if any."""
     results, failure = list[Result](), None
     for shard in shards:
         try:
@@ -195,8 +184,10 @@ def _for_each[Result](shards: Iterable[Shard], operation: Callable[[Shard], Resu
 
 
 def decode(data: bytes, target: str) -> tuple[Resource, bytes]:
-    """Return the resource in this stored form, and its encoded header (resource_codec.py). Raises Damaged if the data
-    was altered or has another target, and UnknownVersion if this version of feedproxy cannot read its form."""
+    """Return the resource in this stored form, and its encoded header (resource_codec.py).
+
+    Raises Damaged if the data was altered or has another target, and UnknownVersion for a form of a later feedproxy.
+    """
     resource, header = resource_codec.load_with_header(data, target)
     if resource.target != target:
         raise envelope.Damaged(f"the value stored for {target} has another target")

@@ -1,4 +1,4 @@
-"""Reads of the disk in threads, so that hits from memory do not wait while the disk is slow.
+"""Reads of the disk in threads, so that a slow disk does not delay hits from memory.
 
 Handing a read to a thread and its result back takes 40 to 120 µs of CPU time (docs/decisions/store-on-disk.md).
 """
@@ -15,18 +15,18 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError
 
 THREADS_MAX = 4
-"""Maximum number of threads that read. A further thread starts only while all others read. Each thread has its own
+"""Maximum number of reading threads. A further thread starts only while all others read. Each thread has its own
 connections, with 16 descriptors and page caches of up to 2 MiB (sqlite_rows.py)."""
 READ_TIMEOUT: Seconds = 30
-"""A caller waits at most this many seconds for a read. If the read takes longer, the store counts as failed until the
-read ends. A disk that other programs wrote to without pause delayed reads by up to 19 s."""
+"""Maximum time of a read, in seconds. After it, the caller continues, and the store counts as failed until the read
+ends. A disk to which other programs wrote without pause delayed reads by up to 19 s."""
 CLOSE_TIMEOUT: Seconds = 5
-"""Closing waits at most this many seconds for the reads in progress."""
+"""Maximum time for which closing waits for the reads in progress, in seconds."""
 
 
 @dataclass(slots=True, eq=False)
 class Read:
-    """A read in progress. A discarded read belongs to a value that was replaced after the read had started."""
+    """A read in progress. A read is discarded if the value was replaced after the read had started."""
 
     waiters: list[asyncio.Future[None]] = field(default_factory=list)
     is_discarded: bool = False
@@ -46,10 +46,9 @@ class DiskReads[Value]:
     ) -> None:
         """Create an empty set of reads. Threads are started when they are needed.
 
-        - `read`: read a value, in a thread. Raises StoreError.
-        - `on_value`: receive a value, in the event loop, before the callers that wait for it.
-        - `on_failure`: receive the failure of a read, in the event loop.
-        - `close_thread`: release what `read` keeps for its thread.
+        - `read`: read a value, in a thread. Raises StoreError. - `on_value`: receive a value, in the event loop, before
+        the callers of `wait_for` continue. - `on_failure`: receive the failure of a read, in the event loop. -
+        `close_thread`: release what `read` keeps for its thread.
         """
         self._read, self._on_value, self._on_failure, self._close_thread = read, on_value, on_failure, close_thread
         self._reads: dict[str, Read] = {}
@@ -64,8 +63,7 @@ class DiskReads[Value]:
         return self._late_count > 0
 
     async def wait_for(self, key: str) -> bool:
-        """Read a value, and return True when `on_value` or `on_failure` was called. Return False if the read was
-        discarded.
+        """Read a value. Return True after `on_value` or `on_failure` was called, and False if the read was discarded.
 
         While the disk is stalled, return True without a read.
         """
@@ -97,7 +95,7 @@ class DiskReads[Value]:
             self.discard(key)
 
     async def close(self) -> None:
-        """End each thread after its read in progress. If the disk blocks a thread beyond CLOSE_TIMEOUT, the thread ends
+        """End each thread after its read in progress. A thread that the disk blocks for more than CLOSE_TIMEOUT ends
         later."""
         self._waiting.clear()
         for _ in self._threads:

@@ -2,10 +2,9 @@
 
 All errors of SQLite, diskcache and the system become StoreError. The writer renames the folder of a corrupt file to
 `NAME.corrupt` and creates an empty folder. Only the values of the shard are lost. Other processes then open the new
-file, and their connections to the old file do no harm.
+file. Their connections to the old file do no harm.
 
-While a shard cannot be opened, for example on a full disk, its reads and writes fail, and the writer tries again to
-open the shard.
+While a shard cannot be opened, for example on a full disk, its reads and writes fail. Each write tries to open it.
 """
 
 import contextlib
@@ -29,21 +28,21 @@ from feedproxy.store.interface import OnFailure
 from feedproxy.store.sqlite_rows import Rows
 
 LOCK_TRIES = 40
-"""A write waits this many times for the shard's lock, for 0.25 s each (sqlite_rows.py).
+"""Number of attempts of a write to get the shard's lock, of 0.25 s each (sqlite_rows.py).
 
-After a failed write, later writes wait only once, until a write succeeds.
+After a failed write, later writes make one attempt each, until a write succeeds.
 """
 OPEN_TIMEOUT: Seconds = 5
-"""A process waits at most this many seconds for another process that opens, renames or creates files. The waiting
-process then continues without the lock, because a stopped process (SIGSTOP) keeps its lock."""
+"""Maximum time, in seconds, for which a process waits while another process opens, renames or creates files. It then
+continues without the lock, because a stopped process (SIGSTOP) keeps its lock."""
 RETRY_INTERVAL: Seconds = 1
-"""Seconds between two attempts to open a shard."""
+"""Minimum time between two attempts to open a shard, in seconds."""
 
 _LOG = logging.getLogger(__name__)
 _JOURNALS = tuple(f"{DBNAME}-{kind}" for kind in ("wal", "shm", "journal"))
 _ERRORS = (sqlite3.Error, diskcache.Timeout, OSError, UnicodeError)
 _MISSHAPEN = (TypeError, ValueError, LookupError, AttributeError)
-"""Errors that diskcache raises for a SQLite file with tables that diskcache did not create."""
+"""Errors of diskcache for a SQLite file with tables that another program created."""
 
 
 class Shard:
@@ -53,7 +52,7 @@ class Shard:
     """
 
     def __init__(self, folder: Path, *, size_max: int | None, on_failure: OnFailure) -> None:
-        """Open the shard, which is created if it is missing or corrupt.
+        """Open the shard, or create it if it is missing or corrupt.
 
         A failure is reported to `on_failure`. The shard is then opened later.
         """
@@ -97,7 +96,7 @@ class Shard:
             yield from self._current_rows().iter_keys()
 
     def _current_rows(self) -> Rows:
-        """Return the rows of the file that now has the shard's name. Raises StoreError if this file cannot be opened.
+        """Return the rows of the file that now has the shard's name. Raises StoreError if it cannot be opened.
 
         A connection to a removed or replaced file would return values that another process has changed or purged since.
         """
@@ -108,16 +107,16 @@ class Shard:
     # -- writing
 
     def set(self, key: str, value: bytes) -> None:
-        """Store this value. Raises StoreError if the disk fails; the old value can then remain."""
+        """Store this value. Raises StoreError if the disk fails. The old value can then remain."""
         self._write(lambda rows: rows.set(key, value))
 
     def set_all(self, values: Mapping[str, bytes]) -> None:
-        """Store all of these values, or none. Each value must be smaller than FILE_MIN. Raises StoreError if the disk
+        """Store all of these values, or none. Each must be smaller than FILE_MIN. Raises StoreError if the disk
         fails."""
         self._write(lambda rows: rows.set_all(values))
 
     def delete(self, key: str) -> None:
-        """Remove the value of this key. Raises StoreError if the disk fails; the old value can then remain."""
+        """Remove the value of this key. Raises StoreError if the disk fails. The old value can then remain."""
         self._write(lambda rows: rows.delete(key))
 
     def cull_slice(self, limit: int) -> int:
@@ -130,7 +129,7 @@ class Shard:
             return culled
 
     def checkpoint(self) -> None:
-        """Checkpoint the journal if the shard's files are too large (`Rows.checkpoint`). Raises StoreError if the disk
+        """Checkpoint the journal if the files are too large (`Rows.checkpoint`). Raises StoreError if the disk
         fails."""
         with self._translate_errors():
             self._rows.checkpoint()
@@ -140,8 +139,7 @@ class Shard:
             self._rows.remove_orphans(before)
 
     def repair(self) -> None:
-        """Open the file again if it was replaced, removed or found corrupt, or if it could not be opened before. Raises
-        StoreError if the disk fails."""
+        """Open the file again if it is replaced, removed, corrupt or not open. Raises StoreError if the disk fails."""
         if self._opened is None:
             if time.monotonic() < self._retry_at:
                 raise StoreError(self._failure)
@@ -151,7 +149,7 @@ class Shard:
             self._open_present_file()
 
     def stop_waiting(self) -> None:
-        """Make all operations fail at once instead of waiting for a lock. May be called from any thread."""
+        """Let operations fail instead of waiting for a lock. May be called from any thread."""
         self._locked_out = True
 
     def close(self) -> None:
@@ -201,8 +199,8 @@ class Shard:
             raise StoreError(f"store: shard {self._folder} cannot be used: {cause_of(error)}") from error
 
     def _open_present_file(self) -> None:
-        """Open the file that now has the shard's name. If this file is corrupt or missing, open a new file. Raises
-        StoreError if the disk fails."""
+        """Open the file that now has the shard's name. A corrupt or missing file is replaced by a new one. Raises
+        StoreError."""
         with self._opening:
             if not self._corrupt:
                 if _inode(self._path) == self._inode:
@@ -294,8 +292,10 @@ def _try_flock(handle: int) -> bool:
 
 
 def _inode(path: str) -> int | None:
-    """Return the inode number of a file, or None if it cannot be read. Each read of the store calls this function, and
-    a pathlib.Path would take twice as long."""
+    """Return the inode number of a file, or None if it cannot be read.
+
+    Each read of the store calls this function. A pathlib.Path would take twice as long.
+    """
     try:
         return os.stat(path).st_ino
     except OSError:

@@ -1,13 +1,11 @@
 """The protocol of every store, in memory or on disk.
 
-A read of a feed of 60 KB (all codings together) from the disk blocks for about 50 µs. While other programs keep the
-disk busy, the read blocks for seconds. Callers on behalf of clients therefore await `load` before they read.
+Reading a feed of 60 KB (all codings together) from the disk blocks for about 50 µs, or for seconds while other programs
+keep the disk busy. Callers on behalf of clients therefore await `load` before they read.
 
-A write does not wait for the disk: `put` stores the value in memory and queues the write. A caller that needs
-durability then calls `wait_written`.
+`put` stores a value in memory and queues its write. A caller that needs the value on disk then calls `wait_written`.
 
-After opening, no method raises StoreError. Every failure is reported to `on_failure`. A read that failed counts as a
-miss.
+After opening, no method raises StoreError. Every failure is reported to `on_failure`. A failed read counts as a miss.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,8 +25,8 @@ type Precondition = Callable[[], bool]
 class Store(Protocol):
     """Resources keyed by target URI, and state of feedproxy's parts keyed by name.
 
-    Only one event loop of a process uses the store. In a shared store (`open_store`), `put` and `delete` return when no
-    process answers with the previous value any more.
+    Only one event loop of a process uses the store. In a store that several processes share, `put` and `delete` return
+    when no process answers with the previous value any more.
     """
 
     @property
@@ -38,45 +36,43 @@ class Store(Protocol):
 
     @property
     def unwritten_count(self) -> int:
-        """Return the number of values that wait for another attempt after a failed or late write."""
+        """Return the number of values whose write has failed or is late, and will be tried again."""
         ...
 
     async def load(self, target: str) -> None:
         """Read the resource from the disk in another thread, unless it is in memory.
 
-        A `get`, `get_latest` or `peek` immediately afterwards then does not block.
+        A `get`, `get_latest` or `peek` immediately afterwards does not block.
         """
         ...
 
     def get(self, target: str) -> Resource | None:
         """Return the resource of this target, or None if no resource is stored.
 
-        In a shared store, a new resource is visible when its `put` has returned. In other stores, the resource is
-        visible at once.
+        In a shared store, a new resource is visible after its `put` has returned, in other stores at once.
         """
         ...
 
     def get_latest(self, target: str) -> Resource | None:
-        """Return the resource that was put last, even if other processes cannot read it yet. Return None if no resource
-        is stored.
+        """Return the resource that was put last, or None. Other processes possibly cannot read it yet.
 
         Every update must start from this resource, so that no earlier update is lost.
         """
         ...
 
     def peek(self, target: str) -> Resource | None:
-        """Return the same as `get`, or None if no resource is stored, without marking the resource as recently used.
+        """Return the same as `get`, but do not mark the resource as recently used.
 
-        Iterations over all targets use this method. With `get`, they would remove recently used resources from memory.
+        Iterations over all targets use this method, because `get` would remove recently used resources from memory.
         """
         ...
 
     def version(self, target: str, *, used: bool = False) -> object | None:
-        """Return an object that stays the same until memory has another resource of this target. Return None if memory
-        has none.
+        """Return an object that stays the same until memory has another resource of this target, or None if it has
+        none.
 
-        Callers compare the object to find out whether a value derived from the resource is still valid. If `used` is
-        True, the resource is marked as recently used.
+        A value derived from the resource is valid while the object stays the same. If `used` is True, the resource is
+        marked as recently used.
         """
         ...
 
@@ -93,14 +89,14 @@ class Store(Protocol):
         ...
 
     async def wait_written(self, target: str) -> None:
-        """Wait until the target's last value is on disk, its write has failed, or some seconds have passed."""
+        """Wait until the target's last value is on disk, or its write has failed, but at most some seconds."""
         ...
 
     async def delete(self, target: str, token_max: int | None = None) -> None:
         """Remove the target's resource, and discard its queued write.
 
-        If `token_max` is not None, a resource with a higher fencing token (`Resource.fencing_token`) stays. In a shared
-        store, so does such a resource that another process stores during the call.
+        If `token_max` is not None, a resource with a higher fencing token (`Resource.fencing_token`) stays, even one
+        that another process stores during the call.
         """
         ...
 
@@ -115,8 +111,8 @@ class Store(Protocol):
     async def read_state(self, name: str) -> bytes | None:
         """Return the same as `get_state`, but read the disk in another thread.
 
-        If the disk fails or does not respond, return the value that this store last read or put under this name,
-        or None if there is none.
+        If the disk fails or does not respond, return the value that this store last read or put under this name, or
+        None.
         """
         ...
 

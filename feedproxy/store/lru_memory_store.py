@@ -1,10 +1,10 @@
-"""The resources in memory, limited in bytes. Resources that were not used lately are removed first.
+"""The resources in memory, limited in bytes. The least recently used are removed first, approximately.
 
-When room is needed, the resources are examined in the order in which they were stored. A resource that was used since
-the last examination moves to the end of this order (the clock algorithm). A use therefore only sets a flag.
+To make room, the resources are examined in the order in which they were stored. A resource that was used since the last
+examination moves to the end of this order (the clock algorithm). A use therefore only sets a flag.
 
-Recently used resources are Python objects. Other resources are packed into bytes (memory_entry.py), and unpacked in
-some 50 µs.
+Recently used resources are Python objects. All others are packed into bytes (memory_entry.py), which takes 50 µs to
+undo.
 """
 
 import sys
@@ -16,20 +16,20 @@ from feedproxy.store.packing.memory_entry import MemoryEntry
 from feedproxy.store.resource import Resource
 
 RESOURCES_MAX = 65_536
-"""Memory in front of a disk holds at most this many resources, of any size. The number is limited, because clients wait
-while the garbage collector visits each resource."""
+"""Maximum number of resources, of any size, in memory in front of a disk. The garbage collector visits each resource,
+and delays clients meanwhile."""
 
 UNPACKED_MAX = 1024
-"""At most this many resources are unpacked, 2 to 10 KB each: about as many as clients, updates and the refresh schedule
-use at a time."""
+"""Maximum number of unpacked resources, 2 to 10 KB each: about as many as clients, updates and the refresh schedule use
+at a time."""
 
 REMOVED_BATCH = 64
-"""When room is needed, this many resources are removed together, or one in 128 of all resources if that is less. After
-a removal, it takes up to half a millisecond to find the first entry of a large dictionary again."""
+"""Number of resources that are removed together to make room, or one in 128 of all resources if that is less. After a
+removal, it takes up to half a millisecond to find the first entry of a large dictionary again."""
 
 MOVED_MAX = 1024
-"""At most this many used resources move to the end of the order in one removal, which takes about a millisecond.
-Further resources are removed even if they were used."""
+"""Maximum number of used resources that one removal moves to the end of the order, in about a millisecond. Further
+resources are removed even if they were used."""
 
 
 class MemoryStore:
@@ -45,7 +45,7 @@ class MemoryStore:
         self._unpacked: OrderedDict[str, MemoryEntry] = OrderedDict()
         self._state: dict[str, bytes] = {}
         self.size = 0
-        """The estimated memory in use, in bytes. It never exceeds `memory_max`."""
+        """Estimated memory in use, in bytes. It never exceeds `memory_max`."""
         self.coordination = LocalCoordination()
         self.unwritten_count = 0
 
@@ -77,15 +77,15 @@ class MemoryStore:
         return target in self._entries
 
     def version(self, target: str, *, used: bool = False) -> object | None:
-        """Return an object that stays the same until the target's resource is replaced. Return None if memory has no
-        entry for the target."""
+        """Return an object that stays the same until the target's resource is replaced, or None if it is not in
+        memory."""
         entry = self._entries.get(target)
         if used and entry is not None:
             entry.was_used = True
         return entry
 
     def put_now(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
-        """Store this resource at once. A resource larger than `memory_max` is not stored.
+        """Store this resource at once, unless it is larger than `memory_max`.
 
         `size` is the memory of the resource in bytes, or None to estimate it. `header` is its encoded header
         (resource_codec.py), or b"" if unknown.

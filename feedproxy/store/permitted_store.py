@@ -1,12 +1,10 @@
 """A view of a store that hides resources with a forbidden response.
 
-Access rules or the address policy can forbid a response. After a redirect, the response of the new target is stored
-under the requested target. A client with permission for the requested target can lack permission for the new target.
-Access rules and the permitted addresses can also change after the response was stored. Every read therefore applies the
-access rules and the address policy.
+Access rules or the address policy can forbid a response: The response after a redirect is stored under the requested
+target, but the client can lack permission for the new target. Rules and permitted addresses can also change after the
+response was stored. Every read therefore applies both.
 
-A forbidden resource counts as absent. The next request for it is then checked and refused, like a request for a target
-that was never stored.
+A forbidden resource counts as absent. The next request for it is then checked and refused, as if it were not stored.
 """
 
 from collections.abc import Callable, Coroutine, Iterator
@@ -17,15 +15,14 @@ from feedproxy.store.interface import Precondition, Store
 from feedproxy.store.resource import Resource
 
 type IsRedirectPermitted = Callable[[str, str | None], bool]
-"""Function of a requested target and the target that sent its stored response. The second target is None if it is
-unknown.
+"""Function that returns True if the second target's stored response may answer requests for the first target.
 
-The function returns True if the response is permitted to answer requests for the first target.
+The first target was requested, and the second has sent the response. It is None if unknown.
 """
 
 type IsTargetPermitted = Callable[[str], bool]
-"""Function that returns False if the address policy refuses a target (AddressPolicy.check_target). The name of the
-target's host is not looked up."""
+"""Function that returns False if the address policy refuses a target (AddressPolicy.check_target). It looks up no
+name."""
 
 
 class PermittedStore:

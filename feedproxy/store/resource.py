@@ -27,8 +27,7 @@ class Relocation(Struct, frozen=True, omit_defaults=True, rename={"kind": "endin
     """The new address, or "" if the feed has ended."""
     first: Instant
     last: Instant
-    """Time of the last response of the origin that was counted as a report. Responses soon after this time are not
-    counted as further reports."""
+    """Time of the last response that counted as a report. Responses soon afterwards do not count as further reports."""
     count: int
     confirmed: bool = False
 
@@ -46,16 +45,15 @@ class Failures(Struct, frozen=True, omit_defaults=True, rename={"by_origin": "as
     by_origin: bool = False
     """True if the origin's Retry-After determined `next_try`, and False if the back-off did."""
     retry_after: Instant = 0.0
-    """If the back-off ends later than the origin's Retry-After, the end of the Retry-After. 0 in all other cases."""
+    """The end of the origin's Retry-After, if the back-off ends later. Otherwise 0."""
 
 
 NO_FAILURES = Failures()
-"""The state after a usable result."""
 
 
 class PendingFormatChange(Struct, frozen=True, omit_defaults=True):
-    """A change of a feed that further fetches must confirm: the new document was ill-formed, in another format, or much
-    shorter."""
+    """A change of a feed that further fetches must confirm: an ill-formed, much shorter or differently formatted
+    document."""
 
     shape: str
     first: Instant
@@ -63,12 +61,12 @@ class PendingFormatChange(Struct, frozen=True, omit_defaults=True):
 
 
 class DeltaBase(Struct, frozen=True, omit_defaults=True):
-    """An earlier version of a feed from which a delta can be made: its validators and its entries."""
+    """An earlier version of a feed from which a delta can be made."""
 
     tag: str
-    """The part of the entity tags that is the same in all codings of this version."""
+    """The part of the entity tags that this version has in all codings."""
     last_modified: Instant | None
-    """Last-Modified of this version as sent to clients, or None if the version has no Last-Modified."""
+    """Last-Modified of this version as sent to clients, or None."""
     entries: bytes
     """Identity and digest of each entry, 16 bytes per entry (feed/delta/entry_identities.py)."""
 
@@ -76,7 +74,7 @@ class DeltaBase(Struct, frozen=True, omit_defaults=True):
 class VersionRecord(Struct, frozen=True, omit_defaults=True):
     """One line of the list of versions on the operator's page.
 
-    `tag` is the part of the entity tags that is the same in all codings, or "" if the version has no entity tag.
+    `tag` is the part of the entity tags that the version has in all codings, or "" if it has no entity tag.
     """
 
     at: Instant
@@ -97,21 +95,19 @@ _STORED_NAMES = {
     "version_records": "editions",
     "delta_bases": "versions",
 }
-"""Names in the stored form that differ from attribute names. Never change them: existing stores contain them."""
+"""Names in the stored form that differ from attribute names. Existing stores contain them, so they must not change."""
 
 
 class Resource(Struct, frozen=True, omit_defaults=True, weakref=True, rename=_STORED_NAMES):
     """One target URI: its stored responses, the data of its feed, and the behaviour of its origin.
 
-    - `variants`: shared responses, distinguished by Vary.
-    - `parts`: partial contents (cache/partial_content.py), which never answer as the whole content.
-    - `keyed`: responses to requests with client-specific fields (refresh/client_keyed_responses.py). They answer only
-      requests with the same fields.
-    - `changes`: when the content changed (the last 32 times, newest last). Each instant is the date of a new entry, or
-      the time of the refresh if no new entry has a date.
-    - `delta_bases`: earlier versions from which deltas are computed, newest last.
-    - `version_records`: latest versions for the operator's page, the current version last.
-    - `oversized`: True if the content exceeded `buffer_max`. feedproxy then streams the next requests for the target.
+    - `variants`: shared responses, distinguished by Vary. - `parts`: partial contents (cache/partial_content.py), which
+    never answer as the whole content. - `keyed`: responses to requests with client-specific fields
+    (refresh/client_keyed_responses.py). They answer only requests with the same fields. - `changes`: the last 32 times
+    at which the content changed, newest last. Each is the date of a new item, or the time of the refresh if no new item
+    has a date. - `delta_bases`: earlier versions from which deltas are computed, newest last. - `version_records`:
+    latest versions for the operator's page, the current version last. - `oversized`: True if the content exceeded
+    `buffer_max`. feedproxy then streams the next requests for the target.
     """
 
     target: str
@@ -127,31 +123,29 @@ class Resource(Struct, frozen=True, omit_defaults=True, weakref=True, rename=_ST
     delta_bases: tuple[DeltaBase, ...] = ()
     parts: tuple[StoredResponse, ...] = ()
     last_push: Instant = 0.0
-    """Time of the last change that a hub or cloud has reported to feedproxy."""
+    """Time of the last change that a hub or cloud reported."""
     push_lease_expires: Instant = 0.0
-    """Time at which feedproxy's subscription at the hub or cloud ends, or 0 if unknown
-    (refresh/policy/polling_with_push.py)."""
+    """Time at which feedproxy's subscription at the hub or cloud ends, or 0 (refresh/policy/polling_with_push.py)."""
     first_seen: Instant = 0.0
     """Time at which feedproxy first found a feed at the target."""
     version_records: tuple[VersionRecord, ...] = ()
     backfill_pending: bool = False
-    """True until feedproxy has read the dates of entries from before its first fetch. The next fetch with content or
-    refresh/publication_backfill.py reads them."""
+    """True until the dates of items from before the first fetch are read: by the next fetch with content, or by
+    refresh/publication_backfill.py."""
     fencing_token: int = 0
-    """Number that orders the copies of the target in a fleet: a later copy has a higher number. 0 if there is no
-    fleet."""
+    """Number of the copy in a fleet: a later copy of the target has a higher number. 0 without a fleet."""
 
     keyed: tuple[StoredResponse, ...] = ()
 
     has_expected_readers: bool = False
-    """True if feedproxy, at the last refresh, expected further polls by readers with a known rhythm
-    (subscribers/poll_rhythms.py)."""
+    """True if the last refresh expected further polls by readers with a known rhythm (subscribers/poll_rhythms.py)."""
 
     previous: PreviousContents = NO_CONTENTS
     """Earlier shared contents, which clients may name as dictionaries."""
 
     varies_by: tuple[str, ...] = ()
-    """Names of request fields in the Vary of the last response, recorded only if HTTP forbids storing that response."""
+    """Names of request fields in the Vary of the last response, if HTTP forbids storing that response. Otherwise
+    empty."""
 
     def size(self) -> int:
         """Return the size of all stored contents, in bytes."""
@@ -164,7 +158,7 @@ class Resource(Struct, frozen=True, omit_defaults=True, weakref=True, rename=_ST
 
     @property
     def feed_variant(self) -> StoredResponse | None:
-        """Return the feed variant that was stored last, or None if no variant is a feed."""
+        """Return the feed variant that was stored last, or None."""
         return next((variant for variant in reversed(self.variants) if variant.content.feed), None)
 
     @property
@@ -173,12 +167,11 @@ class Resource(Struct, frozen=True, omit_defaults=True, weakref=True, rename=_ST
 
 
 def correct_future_instants(resource: Resource, now: Instant) -> Resource:
-    """Return the resource with `now` in place of each recorded instant that lies in the future, because the clock was
-    set back.
+    """Return the resource with `now` in place of each recorded instant in the future, because the clock was set back.
 
-    The end of a lifetime, pause or lease moves together with its beginning. The result is the same object if no instant
-    is in the future. The caller must store the result. Otherwise the instants would become `now` at each read, and the
-    copy would never age.
+    The end of a pause or lease moves together with its beginning. The result is the same object if no instant is in the
+    future. The caller must store the result. Otherwise the instants would become `now` at each read, and the copy would
+    never age.
     """
     received = [response.response_time for response in resource.responses]
     instants = [resource.fetched, resource.last_push, resource.failures.last, resource.first_seen, *received]

@@ -1,7 +1,7 @@
 """Codec of a resource's stored form (docs/reference/store-format.md): an envelope, a header in JSON, and the bodies.
 
-Nothing is pickled, because write access to the store's files must not permit running code. Each attribute of the value
-classes is a member of the header, unless its value is the default. msgspec checks the type of each member.
+Nothing is pickled, so that write access to the store's files does not permit running code. Each attribute of the value
+classes is a member of the header, unless it has its default. msgspec checks the type of each member.
 """
 
 import json
@@ -31,8 +31,7 @@ def dump(resource: Resource) -> bytes:
 
 
 def dump_with_header(resource: Resource, *, block: int = 1) -> tuple[bytes, bytes]:
-    """Return the stored form of a resource, and its header for `restore`. Raises StoreError if the resource cannot be
-    encoded.
+    """Return the stored form of a resource, and its header for `restore`. Raises StoreError if encoding fails.
 
     The header is padded with spaces to a multiple of `block` bytes.
     """
@@ -47,23 +46,24 @@ def dump_with_header(resource: Resource, *, block: int = 1) -> tuple[bytes, byte
 
 
 def header_of(resource: Resource) -> bytes:
-    """Return the header for `restore`, without the positions of bodies. Raises StoreError if the resource cannot be
-    encoded."""
+    """Return the header for `restore`, without the positions of bodies. Raises StoreError if encoding fails."""
     return _header(resource, None)
 
 
 def load(data: bytes) -> Resource:
-    """Return the resource of a stored form. Raises Damaged if the data was altered, and UnknownVersion if this version
-    of feedproxy cannot read its form."""
+    """Return the resource of a stored form.
+
+    Raises Damaged if the data was altered, and UnknownVersion for a form that this version of feedproxy cannot read.
+    """
     return load_with_header(data)[0]
 
 
 def load_with_header(data: bytes, target: str = "") -> tuple[Resource, bytes]:
-    """Return the resource of a stored form, and its encoded header, from which `restore` restores the resource.
+    """Return the resource of a stored form, and its encoded header for `restore`.
 
-    If `target` equals the resource's target, the resource refers to the object `target`, so that memory has the target
-    only once. Raises Damaged if the data was altered, and UnknownVersion if this version of feedproxy cannot read its
-    form.
+    If `target` equals the resource's target, the resource refers to this object, so that memory has the target only
+    once. Raises Damaged if the data was altered, and UnknownVersion for a form that this version of feedproxy cannot
+    read.
     """
     header, area = envelope.open_parts(envelope.EnvelopeKind.RESOURCE, data)
     context = _StoredBodies(area, target)
@@ -110,8 +110,10 @@ class _Area:
 
 
 def _header(resource: Resource, area: _Area | None) -> bytes:
-    """Return the encoded header. The bodies are added to `area`. If `area` is None, the header contains no positions.
-    Raises StoreError if the resource cannot be encoded."""
+    """Return the encoded header. The bodies are added to `area`. Raises StoreError if encoding fails.
+
+    If `area` is None, the header contains no positions.
+    """
     try:
         return _write_json(resource, area)
     except (TypeError, ValueError, LookupError, RecursionError, struct.error) as error:
@@ -149,7 +151,7 @@ def _encode_value(area: _Area | None, value: object) -> object:
 def _encode_bodies(area: _Area, bodies: Bodies) -> dict[str, object]:
     """Return the position and length of each body, by coding.
 
-    The decoded body is omitted if the gzip body decodes to it, which saves four fifths of the bytes.
+    The decoded body is omitted if the gzip body decodes to it. This saves four fifths of the bytes.
     """
     to_write = dict(bodies.stored)
     plain = to_write.get("identity")
@@ -171,7 +173,7 @@ def _read(header: bytes | memoryview, context: "_Context") -> Resource:
 
 
 def _share_values(resource: Resource, target: str) -> None:
-    """Make equal values in memory one object, which saves a fifth of the resource's memory.
+    """Make equal values in memory one object. This saves a fifth of the resource's memory.
 
     The responses share the target, and feeds share their media type, version and schedule.
     """
@@ -201,13 +203,13 @@ def _read_json(header: bytes | memoryview, context: "_Context") -> Resource:
 
 
 class _Context:
-    """The values that a header describes, but does not contain."""
+    """The values to which a header refers: the bodies and the previous contents."""
 
     def __init__(self, target: str) -> None:
         self.target = target
 
     def decode_value(self, kind: type, value: Any) -> object:
-        """Return the object of the class `kind` for its JSON value. msgspec cannot decode this class."""
+        """Return the object of the class `kind`, which msgspec cannot decode, for its JSON value."""
         if kind is Fields:
             return _read_fields(value)
         if kind is Bodies:
@@ -216,15 +218,15 @@ class _Context:
         return PreviousContents(self.previous(value))
 
     def start(self) -> None:
-        """Reset the state before the header is decoded again from the header's beginning."""
+        """Reset the state, because the header is decoded again from its beginning."""
 
     @abstractmethod
     def bodies(self, value: Any) -> Bodies:
-        """Return the bodies of the next content. `value` is their description in the header."""
+        """Return the bodies of the next content. `value` describes them in the header."""
 
     @abstractmethod
     def previous(self, value: Any) -> bytes:
-        """Return the previous contents. `value` is their description in the header."""
+        """Return the previous contents. `value` describes them in the header."""
 
 
 class _StoredBodies(_Context):
@@ -263,7 +265,7 @@ class _StoredBodies(_Context):
 
 
 class _BodiesInMemory(_Context):
-    """Context of decoding a header with bodies that are already in memory, in the order of `Resource.responses`."""
+    """Context for a header with bodies in memory, in the order of `Resource.responses`."""
 
     def __init__(self, bodies: Iterable[Bodies], previous: bytes, target: str) -> None:
         super().__init__(target)

@@ -1,8 +1,7 @@
 """diskcache without pickle: texts as keys, and bytes as values.
 
 diskcache unpickles values, so a program with write access to the file could run code in the proxy. diskcache also opens
-any file that a row names. This module uses no pickled values, and only files with the names that diskcache gives to
-values.
+any file that a row names. This module refuses pickled values, and opens only files with names that diskcache gives.
 """
 
 import contextlib
@@ -23,25 +22,25 @@ from feedproxy.errors import StoreError
 from feedproxy.store.corrupt_files import make_folder
 
 FILE_MIN = 256 * 1024
-"""A value of at least this many bytes has a file of its own. With a much larger size, SQLite would copy long chains of
-pages (docs/decisions/store-on-disk.md)."""
+"""Minimum size, in bytes, of a value that has a file of its own. With a much larger size, SQLite would copy long chains
+of pages (docs/decisions/store-on-disk.md)."""
 PAGE_CACHE_KIB = 256
-"""Size of the page cache of each connection, in KiB. With a cache four times as large, reads and writes take the same
-time (docs/decisions/store-on-disk.md)."""
+"""Size of the page cache of each connection, in KiB. A cache four times as large is not faster
+(docs/decisions/store-on-disk.md)."""
 JOURNAL_MAX = 4 * 1024 * 1024
 """After a checkpoint, SQLite truncates the journal of a file to this many bytes: about the size at which SQLite starts
 a checkpoint (1000 pages). `size_max` does not include the journal."""
 MAP_MAX = 0
-"""Size of the file's memory map, in bytes. 0 means that the file is not mapped: with a map, a failing disk would end
-the process (docs/decisions/store-on-disk.md)."""
+"""Size of the file's memory map, in bytes. 0: the file is not mapped, because a failing disk would then end the process
+(docs/decisions/store-on-disk.md)."""
 PAGE_ROWS = 256
-"""When all keys are listed, one query reads this many keys, in half a millisecond."""
+"""Number of keys that one query reads when all keys are listed, in half a millisecond."""
 BUSY_TIMEOUT = 0.25
-"""A statement waits at most this many seconds for a lock on the file. Reads wait only while SQLite recovers the
-write-ahead log."""
+"""Maximum time, in seconds, for which a statement waits for a lock on the file. Reads wait only while SQLite recovers
+the write-ahead log."""
 
 OPEN_TIMEOUT = 0.5
-"""Opening a file waits at most this many seconds for the lock of another process. diskcache waits for 60 s."""
+"""Maximum time, in seconds, for which opening a file waits for a lock. diskcache waits for 60 s."""
 
 _FILES_OF = "SELECT filename FROM Cache WHERE raw = 1 AND filename IS NOT NULL AND key IN ({marks})"
 _STORE_INLINE = (
@@ -130,8 +129,7 @@ def _write_file(path: Path, value: bytes) -> None:
 
 
 def _setting_in(statement: str, parameters: tuple[Any, ...]) -> tuple[str, tuple[type, object]] | None:
-    """Return the setting that a statement of diskcache writes, or None if the statement writes no setting. The result
-    is the setting's name, and a pair of the type and the value."""
+    """Return the name of the setting that a statement of diskcache writes, with its type and value, or None."""
     if statement == _INSERT_SETTING:
         name, value = parameters[0]
     elif statement == _UPDATE_SETTING:
@@ -142,8 +140,7 @@ def _setting_in(statement: str, parameters: tuple[Any, ...]) -> tuple[str, tuple
 
 
 class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
-    """One SQLite file, and the files of those values that have a file of their own. Raises the errors of sqlite3,
-    diskcache and the system.
+    """One SQLite file, and the files of large values. Raises the errors of sqlite3, diskcache and the system.
 
     Each thread has its own connection. `close` closes only the connection of the calling thread.
     """
@@ -216,8 +213,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
     def set_all(self, values: Mapping[str, bytes]) -> None:
         """Store several values, which must be smaller than FILE_MIN, in one transaction.
 
-        One statement stores all values, because the thread sometimes has to wait for Python's interpreter lock after
-        each statement.
+        One statement stores all values: after each statement, the thread can wait for Python's interpreter lock.
         """
         with self._transact() as (sql, cleanup):
             for (name,) in sql(_FILES_OF.format(marks=", ".join("?" * len(values))), tuple(values)).fetchall():
@@ -235,8 +231,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
     def cull_slice(self, limit: int) -> int:
         """Remove at most `limit` of the least recently stored values, if all values together exceed `size_max`.
 
-        Return the number of removed values. diskcache's own `cull` blocks all writes for seconds, until the values
-        fit.
+        Return the number of removed values. diskcache's own `cull` blocks all writes for seconds.
         """
         if self.size_max is None or self.volume() <= self.size_max:
             return 0
@@ -260,7 +255,6 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
             self._sql("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def iter_keys(self) -> Iterator[str]:
-        """Yield every valid key."""
         last = ""
         page = "SELECT key FROM Cache WHERE key > ? AND raw = 1 AND typeof(key) = 'text' ORDER BY key LIMIT ?"
         while keys := [key for (key,) in self._sql(page, (last, PAGE_ROWS)).fetchall()]:

@@ -1,7 +1,6 @@
 """A store with memory in front of a disk.
 
-A read searches memory, then the values that wait for their write, then the disk. `load` reads the disk in a thread
-(disk_reads.py).
+A read searches memory, then the unwritten values, then the disk. `load` reads the disk in a thread (disk_reads.py).
 """
 
 import asyncio
@@ -33,7 +32,7 @@ type Key = tuple[EnvelopeKind, str]
 
 
 class OnDisk(Enum):
-    """Result of a search for an unwritten value, if the value on disk is the latest."""
+    """Result of a search for an unwritten value if there is none."""
 
     ON_DISK = auto()
 
@@ -41,24 +40,20 @@ class OnDisk(Enum):
 ON_DISK = OnDisk.ON_DISK
 
 CULL_AFTER_BYTES = 4 * 1024 * 1024
-"""Each time that this many bytes were written, the sizes of all shards are checked. A single write checks only the size
-of its own shard."""
+"""The sizes of all shards are checked each time this many bytes were written. A write checks only its own shard."""
 ABSENT_MAX = 1024
-"""At most this many targets are remembered as not stored. A request that misses looks its target up five times."""
+"""Maximum number of targets known not to be stored. A request that misses looks its target up five times."""
 PEEKED_MAX = 8
-"""At most this many resources that `load` or `peek` has read from the disk stay in memory, for a `get` soon
-afterwards."""
+"""Maximum number of resources from `load` or `peek` that stay in memory, for a `get` soon afterwards."""
 UNREADABLE_INTERVAL: Seconds = 1
-"""After `load` has failed to read a resource, the resource counts as not stored for this many seconds, or until the
-next `load`."""
+"""After a failed read by `load`, the resource counts as not stored for this many seconds, or until the next `load`."""
 SHARED_WRITE_TIMEOUT: Seconds = 0.1
-"""If there are several workers, a `put` waits at most this many seconds until the value is on the disk, where the other
-workers read it. A value that takes longer is put into shared memory, too (shared_overflow.py)."""
+"""Maximum time, in seconds, for which a `put` with several workers waits until the value is on disk, where the other
+workers read it. A later value is put into shared memory, too (shared_overflow.py)."""
 UNWRITTEN_MAX = 64 * 1024 * 1024
-"""While writes are late, the write queue holds at most this many bytes. Further values are stored only in the memory
-that the processes share."""
+"""Maximum size of the write queue while writes are late, in bytes. Further values are stored only in shared memory."""
 ORPHAN_AGE = 3600
-"""A file of a value is removed if it is older than this many seconds, and no database row names it."""
+"""A file without a database row is removed if it is older than this many seconds."""
 
 
 _LOG = logging.getLogger(__name__)
@@ -72,7 +67,7 @@ class TieredStore:
     """A Store that has everything on disk, and recently used resources also in memory.
 
     If processes share the disk, `get` returns the value on disk or in shared memory (shared_overflow.py), even while a
-    newer value waits for its write.
+    newer value is queued.
     """
 
     def __init__(
@@ -100,14 +95,14 @@ class TieredStore:
         self._opened_count = disk.opened_count
         self._absent: set[str] = set()
         self._unreadable: set[str] = set()
-        """The targets in `_absent` that are there only because their last read has failed."""
+        """The targets that are in `_absent` because their last read has failed."""
         self._peeked: dict[str, tuple[Resource, bytes]] = {}
         """The last resources that `load` or `peek` has read from the disk, for a `get` soon afterwards."""
         self._reads = DiskReads(
             disk.read_encoded, on_value=self._on_read, on_failure=self._on_failed_read, close_thread=disk.close
         )
         self._last_read_states: dict[str, bytes | None] = {}
-        """The latest value of each state that `read_state` has read from the disk, by name."""
+        """The last value of each state that `read_state` has read from the disk, by name."""
         self._state_reads = DiskReads(
             disk.read_state,
             on_value=self._last_read_states.__setitem__,
@@ -224,7 +219,7 @@ class TieredStore:
             del self._peeked[next(iter(self._peeked))]
 
     def _is_absent(self, target: str) -> bool:
-        """Return True if the disk has no resource of this target, or if the last read of the resource has failed."""
+        """Return True if the disk has no resource of this target, or if the last read has failed."""
         return target in self._absent or not self._keys.may_contain(target)
 
     def _remember_absent(self, target: str) -> None:
@@ -245,8 +240,10 @@ class TieredStore:
             return False
 
     def _read_below_memory(self, target: str) -> tuple[Resource, bytes] | None:
-        """Return the resource from the write queue, the shared memory or the disk, and its encoded header (b"" if
-        unknown). Return None if no resource is stored."""
+        """Return the resource from the write queue, shared memory or the disk, or None if there is none.
+
+        Also return its encoded header, b"" if unknown.
+        """
         try:
             unwritten = self._unwritten((EnvelopeKind.RESOURCE, target))
             if unwritten is not ON_DISK:
@@ -264,9 +261,9 @@ class TieredStore:
         return found
 
     def _unwritten(self, key: Key) -> Resource | bytes | OnDisk | None:
-        """Return the value that the disk does not have yet, or None if that value is a delete or was lost.
+        """Return the unwritten value, None if it is a delete or was lost, or ON_DISK if the disk has the latest value.
 
-        Return ON_DISK if the value on disk is the latest. Raises StoreError if the value is damaged.
+        Raises StoreError if the value is damaged.
         """
         if self._shared is not None:
             data = self._shared.overflow.get(_name(key))
@@ -504,8 +501,10 @@ class TieredStore:
                 shared.overflow.clear(name, published[1])
 
     def _is_token_at_most(self, shared: SharedMemoryCoordination, target: str, token_max: int) -> bool:
-        """Return True if the stored resource has a fencing token of at most `token_max`, or if no resource can be read,
-        else False. The caller holds the target's write lock."""
+        """Return True if the stored resource has a fencing token of at most `token_max`, or if no resource can be read.
+
+        The caller must hold the target's write lock.
+        """
         try:
             data = shared.overflow.get(_name((EnvelopeKind.RESOURCE, target)))
             if data is None:
@@ -515,10 +514,8 @@ class TieredStore:
             return True
 
     def _write_from_overflow(self, name: str) -> None:
-        """Write the value with this name from shared memory to the disk.
-
-        Raises StoreError if the write fails, after reporting the failure (`on_failure`).
-        """
+        """Write the value with this name from shared memory to the disk. If this fails, report it and raise
+        StoreError."""
         assert self._shared is not None
         shared, (kind, target) = self._shared, _key(name)
         with shared.write_lock(target if kind is EnvelopeKind.RESOURCE else name):

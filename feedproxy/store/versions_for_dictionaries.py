@@ -13,14 +13,13 @@ from feedproxy.errors import TooLarge, Undecodable
 from feedproxy.http.coding.compression_dictionary import HASH_BYTES, compress, decompress, dictionary_hash
 
 CONTENTS_MAX = 8
-"""At most this many previous contents of one feed are stored."""
+"""Maximum number of previous contents stored of one feed."""
 
 CONTENT_BYTES_MAX = 16 * 1024 * 1024
-"""A previous content of more than this many bytes is refused. Only other programs write larger contents to the
-store."""
+"""Maximum size of a previous content, in bytes. Only other programs write larger contents to the store."""
 
 LEVEL = 3
-"""Compression level of Zstandard for previous contents: a low level, because most previous contents are never used."""
+"""Zstandard level for previous contents. It is low, because most of them are never used."""
 
 _ENTRY = struct.Struct(f">{HASH_BYTES}s{HASH_BYTES}sII")
 """Layout: SHA-256 of the content, SHA-256 of the dictionary, length of the content, length of the compressed bytes."""
@@ -74,11 +73,10 @@ class PreviousContents:
         return bool(self.data) and any(entry.hash == digest for entry in self)
 
     def with_content(self, old: bytes, new: bytes, *, size_max: int) -> "PreviousContents":
-        """Return these contents with `old` appended. Return them unchanged if `old` equals `new` or exceeds
-        CONTENT_BYTES_MAX.
+        """Return these contents with `old`, the content that `new` has replaced, appended.
 
-        `old` is the content that `new` has replaced. The oldest contents are dropped until all contents take at most
-        `size_max` bytes.
+        The oldest contents are dropped until all contents take at most `size_max` bytes. If `old` equals `new` or
+        exceeds CONTENT_BYTES_MAX, the contents are returned unchanged.
         """
         current, replaced = dictionary_hash(new), dictionary_hash(old)
         if current == replaced or len(old) > CONTENT_BYTES_MAX:
@@ -88,10 +86,9 @@ class PreviousContents:
         return _pack(_newest_within([*kept_deltas, delta][-CONTENTS_MAX:], size_max))
 
     def content(self, digest: bytes, current: Iterable[bytes]) -> bytes | None:
-        """Return the previous content with the SHA-256 hash `digest`. Return None if it is not stored, or if it cannot
-        be decoded.
+        """Return the previous content with this SHA-256 `digest`, or None if it is not stored or cannot be decoded.
 
-        `current` are the present contents of the feed, from which decoding starts.
+        Decoding starts from `current`, the present contents of the feed.
         """
         deltas = {entry.hash: entry for entry in self}
         if digest not in deltas:

@@ -1,10 +1,10 @@
-"""Write-behind queue: a value counts as stored at once, and one thread writes the value to the disk.
+"""Write-behind queue: a value counts as stored at once, and one thread writes it to the disk.
 
 Reads must search the queue before the disk. A later value of a key replaces the queued value.
 
 A value that could not be written stays in the queue for further attempts (write_retries.py). If the queue has no room,
-the value is lost. Its key is then in `failed_keys` until a later value is written, because an older value on disk must
-not be used.
+the value is dropped. Its key is then in `failed_keys` until a later value is written, because an older value on disk
+must not be used.
 """
 
 import asyncio
@@ -22,33 +22,32 @@ from feedproxy.store.interface import OnFailure
 from feedproxy.store.writer_thread_pauses import WritePacer
 
 QUEUE_MAX = 64 * 1024 * 1024
-"""The queue holds at most this many bytes. A usual disk writes this amount in about half a second."""
+"""Maximum size of the queue, in bytes. A usual disk writes this amount in about half a second."""
 BATCH_WINDOW: Seconds = 0.25
-"""A write waits this many seconds for further writes, so that all of them share a transaction."""
+"""Time, in seconds, by which a write is delayed, so that further writes share its transaction."""
 BATCH_MAX = 64
-"""At most this many values are written together."""
+"""Maximum number of values that are written together."""
 WAIT_TIMEOUT = 1.0
-"""A `put` waits at most this many seconds for room in the queue.
+"""Maximum time, in seconds, for which a `put` waits for room in the queue.
 
-After a wait has failed, `put` does not wait at all until the disk has written a value again.
+After this time has passed once, `put` does not wait until the disk has written a value again.
 """
 CLOSE_TIMEOUT = 5.0
-"""Closing the queue waits at most this many seconds for the disk to write all values."""
+"""Maximum time, in seconds, for which closing the queue waits until all values are written."""
 
 
 @dataclass(slots=True, eq=False)
 class PendingWrite[Value]:
-    """A value that waits for its write. The value None stands for a delete. Objects are compared by identity."""
+    """A value to write, or None to delete the key's value. Objects are compared by identity."""
 
     value: Value | None
     size: int
     completions: list[Future[None]] = field(default_factory=list)
-    """Futures that are completed when the write of this value succeeds or fails, or the write of a later value of its
-    key."""
+    """Futures that are completed when the write of this or a later value of the key succeeds or fails."""
 
 
 class WriteQueue[Key, Value]:
-    """A bounded map from keys to values that wait for the writer thread."""
+    """A bounded map from keys to values that the writer thread has to write."""
 
     def __init__(
         self,
@@ -65,15 +64,12 @@ class WriteQueue[Key, Value]:
     ) -> None:
         """Create a queue.
 
-        - `write`: write a value, or delete it if it is None. Raises StoreError.
-        - `holds`: return True if the disk has a value of the key, which is then older than the queued value. Raises
-          StoreError.
-        - `write_all`: write several values. After an error, each value is written separately.
-        - `idle`: do a step of other work while no new value waits. Return True if work is left.
-        - `batch_window`: seconds that a value waits for further values.
-        - `retains`: True to keep values that could not be written. `write_again` tries to write them again.
-        - `queue_max`: maximum size of the queued values, in bytes.
-        - `timeout`: seconds that a call waits for room, or for its write.
+        - `write`: write a value, or delete it if it is None. Raises StoreError. - `holds`: return True if the disk has
+        a value of the key, which is then older than the queued value. Raises StoreError. - `write_all`: write several
+        values. After an error, each value is written separately. - `idle`: do a step of other work while no new value
+        is queued. Return True if work is left. - `batch_window`: seconds for which a write is delayed. - `retains`:
+        True to keep values that could not be written. `write_again` tries to write them again. - `queue_max`: maximum
+        size of the queued values, in bytes. - `timeout`: seconds for which a call waits for room, or for its write.
         """
         self._write_all, self._batch_window = write_all, batch_window
         self._batch_timer: asyncio.TimerHandle | None = None
@@ -81,9 +77,9 @@ class WriteQueue[Key, Value]:
         self._max, self._timeout, self._retains = queue_max, timeout, retains
         self._pending: dict[Key, PendingWrite[Value]] = {}
         self.size = 0
-        """The total size of the values that wait for their first write, in bytes."""
+        """Total size of the values before their first attempt, in bytes."""
         self._unwritten: dict[Key, PendingWrite[Value]] = {}
-        """The values that could not be written. The value with the oldest attempt is first."""
+        """The values that could not be written, the one with the oldest attempt first."""
         self._unwritten_size = 0
         self._lock = threading.Lock()
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="feedproxy-store")
@@ -93,7 +89,7 @@ class WriteQueue[Key, Value]:
         self.failed_keys: set[Key] = set()
 
     def pending_write(self, key: Key) -> PendingWrite[Value] | None:
-        """Return the queued write of this key, or None if no write is queued."""
+        """Return the queued write of this key, or None."""
         with self._lock:
             return self._pending.get(key) or self._unwritten.get(key)
 
@@ -112,7 +108,7 @@ class WriteQueue[Key, Value]:
         return len(self._unwritten)
 
     async def add(self, key: Key, value: Value | None, size: int) -> None:
-        """Queue a value. Reads of the queue find the value at once. Wait only if the queue is full.
+        """Queue a value. Reads of the queue find it at once. Wait only if the queue is full.
 
         If the queue stays full until the time limit, the value is dropped, and the failure is reported.
         """
@@ -130,10 +126,9 @@ class WriteQueue[Key, Value]:
                 return
 
     async def write(self, key: Key, value: Value | None, size: int, timeout: Seconds | None = None) -> bool:
-        """Queue a value, and wait until this or a later value of its key is written or has failed. Return True.
+        """Queue a value, and return True when this or a later value of its key is written or has failed.
 
-        Return False if this takes more than `timeout` seconds (the queue's own limit if None). The value then stays in
-        the queue.
+        Return False after `timeout` seconds (the queue's own limit if None). The value then stays in the queue.
         """
         completion: Future[None] = Future()
         self._put(key, PendingWrite(value, size, [completion]))
@@ -144,14 +139,14 @@ class WriteQueue[Key, Value]:
         return bool(done)
 
     def discard(self, key: Key, value: Value | None) -> None:
-        """Remove this value from the queue, and report the failure, unless the value was replaced or written."""
+        """Remove this value from the queue and report a failure, unless the value was replaced or written."""
         entry = self._pending.get(key)
         if entry is not None and entry.value is value and self._remove(key, entry, stale=True):
             self._report_failure(StoreError("store: the disk is too slow, a value was not written"))
 
     async def wait_written(self, key: Key) -> None:
-        """Wait until the queued value of this key, or a later one, is written or has failed. Wait at most for the
-        queue's time limit."""
+        """Wait until the queued value of this key, or a later one, is written or has failed, at most for the time
+        limit."""
         if key not in self._pending:
             return
         completion: Future[None] = Future()
@@ -175,7 +170,7 @@ class WriteQueue[Key, Value]:
         return entry
 
     def wake(self) -> None:
-        """Wake the writer thread, which processes the queue and then the work of `idle`."""
+        """Let the writer thread process the queue, and then the work of `idle`."""
         if self._batch_timer is not None:
             self._batch_timer.cancel()
             self._batch_timer = None
@@ -189,7 +184,7 @@ class WriteQueue[Key, Value]:
                     self._report_failure(StoreError("store: closed, a value was not written"))
 
     async def flush(self) -> None:
-        """Wait until every queued write is done or has failed."""
+        """Wait until every queued write has succeeded or failed."""
         while self._pending:
             self.wake()
             await self._writer_done(None)
@@ -218,7 +213,7 @@ class WriteQueue[Key, Value]:
         self._writer.shutdown()
 
     def _discard_pending(self) -> int:
-        """Remove all queued values, and return their number. The caller holds the lock."""
+        """Remove all queued values, and return their number. The caller must hold the lock."""
         pending = list(self._pending.values())
         self._pending.clear()
         self.size = 0
@@ -280,7 +275,7 @@ class WriteQueue[Key, Value]:
             self._is_written(key, entry)
 
     def _retain(self, key: Key, entry: PendingWrite[Value]) -> None:
-        """Keep a value that could not be written. If the queue is then too large, drop the values with the oldest
+        """Keep a value that could not be written. If the queue is then too large, drop values with the oldest
         attempts."""
         lost = []
         with self._lock:
@@ -302,9 +297,10 @@ class WriteQueue[Key, Value]:
             self._report_failure(StoreError("store: too many values wait to be written, the oldest was dropped"))
 
     def write_again(self, key: Key) -> None:
-        """Make another attempt to write a value that could not be written. Raises StoreError if this attempt fails.
+        """Make another attempt to write a value that could not be written, if the key has one. Raises StoreError if it
+        fails.
 
-        Do nothing if the key has no such value. Only the writer thread may call this method.
+        Only the writer thread may call this method.
         """
         entry = self._unwritten.get(key)
         if entry is None:
@@ -330,7 +326,7 @@ class WriteQueue[Key, Value]:
             self._unwritten_size -= entry.size
 
     def _remove(self, key: Key, entry: PendingWrite[Value], *, stale: bool) -> bool:
-        """Remove this entry and return True. Return False if a newer entry has replaced it.
+        """Remove this entry. Return False if a newer entry has replaced it, else True.
 
         `stale` is True if the disk can have an older value.
         """

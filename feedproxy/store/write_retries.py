@@ -1,6 +1,6 @@
 """Further attempts to write values that could not be written, for example because the disk was full.
 
-A *pass* is one attempt for each value, by the writer thread, while no new value waits. Every write wakes the writer
+A *pass* is one attempt for each value, by the writer thread, while no new value is queued. Every write wakes the writer
 thread. There is a write at least once a minute, so a pass needs no timer.
 """
 
@@ -11,21 +11,19 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError
 
 RETRY_INTERVAL: Seconds = 10
-"""At least this many seconds elapse between two passes over the unwritten values, and between a failed write and the
-next pass."""
+"""Minimum time, in seconds, between two passes over the unwritten values, and from a failed write to the next pass."""
 FAILURES_MAX = 3
 """A pass over the unwritten values ends after this many failures. One failure can be due to a large value or to one
 shard, but three are due to the disk."""
 SLICE = 64
-"""One step of a pass over the unwritten values writes at most this many values, so that new values wait only for a
-step."""
+"""Maximum number of values that one step of a pass writes. New values are written between two steps."""
 
 
 class WriteRetries[Key]:
     """The passes over the values that could not be written.
 
-    `keys` returns the keys of these values. `write` writes the value of one key. If the write fails, `write` reports
-    the failure and raises StoreError.
+    `keys` returns the keys of these values. `write` writes the value of one key, or reports its failure and raises
+    StoreError.
     """
 
     def __init__(
@@ -40,15 +38,17 @@ class WriteRetries[Key]:
         self._failures = 0
 
     def postpone(self) -> None:
-        """Postpone the next pass over the unwritten values by RETRY_INTERVAL seconds, after a failed write."""
+        """Postpone the next pass over the unwritten values by RETRY_INTERVAL seconds."""
         self._next_pass = self._clock() + RETRY_INTERVAL
 
     def hasten(self) -> None:
         self._next_pass = 0.0
 
     def step(self) -> bool:
-        """Write up to SLICE values if a pass over the unwritten values is in progress or due. Return True if the pass
-        has not ended, and False if it has ended or is not due."""
+        """Write up to SLICE values if a pass over the unwritten values is in progress or due.
+
+        Return True if the pass continues, and False if it has ended or is not due.
+        """
         if not self._remaining:
             if self._clock() < self._next_pass:
                 return False

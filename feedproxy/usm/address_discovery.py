@@ -1,7 +1,7 @@
 """Discovery of the address at which to subscribe, in the order of the Universal Subscription Mechanism (USM).
 
-The input is a feed or a page, given by its address or as a file. The first choice is the self link of the feed. If the
-feed has no self link, its page is requested. The result for a page is the feeds that the page names by autodiscovery.
+The input is a feed or a page, given by its address or as a file. The first choice is the self link of the feed. Without
+a self link, the feed's page is requested. A page leads to the feeds that it names by autodiscovery.
 """
 
 from msgspec import Struct
@@ -19,7 +19,7 @@ from feedproxy.usm.address_or_file import from_file, parse_source
 
 
 class DiscoveryResult(Struct, frozen=True):
-    """The feeds that were found, the preferred feed first, and a text that explains how they were found."""
+    """The feeds that were found, the preferred feed first, and how they were found (`description`)."""
 
     feeds: tuple[DiscoveredFeed, ...]
     description: str
@@ -74,7 +74,7 @@ def feeds_of_page(document: Document) -> tuple[DiscoveredFeed, ...]:
 
 
 async def verification_failure(address: str, settings: Settings) -> str:
-    """Return the reason why the feed is not verified to belong to its page, or "" if it is verified.
+    """Return the reason why the page of the feed does not verify it, or "" if the feed is verified.
 
     A feed is verified if its document names a page, and this page names the feed.
     """

@@ -1,4 +1,4 @@
-"""Sources that users name in commands: the decision whether a source is an address or a file, and reading of files."""
+"""Sources that users name in commands: addresses and files."""
 
 import re
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from feedproxy.settings import Settings
 
 _FILES = r"xml|rss|atom|rdf|json|opml|html?|cdf|har|txt|gz"
 _SCHEMELESS = re.compile(rf"(?!\.)(?:[A-Za-z0-9-]+\.)+(?!(?:{_FILES})$)[A-Za-z][A-Za-z0-9-]+(?::\d+)?(?:/|$)")
-"""Pattern of the beginning of an address without a scheme: a host name with a dot, and a port if there is one. A file
-name alone, such as `feed.xml`, does not match."""
+"""Pattern of the beginning of an address without a scheme: a host name with a dot, and possibly a port. It does not
+match a file name alone, such as `feed.xml`."""
 
 _HOST_AND_PORT = re.compile(r"[^/\s]+:\d+(?:/|$)")
 
@@ -22,9 +22,8 @@ _HOST_AND_PORT = re.compile(r"[^/\s]+:\d+(?:/|$)")
 def parse_source(source: str) -> str | None:
     """Return the http or https address in `source`, or None if `source` is a file.
 
-    A prefix `feed:` is removed. If `source` has no scheme, and begins with a host name with a dot
-    (`example.com/feed.xml`), it becomes an https address, unless a file of this name exists. Every other `source` is a
-    file.
+    A prefix `feed:` is removed. Without a scheme, a `source` that begins with a host name with a dot
+    (`example.com/feed.xml`) becomes an https address, unless a file of this name exists.
     """
     text = strip_feed_scheme(source)
     if text.lower().startswith(("http://", "https://")):
@@ -36,8 +35,8 @@ def parse_source(source: str) -> str | None:
 
 @contextmanager
 def private_address_hint(source: str, settings: Settings) -> Iterator[None]:
-    """If the context raises Forbidden, and the address in `source` is private, raise Forbidden with a message that also
-    names the option `--allow-private`."""
+    """Add a hint at the option `--allow-private` to a Forbidden of the context, if the address in `source` is
+    private."""
     try:
         yield
     except Forbidden as error:

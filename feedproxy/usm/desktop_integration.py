@@ -1,5 +1,5 @@
 """Registration of feedproxy as the desktop's program for feeds (Desktop Entry Specification; Association between MIME
-types and applications; XDG Base Directory Specification). `uninstall` restores the previous state from a record."""
+types and applications; XDG Base Directory Specification)."""
 
 import json
 import re
@@ -38,8 +38,11 @@ class Folders(Struct, frozen=True):
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "Folders":
-        """Return the folders that the environment names (XDG Base Directory Specification). A folder that the
-        environment does not name, or names by a relative path, has its default."""
+        """Return the folders that the environment names (XDG Base Directory Specification), or else the default
+        folders.
+
+        A relative path in the environment is ignored.
+        """
         home = Path(environment.get("HOME") or Path.home())
 
         def folder(name: str, default: str) -> Path:
@@ -72,7 +75,7 @@ class InstallationRecord(Struct, frozen=True):
     """The record of an installation.
 
     `before` and `after` are the list of default programs before and after the installation. `before` is None if there
-    was no list. `made` contains the folders that the installation created.
+    was no list. `made` are the folders that the installation created.
     """
 
     reader: str = ""
@@ -117,7 +120,7 @@ def install(folders: Folders, environment: Mapping[str, str], *, reader: str = "
 
 
 def uninstall(folders: Folders) -> bool:
-    """Remove the installation and return True, or return False if feedproxy was not installed.
+    """Remove the installation. Return False if feedproxy was not installed, else True.
 
     Raises FeedproxyError if a file cannot be read or written.
     """
@@ -150,8 +153,8 @@ def own_command() -> list[str]:
 def reader_command(reader: str, address: str, environment: Mapping[str, str]) -> list[str]:
     """Return the command that opens `address`: `reader`, or the registered feed reader if `reader` is empty.
 
-    Return an empty list if there is no reader. `address` is normalised and begins with http, so the command cannot take
-    the address for an option.
+    Return an empty list if there is no reader. `address` is normalised and begins with http, so the program cannot take
+    it for an option.
     """
     command = shlex.split(reader) if reader else feed_handler(environment)
     if not command:
@@ -167,8 +170,7 @@ def reader_command(reader: str, address: str, environment: Mapping[str, str]) ->
 def feed_handler(environment: Mapping[str, str]) -> list[str]:
     """Return the command with which the registered feed reader opens a `feed:` address.
 
-    Return an empty list if no program is registered, if feedproxy itself is registered, or if xdg-mime or xdg-open is
-    missing.
+    Return an empty list if no program or feedproxy itself is registered, or if xdg-mime or xdg-open is missing.
     """
     tool, opener = shutil.which("xdg-mime"), shutil.which("xdg-open")
     if tool is None or opener is None:
@@ -202,7 +204,7 @@ def _entry(command: Sequence[str]) -> str:
 
 
 def _quote(argument: str) -> str:
-    """Return an argument in the form for the key Exec of a desktop entry, quoted if necessary."""
+    """Return an argument as the key Exec of a desktop entry requires it, quoted if necessary."""
     argument = argument.replace("%", "%%")
     if _PLAIN.fullmatch(argument):
         return argument
@@ -211,8 +213,10 @@ def _quote(argument: str) -> str:
 
 
 def _become_default(folders: Folders, environment: Mapping[str, str], before: str | None) -> None:
-    """Register feedproxy by xdg-mime, which also updates the desktops' own settings. If xdg-mime fails, change the file
-    of default programs."""
+    """Register feedproxy by xdg-mime, which also updates the desktops' own settings.
+
+    If xdg-mime fails, change the list of default programs.
+    """
     tool = shutil.which("xdg-mime")
     if tool is not None:
         done = subprocess.run(  # noqa: S603 -- found on PATH
@@ -234,9 +238,8 @@ def _become_default(folders: Folders, environment: Mapping[str, str], before: st
 def _without_entry(now: str | None, before: str | None) -> str | None:
     """Return the list of default programs without feedproxy's entry.
 
-    `now` is the list as another program has changed it since the installation, and `before` the list before the
-    installation. If `now` has no other program for a media type, the programs in `before` are restored. If the other
-    program has deleted the list, `now` and the result are None.
+    `now` is the present list, or None if it was deleted: the result is then None. `before` is the list before the
+    installation. It gives the programs for a media type that has only feedproxy in `now`.
     """
     if now is None:
         return None
@@ -284,7 +287,7 @@ def _make_folders(folder: Path) -> list[Path]:
 
 
 def _read(path: Path) -> str | None:
-    """Return the text of a file with its line ends unchanged, or None if the file does not exist."""
+    """Return the text of a file with its line ends, or None if the file does not exist."""
     return path.read_bytes().decode("utf-8") if path.exists() else None
 
 

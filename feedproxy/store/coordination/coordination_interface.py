@@ -10,14 +10,14 @@ from typing import Protocol
 from feedproxy.store.coordination.site_interval import SiteThrottle
 
 COUNTERS = 4096
-"""There are this many invalidation counters, and as many completion counters. `counter_of` returns the index of a
-target's counters."""
+"""Number of invalidation counters, and of completion counters. `counter_of` returns the index of a target's
+counters."""
 
 
 class Coordination(Protocol):
     """The interface through which the processes on one store coordinate.
 
-    Only `acquire_lease` can wait. It waits for the end of a lease that another machine of a fleet holds.
+    Only `acquire_lease` can wait: until the end of a lease that another machine of a fleet holds.
     """
 
     @property
@@ -42,20 +42,19 @@ class Coordination(Protocol):
         ...
 
     async def acquire_lease(self, target: str, *, local: bool = False) -> bool:
-        """Acquire the fetch lease of `target` and return True. Return False if another process holds the lease.
+        """Acquire the fetch lease of `target`. Return False if another process holds the lease, else True.
 
         The lease ends with `release_lease`, `abandon_lease`, or the end of the holder's process. A `local` lease
-        excludes only the other processes of this machine. It suffices for a change of a stored resource without a
-        fetch.
+        excludes only the other processes of this machine. It suffices for changing a stored resource without a fetch.
         """
         ...
 
     def release_lease(self, target: str, *, local: bool = False) -> None:
-        """End the lease, and change `completion_count`. The caller has stored the result of the fetch."""
+        """End the lease, and change `completion_count`. The result of the fetch must be stored already."""
         ...
 
     def abandon_lease(self, target: str) -> None:
-        """End the lease without changing `completion_count`. The fetch had no result to store."""
+        """End the lease without changing `completion_count`, after a fetch without a result to store."""
         ...
 
     def completion_count(self, target: str) -> int:
@@ -64,7 +63,7 @@ class Coordination(Protocol):
 
 
 def counter_of(target: str) -> int:
-    """Return the index of the target's two counters, from 0 to COUNTERS - 1. All processes compute the same index."""
+    """Return the index of the target's counters, from 0 to COUNTERS - 1. All processes compute the same index."""
     return zlib.crc32(target.encode("utf-8", "surrogatepass")) % COUNTERS
 
 

@@ -20,7 +20,7 @@ class FolderInUse(FeedproxyError):
 
 
 def acquire(folder: Path) -> int | None:
-    """Lock this folder, which is created if it is missing. Return the file descriptor of the lock.
+    """Lock the folder, and create it if it is missing. Return the file descriptor of the lock.
 
     Return None if the file system has no locks, or if the folder cannot be written. Raises FolderInUse if another
     process holds the lock.

@@ -1,9 +1,9 @@
-"""Shared memory of all workers for values that the disk does not have yet.
+"""Memory shared by all workers, for values that are not on the disk.
 
 While the disk is full, read-only or locked, every worker must answer with the latest value. A worker appends such a
-value to a ring buffer in shared memory, and enters the value's position in a table. Reads search the table before the
-disk. The entry is removed when the disk has the value. If newer values have overwritten a value in the ring, all
-workers treat it as not stored (docs/decisions/worker-coordination.md).
+value to a ring buffer, and enters its position in a table. Reads search the table before the disk. The entry is removed
+when the value is on the disk. If newer values have overwritten a value in the ring, all workers treat it as not stored
+(docs/decisions/worker-coordination.md).
 """
 
 import hashlib
@@ -17,13 +17,12 @@ from contextlib import AbstractContextManager
 from feedproxy.errors import StoreError
 
 CAPACITY = 64 * 1024 * 1024
-"""Size of the ring buffer, in bytes: about two thousand feeds in all codings. Memory is allocated as the ring is
-filled."""
+"""Size of the ring buffer, in bytes: about two thousand feeds in all codings. Memory is allocated as the ring fills."""
 VALUE_MAX = CAPACITY // 8
-"""The ring buffer takes values of at most this many bytes. A target with a larger value counts as not stored."""
+"""Maximum size of a value, in bytes. A target with a larger value counts as not stored."""
 SLOTS = 16_384
 BUCKET = 8
-"""The table has this many slots for a name. If all are occupied, the oldest value is dropped."""
+"""Number of slots that the table has for a name. If all are occupied, the oldest value is dropped."""
 
 _SLOT = struct.Struct("<QQ")
 """Layout of a slot: hash of the name, and position of the value."""
@@ -31,16 +30,15 @@ _RECORD = struct.Struct("<QQIII")
 """Layout of a record: position, hash, length of the name, length of the value, and CRC-32 of name and value."""
 _COUNTERS_SIZE = 16
 TABLE_SIZE = _COUNTERS_SIZE + _SLOT.size * SLOTS
-"""Size of the mapped memory, in bytes. The memory contains the number of entries, the position of the ring's end,
-and the table."""
+"""Size of the mapped memory, in bytes: the number of entries, the position of the ring's end, and the table."""
 
 DELETED = b""
-"""Placeholder for a value that was deleted, or that newer values have overwritten in the ring. In both cases, an older
-value on disk must not be used."""
+"""Placeholder for a value that was deleted, or overwritten by newer values in the ring. An older value on disk must not
+be used in either case."""
 
 
 class SharedOverflow:
-    """The ring buffer and its table. `mutex` admits one writing thread among all processes."""
+    """The ring buffer and its table. `mutex` is a lock among the threads of all processes."""
 
     def __init__(
         self,
@@ -53,7 +51,7 @@ class SharedOverflow:
     ) -> None:
         """Use the table at offset `table` of `mapped`, and the ring at offset `start` of the file `handle`.
 
-        `capacity` is the size of the ring in bytes.
+        The ring has `capacity` bytes.
         """
         self._map, self._table, self._handle, self._start = mapped, table + _COUNTERS_SIZE, handle, start
         self._mutex, self._capacity = mutex, capacity
@@ -71,8 +69,10 @@ class SharedOverflow:
         return self._find(name_hash(name))[1]
 
     def get(self, name: str) -> bytes | None:
-        """Return the value with this name. Return DELETED if the value was deleted or overwritten, and None if the
-        value on disk is the latest."""
+        """Return the value with this name, or None if the value on disk is the latest.
+
+        Return DELETED if the value was deleted or overwritten.
+        """
         for _ in range(3):  # an entry may be replaced while it is read
             position = self.position(name)
             if not position:
@@ -83,11 +83,10 @@ class SharedOverflow:
         return DELETED
 
     def put(self, name: str, value: bytes, precondition: Callable[[], bool]) -> int:
-        """Append a value or DELETED, and return its position. In place of a value of more than VALUE_MAX bytes, DELETED
-        is appended.
+        """Append a value, and return its position. A value of more than VALUE_MAX bytes is replaced by DELETED.
 
-        `precondition` is called under the lock. If its result is False, nothing is appended, and the function returns
-        0. Raises StoreError if no memory is available. The target then counts as not stored.
+        `precondition` is called under the lock. If it returns False, nothing is appended, and the result is 0. Raises
+        StoreError if no memory is available. The target then counts as not stored.
         """
         key, text = name_hash(name), name.encode("utf-8", "surrogatepass")
         if len(value) > VALUE_MAX:
@@ -119,8 +118,8 @@ class SharedOverflow:
         return end
 
     def clear(self, name: str, position: int) -> None:
-        """Remove the entry of a name, because the disk has its value. An entry with another position belongs to a newer
-        value, and stays."""
+        """Remove the entry of a name, because its value is on disk. An entry with another position is newer, and
+        stays."""
         if not position:
             return
         with self._mutex():
@@ -130,7 +129,7 @@ class SharedOverflow:
                 self._counters[0] -= 1
 
     def names(self) -> Iterator[tuple[str, bool]]:
-        """Yield each name in the table, with True if the ring has a value, and False if the ring records a deletion."""
+        """Yield each name in the table, with True if the ring has a value, and False if it records a deletion."""
         if not self._counters[0]:
             return
         table = self._map[self._table : self._table + _SLOT.size * SLOTS]

@@ -12,10 +12,9 @@ from feedproxy.store.coordination.shared_overflow import name_hash
 
 SLOTS = 4096
 BUCKET = 8
-"""The table has this many places for the record of a site. If all are occupied, the oldest record is overwritten."""
+"""Number of records of sites in one bucket of the table. If all are occupied, the oldest is overwritten."""
 FUTURE_MAX: Seconds = 172_800
-"""A request slot may be at most this many seconds in the future. A later slot was written with a wrong clock, and is
-ignored."""
+"""A slot more than this many seconds in the future was written with a wrong clock, and is ignored."""
 
 _RECORD = struct.Struct("<Qddd")
 """Layout: hash of the site, its last slot, the end of its pause, and the time of recording both."""
@@ -36,7 +35,7 @@ class SiteThrottle:
     ) -> None:
         """Use the records at offset `start` of `table`. If `table` is None, make a table for this process alone.
 
-        `mutex` admits one process at a time.
+        `mutex` is a lock among all processes.
         """
         self._table = bytearray(TABLE_SIZE) if table is None else table
         self._start, self._mutex = start, mutex
@@ -48,21 +47,21 @@ class SiteThrottle:
     def next_free(self, site: str, interval: Seconds, now: Instant) -> Instant:
         """Return the instant of the site's next free slot.
 
-        Return 0.0 if no request to the site is recorded. Return 0.0, too, if the record was made later than `now`, with
-        a wrong clock.
+        Return 0.0 if there is no record, or if the record is later than `now`, and thus from a wrong clock.
         """
         with self._mutex():
             _, last_slot, paused_until, recorded_at = self._find(name_hash(site))
         return 0.0 if is_set_back(recorded_at, now) else _next_free(last_slot, interval, paused_until)
 
     def paused_until(self, site: str, now: Instant) -> Instant:
-        """Return the end of the site's pause, or an instant that is not later than `now` if the site is not paused."""
+        """Return the end of the site's pause. A result that is not later than `now` means that the site is not
+        paused."""
         with self._mutex():
             _, _, paused_until, recorded_at = self._find(name_hash(site))
         return 0.0 if is_set_back(recorded_at, now) else paused_until
 
     def reserve(self, site: str, now: Instant, interval: Seconds) -> Instant:
-        """Reserve the site's next slot, for this caller alone, and return its instant."""
+        """Reserve the site's next slot for this caller, and return its instant."""
         key = name_hash(site)
         with self._mutex():
             offset, last_slot, paused_until, recorded_at = self._find(key)
@@ -86,15 +85,15 @@ class SiteThrottle:
             _RECORD.pack_into(self._table, offset, key, max(last_slot, slot), paused_until, now)
 
     def pause(self, site: str, until: Instant) -> None:
-        """Permit no request to the site before the instant `until`.
+        """Forbid requests to the site before the instant `until`.
 
-        The caller has learned from the origin that a limit for all feeds of the site is reached.
+        The origin has stated a limit for all feeds of the site.
         """
         self.pause_for_peer(site, until)
         self.paused.emit((site, until))
 
     def pause_for_peer(self, site: str, until: Instant) -> None:
-        """Permit no request to the site before the instant `until`, which another machine has announced."""
+        """Forbid requests to the site before the instant `until`, which another machine has announced."""
         key = name_hash(site)
         with self._mutex():
             offset, last_slot, paused_until, recorded_at = self._find(key)
@@ -104,8 +103,7 @@ class SiteThrottle:
         del self._table
 
     def _find(self, key: int) -> tuple[int, Instant, Instant, Instant]:
-        """Return four values for a site: the offset of its record, its last slot, the end of its pause, and the
-        recording time.
+        """Return the offset of a site's record, its last slot, the end of its pause, and the recording time.
 
         `key` is the hash of the site. For an unknown site, return the offset of the record to overwrite, and zeros.
         """

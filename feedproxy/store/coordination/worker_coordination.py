@@ -3,12 +3,12 @@
 The file contains:
 
 * A ring with the names of changed targets (docs/decisions/worker-coordination.md). A writer appends a name when the
-  disk has the new value. If the ring has overwritten names that a process has not read, the process removes all targets
+  new value is on disk. If the ring has overwritten names that a process has not read, the process removes all targets
   from its memory.
 * Counters of invalidations and of completed fetches, by hash of the target. If two targets share a counter, the effect
   is an additional fetch, or a response that is not stored.
 * The last request slots of sites (site_interval.py).
-* Values that the disk does not have (shared_overflow.py).
+* Values that are not on disk (shared_overflow.py).
 
 The supervisor creates the file in memory (memfd_create), so that no full or damaged disk affects it. Processes without
 a supervisor use a file `common` beside the shards.
@@ -35,10 +35,9 @@ from feedproxy.store.corrupt_files import clear_file
 
 MAGIC = b"FPXYcmn3"
 RING_SIZE = 1 << 20
-"""Size in bytes of the ring with the names of changed targets: space for about ten thousand names."""
+"""Size of the ring with the names of changed targets, in bytes: space for about ten thousand names."""
 NAME_MAX = 8192
-"""A target of more than this many bytes is not named in the ring of changes. Its change counts as a change of all
-targets."""
+"""Maximum size of a target in the ring, in bytes. A change of a longer target counts as a change of all targets."""
 
 _WRITING = 1 << 62
 """Offset of the write locks in the file, beyond all fetch leases."""
@@ -57,7 +56,7 @@ class SharedMemoryCoordination:
     """The coordination of the processes on one store. A process has only one such object for a file."""
 
     def __init__(self, file: Path) -> None:
-        """Open the file, which is created if it is missing. Raises StoreError if the file cannot be opened."""
+        """Open the file, or create it if it is missing. Raises StoreError if that is impossible."""
         self._thread_lock = threading.Lock()
         try:
             self._leases, self._guard, self._map = self._open(file)
@@ -99,8 +98,7 @@ class SharedMemoryCoordination:
         return self._counters[0]
 
     def publish_change(self, target: str) -> int:
-        """Append the name of a changed target to the ring of changes. Return the generation of the store after this
-        change.
+        """Append the name of a changed target to the ring. Return the generation of the store after this change.
 
         May be called from any thread.
         """
@@ -119,7 +117,7 @@ class SharedMemoryCoordination:
     def changes_since(self, generation: int) -> tuple[int, frozenset[str] | None]:
         """Return the current generation, and the targets changed since `generation`.
 
-        If the changed targets are no longer known, return None in their place. Each target can then have changed.
+        If these are no longer known, return None in their place. Each target can then have changed.
         """
         now = self._counters[0]
         if not 0 <= now - generation <= RING_SIZE - NAME_MAX:
@@ -171,7 +169,7 @@ class SharedMemoryCoordination:
 
     @contextlib.contextmanager
     def write_lock(self, target: str) -> Iterator[None]:
-        """Lock the target's value on disk against other processes. Only the writer thread may call this method."""
+        """Lock the target's value on disk against other processes. Only for the writer thread."""
         byte = _byte(target) + _WRITING
         with contextlib.suppress(OSError):
             fcntl.lockf(self._leases, fcntl.LOCK_EX, 1, byte)
@@ -224,5 +222,5 @@ def _names(record_bytes: bytes) -> frozenset[str] | None:
 
 
 def _byte(name: str) -> int:
-    """Return the offset of the byte to lock for the lease of a name, computed from the hash of the name."""
+    """Return the offset of the byte to lock for the lease of a name, computed from its hash."""
     return (name_hash(name) >> 2) | 4096

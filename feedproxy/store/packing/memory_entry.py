@@ -1,7 +1,7 @@
 """Entry of a resource in memory: Python objects while the resource is used, and packed bytes at other times.
 
 The packed form is the compressed header (resource_header_compression.py) and the bodies, instead of thirty objects. All
-callers get the same `Resource` object as long as at least one caller refers to it.
+callers get the same `Resource` object as long as a caller refers to it.
 """
 
 from itertools import chain
@@ -15,7 +15,7 @@ from feedproxy.store.resource import Resource
 from feedproxy.store.resource_codec import header_of, restore
 
 RESOURCE_OVERHEAD = 1152
-"""Memory of an unpacked resource in addition to its variants, in bytes. Measured by benchmarks/memory.py."""
+"""Memory of an unpacked resource without its variants, in bytes. Measured by benchmarks/memory.py."""
 VARIANT_OVERHEAD = 640
 INSTANT_SIZE = 32
 """Memory of one instant in `Resource.changes`, in bytes."""
@@ -23,27 +23,23 @@ VERSION_RECORD_SIZE = 192
 DELTA_BASE_OVERHEAD = 192
 """Memory of a `DeltaBase` without its `entries`, in bytes."""
 PACKED_OVERHEAD = 512
-"""Memory of a packed entry in addition to its compressed header and its bodies, in bytes."""
+"""Memory of a packed entry without its compressed header and its bodies, in bytes."""
 BODIES_OVERHEAD = 192
-"""Memory of the objects around the bodies of one variant, in bytes, without the bodies themselves."""
+"""Memory of the objects around the bodies of one variant, in bytes."""
 LINE_SIZE = 78
-"""Average memory of one field line, in bytes, measured by benchmarks/store.py.
-
-Three of five lines share their objects with other responses.
-"""
+"""Average memory of one field line, in bytes, measured by benchmarks/store.py. Three of five lines share their objects
+with other responses."""
 USUAL_LINES_MAX = 32
-"""`fields_size` counts the first lines of a message, up to this many, as LINE_SIZE bytes each. It computes the size of
-each further line."""
+"""Number of lines of a message that `fields_size` counts as LINE_SIZE bytes each. The size of further lines is
+computed."""
 UNSHARED_LINE_SIZE = LINE_SIZE + 140
-"""Memory of a field line that shares no objects with other responses, in bytes. The bytes of its name and value count
-in addition."""
+"""Memory of a field line that shares no objects with other responses, in bytes, without its name and value."""
 
 
 def memory_size(resource: Resource) -> int:
-    """Return an estimate of the memory that an unpacked resource takes, in bytes.
+    """Return an estimate of the memory of an unpacked resource, in bytes.
 
-    For usual feeds, the estimate differs from the measured memory by at most 15 %. Bodies that several resources share
-    count fully for each.
+    For usual feeds, the estimate is wrong by at most 15 %. Bodies that several resources share count fully for each.
     """
     total = RESOURCE_OVERHEAD + len(resource.previous.data)
     total += INSTANT_SIZE * len(resource.changes) + VERSION_RECORD_SIZE * len(resource.version_records)
@@ -71,8 +67,8 @@ def fields_size(fields: Fields) -> int:
 
 
 class MemoryEntry:
-    """The entry of one resource in memory. `was_used` becomes True with a use. The store sets it to False when it
-    examines the entry to make room (lru_memory_store.py)."""
+    """The entry of one resource in memory. A use sets `was_used` to True. The store resets it when it looks for
+    room."""
 
     __slots__ = ("_bodies", "_estimated_size", "_header", "_known_header", "_previous", "_resource", "was_used")
 
@@ -92,7 +88,7 @@ class MemoryEntry:
 
     @property
     def size(self) -> int:
-        """Return the memory that the resource takes, in bytes. Before the header is compressed, it is an estimate."""
+        """Return the memory of the resource, in bytes. Before the header is compressed, this is an estimate."""
         if not self._header:
             return self._estimated_size
         bodies = (self._bodies,) if isinstance(self._bodies, Bodies) else self._bodies
@@ -100,7 +96,7 @@ class MemoryEntry:
         return size + sum([BODIES_OVERHEAD + variant.size for variant in bodies])
 
     def resource(self, target: str) -> Resource:
-        """Return the resource of `target`. A packed resource is unpacked first."""
+        """Return the resource of `target`, unpacked if necessary."""
         alive = self._resource
         if isinstance(alive, Resource):
             return alive
@@ -120,10 +116,7 @@ class MemoryEntry:
         return unpacked
 
     def remember_header(self, resource: Resource, header: bytes) -> None:
-        """Remember `header`, the encoded data of `resource` without its bodies (resource_codec.py).
-
-        `pack` then need not encode the data again.
-        """
+        """Keep `header`, the encoded data of `resource` without its bodies (resource_codec.py), for `pack`."""
         if self._resource is resource and not self._header:
             self._known_header = header
 
