@@ -5,10 +5,7 @@ from feedproxy.server.mitm import token_paths
 
 
 class Access(Addon):
-    """Addon that declares the options for access control, and offers secret addresses as an endpoint.
-
-    access/authorization.py checks passwords.
-    """
+    """Addon with the options for access control, and the endpoint for secret addresses."""
 
     options = ("readers", "users_file", "wsse_file", "tokens_file", "wallet", "realm")
 

@@ -18,8 +18,7 @@ logger = logging.getLogger(ACCESS_LOGGER)
 
 
 class AccessLog(Addon):
-    """Addon that logs each flow when it ends. It is the last addon, so that it sees the response that the client
-    gets."""
+    """Addon that logs each flow when it ends. It is the last addon, so that the response is final."""
 
     options = ("log_format", "log_level", "score_readers")
 

@@ -22,7 +22,6 @@ class Admin(Addon):
 
     def __init__(self) -> None:
         self.listener: AdminListener | None = None
-        """The started admin listener, or None."""
 
     def configure(self, updated: set[str]) -> None:
         super().configure(updated)

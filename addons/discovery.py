@@ -4,7 +4,7 @@ from feedproxy.server.addon import Addon
 
 
 class Discovery(Addon):
-    """Addon that declares the option for redirects from pages to feeds (proxy/page_to_feed_redirect.py)."""
+    """Addon with the option for redirects from pages to feeds (proxy/page_to_feed_redirect.py)."""
 
     options = ("lead_to_feeds",)
 

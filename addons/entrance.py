@@ -25,8 +25,7 @@ from feedproxy.server.mitm.supported_modes import check_modes
 
 
 def _peer(client: connection.Client) -> str | None:
-    """Return the address of a client, or None if it has disconnected. mitmproxy's type of `peername` does not include
-    None."""
+    """Return the address of a client, or None if it has disconnected. mitmproxy's type of `peername` excludes None."""
     peer: tuple[Any, ...] | None = client.peername
     return peer[0] if peer else None
 

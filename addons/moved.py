@@ -1,4 +1,4 @@
-"""Feeds that have moved (301) or have ended (410), and XML documents that say so (redirect documents)."""
+"""Feeds that have moved (301) or ended (410), and XML documents that state this (redirect documents)."""
 
 from mitmproxy import http
 
@@ -10,8 +10,7 @@ from feedproxy.http import uri
 from feedproxy.server.addon import Addon
 
 CONTENT_MAX = 65_536
-"""A document of more than this many bytes is not parsed for an XML redirect. Redirect documents have a few hundred
-bytes."""
+"""Maximum size of a document that is parsed for an XML redirect, in bytes. Redirect documents have a few hundred."""
 
 
 class Moved(Addon):

@@ -28,7 +28,6 @@ from feedproxy.addons import (
 
 
 def default_addons() -> Sequence[object]:
-    """Return a list with a new instance of each addon."""
     return [
         entrance.Entrance(),  # finds the target: gateway, explicit proxy or reverse mode
         access.Access(),  # authorizes clients

@@ -15,7 +15,8 @@ logger = logging.getLogger(__name__)
 
 
 class Origin(Addon):
-    """Addon that declares the limits of requests to origins, and checks the addresses to which mitmproxy connects."""
+    """Addon with the options that limit requests to origins. It also checks the addresses to which mitmproxy
+    connects."""
 
     options = (
         "allow_private",

@@ -21,7 +21,7 @@ RECEIVED_AT = "feedproxy.received_at"
 
 
 class Record(Addon):
-    """Addon that records each flow. It comes before the access log, which removes the state of a flow."""
+    """Addon that records each flow. It precedes the access log, which removes the state of a flow."""
 
     options = ("record", "record_max", "record_keep")
 

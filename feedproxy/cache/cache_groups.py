@@ -6,7 +6,7 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.structured_fields import Token, parse_list
 
 GROUPS_MAX = 128
-"""Maximum number of groups in one field. A field with more groups is ignored. RFC 9875 demands at least 32."""
+"""Maximum number of groups in a field. A field with more is ignored. RFC 9875 demands at least 32."""
 
 GROUP_LENGTH_MAX = 256
 """Maximum length of a group's name, in characters. A field with a longer name is ignored."""
@@ -19,8 +19,7 @@ def groups_of(response: Fields) -> frozenset[str]:
 
 
 def groups_invalidated_by(request: Request, response: Response) -> frozenset[str]:
-    """Return the groups that a response to `request` invalidates (RFC 9875, section 3). The set is empty if it
-    invalidates no group.
+    """Return the groups that a response to `request` invalidates (RFC 9875, section 3), or an empty set.
 
     The groups belong to the origin of the request's target.
     """
@@ -33,7 +32,7 @@ def groups_invalidated_by(request: Request, response: Response) -> frozenset[str
 def parse_groups(value: str) -> frozenset[str]:
     """Return the names of groups in a value of Cache-Groups or Cache-Group-Invalidation.
 
-    The set is empty if the value is invalid or too long, or if one of its members is not a string.
+    The set is empty if the value is invalid or too long, or if a member is not a string.
     """
     members = parse_list(value)
     if members is None or len(members) > GROUPS_MAX:

@@ -185,7 +185,7 @@ class CacheStatus(Struct, frozen=True):
 def append(fields: Fields, status: CacheStatus) -> Fields:
     """Return the fields with this proxy's member of Cache-Status appended (RFC 9211, section 2).
 
-    The member is a separate field line, so that malformed members of other caches do not affect it.
+    The member has its own field line, so that malformed members of other caches do not affect it.
     """
     # "The first member represents the cache closest to the origin server, and the last member represents
     # the cache closest to the user."

@@ -1,11 +1,11 @@
 """Age and freshness lifetime of a stored response, with the reason for the lifetime. RFC 9111, section 4.2
 
-An explicit lifetime of HTTP comes first: s-maxage, max-age or Expires (section 4.2.1). If there is none, the lifetime
-of a feed comes from the feed's schedule. If the schedule is unknown, the lifetime comes from the feed's rate of change
-(section 4.2.2). If both are unknown, the lifetime is a tenth of the time since Last-Modified, or a default.
+An explicit lifetime of HTTP comes first: s-maxage, max-age or Expires (section 4.2.1). Without it, the lifetime of a
+feed comes from the feed's schedule, or else from its rate of change (section 4.2.2). If both are unknown, the lifetime
+is a tenth of the time since Last-Modified, or a default.
 
-The schedule of a feed can permit the use of a response beyond its lifetime. A `Hint` returns this permission. The
-response is then *held* (section 4.2.4).
+The schedule of a feed can permit the use of a response beyond its lifetime (`Hint`). The response is then *held*
+(section 4.2.4).
 """
 
 import math
@@ -58,10 +58,10 @@ class Allowance(Struct, frozen=True):
 
 
 type Hint = Callable[[Instant, Instant | None], Allowance | None]
-"""A function that returns the permission of a feed's schedule to use a response, or None if there is no permission.
+"""A function that returns the permission of a feed's schedule to use a response, or None if it permits nothing.
 
 Its arguments are `base` and `expires`. `base` is the instant at which the response was generated or last validated.
-`expires` is the end of the explicit lifetime, or None if there is no explicit lifetime.
+`expires` is the end of the explicit lifetime, or None if there is none.
 """
 
 
@@ -73,7 +73,7 @@ class Freshness(Struct, frozen=True):
     * `expires` is the instant at which the lifetime ends.
     * `allowance` is the permission to use the response after `expires`, or None.
     * `control` contains the directives of the response.
-    * `limit` is the allowance by which `limit_freshness` shortened the use of the response, or None.
+    * `limit` is the allowance by which `limit_freshness` has shortened the use of the response, or None.
     """
 
     age: Seconds
@@ -104,7 +104,7 @@ class Freshness(Struct, frozen=True):
 def describe(
     source: Source, lifetime: Seconds, expires: Instant, allowance: Allowance | None, reason: str, age: Seconds
 ) -> str:
-    """Return a sentence for the operator about the freshness that a response has at an age of `age` seconds.
+    """Return a sentence for the operator about the freshness of a response at an age of `age` seconds.
 
     The other arguments are the attributes of Freshness with the same names.
     """
@@ -134,10 +134,9 @@ def initial_age(stored: StoredResponse) -> Seconds:
 
 
 def current_age(stored: StoredResponse, now: Instant, initial: Seconds | None = None) -> Seconds:
-    """Return the age of the response at `now`: the seconds since the origin generated or validated it (RFC 9111,
-    section 4.2.3).
+    """Return the age of the response at `now`, in seconds and never negative (RFC 9111, section 4.2.3).
 
-    The age is never negative. `initial` is the result of `initial_age` if the caller has computed it, or None.
+    `initial` is the result of `initial_age` if the caller has computed it, or None.
     """
     # A clock that was set back must not make a response younger than it was when it was received.
     resident_time = max(0.0, now - stored.response_time)
@@ -147,8 +146,7 @@ def current_age(stored: StoredResponse, now: Instant, initial: Seconds | None = 
 def age_value(fields: Fields) -> Seconds:
     """Return the first value of Age in seconds, or 0 if Age is missing or invalid (RFC 9111, section 5.1).
 
-    Parameters after the number are ignored, because an Item of a structured field may have parameters (RFC 9651,
-    section 3.3).
+    Parameters after the number are ignored: an Item of a structured field may have them (RFC 9651, section 3.3).
     """
     value = fields.get("age")
     match = None if value is None else _AGE.fullmatch(value.partition(",")[0].strip(" \t"))
@@ -164,8 +162,8 @@ def date_of(fields: Fields, received: Instant) -> Instant:
 def explicit_lifetime(fields: Fields, received: Instant, *, targeted: bool = False) -> tuple[Seconds, Source] | None:
     """Return the explicit lifetime in seconds and its source, or None if there is none (RFC 9111, section 4.2.1).
 
-    `fields` contains the fields of a response that was received at the instant `received`. `targeted` is true if
-    targeted fields apply to this cache (RFC 9213).
+    `received` is the instant at which the response with `fields` was received. `targeted` is True if targeted fields
+    apply to this cache (RFC 9213).
     """
     directives = governing_directives(fields, targeted=targeted)
     return _lifetime_by(directives, fields, received)
@@ -198,15 +196,12 @@ def _expires(values: list[str], date: Instant, received: Instant) -> Seconds:
 def heuristic_lifetime(
     stored: StoredResponse, *, learned: Seconds | None, default: Seconds, minimum: Seconds, maximum: Seconds
 ) -> tuple[Seconds, Source]:
-    """Return the lifetime of a response without an explicit lifetime, in seconds, and its source (RFC 9111, section
+    """Return the lifetime, in seconds, and its source, of a response without an explicit lifetime (RFC 9111, section
     4.2.2).
 
-    The lifetime of a feed is `learned` (from the feed's history). If `learned` is None, the lifetime is a tenth of the
-    time between Last-Modified and Date. If this time is unknown, too, the lifetime is `default`. In all three cases, it
-    is at least `minimum`.
-
-    The lifetime of other content is a tenth of the time between Last-Modified and Date, or 0 if this time is unknown.
-    No lifetime exceeds `maximum`.
+    For a feed, the lifetime is `learned` (from the feed's history), or else a tenth of the time between Last-Modified
+    and Date, or else `default`, and in each case at least `minimum`. For other content, it is a tenth of the time
+    between Last-Modified and Date, or 0 if this time is unknown. No lifetime exceeds `maximum`.
     """
     feed = stored.content.feed
     if feed and learned is not None:
@@ -241,7 +236,7 @@ def assess(
 ) -> Freshness:
     """Return the freshness of a stored response at `now`.
 
-    `hint` returns the permission of the feed's schedule. `learned` returns the lifetime by the feed's history, which
+    `hint` returns the permission of the feed's schedule. `learned` returns the lifetime by the feed's history. It
     counts only if neither HTTP nor the schedule states a lifetime. `default`, `minimum` and `maximum` are as for
     `heuristic_lifetime`. `targeted` is True if targeted fields apply to this cache (RFC 9213).
     """
@@ -275,7 +270,7 @@ def assess(
 
 
 def limit_freshness(freshness: Freshness, limit: Allowance) -> Freshness:
-    """Return the freshness, shortened so that the response may be used only until the instant `limit.until`."""
+    """Return the freshness, shortened so that the response may be used only until `limit.until`."""
     until, allowance = limit.until, freshness.allowance
     if allowance is not None and freshness.expires <= until < allowance.until:
         return replace(freshness, allowance=replace(allowance, until=until, reason=limit.reason), limit=limit)

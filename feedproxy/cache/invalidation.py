@@ -11,7 +11,7 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "QUERY", "REPO
 
 
 def may_invalidate(request: Request, response: Response) -> bool:
-    """Return True if the response invalidates stored responses: it is a 2xx or 3xx, and the method is unsafe."""
+    """Return True if the response invalidates stored responses: it is a 2xx or 3xx to an unsafe method."""
     # "in response to an unsafe request method (including methods whose safety is unknown)"; 'A "non-error response" is
     # one with a 2xx (Successful) or 3xx (Redirection) status code.'
     return request.method not in _SAFE and 200 <= response.status < 400
@@ -20,8 +20,8 @@ def may_invalidate(request: Request, response: Response) -> bool:
 def invalidated_by(request: Request, response: Response, to_target: Callable[[str], str] = str) -> tuple[str, ...]:
     """Return the target URIs that a response to `request` invalidates. The first is the target of the request.
 
-    The result is empty if the response invalidates nothing. `to_target` is a function that returns the target URI of a
-    normalised address in Location or Content-Location.
+    The result is empty if the response invalidates nothing. `to_target` returns the target URI of a normalised address
+    in Location or Content-Location.
     """
     if not may_invalidate(request, response):
         return ()

@@ -1,8 +1,8 @@
 """Storage, extraction and combination of partial responses.  RFC 9111, sections 3.3 and 3.4
 
 A part is a StoredResponse with status 206 and without a content coding. No parts of feeds are stored. A part answers
-range requests for its bytes. If a part lacks some of the requested bytes, feedproxy requests only these bytes from the
-origin, where possible. Two parts are combined only if they have the same strong validator.
+range requests for its bytes. If it lacks some of the requested bytes, feedproxy requests only these from the origin,
+where possible. Parts are combined only if they have the same strong validator.
 """
 
 import re
@@ -18,12 +18,12 @@ from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Fields, Request, Response
 
 PARTS_MAX = 2
-"""At most this many parts of one target are stored. Media players, and programs that unpack archives, first request
-the beginning and the end of a file."""
+"""Maximum number of parts of one target that are stored. Media players, and programs that unpack archives, first
+request the beginning and the end of a file."""
 
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)", re.IGNORECASE)
 OF_ONE_MESSAGE = ("content-length", "content-range", "content-digest", "content-md5")
-"""Fields about the bytes of one message. Another part of the same content has other values."""
+"""Fields about the bytes of one message. They differ between parts of the same content."""
 
 _ENDLESS = 10**18
 
@@ -52,8 +52,8 @@ class Extent(Struct, frozen=True):
 class Missing(Struct, frozen=True):
     """A range to request from the origin in place of the whole representation.
 
-    `part` is the stored part that lacks the bytes of this range. `range` and `condition` are the values of Range and
-    If-Range. `condition` is None if `part` has no strong validator.
+    `part` is the stored part without these bytes. `range` and `condition` are the values of Range and If-Range.
+    `condition` is None if `part` has no strong validator.
     """
 
     part: StoredResponse
@@ -64,9 +64,8 @@ class Missing(Struct, frozen=True):
 def extent_of(fields: Fields, size: int) -> Extent | None:
     """Return the extent of a 206 with these fields, or None if Content-Range is missing or invalid.
 
-    `size` is the size of the 206's content in bytes. If it does not agree with Content-Range, or is 0, the result is
-    also None. There is one exception: content that is too short for a range up to the end of the representation. The
-    representation is then assumed to end with the content.
+    The result is also None if `size`, the size of the content in bytes, is 0 or contradicts Content-Range. Content that
+    is too short for a range up to the end is accepted: the representation is then assumed to end with the content.
     """
     values = fields.get_all("content-range")
     content_range = _CONTENT_RANGE.fullmatch(values[0].strip()) if len(values) == 1 else None
@@ -90,8 +89,8 @@ def extent_of(fields: Fields, size: int) -> Extent | None:
 def reason_not_to_store_part(request: Request, stored: StoredResponse, *, targeted: bool = False) -> str | None:
     """Return the reason why a 206 must not be stored as a part, or None if it may be stored (RFC 9111, section 3.3).
 
-    A part must have explicit freshness. A part with a media type of XML or JSON is not stored: it could be a part of a
-    feed, and feeds are always fetched whole. `targeted` is true if targeted fields apply to this cache (RFC 9213).
+    A part must have explicit freshness. Parts in XML or JSON are not stored: they could belong to a feed, and feeds are
+    always fetched whole. `targeted` is True if targeted fields apply to this cache (RFC 9213).
     """
     if "range" not in request.fields:
         return "a 206 to a request without Range"
@@ -114,8 +113,7 @@ def reason_not_to_store_part(request: Request, stored: StoredResponse, *, target
 def with_part(parts: tuple[StoredResponse, ...], new: StoredResponse) -> tuple[StoredResponse, ...]:
     """Return the parts with `new` added as the last.
 
-    Parts of another version and parts within `new` are dropped. If more than PARTS_MAX parts remain, the first ones
-    are dropped.
+    Parts of another version and parts within `new` are dropped, and then the first ones above PARTS_MAX.
     """
     extent = _extent(new)
     new = replace(new, fields=new.fields.with_field("Content-Range", extent.content_range))
@@ -154,10 +152,9 @@ def respond_with_part(part: StoredResponse, request: Fields) -> StoredResponse |
 
 
 def _requested_extent(part: StoredResponse, extent: Extent, request: Fields) -> Extent | None:
-    """Return the bytes of the representation that a request with the fields `request` selects.
+    """Return the bytes that a request with the fields `request` selects. `extent` is the extent of `part`.
 
-    Return None unless the request selects exactly one range, and its If-Range is absent or matches the part. `extent`
-    is the extent of the part.
+    Return None if the request does not select exactly one range, or if its If-Range does not match the part.
     """
     fields = part.fields
     modified, date = (parse_http_date(fields.get(name) or "") for name in ("last-modified", "date"))
@@ -171,11 +168,10 @@ def _requested_extent(part: StoredResponse, extent: Extent, request: Fields) -> 
 
 
 def range_to_fetch(part: StoredResponse, request: Fields, *, fresh: bool, size_max: int) -> Missing | None:
-    """Return the range to request from the origin in addition to the stored part. Return None if the part does not
-    help.
+    """Return the range to request from the origin in addition to the stored part, or None if the part does not help.
 
-    `request` contains the fields of the client's request. `size_max` limits the size of the part and the range
-    together, in bytes. `fresh` is True if the part is fresh. A stale part without a strong validator does not help.
+    `request` contains the fields of the client's request. `size_max` limits the total size of part and range, in bytes.
+    `fresh` is True if the part is fresh. A stale part without a strong validator does not help.
     """
     stored_extent = _extent(part)
     requested = (
@@ -209,11 +205,11 @@ def range_to_fetch(part: StoredResponse, request: Fields, *, fresh: bool, size_m
 
 
 def combine(part: StoredResponse, response: Response) -> Response | None:
-    """Return one response with the bytes of `part` and of `response` (RFC 9111, section 3.4), or None if they cannot be
-    combined.
+    """Return one response with the bytes of `part` and `response`, or None if that is impossible (RFC 9111, section
+    3.4).
 
-    `response` is a 206 with bytes that `part` lacks. The status of the result is 200 if it is the whole representation,
-    else 206.
+    `response` is a 206 with bytes that `part` lacks. The status of the result is 200 for the whole representation, else
+    206.
     """
     stored_extent, new_extent = _extent(part), extent_of(response.fields, len(response.body))
     if new_extent is None or "content-encoding" in response.fields:
@@ -255,10 +251,7 @@ def _join_parts(one: bytes, first: int, other: bytes, other_first: int) -> bytes
 
 
 def strong_validator(fields: Fields) -> str | None:
-    """Return the strong validator among these fields of a response, or None if there is none.
-
-    The validator has the form of a value of If-Range (RFC 9110, section 13.1.5).
-    """
+    """Return the strong validator of a response, as a value of If-Range (RFC 9110, section 13.1.5), or None."""
     tags, dates = fields.get_all("etag"), fields.get_all("last-modified")
     if tags:
         tag = parse_tag(tags[0]) if len(tags) == 1 else None

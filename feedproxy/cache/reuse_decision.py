@@ -18,8 +18,8 @@ from feedproxy.http.cache_control import CacheControl
 class Reuse(Struct, frozen=True):
     """The decision to answer with the stored response.
 
-    `detail` is a token of Cache-Status: for the permission to use a stale response, or for the rule that shortened the
-    lifetime. `detail` is None if there is neither.
+    `detail` is a token of Cache-Status for the permission to use a stale response, or for the rule that shortened the
+    lifetime, or None.
     """
 
     stored: StoredResponse
@@ -45,8 +45,7 @@ class Validate(Struct, frozen=True):
 class Forward(Struct, frozen=True):
     """The decision to forward the request without conditions.
 
-    `stored` is a stored response without a validator. It answers if the origin fails. `stored` is None if there is no
-    such response.
+    `stored` is a stored response without a validator, which answers if the origin fails, or None.
     """
 
     fwd: Fwd
@@ -73,13 +72,13 @@ def decide(
     stale_limit: Seconds = math.inf,
     stale_while_refreshing: Seconds = 0.0,
 ) -> Decision:
-    """Decide whether `stored` answers the request, and return the decision (RFC 9111, section 4).
+    """Return the decision whether `stored` answers the request (RFC 9111, section 4).
 
     * `request` contains the directives of the request.
     * `freshness` is the freshness of `stored` at `now`, or None if `stored` is None.
-    * `known_uri` is true if at least one response is stored for the target URI.
+    * `known_uri` is True if a response is stored for the target URI.
     * `stale_limit` is the upper limit of max-stale, in seconds.
-    * `stale_while_refreshing` is the time for which a stale response may answer while it is refreshed, in seconds.
+    * `stale_while_refreshing` is the time for which a stale response may answer during its refresh, in seconds.
 
     The directive no-store in a request does not prevent the use of a stored response (section 5.2.1.5).
     """
@@ -155,7 +154,7 @@ def _is_within_max_age(request: CacheControl, freshness: Freshness) -> bool:
 def _forward(stored: StoredResponse | None, request: CacheControl, fwd: Fwd, reason: str) -> Decision:
     """Return the decision to forward, with conditions if the stored response has a validator.
 
-    Return NotInCache if the request has only-if-cached.
+    For a request with only-if-cached, return NotInCache.
     """
     # "respond using a stored response consistent with the other constraints of the request or respond with a
     # 504 (Gateway Timeout) status code" -- section 5.2.1.7

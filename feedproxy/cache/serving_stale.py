@@ -30,7 +30,7 @@ def may_serve_stale(
     request: CacheControl,
     limit: Seconds,
 ) -> bool:
-    """Return True if the response may be used at `now`: it is fresh, or it is stale and `occasion` permits its use.
+    """Return True if the response may be used at `now`: it is fresh, or `occasion` permits its use while stale.
 
     An invalidated response is never used. `request` contains the directives of the request. `limit` is the operator's
     limit of staleness in seconds (the "configuration" of RFC 9111, section 4.2.4). After an error or during a refresh,

@@ -1,7 +1,7 @@
 """Sharing of cookies in stored responses. RFC 9111, sections 3.1 and 7.3
 
-A stored cookie is sent to all clients that get the stored response. feedproxy therefore stores a cookie only on two
-conditions: its response allows shared caching explicitly, and the request carried neither credentials nor cookies.
+A stored cookie is sent to all clients that get the response. feedproxy therefore stores a cookie only if its response
+allows shared caching explicitly, and the request carried neither credentials nor cookies.
 """
 
 from msgspec.structs import replace
@@ -24,8 +24,7 @@ def with_cookies(
     replace the stored cookies. Cookies for one client and cookies of a feed are dropped. The stored cookies remain if
     `received` has no Set-Cookie, or if its directives withhold this field (RFC 9111, section 3.2).
 
-    `request` is the request to which `received` is the response. `targeted` is True if targeted fields apply to this
-    cache (RFC 9213).
+    `received` answered `request`. `targeted` is True if targeted fields apply to this cache (RFC 9213).
     """
     values = received.get_all(_NAME)
     if not values:

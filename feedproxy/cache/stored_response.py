@@ -11,10 +11,8 @@ from feedproxy.http.coding.deflate import zlib
 from feedproxy.http.message import NO_FIELDS, Fields
 
 CODINGS_MAX = 256
-"""At most this many combinations of codings are shared by `Bodies` objects, in order to save memory.
-
-Most feeds have one of a few combinations.
-"""
+"""Maximum number of combinations of codings that `Bodies` objects share, to save memory. Most feeds have one of a
+few."""
 
 _CODINGS: dict[tuple[str, ...], tuple[str, ...]] = {}
 
@@ -22,7 +20,7 @@ _CODINGS: dict[tuple[str, ...], tuple[str, ...]] = {}
 class Bodies(Mapping[str, bytes]):
     """The bodies of one content, keyed by content coding, in a third of the memory of a dictionary.
 
-    In place of a body, its length in bytes can be given. The first access to this body then decodes the gzip body.
+    The length in bytes can stand for a body. The first access to this body then decodes the gzip body.
     """
 
     __slots__ = ("_bodies", "_codings", "_is_gzip_of_identity")
@@ -60,12 +58,11 @@ class Bodies(Mapping[str, bytes]):
 
     @property
     def stored(self) -> Iterator[tuple[str, bytes | int]]:
-        """Yield each coding with its body, or with the length in bytes of a body that is not decoded yet."""
+        """Yield each coding with its body, or with the length in bytes of a body that is not decoded."""
         return zip(self._codings, self._bodies, strict=True)
 
     def is_gzip_of_identity(self) -> bool:
-        """Return True if the gzip body and the identity body are in memory, and the gzip body decodes to the identity
-        body.
+        """Return True if the gzip and identity bodies are in memory, and the gzip body decodes to the identity body.
 
         Only the checksum and the length at the end of the gzip body are compared (RFC 1952, section 2.3.1).
         """
@@ -80,7 +77,7 @@ class Bodies(Mapping[str, bytes]):
 
     @property
     def size(self) -> int:
-        """Return the size of all bodies together, in bytes, including bodies that are not decoded yet."""
+        """Return the size of all bodies together, in bytes, even of those that are not decoded."""
         return sum([_length(body) for body in self._bodies])
 
     def __iter__(self) -> Iterator[str]:
@@ -102,10 +99,9 @@ class Content(Struct, frozen=True, omit_defaults=True):
 
     * Each key of `bodies` is `identity`, `gzip`, `br`, `zstd`, or the origin's Content-Encoding.
     * `tag` is the base of this proxy's entity tags (http/etag.py), or None if clients get the origin's ETag.
-    * `media_type` replaces the origin's Content-Type unless it is None. `last_modified` replaces the origin's
-      Last-Modified unless it is None.
-    * `feed` is true for a feed of any format.
-    * `edited_by` is the digest of the settings with which a feed was edited, empty for the defaults.
+    * `media_type` replaces the origin's Content-Type, and `last_modified` its Last-Modified, unless they are None.
+    * `feed` is True for a feed of any format.
+    * `edited_by` is the digest of the settings with which a feed was edited, or empty for the defaults.
     """
 
     bodies: Bodies
@@ -115,14 +111,12 @@ class Content(Struct, frozen=True, omit_defaults=True):
     feed: bool = False
     edited_by: str = ""
     is_dictionary: bool = False
-    """True if the identity body is exactly the content that an origin sent with Use-As-Dictionary (RFC 9842)."""
+    """True if the identity body is exactly what an origin sent with Use-As-Dictionary (RFC 9842)."""
 
     @property
     def main_body(self) -> tuple[str, bytes]:
-        """Return a coding and its body: `identity` if that body is stored, else the first coding.
-
-        If there are no bodies, return `identity` and an empty body.
-        """
+        """Return the body `identity`, or else the first body, with its coding. Without bodies, return `identity` and
+        b""."""
         label = "identity" if "identity" in self.bodies else next(iter(self.bodies), "identity")
         return label, self.bodies.get(label, b"")
 
@@ -134,7 +128,7 @@ class Content(Struct, frozen=True, omit_defaults=True):
 class StoredResponse(Struct, frozen=True, omit_defaults=True):
     """A response as received, with the times from which its age is computed.
 
-    `fields` contains the origin's end-to-end fields. Set-Cookie is left out unless all clients may get the cookie.
+    `fields` contains the origin's end-to-end fields, with Set-Cookie only if all clients may get the cookie.
     `vary_request` contains the fields of the upstream request that Vary nominates (RFC 9111, section 4.1).
     """
 
@@ -152,17 +146,16 @@ class StoredResponse(Struct, frozen=True, omit_defaults=True):
     invalid: bool = False
     """True if the response was invalidated (RFC 9111, section 4.4). Before its next use, feedproxy must validate it."""
     final_target: str | None = None
-    """The target that sent the response after redirects. It is "" if there were no redirects, and None if it is
-    unknown."""
+    """The target that sent the response after redirects, "" without redirects, or None if unknown."""
     key: Fields = NO_FIELDS
     """Client-specific request fields that Vary does not nominate. Only a request with equal fields selects the
     response."""
     has_client_language: bool = False
-    """True if the request had a client's Accept-Language that is neither in `key` nor in `vary_request`."""
+    """True if the request had a client's Accept-Language that is in neither `key` nor `vary_request`."""
 
     @property
     def no_transform(self) -> bool:
-        """Return True if the content must be sent in the form in which the origin sent it."""
+        """Return True if the content must be sent as the origin sent it."""
         # "A proxy MUST NOT transform the content (Section 6.4) of a response message that contains a no-transform
         # cache directive" -- RFC 9110, section 7.7
         return CacheControl.from_fields(self.fields).no_transform

@@ -1,7 +1,7 @@
 """Rules for storing a response and its fields in a shared cache. RFC 9111, section 3
 
-The rules for cookies are stricter than the RFC. If the request has Cookie, the response is stored only if its
-directives or Expires explicitly allow storing. set_cookie.py decides about Set-Cookie.
+The rules for cookies are stricter than the RFC. A response to a request with Cookie is stored only if its directives or
+Expires explicitly allow it. set_cookie.py decides about Set-Cookie.
 """
 
 from feedproxy.cache.targeted_directives import governing_directives
@@ -33,7 +33,7 @@ def reason_not_to_store(
 ) -> str | None:
     """Return the reason why a response must not be stored, or None if it may be stored (RFC 9111, section 3).
 
-    `targeted` is true if CDN-Cache-Control applies to this cache (RFC 9213). `authorized` is true for a stored response
+    `targeted` is True if CDN-Cache-Control applies to this cache (RFC 9213). `authorized` is True for a stored response
     that an earlier request with Authorization fetched. A response that is stale on receipt may be stored.
     """
     # "A cache MUST NOT store a response to a request unless: the request method is understood by the cache;"
@@ -77,10 +77,7 @@ def _status_forbids(status: int) -> str | None:
 
 
 def storing_prohibition(control: CacheControl, status: int) -> str | None:
-    """Return the directive that prohibits storing a response with this status, or None if no directive does.
-
-    The result is a text for the operator.
-    """
+    """Return the directive that prohibits storing a response with this status, as a text for the operator, or None."""
     # "the no-store cache directive is not present in the response"; "caches that implement must-understand
     # SHOULD ignore the no-store directive in responses that contain both directives and a status code that
     # the cache understands" -- section 5.2.2.3
@@ -117,7 +114,7 @@ def _missing_permission(
 def storable_fields(fields: Fields, *, targeted: bool = False) -> Fields:
     """Return the fields that may be stored (RFC 9111, section 3.1). Set-Cookie is left out.
 
-    `targeted` is true if targeted fields apply to this cache (RFC 9213).
+    `targeted` is True if targeted fields apply to this cache (RFC 9213).
     """
     # "The Connection header field and fields whose names are listed in it"; "Header fields that are specific
     # to the proxy that a cache uses when forwarding a request".
@@ -125,9 +122,9 @@ def storable_fields(fields: Fields, *, targeted: bool = False) -> Fields:
 
 
 def without_withheld_fields(fields: Fields, *, targeted: bool) -> Fields:
-    """Return the fields except the fields that `private="…"` or `no-cache="…"` names.
+    """Return the fields except those that `private="…"` or `no-cache="…"` names.
 
-    A named field remains if a stored response would be misinterpreted without it. `targeted` is true if targeted fields
+    A named field remains if a stored response would be misinterpreted without it. `targeted` is True if targeted fields
     apply to this cache (RFC 9213).
     """
     control = governing_directives(fields, targeted=targeted).control

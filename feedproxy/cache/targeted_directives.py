@@ -1,7 +1,7 @@
 """The directives that govern a response: Cache-Control, or CDN-Cache-Control.
 
-CDN-Cache-Control (RFC 9213) is for the caches of a site itself. By default, feedproxy therefore obeys the field only in
-reverse mode, in which feedproxy is part of the site. The option `targeted_fields` changes this default.
+CDN-Cache-Control (RFC 9213) is for the caches of a site itself. By default, feedproxy obeys it only in reverse mode, as
+a part of the site. The option `targeted_fields` changes this default.
 """
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ TARGETED_FIELD = "cdn-cache-control"
 class Directives(Struct, frozen=True):
     """The directives that govern a response.
 
-    `targeted` is true if the directives come from a targeted field. Expires is then ignored.
+    `targeted` is True if they come from a targeted field. Expires is then ignored.
     """
 
     control: CacheControl

@@ -1,7 +1,7 @@
 """Validation of stored responses at the origin, and their update by the origin's response.  RFC 9111, section 4.3
 
-feedproxy sends the origin's validators exactly as received, even malformed ones, because some servers compare them byte
-by byte. http/preconditions.py decides whether a client gets a 304.
+feedproxy sends the origin's validators exactly as received, even malformed ones, because some servers compare bytes.
+http/preconditions.py decides whether a client gets a 304.
 """
 
 from msgspec.structs import replace
@@ -32,8 +32,8 @@ _NOT_UPDATED_IN_A_FEED = _NOT_UPDATED | {"content-type"}
 def conditional_fields(stored: StoredResponse) -> Fields:
     """Return the conditional fields of a request that validates the stored response.
 
-    The result is empty if the response has no validator. It is also empty if the request for the response had a
-    client's Accept-Language, because some origins use the same validators for the documents of all languages.
+    The result is empty if the response has no validator. It is also empty if the response was fetched with a client's
+    Accept-Language, because some origins use the same validators for all languages.
     """
     if stored.has_client_language:
         return NO_FIELDS
@@ -78,7 +78,7 @@ def freshen(
 def _has_same_validators(stored: StoredResponse, received_fields: Fields) -> bool:
     """Return True if the validators of a 304 match the stored response.
 
-    A 304 without validators matches, because the request's conditions named only the stored response.
+    A 304 without validators matches: the request named only the stored response.
     """
     received, stored_tag = _single(received_fields, "etag"), _single(stored.fields, "etag")
     if received and stored_tag:
@@ -113,9 +113,9 @@ def apply_head(
 ) -> StoredResponse | None:
     """Return the stored response updated by the response to a HEAD (RFC 9111, section 4.3.5).
 
-    `head` is this response, and `request` contains the fields of the HEAD request. If the status of `head` is not 200,
-    return the stored response unchanged. Return None if the representation has changed, or if the stored response was
-    invalidated and `head` has no validator. The caller must then invalidate the stored response.
+    `request` contains the fields of the HEAD request. If the status of `head` is not 200, return the stored response
+    unchanged. Return None if the representation has changed, or if the stored response was invalidated and `head` has
+    no validator. The caller must then invalidate the stored response.
     """
     if head.status != 200:
         return stored
@@ -141,7 +141,7 @@ def apply_head(
 
 
 def _length(stored: StoredResponse) -> str | None:
-    """Return the Content-Length of the response as received, or None if the content was decoded or edited."""
+    """Return the Content-Length as received, or None if the content was decoded or edited."""
     if length := stored.fields.get("content-length"):
         return length
     bodies = tuple(stored.content.bodies.values())
@@ -157,10 +157,7 @@ def _with_received_fields(
     request: Fields,
     targeted: bool,
 ) -> StoredResponse:
-    """Return the stored response updated with the fields of a new response (RFC 9111, section 3.2).
-
-    `request` contains the fields of the request that received the new response.
-    """
+    """Return the stored response updated with the fields of a new response to `request` (RFC 9111, section 3.2)."""
     if TARGETED_FIELD in stored.fields:
         # The stored field can govern the updated response in place of this Cache-Control. In all other cases, the
         # directives of `received_fields` are those of the updated response, which are applied below.

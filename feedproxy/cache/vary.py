@@ -1,8 +1,7 @@
 """Selection of a stored response by request fields (Vary).  RFC 9111, section 4.1
 
 Values are compared after the normalisations that section 4.1 permits. Cookie and Authorization are compared verbatim,
-because they identify users. Values longer than PARSED_MAX are compared verbatim as well. Three fields have their own
-rules:
+because they identify users, and so are values longer than PARSED_MAX. Three fields have their own rules:
 
 * Accept-Encoding is not compared if this proxy compresses the content. If clients get the origin's bytes unchanged, the
   request must accept the coding of these bytes.
@@ -21,7 +20,7 @@ from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import NO_FIELDS, Fields
 
 VARIANTS_MAX = 8
-"""At most this many variants of one target are stored."""
+"""Maximum number of variants of one target that are stored."""
 
 _PERSONAL = frozenset({"cookie", "authorization"})
 
@@ -33,9 +32,9 @@ def request_fields_for(response: Fields, request: Fields) -> Fields:
 
 
 def selects(stored: StoredResponse, request: Fields, *, own_agent: bool) -> bool:
-    """Return True if the request fields `request` select the stored response.
+    """Return True if the fields `request` select the stored response.
 
-    `own_agent` is true if the request would be forwarded with feedproxy's own User-Agent.
+    `own_agent` is True if the request would be forwarded with feedproxy's own User-Agent.
     """
     names = vary_names(stored.fields)
     # 'A stored response with a Vary header field value containing a member "*" always fails to match.'
@@ -98,10 +97,9 @@ def _preferred_language(accept_language: str) -> str | None:
 
 
 def choose(variants: Iterable[StoredResponse], request: Fields, *, own_agent: bool) -> StoredResponse | None:
-    """Return the variant that suits the request fields `request` best, or None if they select no variant.
+    """Return the variant that suits the fields `request` best, or None if they select none.
 
-    A response with Vary has priority over a response without Vary, even over a newer one. `own_agent` is as for
-    `selects`.
+    A response with Vary precedes a response without Vary, even a newer one. `own_agent` is as for `selects`.
     """
     selected = [variant for variant in variants if selects(variant, request, own_agent=own_agent)]
     if len(selected) < 2:
@@ -126,10 +124,10 @@ def with_variant(
     own_agent: bool,
     limit: int = VARIANTS_MAX,
 ) -> tuple[StoredResponse, ...]:
-    """Return the variants with `new` added as the last.
+    """Return the variants with `new`, the response to `request`, added as the last.
 
-    `new` is the response to a request with the fields `request`. It replaces the variants that these fields select. If
-    more than `limit` variants remain, the first ones are left out. `own_agent` is as for `selects`.
+    `new` replaces the variants that `request` selects. Above `limit` variants, the first ones are left out. `own_agent`
+    is as for `selects`.
     """
     others = [variant for variant in variants if not selects(variant, request, own_agent=own_agent)]
     return (*others, new)[-limit:]

@@ -37,8 +37,8 @@ class CacheControl(Struct, frozen=True):
     """The directives of a message's Cache-Control.
 
     Durations are in seconds, at most 2**31, and None if absent. A max-stale without an argument is math.inf. `no_cache`
-    and `private` are true if the directive occurs without an argument. `no_cache_fields` and `private_fields` contain
-    the field names in the arguments of these directives, in lower case.
+    and `private` are True if the directive occurs without an argument. `no_cache_fields` and `private_fields` are the
+    field names in the arguments of these directives, in lower case.
     """
 
     no_store: bool = False
@@ -69,7 +69,7 @@ class CacheControl(Struct, frozen=True):
     def from_request(cls, fields: Fields) -> "CacheControl":
         """Return the directives of a request.
 
-        If the request has no Cache-Control, `Pragma: no-cache` counts as no-cache (RFC 9111, section 5.4).
+        Without Cache-Control, `Pragma: no-cache` counts as no-cache (RFC 9111, section 5.4).
         """
         combined = fields.combined("cache-control")
         if combined is not None:
@@ -84,8 +84,8 @@ def without_targeted(fields: Fields) -> Fields:
 
 
 def without_directives(fields: Fields, *names: str, field: str = "cache-control") -> str:
-    """Return the text of Cache-Control, or of the targeted field `field`, without some directives. `names` are their
-    names in lower case."""
+    """Return the text of Cache-Control, or of the targeted field `field`, without the directives `names` (lower
+    case)."""
     combined = fields.combined(field) or ""
     return ", ".join(match[0] for match in _DIRECTIVE.finditer(combined) if match[1].lower() not in names)
 
@@ -98,8 +98,8 @@ _UNPARSED = CacheControl(no_store=True, no_transform=True)
 def parse_targeted(fields: Fields, name: str) -> CacheControl | None:
     """Return the directives of the targeted field `name`, such as CDN-Cache-Control.
 
-    Return None if the field is absent, empty or malformed. An empty or malformed targeted field is ignored (RFC 9213,
-    section 2.1). A duration that is not an integer counts as 0.
+    Return None if the field is absent, empty or malformed (RFC 9213, section 2.1). A duration that is not an integer
+    counts as 0.
     """
     combined = fields.combined(name)
     return None if combined is None else _parse_targeted(combined)
@@ -158,22 +158,18 @@ def _read(directives: Iterable[tuple[str, str | None]]) -> CacheControl:
 
 
 def _seconds(argument: str | None) -> Seconds:
-    """Return the seconds in a directive's argument, or 0 if the argument is absent or invalid.
-
-    The argument may be quoted (RFC 9111, section 5.2).
-    """
+    """Return the seconds in a directive's argument, quoted or not (RFC 9111, section 5.2), or 0 if absent or
+    invalid."""
     digits = unquote(argument or "")
     return delta_seconds(digits) if _DIGITS.fullmatch(digits) else 0.0
 
 
 def delta_seconds(digits: str) -> Seconds:
-    """Return the number of seconds that these digits state, at most DELTA_SECONDS_MAX."""
     # int() refuses to parse thousands of digits; float() does not.
     return min(float(digits), DELTA_SECONDS_MAX)
 
 
 def _field_names(argument: str | None) -> frozenset[str]:
-    """Return the field names in a directive's argument. The set is empty if there is no argument, or if a name is
-    invalid."""
+    """Return the field names in a directive's argument, or an empty set if it is absent or a name is invalid."""
     names = [name.strip().lower() for name in unquote(argument or "").split(",") if name.strip()]
     return frozenset(names) if all(map(is_token, names)) else frozenset()

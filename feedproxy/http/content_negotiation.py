@@ -1,7 +1,7 @@
 """Content negotiation: choice of content coding and media type, and the field Vary. RFC 9110, section 12
 
-A coding or type with `q=0` is never chosen. Invalid members of a field are ignored. If a field with weights, such as
-Accept, is longer than PARSED_MAX, all its members are ignored.
+A coding or type with `q=0` is never chosen. Invalid members of a field are ignored. A field with weights, such as
+Accept, counts as empty if it is longer than PARSED_MAX.
 """
 
 import re
@@ -18,15 +18,14 @@ _QVALUE = re.compile(r"(?:0?\.[0-9]+|[01](?:\.[0-9]*)?)")
 _ALIASES = {"x-gzip": "gzip", "x-compress": "compress"}
 """Old names of codings, with their present names (RFC 9110, section 8.4.1)."""
 _UNLISTED = 0.0001
-"""Weight of `identity` if Accept-Encoding does not list it: less than 0.001, the least positive weight in RFC 9110."""
+"""Weight of `identity` if Accept-Encoding does not list it: below 0.001, the least positive weight in RFC 9110."""
 
 
 def choose_coding(accept_encoding: str | None, available: Sequence[str]) -> str | None:
-    """Return the available coding with the greatest weight, or None if no coding is acceptable (RFC 9110, section
-    12.5.3).
+    """Return the available coding with the greatest weight, or None if none is acceptable (RFC 9110, section 12.5.3).
 
-    If several codings have the same weight, the first in `available` is chosen. If Accept-Encoding is absent (None),
-    only `identity` is acceptable, because most clients that do not send the field cannot decode any coding.
+    Of codings with the same weight, the first is chosen. If Accept-Encoding is absent (None), only `identity` is
+    acceptable: most clients without the field cannot decode any coding.
     """
     if accept_encoding is None:
         return "identity" if "identity" in available else None
@@ -58,10 +57,10 @@ def weights_in(value: str) -> Mapping[str, float]:
 
 
 def choose_media_type(accept: str | None, offers: Sequence[str]) -> str | None:
-    """Return the offered media type with the greatest weight in Accept, or None if no type is acceptable.
+    """Return the offered media type with the greatest weight in Accept, or None if none is acceptable.
 
-    The most specific range for an offer determines its weight (RFC 9110, section 12.5.1). The first offer is chosen if
-    several offers have the same weight, or if Accept is absent or has no valid range.
+    The most specific range for an offer determines its weight (RFC 9110, section 12.5.1). Of offers with the same
+    weight, the first is chosen, and also if Accept is absent or has no valid range.
     """
     ranges = _ranges(accept) if accept is not None else ()
     if not ranges:
@@ -109,7 +108,7 @@ def _ranges(accept: str) -> tuple[_Range, ...]:
 
 
 def _weight(parameters: dict[str, str]) -> float | None:
-    """Return the weight in the parameters (RFC 9110, section 12.4.2): 1 if it is absent, None if it is invalid."""
+    """Return the weight in the parameters (RFC 9110, section 12.4.2), 1 if it is absent, or None if it is invalid."""
     text = parameters.get("q")
     if text is None:
         return 1.0
@@ -119,8 +118,8 @@ def _weight(parameters: dict[str, str]) -> float | None:
 def vary_names(fields: Fields) -> tuple[str, ...]:
     """Return the names in Vary, in lower case and without repetition (RFC 9110, section 12.5.5).
 
-    If one of the names is `*`, if there are more than VARY_NAMES_MAX, or if the field is longer than PARSED_MAX, the
-    result is `("*",)`.
+    The result is `("*",)` if a name is `*`, if there are more than VARY_NAMES_MAX, or if the field is longer than
+    PARSED_MAX.
     """
     value = fields.combined("vary")
     return () if value is None else _vary_members(value)

@@ -24,8 +24,7 @@ def is_credential(name: str) -> bool:
 def authenticates_connection(credentials: str) -> bool:
     """Return True if this value of Authorization authenticates the connection.
 
-    The connection must then not be shared: the origin would take a later request of another client as a request of the
-    first client.
+    The connection must then not be shared: the origin would take another client's request for one of this client.
     """
     scheme = TOKEN.match(credentials)
     return scheme is not None and scheme[0].lower() in CONNECTION_SCHEMES

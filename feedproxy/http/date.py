@@ -30,7 +30,7 @@ _FORMS = tuple(
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ERA = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-"""Instant in Unix seconds that replaces `now` if the caller of `parse_http_date` gives no time."""
+"""Value of `now` if the caller of `parse_http_date` gives none."""
 
 
 def parse_http_date(value: str, now: Instant | None = None) -> Instant | None:
@@ -56,7 +56,7 @@ def parse_http_date(value: str, now: Instant | None = None) -> Instant | None:
 def _parse(value: str) -> Instant | tuple[int, int, int, int, int, int] | None:
     """Return the instant of a date, or None if the date is invalid.
 
-    If the year has two digits, return the six numbers of date and time. The caller then chooses the century.
+    For a year of two digits, return the six numbers of date and time. The caller chooses the century.
     """
     value = value.strip(" \t")
     for form in _FORMS:

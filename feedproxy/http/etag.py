@@ -23,7 +23,7 @@ _SUFFIXES = tuple(mark + coding for coding in _CODINGS for mark in ("--", "-", "
 
 
 class EntityTag(Struct, frozen=True):
-    """An entity tag. `opaque` is the text within the quotation marks. `weak` is true if `W/` precedes them."""
+    """An entity tag. `opaque` is the text within the quotation marks. `weak` is True if `W/` precedes them."""
 
     opaque: str
     weak: bool = False
@@ -54,8 +54,7 @@ def parse_tag(value: str) -> EntityTag | None:
 def parse_tags(value: str) -> tuple[EntityTag, ...] | Literal["*"]:
     """Return the tags in If-Match or If-None-Match, or "*" (RFC 9110, sections 13.1.1 and 13.1.2).
 
-    A tag may contain commas. A backslash in a tag is an ordinary character. A value longer than PARSED_MAX counts as a
-    list without tags.
+    A tag may contain commas. A backslash in it is an ordinary character. A value longer than PARSED_MAX has no tags.
     """
     if value.strip(" \t") == "*":
         return "*"
@@ -74,15 +73,15 @@ def strong_match(one: EntityTag, other: EntityTag) -> bool:
 
 
 def weak_match(one: EntityTag, other: EntityTag) -> bool:
-    """Return True if the texts of two tags are equal, weak or not (weak comparison, RFC 9110, section 8.8.3.2)."""
+    """Return True if the texts of two tags are equal (weak comparison, RFC 9110, section 8.8.3.2)."""
     return one.opaque == other.opaque
 
 
 def own_tag(base: str, coding: str, coded: bytes = b"") -> EntityTag:
     """Return this proxy's tag for a content coding. Each coding needs its own strong tag (RFC 9110, section 8.8.3.3).
 
-    If `coded` contains the coded bytes, the tag has their checksum. The checksum distinguishes bodies that different
-    encoders or levels make from the same content.
+    The tag has the checksum of `coded`, the coded bytes, if given: different encoders or levels make different bytes of
+    the same content.
     """
     if coding == "identity":
         return EntityTag(base)

@@ -56,7 +56,7 @@ def _value(value: bytes, of_response: bool, error: Callable[[str], FeedproxyErro
 
 
 def replace_controls(value: bytes, error: Callable[[str], FeedproxyError]) -> bytes:
-    """Return a response's field value or reason phrase with control characters replaced by spaces.
+    """Return a response's field value or reason phrase with spaces in place of control characters.
 
     NUL, CR and LF raise `error`.
     """
@@ -68,7 +68,7 @@ def replace_controls(value: bytes, error: Callable[[str], FeedproxyError]) -> by
 
 
 def is_field_line(line: bytes) -> bool:
-    """Return True if the bytes are one field line without a line end."""
+    """Return True if the bytes are a valid field line, without a line end."""
     name, colon, value = line.partition(b":")
     return bool(colon) and TOKEN.fullmatch(name) is not None and VALUE.fullmatch(value) is not None
 

@@ -15,7 +15,7 @@ _QUOTED_PAIR = re.compile(r"\\(.)", re.DOTALL)
 PARSED_MAX = 4096
 """Maximum length of a field value that is parsed, in characters.
 
-A message may have a field of up to 64 KiB. To parse all of it would delay the responses to other clients. For a longer
+A message may have a field of up to 64 KiB. Parsing all of it would delay the responses to other clients. For a longer
 value, each parser returns a result that is safe whatever the value says.
 """
 
@@ -25,7 +25,7 @@ def field_parser[Result, TooLong](
 ) -> Callable[[Callable[[str], Result]], Callable[[str], Result | TooLong]]:
     """Return a decorator for a parser of a field value. The parser must be a pure function.
 
-    For a value longer than PARSED_MAX, the decorated parser returns `too_long`. It caches up to `entries` results for
+    The decorated parser returns `too_long` for a value longer than PARSED_MAX. It caches up to `entries` results for
     short values (memoize.py).
     """
 
@@ -51,8 +51,7 @@ def is_token(value: str) -> bool:
 def split_list(value: str) -> list[str]:
     """Return the members of a list without empty members and surrounding white space (RFC 9110, section 5.6.1).
 
-    A comma in a quoted string does not separate members. A quotation mark that is never closed is an ordinary
-    character.
+    A comma in a quoted string does not separate members. An unclosed quotation mark is an ordinary character.
     """
     return _split(value, ",", _QUOTED_OR_COMMA)
 
@@ -79,7 +78,7 @@ def _outside_quotes(value: str, separator: str, pattern: re.Pattern[str]) -> lis
 
 
 def unquote(value: str) -> str:
-    """Return the text of a quoted string (RFC 9110, section 5.6.4). Return a value that is not quoted unchanged."""
+    """Return the text of a quoted string (RFC 9110, section 5.6.4). Return other values unchanged."""
     if len(value) < 2 or value[0] != '"' or value[-1] != '"':
         return value
     text = value[1:-1]
@@ -94,7 +93,7 @@ def quote(text: str) -> str:
 
 
 def parse_parameters(value: str) -> tuple[str, dict[str, str]]:
-    """Return a value in lower case and its parameters, as in `text/html; charset="x"` (RFC 9110, section 5.6.6).
+    """Return a value in lower case, and its parameters, as in `text/html; charset="x"` (RFC 9110, section 5.6.6).
 
     Names are in lower case, and values are unquoted. If a name is repeated, the first value counts. A parameter without
     `=` has the value "". Everything after the first PARSED_MAX characters is ignored.

@@ -23,14 +23,13 @@ HOP_BY_HOP = frozenset(
 )
 
 _NEVER_HOP_BY_HOP = frozenset({"cache-control", "content-length", "content-type", "host", "date", "etag", "vary"})
-"""Fields that a message needs end to end. A proxy forwards them even if Connection names them."""
+"""Fields that a proxy forwards even if Connection names them, because a message needs them end to end."""
 
 
 def hop_by_hop_names(connection: Iterable[str]) -> frozenset[str]:
     """Return the names of all hop-by-hop fields of a message, in lower case.
 
-    These are the names in HOP_BY_HOP and in `connection`, the values of the field Connection, except those in
-    _NEVER_HOP_BY_HOP.
+    These are HOP_BY_HOP, and the names in `connection`, the values of Connection, except those in _NEVER_HOP_BY_HOP.
     """
     listed = {token.strip().lower() for value in connection for token in value.split(",")}
     return HOP_BY_HOP | (listed - _NEVER_HOP_BY_HOP - {""})

@@ -8,15 +8,14 @@ from feedproxy.http.field_values import parse_parameters, split_list
 from feedproxy.http.message import Fields
 
 LINKS_MAX = 100
-"""At most this many links in one response are parsed. Feeds use two or three."""
+"""Maximum number of links in one response that are parsed. Feeds use two or three."""
 
 _REFERENCE = re.compile(r"<([^<>]*)>[ \t]*(.*)", re.DOTALL)
 _COMMA_IN_REFERENCE = re.compile(r"<[^<>,]*,[^<>]*>")
 
 
 class Link(Struct, frozen=True):
-    """A link in the field Link. `href` is relative to the response's target. `rels` contains its relations in lower
-    case.
+    """A link in the field Link. `href` is relative to the response's target. `rels` are its relations in lower case.
 
     `type` and `title` describe the linked resource.
     """

@@ -29,8 +29,10 @@ def memoize_short[T](*, entries: int = 4096, longest: int = 512) -> Callable[[Ca
 def memoize_by_identity[*Arguments, Result](
     *, entries: int = 64
 ) -> Callable[[Callable[[*Arguments], Result]], Callable[[*Arguments], Result]]:
-    """Return a decorator that caches the results of a function of immutable objects. The cache recognises objects by
-    their identity. Once it has `entries` results, it is emptied."""
+    """Return a decorator that caches results of a function of immutable objects, which are compared by identity.
+
+    A cache with `entries` results is emptied.
+    """
 
     def decorate(function: Callable[[*Arguments], Result]) -> Callable[[*Arguments], Result]:
         results: dict[tuple[int, ...], tuple[object, Result]] = {}

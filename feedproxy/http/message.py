@@ -10,12 +10,12 @@ from msgspec import Struct
 from feedproxy.http.hop_by_hop import HOP_BY_HOP, hop_by_hop_names
 
 NAMES_MAX = 2048
-"""The lower-case forms of at most this many field names are cached."""
+"""Maximum number of field names with a cached lower-case form."""
 NAME_LONGEST = 64
-"""The lower-case form of a field name is not cached if the name has more than this many characters."""
+"""Maximum length, in characters, of a field name with a cached lower-case form."""
 
 SHARED_LENGTH_MAX = 128
-"""A field value of more than this many bytes is not shared among responses: each response has its own copy."""
+"""Maximum length, in bytes, of field values that responses share. Each response has its own copy of a longer value."""
 
 _lower = lru_cache(maxsize=NAMES_MAX)(str.lower)
 
@@ -83,7 +83,7 @@ class Fields:
         return self._lines[names.index(lowered)][1] if lowered in names else None
 
     def get_all(self, name: str) -> list[str]:
-        """Return the values of all lines with this name, in order. The list is empty if there is no such line."""
+        """Return the values of all lines with this name, in order, or an empty list."""
         lowered, names = _lower(name), self._lowered or self._names
         count = names.count(lowered)
         if count == 0:
@@ -105,7 +105,7 @@ class Fields:
     def with_field(self, name: str, value: str) -> Self:
         """Return a copy with this line in place of all lines of the same name, at the position of the first.
 
-        If there is no line of this name, the new line is added at the end.
+        Without such a line, the new line is added at the end.
         """
         lowered, names = _lower(name), self._names
         if lowered not in names:

@@ -1,8 +1,7 @@
 """Validators of an origin inside the entity tag for the client.
 
-If the content has no-store, feedproxy stores neither the content nor the origin's validator. Instead, the client's tag
-contains the validator. `HASH.eTAG` and `HASH.wTAG` carry a strong or weak tag in base64url. `HASH.dNUMBER` carries
-Last-Modified in Unix seconds.
+Of content with no-store, feedproxy stores neither the content nor the origin's validator. The client's tag contains the
+validator: `HASH.eTAG` or `HASH.wTAG` a strong or weak tag in base64url, `HASH.dNUMBER` Last-Modified in Unix seconds.
 """
 
 import base64
@@ -15,10 +14,10 @@ from feedproxy.http.etag import EntityTag, parse_tag, parse_tags, tag_base
 from feedproxy.http.message import NO_FIELDS, Fields
 
 TAG_MAX = 96
-"""An origin's tag of more than this many characters is not carried inside a client's tag."""
+"""Maximum length, in characters, of an origin's tag that a client's tag contains."""
 
 TAGS_MAX = 8
-"""At most this many tags of a request, the first ones, are searched for validators of the origin."""
+"""Maximum number of tags of a request that are searched for validators of the origin."""
 
 _FIXED_FIELDS = frozenset({"accept", "accept-encoding", "user-agent"})
 """Names of fields that feedproxy itself writes into requests for feeds, in lower case.
@@ -27,15 +26,14 @@ A response that varies only by these fields is the same for all clients.
 """
 
 _CARRIED = re.compile(r"[0-9a-f]+\.(?:(?P<kind>[ew])(?P<tag>[A-Za-z0-9_-]+)|d(?P<date>[0-9]{1,11}))")
-"""Pattern of a tag base that carries a validator. A date has at most eleven digits."""
+"""Pattern of a tag base that contains a validator. A date has at most eleven digits."""
 
 
 def carry_validators(base: str, fields: Fields) -> str:
-    """Return a tag base that carries the ETag or the Last-Modified of a response.
+    """Return a tag base with the ETag or the Last-Modified of a response, or `base` if neither can be added.
 
-    An ETag of at most TAG_MAX characters is carried. Otherwise Last-Modified is carried, if the response does not vary
-    by a client's fields: documents in several languages can have the same date. Return `base` unchanged if nothing can
-    be carried.
+    An ETag of at most TAG_MAX characters is added. Otherwise Last-Modified is added, if the response does not vary by a
+    client's fields: documents in several languages can have the same date.
     """
     tag = parse_tag(fields.get("etag") or "") if len(fields.get_all("etag")) == 1 else None
     if tag is not None and len(tag.opaque) <= TAG_MAX and tag.opaque.isascii():
@@ -48,15 +46,14 @@ def carry_validators(base: str, fields: Fields) -> str:
 
 
 def content_base(base: str) -> str:
-    """Return a tag base without the validator that it carries."""
+    """Return a tag base without its validator."""
     return base.partition(".")[0] if _CARRIED.fullmatch(base) else base
 
 
 def conditions_for_origin(fields: Fields) -> Fields:
-    """Return the conditions for the origin that correspond to the client's conditions in `fields`.
+    """Return the conditions for the origin that correspond to the client's conditions in `fields`, or empty Fields.
 
-    The result is empty if no condition can be sent. A client's date counts only if the client sends no tag (RFC 9110,
-    section 13.1.3).
+    A client's date counts only if the client sends no tag (RFC 9110, section 13.1.3).
     """
     carried = list(_carried_validators(fields))
     if tags := [origin.text for _, origin in carried if isinstance(origin, EntityTag)]:
@@ -72,8 +69,8 @@ def conditions_for_origin(fields: Fields) -> Fields:
 def fields_for_client(conditions: Fields, not_modified: Fields) -> Fields | None:
     """Return the fields of an origin's 304, with the tag that the client sent for the current version.
 
-    `conditions` contains the fields of the client's request, and `not_modified` contains those of the 304. Return None
-    if the 304 does not show which of the client's versions is current.
+    `conditions` are the fields of the client's request, and `not_modified` those of the 304. Return None if the 304
+    does not show which of the client's versions is current.
     """
     carried = list(_carried_validators(conditions))
     confirmed = parse_tag(not_modified.get("etag") or "")
@@ -92,7 +89,7 @@ def fields_for_client(conditions: Fields, not_modified: Fields) -> Fields | None
 
 
 def _carried_validators(fields: Fields) -> Iterator[tuple[EntityTag, EntityTag | int]]:
-    """Yield each tag of the client that carries a validator, together with the validator."""
+    """Yield each tag of the client that contains a validator, with this validator."""
     tags = parse_tags(fields.combined("if-none-match") or "")
     for tag in tags[:TAGS_MAX] if tags != "*" else ():
         match = _CARRIED.fullmatch(tag_base(tag))

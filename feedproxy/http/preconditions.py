@@ -1,8 +1,8 @@
 """Evaluation of a request's preconditions (If-None-Match and others), in the order of RFC 9110, section 13.2.2.
 
 A representation has one tag for each content coding, and the origin's tag. If-None-Match is compared with all tags,
-because a client that has the content in one coding does not need it in another. If no tag matches, only the bases of
-the tags are compared (etag.py), because other software can have changed a tag.
+because a client that has the content in one coding does not need it in another. If no tag matches, the bases of the
+tags are compared (etag.py), because other software can have changed a tag.
 
 cache/validation.py compares the validators of an origin's 304 with those of the stored response.
 """
@@ -22,10 +22,10 @@ _UNCONDITIONAL = frozenset({"CONNECT", "OPTIONS", "TRACE"})
 _NAMES = frozenset({"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
 
 SKEW: Seconds = 60
-"""Maximum seconds by which a client's clock may be slow.
+"""Maximum time by which a client's clock may be slow, in seconds.
 
-Some clients send the time of their last request in If-Modified-Since. If the clock is slow, that time is too early. A
-version that was stored at most this many seconds after the time in the field counts as the client's version.
+Some clients send the time of their last request in If-Modified-Since. If their clock is slow, this time is too early. A
+version that was stored at most this many seconds after this time counts as the client's version.
 """
 
 
@@ -69,7 +69,7 @@ the Fetch Standard requires in each response ("CORS check").
 
 
 def has_preconditions(fields: Fields) -> bool:
-    """Return True if a request has a field that states a precondition (the fields that `evaluate` reads)."""
+    """Return True if a request has a precondition that `evaluate` reads."""
     return fields.has_any(_NAMES)
 
 
@@ -89,7 +89,7 @@ def evaluate(
     * `tags` contains the representation's tags in all codings.
     * `own_base` is the base of this proxy's own tags (etag.py), or None if clients get the origin's tag.
     * `date` is the response's Date, which replaces a missing Last-Modified (RFC 9111, section 4.3.2).
-    * `earlier_versions` is a pair of instants: when the first and when the current version was stored. A client's date
+    * `earlier_versions` are the instants at which the first and the current version were stored. A client's date
       between them shows that the client has an earlier version, even if Last-Modified is older.
 
     Invalid dates are ignored. An If-Modified-Since later than `now` is ignored unless it equals Last-Modified.
@@ -118,16 +118,14 @@ def evaluate(
 def _if_match(value: str, tags: Collection[EntityTag]) -> bool:
     """Return True if the condition If-Match holds, by strong comparison (RFC 9110, section 13.1.1).
 
-    `value` is the value of the field. The other arguments are those of `evaluate`.
+    `value` is the value of the field. `tags` is as for `evaluate`.
     """
     condition_tags = parse_tags(value)
     return condition_tags == "*" or any(not tag.weak and tag in tags for tag in condition_tags)
 
 
 def _if_none_match(value: str, tags: Collection[EntityTag], own_base: str | None) -> bool:
-    """Return True if the condition If-None-Match holds: none of its tags matches the representation.
-
-    The comparison is weak (RFC 9110, section 13.1.2).
+    """Return True if the condition If-None-Match holds: no tag matches, by weak comparison (RFC 9110, section 13.1.2).
 
     `value` is the value of the field. The other arguments are those of `evaluate`.
     """
@@ -153,10 +151,9 @@ def _was_modified_since(
     now: Instant | None,
     earlier_versions: tuple[Instant, Instant] | None,
 ) -> bool:
-    """Return True if the representation was modified after `since` (RFC 9110, section 13.1.3), or if both
-    `last_modified` and `date` are None.
+    """Return True if the representation was modified after `since` (RFC 9110, section 13.1.3).
 
-    The arguments after `since` are those of `evaluate`.
+    Return True, too, if `last_modified` and `date` are None. The arguments after `since` are those of `evaluate`.
     """
     modified = date if last_modified is None else last_modified
     if modified is None:

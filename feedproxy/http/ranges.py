@@ -25,17 +25,16 @@ class Unsatisfiable(Struct, frozen=True):
 
     @property
     def content_range(self) -> str:
-        """Return the value of Content-Range for the 416."""
         return f"bytes */{self.length}"
 
 
 def if_range_holds(
     fields: Fields, tag: EntityTag | None, last_modified: Instant | None, date: Instant | None = None
 ) -> bool:
-    """Return True if the request has no If-Range, or if the condition in If-Range holds (RFC 9110, section 13.1.5).
+    """Return True if the request has no If-Range, or if its condition holds (RFC 9110, section 13.1.5).
 
-    `tag` is the tag of the bytes that would be sent. A date in If-Range must equal Last-Modified. Last-Modified must
-    then be at least one second before the response's `date` (section 8.8.2.2).
+    `tag` is the tag of the bytes that would be sent. A date in If-Range must equal Last-Modified, which must be at
+    least one second before the response's `date` (section 8.8.2.2).
     """
     condition = fields.combined("if-range")
     if condition is None:
@@ -53,8 +52,7 @@ def select(value: str | None, length: int) -> tuple[int, int] | Unsatisfiable | 
     """Return the positions of the first and last byte that a Range selects in a content of `length` bytes.
 
     `value` is the Range of a GET, or None if If-Range forbids the range (`if_range_holds`). Return None if Range is
-    absent or ignored: the response is then 200 with the whole content. Return Unsatisfiable if the content has none of
-    the selected bytes.
+    absent or ignored: the response is then 200 with the whole content. Return Unsatisfiable if no selected byte exists.
     """
     if value is None:
         return None

@@ -13,7 +13,7 @@ from feedproxy.errors import BadRequest
 from feedproxy.http.field_lines import TOKEN, VALUE, Line, parse_field_lines
 
 TARGET_MAX = 8192
-"""Maximum length of a request target in bytes.
+"""Maximum length of a request target, in bytes.
 
 "It is RECOMMENDED that all HTTP senders and recipients support, at a minimum, request-line lengths of 8000 octets" --
 RFC 9112, section 3.
@@ -30,20 +30,18 @@ _ABSOLUTE_WITHOUT_PATH = re.compile(rb"([A-Za-z][0-9A-Za-z+.-]*://[^/?#]*)(\?.*)
 """Pattern of an absolute-form with an empty path. The second group is the query."""
 _VERSION = re.compile(rb"HTTP/[0-9]\.[0-9]")
 HOST_MAX = 255
-"""A host name of more than this many bytes is invalid (RFC 1035, section 2.3.4)."""
+"""Maximum length of a host name, in bytes (RFC 1035, section 2.3.4)."""
 HOST_WITH_PORT_MAX = HOST_MAX + len(":65535")
 _HOST = re.compile(
     rb"(?=.{1,%d}\Z)(?:(?:[0-9A-Za-z_-]{1,63}\.)*[0-9A-Za-z_-]{1,63}\.?|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?"
     % HOST_WITH_PORT_MAX
 )
-"""Pattern of an IP address, or of a host name of at most HOST_MAX bytes, each with an optional port."""
+"""Pattern of an IP address, or of a host name of at most HOST_MAX bytes, possibly with a port."""
 _LENGTH = re.compile(rb"0|[1-9][0-9]{0,17}")
 
 _CASE_MATTERS = (b"HEAD", b"CONNECT")
-"""Methods that change the framing of the response. Other spellings such as `head` are refused.
-
-Methods are case-sensitive (RFC 9110, section 9.1), but some recipients take `head` for `HEAD`.
-"""
+"""Methods that change the framing of the response. Other spellings such as `head` are refused, because some recipients
+take `head` for `HEAD`, although methods are case-sensitive (RFC 9110, section 9.1)."""
 
 
 class RequestHead(Struct, frozen=True):
@@ -56,8 +54,8 @@ class RequestHead(Struct, frozen=True):
 
     @property
     def is_for_whole_server(self) -> bool:
-        """Return True for an OPTIONS request with the target `*` or an absolute-form without path and query (RFC 9112,
-        section 3.2.4)."""
+        """Return True for OPTIONS with the target `*`, or an absolute-form without path and query (RFC 9112, section
+        3.2.4)."""
         match = _ABSOLUTE_WITHOUT_PATH.fullmatch(self.target)
         return self.method == b"OPTIONS" and (self.target == b"*" or (match is not None and match[2] is None))
 
@@ -68,7 +66,7 @@ class RequestHead(Struct, frozen=True):
 
 
 def read_request(lines: Sequence[bytes]) -> RequestHead:
-    """Parse the lines of an HTTP/1 request's head, and return the head. Raises BadRequest if a line is invalid."""
+    """Return the parsed head of an HTTP/1 request. Raises BadRequest if a line is invalid."""
     parts = lines[0].split(b" ") if lines else []
     if len(parts) != 3:
         raise BadRequest("invalid request line: expected method, one space, target, one space, version")
@@ -95,8 +93,7 @@ def read_request(lines: Sequence[bytes]) -> RequestHead:
 
 
 def check_request_line(method: bytes, target: bytes) -> None:
-    """Check method and target of a request (RFC 9110, section 9.1; RFC 9113, section 8.3.1). Raises BadRequest if one
-    of them is invalid."""
+    """Raise BadRequest if method or target is invalid (RFC 9110, section 9.1; RFC 9113, section 8.3.1)."""
     if not TOKEN.fullmatch(method):
         raise BadRequest("invalid method: expected a token")
     if method not in _CASE_MATTERS and method.upper() in _CASE_MATTERS:
@@ -114,8 +111,7 @@ def check_count(lines: Sequence[object]) -> None:
 
 
 def check_fields(fields: Sequence[Line]) -> None:
-    """Check names and values of a request's fields (RFC 9110, sections 5.1 and 5.5). Raises BadRequest if one of them
-    is invalid."""
+    """Raise BadRequest if a name or value of a request's field is invalid (RFC 9110, sections 5.1 and 5.5)."""
     check_count(fields)
     for name, value in fields:
         if not TOKEN.fullmatch(name):
@@ -125,7 +121,7 @@ def check_fields(fields: Sequence[Line]) -> None:
 
 
 def without_empty_port(fields: Iterable[Line]) -> list[Line]:
-    """Return a request's fields, with Host in its usual form: a colon without a port is removed.
+    """Return a request's fields with Host in its usual form: a colon without a port is removed.
 
     The grammar permits an empty port ("port = *DIGIT", RFC 3986, section 3.2.3), but "URI producers and normalizers
     should omit the ":" delimiter" before it (section 3.2).
@@ -134,9 +130,9 @@ def without_empty_port(fields: Iterable[Line]) -> list[Line]:
 
 
 def check_host(fields: Iterable[Line], *, required: bool, may_be_empty: bool) -> None:
-    """Check the field Host of a request (RFC 9112, section 3.2). Raises BadRequest if the field is invalid.
+    """Raise BadRequest if the field Host of a request is invalid (RFC 9112, section 3.2).
 
-    A missing field is invalid if `required` is true. An empty value is valid if `may_be_empty` is true.
+    If `required` is True, it must not be missing. If `may_be_empty` is True, it may be empty.
     """
     # "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request message that lacks a Host
     # header field and to any request message that contains more than one Host header field line or a Host header
@@ -158,8 +154,7 @@ def is_host(value: bytes) -> bool:
 
 
 def check_framing(fields: Iterable[Line], *, minor: int) -> None:
-    """Check Transfer-Encoding and Content-Length of a request (RFC 9112, sections 6.1 to 6.3). Raises BadRequest if
-    they are invalid.
+    """Raise BadRequest for an invalid Transfer-Encoding or Content-Length (RFC 9112, sections 6.1 to 6.3).
 
     `minor` is the minor version of HTTP/1 in the request line.
     """

@@ -13,7 +13,8 @@ from feedproxy.http.message import Fields, Response
 from feedproxy.http.structured_fields import Value, parse_dictionary, parse_list
 
 DEFER_MAX: Seconds = 172_800
-"""Maximum seconds for which an origin can defer the next request. Some origins state absurd times, such as years."""
+"""Maximum time by which an origin can defer the next request, in seconds. Some origins state absurd times, such as
+years."""
 
 _RATE_LIMIT_FIELDS = frozenset({"ratelimit", "ratelimit-remaining", "x-ratelimit-remaining"})
 
@@ -26,10 +27,10 @@ def may_state_limit(response: Response) -> bool:
 
 
 def retry_after(fields: Fields, now: Instant) -> Instant | None:
-    """Return the instant from which the origin permits the next request, or None if the response states no instant.
+    """Return the instant from which the origin permits the next request, or None if the response states none.
 
-    The instant is the later of Retry-After (RFC 9110, section 10.2.3) and the reset of an exhausted rate limit, but at
-    most DEFER_MAX seconds from now.
+    It is the later of Retry-After (RFC 9110, section 10.2.3) and the reset of an exhausted rate limit, at most
+    DEFER_MAX seconds from now.
     """
     instants = [_parse_retry_after(value.strip(), now) for value in fields.get_all("retry-after")]
     latest = max((at for at in (*instants, rate_limit_reset(fields, now)) if at is not None and at > now), default=None)
@@ -39,9 +40,7 @@ def retry_after(fields: Fields, now: Instant) -> Instant | None:
 def rate_limit_reset(fields: Fields, now: Instant) -> Instant | None:
     """Return the instant at which an exhausted rate limit is reset, at most DEFER_MAX seconds from now.
 
-    Return None if no limit is exhausted.
-
-    Three forms are read:
+    Return None if no limit is exhausted. Three forms are read:
 
     * `RateLimit: "policy";r=0;t=30` (draft-ietf-httpapi-ratelimit-headers-10)
     * `RateLimit: remaining=0, reset=30` (version 05 of the draft)
@@ -60,10 +59,9 @@ def rate_limit_reset(fields: Fields, now: Instant) -> Instant | None:
 
 @field_parser(too_long=())
 def _parse_rate_limit(value: str) -> Sequence[tuple[Value | None, Value | None]]:
-    """Return two values for each limit in RateLimit: the number of requests that remain, and the seconds until the
-    reset.
+    """Return, for each limit in RateLimit, the number of remaining requests and the seconds until the reset.
 
-    A value is None if it is missing. A malformed field can have values that are not numbers.
+    A missing value is None. In a malformed field, a value is possibly not a number.
     """
     limits = [(parameters.get("r"), parameters.get("t")) for _, parameters in parse_list(value) or ()]
     members = parse_dictionary(value) or {}

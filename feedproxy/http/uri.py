@@ -1,6 +1,6 @@
 """Target URIs and their normal form.  RFC 3986
 
-Resources are stored and requested under the normal form. Normalisation is idempotent and never changes the resource
+Resources are stored and requested under the normal form. Normalisation is idempotent, and never changes the resource
 that a URI identifies. The input is bytes of the wire, decoded as ISO-8859-1, or Unicode from a document. The normal
 form is percent-encoded UTF-8.
 """
@@ -24,7 +24,7 @@ _PORTS = {"http": 80, "https": 443}
 _REG_NAME = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
 """Pattern of host names that resolvers accept, including names with an underscore."""
 _HOST_MAX = 253
-"""A host name of more than this many characters is invalid: 255 octets on the wire (RFC 1035, section 2.3.4)."""
+"""Maximum length of a host name, in characters: 255 octets on the wire (RFC 1035, section 2.3.4)."""
 
 _NORMAL = re.compile(
     r"https?://[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){0,3}(?::(?!80/|443/)[1-9][0-9]{1,3})?"
@@ -33,7 +33,7 @@ _NORMAL = re.compile(
 """Pattern of most URIs in normal form: short names, ports of two to four digits, and no percent-encoding."""
 
 LENGTH_MAX = 16_384
-"""A target URI of more than this many characters is invalid. A request target has at most half as many bytes
+"""Maximum length of a target URI, in characters. A request target has at most half as many bytes
 (request_validation.py), but percent-encoding makes it longer."""
 
 _CONTROLS_AND_SPACE = re.compile(r"[\x00-\x20\x7f]")
@@ -80,8 +80,8 @@ def is_same(one: str, other: str) -> bool:
 def resolve(base: str, reference: str) -> str:
     """Return the normalised target of a reference, such as a Location, relative to `base` (RFC 3986, section 5.2).
 
-    White space around the reference is removed, and spaces within it are encoded, because origins send both. Raises
-    BadTarget if the result is invalid.
+    White space around it is removed, and spaces within it are encoded, because origins send both. Raises BadTarget if
+    the result is invalid.
     """
     text = reference.strip(" \t\r\n\f").replace(" ", "%20")
     if _CONTROLS_AND_SPACE.search(text):
@@ -108,16 +108,13 @@ def is_absolute(reference: str) -> bool:
 
 
 def fragment_of(reference: str) -> str:
-    """Return the fragment of a reference with its `#`, or an empty string. Spaces within the fragment are encoded."""
+    """Return the fragment of a reference with its `#`, or "". Spaces in it are encoded."""
     _, mark, fragment = reference.strip(" \t\r\n\f").replace(" ", "%20").partition("#")
     return mark + fragment
 
 
 def query_value(query: str, name: str) -> str:
-    """Return the first value of a query parameter.
-
-    The value is empty if the parameter is absent or the query is invalid.
-    """
+    """Return the first value of a query parameter, or "" if it is absent or the query is invalid."""
     try:
         return parse_qs(query, keep_blank_values=True, max_num_fields=20).get(name, [""])[0]
     except ValueError:
@@ -125,7 +122,7 @@ def query_value(query: str, name: str) -> str:
 
 
 def without_fragment(uri: str) -> str:
-    """Return the target of a store key: the key without its fragment. The fragment names a credential
+    """Return the target of a store key: the key without its fragment, which names a credential
     (access/origin_credentials.py)."""
     return uri.partition("#")[0]
 

@@ -4,8 +4,8 @@ A service that fetches a feed for many people claims their number in its User-Ag
 `users 2`, `15 subscriber(s)`, `subscribers 1`. Some services add their own id of the feed.
 subscribers/claim_confirmation.py decides which claims are believed.
 
-One service can use several User-Agent strings. Its claims are counted under the part that its strings have in common.
-Claims of one service with different ids for one feed are added.
+A service can use several User-Agent strings. Its claims are counted under the part that these have in common. Its
+claims with different ids for one feed are added.
 """
 
 import re
@@ -16,17 +16,16 @@ from msgspec import Struct
 from feedproxy.http.memoize import memoize_short
 
 LENGTH_MAX = 512
-"""Only this many characters at the beginning of a User-Agent are parsed. Real values have fewer than 400."""
+"""Number of characters at the beginning of a User-Agent that are parsed. Real values have fewer than 400."""
 
 COUNT_MAX = 10**12
-"""A claim of more than this many subscribers counts as this number."""
+"""Maximum number of subscribers in a claim. A larger claim counts as this number."""
 
 
 class Claim(Struct, frozen=True):
     """A service's statement that it fetches a feed for `count` subscribers.
 
-    `fetcher` is the name under which the service's claims are counted. `feed_id` is the service's own id of the feed,
-    or "" if the service states none.
+    `fetcher` is the name under which the service's claims are counted. `feed_id` is its own id of the feed, or "".
     """
 
     fetcher: str
@@ -68,12 +67,12 @@ _NAMES = {
     "opr": "Opera",
     "theoldreader": "The Old Reader",
 }
-"""Displayed names of services, keyed by the names in their User-Agent in lower case."""
+"""Displayed names of services, by the names in their User-Agent in lower case."""
 
 
 @memoize_short(longest=LENGTH_MAX)
 def parse_claim(user_agent: str) -> Claim | None:
-    """Return the claim in a User-Agent, or None if the User-Agent has no claim."""
+    """Return the claim in a User-Agent, or None."""
     user_agent = user_agent[:LENGTH_MAX]
     match = _count(user_agent)
     if match is None:
@@ -85,8 +84,7 @@ def parse_claim(user_agent: str) -> Claim | None:
 
 @memoize_short(longest=LENGTH_MAX)
 def product(user_agent: str) -> str:
-    """Return the displayed name of a feed reader, such as `Feedly` or `curl`, or `unknown` if the User-Agent has
-    no name."""
+    """Return the displayed name of a feed reader, such as `Feedly` or `curl`, or `unknown`."""
     name = _name(user_agent[:LENGTH_MAX])
     return _NAMES.get(_fetcher(name)) or name or "unknown"
 
@@ -112,17 +110,14 @@ def _count(user_agent: str) -> re.Match[str] | None:
 
 
 def _fetcher(name: str) -> str:
-    """Return the part of a product name that all User-Agent strings of a service have in common.
-
-    Return `unknown` if this part is empty.
-    """
+    """Return the part of a product name that all User-Agent strings of a service have in common, or `unknown`."""
     parts = name.lower().split()
     distinctive = [part for part in parts if part not in _COMMON_WORDS] or parts
     return re.sub(r"\.(com|net|org)$", "", "".join(distinctive)) or "unknown"
 
 
 def _name(user_agent: str) -> str:
-    """Return the first 40 printable ASCII characters of the product's name, or "" if the User-Agent has no name."""
+    """Return the first 40 printable ASCII characters of the product's name, or "" if there is no name."""
     if claim := _count(user_agent):
         # The claim is removed, because a name may precede it directly: `Example 12 readers`.
         user_agent = f"{user_agent[: claim.start()]};{user_agent[claim.end() :]}"

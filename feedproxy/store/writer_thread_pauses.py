@@ -1,6 +1,6 @@
 """Pauses of the writing thread, so that the event loop gets the CPU.
 
-On a single CPU without pauses, hits waited four milliseconds for the store, four times a second.
+On a single CPU without pauses, the store delayed hits by four milliseconds, four times a second.
 """
 
 import time
@@ -8,7 +8,7 @@ import time
 from feedproxy.clock import Seconds
 
 PAUSE_MIN: Seconds = 0.0005
-"""The thread pauses after this many seconds of work. Each pause lasts this many seconds, too.
+"""Seconds of work after which the thread pauses, and seconds of each pause.
 
 Other threads get the interpreter lock after this time in any case (`SWITCH_INTERVAL`). With half the time, the pauses
 took a quarter of the thread's CPU time.
@@ -22,7 +22,7 @@ class WritePacer:
         self._began = time.perf_counter()
 
     def pause(self) -> None:
-        """Sleep if the thread has worked for PAUSE_MIN. The thread calls this method between two steps of its work."""
+        """Sleep if the thread has worked for PAUSE_MIN. Call this method between two steps of work."""
         if time.perf_counter() - self._began >= PAUSE_MIN:
             time.sleep(PAUSE_MIN)
             self._began = time.perf_counter()

@@ -1,7 +1,7 @@
 """The Content-Security-Policy of HTML pages.
 
-A policy contains the hash of the style sheet that is part of the page: other styles and scripts do not run, even if
-escaping fails. The files that admin pages load are permitted as `self`.
+A policy contains the hash of the page's style sheet. Other styles and scripts do not run, even if escaping fails. The
+files that admin pages load are permitted as `self`.
 """
 
 import hashlib
@@ -15,10 +15,9 @@ _SOURCE = re.compile(r"https?://[A-Za-z0-9.\-]+(?::[0-9]{1,5})?|https?://\[[0-9A
 
 
 def page_policy(*form_targets: str) -> str:
-    """Return the policy of a page.
+    """Return the policy of a page, with forms that may be sent to its own origin and to `form_targets`.
 
-    Forms of the page may be sent to its own origin and to `form_targets`, which are origins such as
-    `https://example.com`. An invalid origin is left out.
+    These are origins such as `https://example.com`. An invalid one is left out.
     """
     targets = " ".join(["'self'", *(target for target in form_targets if _SOURCE.fullmatch(target))])
     return (

@@ -40,19 +40,19 @@ def page(name: str, /, **values: Any) -> bytes:
 
 
 def page_entity_tag(body: bytes) -> str:
-    """Return the weak entity tag of a page. The time when the page was made does not affect the tag."""
+    """Return the weak entity tag of a page. It does not depend on the time when the page was made."""
     return f'W/"{hashlib.sha256(_AS_OF.sub(b"", body)).hexdigest()[:32]}"'
 
 
 def make_ready() -> None:
-    """Compile every template, so that the first page need not wait for it. The call takes about 50 ms."""
+    """Compile every template, which takes about 50 ms, so that the first page takes no longer than others."""
     environment = _environment()
     for name in environment.list_templates(extensions=["html"]):
         environment.get_template(name)
 
 
 def asset(name: str) -> tuple[str, bytes] | None:
-    """Return the media type and content of a file that admin pages load, or None if no file has this name."""
+    """Return the media type and content of a file that admin pages load, or None if there is no such file."""
     return _assets().get(name)
 
 
@@ -73,7 +73,7 @@ def when(text: str | None, now: Instant) -> Markup | str:
 
 
 def with_code(text: str) -> Markup:
-    """Return a text with HTML code elements for the parts between backticks."""
+    """Return a text with the parts between backticks as HTML code elements."""
     parts = [
         escape(part) if at % 2 == 0 else Markup("<code>{}</code>").format(part)
         for at, part in enumerate(text.split("`"))
@@ -89,7 +89,7 @@ def style() -> str:
 
 @cache
 def _assets() -> dict[str, tuple[str, bytes]]:
-    """Return the media type and content of each file by its name. A name contains part of the content's hash."""
+    """Return the media type and content of each file by name. The name contains a part of the content's hash."""
     admin_style = (style() + (HERE / "admin.css").read_text("utf-8")).encode()
     script = (HERE / "live.js").read_bytes()
     sources = (

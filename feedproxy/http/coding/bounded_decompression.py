@@ -1,7 +1,6 @@
 """Decoding of content codings with limits against decompression bombs: small messages that expand to a large content.
 
-Decoders work in pieces and stop at the caller's limit. Truncated content and content with a wrong checksum raise an
-error.
+Decoders work in pieces and stop at the caller's limit. Truncated content, or a wrong checksum, is an error.
 """
 
 import io
@@ -24,8 +23,7 @@ from feedproxy.http.coding.content_coding import (
 from feedproxy.http.coding.deflate import zlib
 
 LAYERS_MAX = 4
-"""Content with more than this many codings is not decoded. Servers apply at most two, for example to a file that is
-already gzip."""
+"""Maximum number of codings that are decoded. Servers apply at most two, for example to a file that is already gzip."""
 
 _ALWAYS_ACCEPTED = 16 * 1024 * 1024
 _EXPANSION = 100
@@ -35,7 +33,7 @@ A higher ratio indicates a decompression bomb. The most repetitive of 352 feeds 
 """
 
 _PIECE = 4 * 1024
-"""A decoder gets at most this many bytes of input in each call.
+"""Number of bytes of input in each call of a decoder.
 
 At the end of a gzip member, the decoder copies the rest of its input. With more input in each call, a body of many
 empty members would take seconds.
@@ -45,36 +43,34 @@ _ONE_CALL_MAX = 256 * 1024
 """A gzip body is decoded in one call if the limit of its content is at most this many bytes."""
 
 _OUTPUT = 64 * 1024
-"""In each call, a decoder of gzip, deflate or brotli gives at most this many bytes, except in `_gunzip_at_once`."""
+"""Maximum output of one call of a gzip, deflate or brotli decoder, in bytes (except `_gunzip_at_once`)."""
 
 _ZSTD_WINDOW_MAX = 8 * 1024 * 1024
-"""A zstd stream with a window of more than this many bytes is not decoded. The content coding zstd permits at most 8 MB
-(RFC 9659)."""
+"""Maximum window of a decoded zstd stream, in bytes. The content coding zstd permits at most 8 MB (RFC 9659)."""
 
 _ZSTD_EXPANSION = 32 * 1024
-"""Each byte of a zstd block gives at most this many decoded bytes (RFC 8878, section 3.1.1.2.3)."""
+"""Maximum number of decoded bytes from each byte of a zstd block (RFC 8878, section 3.1.1.2.3)."""
 
 _ZSTD_STEP = 4 * 1024 * 1024
 """Maximum output of one call of a zstd decoder, in bytes.
 
-The decoder does not limit its output. A call therefore gets only as much input as can expand to the maximum.
+The decoder has no such limit. It therefore gets only as much input as can expand to this maximum.
 """
 
 
 def unknown_codings(content_encoding: str | None) -> tuple[str, ...]:
-    """Return those codings in a Content-Encoding that feedproxy cannot decode."""
+    """Return the codings in a Content-Encoding that feedproxy cannot decode."""
     return tuple(coding for coding in layers(content_encoding) if coding not in _DECODERS)
 
 
 def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
-    """Return the decoded content of a body.
+    """Return the decoded content of a body, at most `limit` bytes. The sizes after each of several decodings are added.
 
     An empty body is returned unchanged, and so is text that is mislabelled as gzip or zstd (`lacks_magic_number`). A
     name of NOT_CODINGS is skipped if the body is text or coded in gzip or zstd.
 
-    `limit` is the maximum size of the decoded content in bytes. If a body has several codings, the sizes after each
-    decoding are added. Raises TooLarge above `limit`, and UnknownCoding for an unknown coding. Raises Undecodable for
-    truncated or damaged content, and for more than LAYERS_MAX codings.
+    Raises TooLarge above `limit`, UnknownCoding for an unknown coding, and Undecodable for truncated or damaged content
+    or more than LAYERS_MAX codings.
     """
     codings = layers(content_encoding)
     if len(codings) > LAYERS_MAX:
@@ -96,7 +92,7 @@ def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
 
 
 def decoding_limit(length: int, limit: int) -> int:
-    """Return the maximum size, in bytes, of the content that a body of `length` bytes may decode to.
+    """Return the maximum size, in bytes, of the decoded content of a body of `length` bytes.
 
     The result is `limit`, or less if content of `limit` bytes would indicate a decompression bomb.
     """
@@ -126,10 +122,7 @@ def collect(pieces: Generator[bytes], coding: str, limit: int) -> bytes:
 
 
 def _gunzip_at_once(body: bytes, coding: str, limit: int) -> bytes:
-    """Return the content of a body that is a single small gzip member, decoded in one call.
-
-    Return empty bytes if the body must be decoded in pieces.
-    """
+    """Return the content of a single small gzip member, decoded in one call, or b"" if it must be decoded in pieces."""
     if coding != "gzip" or limit > _ONE_CALL_MAX:
         return b""
     decoder = zlib.decompressobj(wbits=31)
@@ -146,14 +139,14 @@ def _gunzip(body: bytes, limit: int) -> Generator[bytes]:
 
 
 def _inflate(body: bytes, limit: int) -> Generator[bytes]:
-    """Yield the content of zlib data, or of a bare deflate stream, which some servers send (RFC 9110, 8.4.1.2)."""
+    """Yield the content of zlib data, or of a bare deflate stream, which some servers send (RFC 9110, section
+    8.4.1.2)."""
     is_zlib = len(body) > 1 and body[0] & 0x0F == 8 and (body[0] << 8 | body[1]) % 31 == 0
     return _deflated(body, "deflate", 15 if is_zlib else -15)
 
 
 def _deflated(body: bytes, coding: str, wbits: int, next_member: bytes | None = None) -> Generator[bytes]:
-    """Yield the content of a deflate stream. If `next_member` is not None, also yield the content of the streams that
-    follow it and begin with `next_member`."""
+    """Yield the content of a deflate stream, and of consecutive streams that begin with `next_member` (unless None)."""
     decoder, offset = zlib.decompressobj(wbits), 0
     while offset < len(body):
         if decoder.eof:
@@ -191,10 +184,9 @@ def _unzstd(body: bytes, limit: int) -> Generator[bytes]:
 def zstd_frames(
     decompressor: zstandard.ZstdDecompressor, body: bytes, limit: int, *, strict: bool = False
 ) -> Generator[bytes]:
-    """Yield the content of consecutive zstd frames (RFC 8878, section 3).
+    """Yield the content of consecutive zstd frames (RFC 8878, section 3), in smaller pieces near `limit` bytes.
 
-    If `strict` is True, data after the last frame raises Undecodable. If it is False, such data is dropped. `limit` is
-    the caller's limit of the content in bytes. The pieces become smaller near the limit.
+    Data after the last frame is dropped. If `strict` is True, it raises Undecodable.
     """
     decoder, offset, remaining = decompressor.decompressobj(), 0, limit
     while offset < len(body):

@@ -29,13 +29,13 @@ NOT_CODINGS = frozenset(
 """Names that servers send as Content-Encoding although they are no content codings.
 
 They are charsets, words for the absence of a coding, values of Content-Transfer-Encoding, and the framing of uploads to
-S3, which some object stores send again. Browsers ignore all unknown codings. feedproxy ignores only these names,
-because content in a coding that it does not know must pass unchanged.
+S3, which some object stores send again. Browsers ignore all unknown codings. feedproxy ignores only these, because
+content in a coding that it does not know must pass unchanged.
 """
 
 
 class UnknownCoding(Undecodable):
-    """Error for a Content-Encoding with an unknown coding; `coding` is its name."""
+    """Error for an unknown coding in Content-Encoding. `coding` is its name."""
 
     def __init__(self, coding: str) -> None:
         super().__init__(f"unknown content coding {coding!r}")
@@ -55,8 +55,8 @@ def is_exact(body: bytes, coding: str, content: bytes) -> bool:
     """Return True if every decoder gives this content for the coded bytes.
 
     `content` is the result of `bounded_decompression.decode`, which ignores data after the last gzip member or zstd
-    frame. Other decoders can fail at such data. For zstd, the result is always False, because a search for such data
-    would take another decoding.
+    frame. Other decoders can fail at such data. For zstd, the result is always False: finding such data would take
+    another decoding.
     """
     match coding:
         case "gzip":
@@ -79,8 +79,7 @@ def sniff(body: bytes) -> str | None:
 def lacks_magic_number(body: bytes, coding: str) -> bool:
     """Return True if a body looks like XML or JSON, and lacks the magic number of the stated coding.
 
-    feedproxy treats such a body as uncoded. For codings without a magic number (all except gzip and zstd), the result
-    is False.
+    feedproxy treats such a body as uncoded. Only gzip and zstd have a magic number. For others, the result is False.
     """
     if coding == "gzip":
         return not body.startswith(GZIP_MAGIC) and is_text(body)
@@ -103,8 +102,8 @@ def is_zstd_frame(data: bytes) -> bool:
 
 
 def encode(body: bytes, coding: str, level: int) -> bytes:
-    """Return `body` in this coding. Equal arguments give equal bytes. Raises UnknownCoding for a coding that feedproxy
-    cannot write.
+    """Return `body` in this coding. Equal arguments give equal bytes. Raises UnknownCoding unless feedproxy can write
+    it.
 
     Levels are gzip 1 to 9, br 0 to 11, zstd 1 to 19. Above 19, the window of zstd exceeds the 8 MB of RFC 9659.
     """

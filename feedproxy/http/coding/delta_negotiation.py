@@ -1,6 +1,6 @@
 """Requests for a delta (RFC 3229): the field A-IM, and the versions that the client has.
 
-The only supported instance manipulation is `feed`. It removes the entries that are already in the base, a version that
+The only supported instance manipulation is `feed`. It removes the items that are already in the base, a version that
 the client has. The conditional request names the base by tags or by a date. RFC 3229 defines only tags, but feed
 readers also send dates.
 """
@@ -17,12 +17,12 @@ FEED = "feed"
 
 
 class Bases(Struct, frozen=True):
-    """The versions that a client states to have: those with `tags` or, if there are no tags, the version of `date`."""
+    """The versions that a client states to have: those with `tags` or, without tags, the version of `date`."""
 
     tags: tuple[EntityTag, ...] = ()
     """The tags in If-None-Match."""
     date: Instant | None = None
-    """The date in If-Modified-Since. None if the request has If-None-Match, because the date is then ignored (RFC 9110,
+    """The date in If-Modified-Since. None if there is If-None-Match, which makes HTTP ignore the date (RFC 9110,
     section 13.1.3)."""
 
 

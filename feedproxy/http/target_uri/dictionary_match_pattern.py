@@ -11,7 +11,7 @@ from feedproxy.http import uri
 from feedproxy.http.memoize import memoize_short
 
 type _Parts = tuple[str, ...]
-"""The literal texts of a pattern, in order. A wildcard stands between two neighbours."""
+"""The literal texts of a pattern, in order. A wildcard stands between two of them."""
 
 _TOKEN = re.compile(
     r"(?P<escaped>\\[!-~])|\{(?P<group>(?:\\[!-~]|[^\\{}*():?#+\x00-\x20\x7f])*)\}|(?P<any>\*)|(?P<sign>[^\\{}():?#+*])",
@@ -20,8 +20,7 @@ _TOKEN = re.compile(
 
 
 def covers(pattern: str, base: str, target: str) -> bool:
-    """Return True if a pattern matches the URL `target`. The pattern is relative to the URL `base`. Both URLs are
-    normalised.
+    """Return True if a pattern, relative to the URL `base`, matches the URL `target`. Both URLs are normalised.
 
     URLs of different origins never match (RFC 9842, section 2.2.2).
     """
@@ -46,7 +45,7 @@ def covers(pattern: str, base: str, target: str) -> bool:
 def _parse(pattern: str) -> tuple[_Parts | None, _Parts | None] | None:
     """Return the parts of a pattern's path and query, or None if the pattern has unsupported syntax.
 
-    The parts of a missing path or query are None.
+    A missing path or query is None.
     """
     if not pattern:
         return None
@@ -60,7 +59,7 @@ def _parse(pattern: str) -> tuple[_Parts | None, _Parts | None] | None:
 
 
 def _read_parts(pattern: str, at: int) -> tuple[_Parts, int]:
-    """Return the parts of a pattern from the position `at` on, and the position of the first unsupported character."""
+    """Return the parts of a pattern from the position `at`, and the position of the first unsupported character."""
     parts = [""]
     while (match := _TOKEN.match(pattern, at)) is not None and not _is_modifier(pattern, at):
         at = match.end()
@@ -85,7 +84,7 @@ def _is_modifier(pattern: str, at: int) -> bool:
 
 
 def matches_glob(parts: Sequence[str], text: str) -> bool:
-    """Return True if a text consists of these literals in order, with any text between two neighbours."""
+    """Return True if a text consists of these literals in order, with any text between two of them."""
     if len(parts) == 1:
         return text == parts[0]
     first, *middle, last = parts

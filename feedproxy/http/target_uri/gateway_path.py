@@ -9,10 +9,10 @@ _GATEWAY = re.compile(r"/(https?):(?://?(.*))?", re.IGNORECASE | re.DOTALL)
 
 
 def gateway_target(path: str) -> str:
-    """Return the normalised target in a gateway path.
+    """Return the normalised target in a gateway path with its query.
 
-    `path` includes the query. Some clients replace `//` by `/`, so one slash after the target's scheme is enough.
-    Raises NotFound if the target does not begin with http or https, and BadTarget if the target is invalid.
+    Some clients replace `//` by `/`, so one slash after the target's scheme is enough. Raises NotFound if the target
+    does not begin with http or https, and BadTarget if it is invalid.
     """
     match = _GATEWAY.fullmatch(path)
     if match is None:
@@ -23,8 +23,8 @@ def gateway_target(path: str) -> str:
 def lacks_path(path: str) -> bool:
     """Return True if a gateway path ends with the target's host, as in `/https://example.com`.
 
-    A browser would send the password for such a path to all paths below `/https://` (RFC 7617, section 2.2), and
-    thereby to other hosts.
+    A browser would send the password for such a path to all paths below `/https://` (RFC 7617, section 2.2), and thus
+    to other hosts.
     """
     match = _GATEWAY.fullmatch(path.partition("?")[0])
     return match is not None and bool(match[2]) and "/" not in match[2]

@@ -13,11 +13,10 @@ from feedproxy.http.target_uri.dictionary_match_pattern import matches_glob
 from feedproxy.http.target_uri.url_redaction import sounds_secret
 
 QUERY_MAX = 4096
-"""A query of more than this many characters is not compared: it is equivalent only to itself."""
+"""Maximum length of a compared query, in characters. A longer query is equivalent only to itself."""
 
 PARAMETERS_MAX = 128
-"""A query with more than this many parameters is not compared, and a field with more than this many names is
-ignored."""
+"""Maximum number of parameters of a compared query, and of names in a field. A field with more is ignored."""
 
 COMMON_NAMES = (
     *("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "utm_id"),
@@ -25,19 +24,17 @@ COMMON_NAMES = (
 )
 """Names of common query parameters.
 
-No-Vary-Search has no wildcards. For a rule's pattern with a wildcard, feedproxy therefore lists the names in
-COMMON_NAMES that match the pattern.
+No-Vary-Search has no wildcards. For a pattern with a wildcard, it lists the matching names of COMMON_NAMES.
 """
 
 type _Pairs = list[tuple[str, str]]
 
 
 class QueryVariance(Struct, frozen=True):
-    """The rule that states which parameters of a query identify a resource, and whether their order matters."""
+    """The parameters of a query that identify a resource, and whether their order matters."""
 
     names: frozenset[str] = frozenset()
-    """Names of the ignored parameters. If `all_but` is True, these names are the exceptions: all other parameters are
-    ignored."""
+    """Names of the ignored parameters or, if `all_but` is True, of the only parameters that are not ignored."""
     all_but: bool = False
     key_order: bool = True
 
@@ -82,7 +79,7 @@ def parse_no_vary_search(value: str) -> QueryVariance:
 
 
 def _names(value: object) -> frozenset[str] | None:
-    """Return the parameter names in an inner list, or None if the value is no list of at most PARAMETERS_MAX strings
+    """Return the parameter names in an inner list, or None if it is not a list of at most PARAMETERS_MAX strings
     (draft, "Parse a key")."""
     if not isinstance(value, tuple) or len(value) > PARAMETERS_MAX:
         return None
@@ -104,7 +101,7 @@ def _pairs(query: str) -> _Pairs:
 def without_parameters(target: str, patterns: tuple[str, ...]) -> str:
     """Return a normalised target without the parameters that match the patterns. `*` in a pattern is a wildcard.
 
-    A parameter with a name that suggests a secret is removed only by a pattern without a wildcard.
+    Only a pattern without a wildcard removes a parameter with a name that suggests a secret.
     """
     path, mark, query = target.partition("?")
     if not mark or not patterns or "#" in query or len(query) > QUERY_MAX:
@@ -117,9 +114,9 @@ def without_parameters(target: str, patterns: tuple[str, ...]) -> str:
 
 
 def no_vary_search(patterns: tuple[str, ...]) -> str:
-    """Return a value of No-Vary-Search for the query parameters that match `patterns`.
+    """Return the value of No-Vary-Search for the parameters that match `patterns`.
 
-    The value is empty if each pattern has a wildcard, and no name in COMMON_NAMES matches a pattern.
+    A pattern with a wildcard stands for the matching COMMON_NAMES. The value is empty if no name results.
     """
     exact = [pattern for pattern in patterns if "*" not in pattern]
     names = dict.fromkeys([*exact, *(name for name in COMMON_NAMES if _is_ignored(name, patterns))])

@@ -4,8 +4,8 @@ According to RFC 3986, `/secret%2Ffeed`, `//secret/feed` and `/secret;x/feed` ar
 interpret all of them as `/secret/feed`. A rule that protects a feed is therefore compared with all interpretations of a
 target (feed_rules.py).
 
-A path with an unpredictable interpretation is refused. Such a path contains encoded control characters, at which some
-servers end the path, or overlong UTF-8, which some servers decode (docs/decisions/protected-paths.md).
+A path with an unpredictable interpretation is refused: it contains encoded control characters, at which some servers
+end the path, or overlong UTF-8, which some servers decode (docs/decisions/protected-paths.md).
 """
 
 import re
@@ -16,10 +16,10 @@ from feedproxy.errors import BadTarget
 from feedproxy.http.memoize import memoize_short
 
 INTERPRETATIONS_MAX = 96
-"""A target that servers can interpret in more than this many ways is refused."""
+"""Maximum number of interpretations of a target. A target with more is refused."""
 
 _PLAIN = re.compile(r"(?:/[A-Za-z0-9_~!&'()*,=:@-]+(?:\.[A-Za-z0-9_~!&'()*,=:@-]+)*)*/?")
-"""Pattern of paths that every interpretation by a server (INTERPRETERS) leaves unchanged."""
+"""Pattern of paths that no interpretation by a server (INTERPRETERS) changes."""
 
 _PLAIN_QUERY = re.compile(r"[A-Za-z0-9_~!'()*,/:@$=&-]*")
 """Pattern of queries without characters that servers interpret differently."""
@@ -40,7 +40,7 @@ _BEST_FIT = str.maketrans({"\u2044": "/", "\u2215": "/", "\u29f8": "/", "\u2216"
 
 
 def _decode(path: str) -> str:
-    """Return the path with all visible ASCII decoded, including `%2F` and `%25`, as some servers decode it.
+    """Return the path with all visible ASCII decoded, as by some servers, including `%2F` and `%25`.
 
     RFC 3986, section 6.2.2.2, permits decoding only for unreserved characters.
     """
@@ -64,7 +64,7 @@ def _without_ignorable(path: str) -> str:
 
 
 def _without_streams(path: str) -> str:
-    """Return the path with each `name:stream:$TYPE` (an alternate data stream of NTFS) replaced by `name`."""
+    """Return the path with `name` in place of each `name:stream:$TYPE` (an alternate data stream of NTFS)."""
     if ":" not in path or "$" not in path:
         return path
     return "/".join(segment.partition(":")[0] if "$" in segment else segment for segment in path.split("/"))
@@ -138,7 +138,7 @@ def interpretations(target: str) -> tuple[str, ...]:
 
 
 def _queries(query: str) -> tuple[str, ...]:
-    """Return the forms in which servers can read a query: unchanged, decoded once, decoded repeatedly, or parsed by
+    """Return the forms in which servers can read a query: unchanged, decoded once, decoded repeatedly, parsed by
     PHP."""
     if _PLAIN_QUERY.fullmatch(query):
         return (query,)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 SUFFIX_LABELS = 8
-"""At most this many labels of a host, from the right, are compared with public suffixes."""
+"""Maximum number of labels of a host, from the right, that are compared with public suffixes."""
 
 
 @memoize_by_origin

@@ -1,14 +1,13 @@
 """Patterns of target URIs, for the rules of the configuration.
 
-`*` matches any text, and in the host only text without a slash. There are three forms:
+`*` matches any text, but in the host no slash. There are three forms:
 
     https://example.com/blog/*   matches one scheme and one port
     example.com/blog/*           matches any scheme, and any port unless the pattern names a port
     *.example.com                has no slash, and matches all paths of hosts below example.com
 
-Patterns are normalised like target URIs (http/uri.py). The case of hosts, percent-encoding, and the form of
-international names therefore do not matter. Commands to purge or refresh feeds use another kind of pattern
-(`compile_glob`).
+Patterns are normalised like target URIs (http/uri.py), so the case of hosts, percent-encoding, and the form of
+international names do not matter. Commands to purge or refresh feeds use another kind of pattern (`compile_glob`).
 """
 
 import re
@@ -27,7 +26,7 @@ _ANYWHERE = "http://host.invalid"
 
 @dataclass(frozen=True)
 class TargetPattern:
-    """A pattern, compiled at the first use. The constructor raises BadTarget if no target URI can match the pattern."""
+    """A pattern, compiled at the first use. The constructor raises BadTarget if no target URI can match it."""
 
     text: str
 
@@ -39,15 +38,17 @@ class TargetPattern:
         return {"text": self.text}
 
     def compile(self, *, protects: bool) -> None:
-        """Compile the expression for `matches` now. If the argument `protects` is True, also compile the expressions
-        for the methods `protects` and `is_of_host`."""
+        """Compile the expression for `matches` now.
+
+        If the argument `protects` is True, also compile those for the methods `protects` and `is_of_host`.
+        """
         _ = self._regex
         if protects:
             _ = self._wide, self._host
 
     @cached_property
     def host(self) -> str | None:
-        """Return the host of all targets that the pattern matches, or None if the host contains an asterisk."""
+        """Return the host of all targets that the pattern matches, or None if it contains an asterisk."""
         scheme, authority, _ = _split(self.text)
         if "*" in authority:
             return None
@@ -80,8 +81,8 @@ class TargetPattern:
         """Return True if the pattern protects a target that a server interprets in this way (path_confusion.py).
 
         Like lax servers, the comparison ignores the scheme, port 80 or 443, the case of the path, a trailing slash, and
-        the order of parameters. A pattern without a query matches any query. The names and addresses of loopback count
-        as one host.
+        the order of parameters. A pattern without a query matches any query. The names and addresses of loopback are
+        one host.
         """
         return self._wide.fullmatch(interpretation) is not None
 
@@ -93,7 +94,7 @@ class TargetPattern:
 def _split(text: str) -> tuple[str, str, str | None]:
     """Return the scheme, the authority, and the text after the first slash of a pattern.
 
-    The scheme is `*` if the pattern has no scheme. The text is None if the pattern has no slash.
+    A missing scheme is `*`. The text is None if the pattern has no slash.
     """
     match = _SCHEME.fullmatch(text)
     scheme, remainder = (match[1].lower(), match[2]) if match else ("*", text)
@@ -109,10 +110,10 @@ _HAS_ALIASES = re.compile(_LOOPBACK + r"|(?:\[::ffff:)?\d+(?:\.\d+){3}\]?")
 
 
 def _aliases(host: str) -> str:
-    """Return a regular expression for a host and the other names of the same machine, without a port.
+    """Return a regular expression for a host, itself an expression, and the other names of the same machine.
 
-    `host` is the regular expression of the host. All names and addresses of the loopback interface are names of one
-    machine. So are an IPv4 address and the same address in the form of IPv6.
+    All names and addresses of the loopback interface are names of one machine. So are an IPv4 address and the same
+    address in the form of IPv6. The port is left out.
     """
     bare = re.sub(r":\d+$", "", host)
     if re.fullmatch(_LOOPBACK, bare.replace("\\", "")):
@@ -198,8 +199,8 @@ def compile_glob(glob: str) -> re.Pattern[str]:
 def _glob_expression(text: str, anything: str) -> str:
     """Return the regular expression of a glob. `anything` is the regular expression for an asterisk.
 
-    A part between two asterisks matches only at its first position in the remaining text. With other positions, no
-    further texts would match, and the time would grow with a power of the length of a client's text.
+    A part between two asterisks matches only at its first position in the remaining text. Other positions would match
+    no further texts, and the time would grow with a power of the text's length.
     """
     first, *others = map(re.escape, re.split(r"\*+", text))
     inner = "".join(f"(?>{anything}?{part})" for part in others[:-1])

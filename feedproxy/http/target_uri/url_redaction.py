@@ -60,8 +60,8 @@ PUBLIC_IDENTIFIERS = (
 )
 """Prefixes of addresses, after the scheme, below which public feeds have random names.
 
-Addresses with such names look secret, and are therefore redacted and left out of public lists, unless an entry matches.
-An entry must be removed when its service begins to use such addresses for private feeds.
+Addresses with random names look secret. They are redacted and left out of public lists, except below these prefixes. An
+entry must be removed when its service begins to use such addresses for private feeds.
 """
 
 _PUBLIC_IDENTIFIER = re.compile(
@@ -74,7 +74,7 @@ _OWN_SECRET = re.compile(
 )
 """Pattern of this proxy's own paths with a token: callback URLs, and the secret addresses of users.
 
-A token is recognised by its path, because a random token can look like words.
+The path shows the token, because a random token can look like words.
 """
 
 _PRIVATE_PATH = re.compile(
@@ -87,7 +87,7 @@ _PIECE = re.compile(r"[0-9A-Za-z]+")
 _SWITCH = re.compile(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[A-Z])(?=[0-9])|(?<=[A-Z]{2})(?=[a-z])")
 """Pattern of the positions at which the kind of character changes: small letter, capital letter or digit.
 
-The position between the capital letter at the beginning of a word and the rest of the word does not match.
+The position after the capital letter at the beginning of a word does not match.
 """
 
 _DATE = re.compile(r"\d{4}-?\d\d-?\d\dT?\d{0,6}Z?")
@@ -105,14 +105,12 @@ _RUN_MAX = 2048
 
 
 _DOUBTFUL = re.compile(r"[?@&;%\[\]]")
-"""Pattern of characters in ambiguous addresses. An address without these characters has neither parameters nor user
-information, and its host is unambiguous."""
+"""Pattern of the characters of ambiguous addresses. Other addresses have neither parameters nor user information, and
+an unambiguous host."""
 
 _PLAIN = re.compile(r"https?://[a-z0-9.:-]+/[!$&-;=A-Z_a-z~]*")
-"""Pattern of an address without query, user information, brackets and fragment.
-
-The only possible secret in such an address is a token in its path.
-"""
+"""Pattern of an address without query, user information, brackets and fragment. Its only possible secret is a token in
+its path."""
 
 _ADDRESS = re.compile(r"https?://[^\s<>\"']*[^\s<>\"'.,:;]")
 """Pattern of an address in a text, without punctuation at the end."""
@@ -126,8 +124,8 @@ _USERINFO = re.compile(r"(?i)\A.*(?:@|%40)", re.DOTALL)
 def is_random(run: str) -> bool:
     """Return True if a run of letters, digits, hyphens and underscores looks like a random token.
 
-    A run that looks like words, a date or a number is not random. In a random token, small letters, capital letters and
-    digits alternate often. Hyphens and underscores separate the parts in which alternations are counted.
+    Words, dates and numbers are not random. In a random token, small letters, capital letters and digits alternate
+    often. Alternations are counted in each part between hyphens and underscores.
     """
     if len(run) < 6:
         return False
@@ -159,10 +157,7 @@ def is_random(run: str) -> bool:
 
 
 def without_secrets(target: str, mask: Callable[[str], str] = lambda _: "…") -> str:
-    """Return a target URI with user information, values of secret parameters, and tokens replaced.
-
-    `mask` returns the replacement of a secret.
-    """
+    """Return a target URI with user information, values of secret parameters, and tokens replaced by `mask`."""
     if _PLAIN.fullmatch(target) and not has_secret(target):
         return target
     split = urlsplit(target)
@@ -280,7 +275,9 @@ def _without_name_and_tokens(split: SplitResult, mask: Callable[[str], str]) -> 
 
 def host_alone(target: str) -> str:
     """Return the scheme and authority of an address, without user information, such as `https://example.com/…`.
-    Raises ValueError if the address has no host."""
+
+    Raises ValueError if the address has no host.
+    """
     split = urlsplit(target)
     if not split.netloc:
         raise ValueError(target)
