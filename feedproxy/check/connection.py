@@ -15,8 +15,7 @@ A certificate of 90 days is usually renewed 30 days before its expiry. With 14 d
 failing.
 """
 SLOW_RESPONSE = 3.0
-"""A Note warns if the response with the feed takes more than this many seconds. A person who subscribes waits for
-it."""
+"""A Note warns if the response with the feed takes more than this many seconds. Subscribing takes as long."""
 
 _PERMANENT = (301, 308)
 _HEAD_FIELDS = ("content-type", "etag", "last-modified", "cache-control")

@@ -36,7 +36,7 @@ class Store(Protocol):
 
     @property
     def unwritten_count(self) -> int:
-        """Return the number of values whose write has failed or is late, and will be tried again."""
+        """Return the number of values with a failed or late write that will be tried again."""
         ...
 
     async def load(self, target: str) -> None:
