@@ -46,9 +46,10 @@ class DiskReads[Value]:
     ) -> None:
         """Create an empty set of reads. Threads are started when they are needed.
 
-        - `read`: read a value, in a thread. Raises StoreError. - `on_value`: receive a value, in the event loop, before
-        the callers of `wait_for` continue. - `on_failure`: receive the failure of a read, in the event loop. -
-        `close_thread`: release what `read` keeps for its thread.
+        - `read`: read a value, in a thread. Raises StoreError.
+        - `on_value`: receive a value, in the event loop, before the callers of `wait_for` continue.
+        - `on_failure`: receive the failure of a read, in the event loop.
+        - `close_thread`: release what `read` keeps for its thread.
         """
         self._read, self._on_value, self._on_failure, self._close_thread = read, on_value, on_failure, close_thread
         self._reads: dict[str, Read] = {}

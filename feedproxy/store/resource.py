@@ -101,13 +101,15 @@ _STORED_NAMES = {
 class Resource(Struct, frozen=True, omit_defaults=True, weakref=True, rename=_STORED_NAMES):
     """One target URI: its stored responses, the data of its feed, and the behaviour of its origin.
 
-    - `variants`: shared responses, distinguished by Vary. - `parts`: partial contents (cache/partial_content.py), which
-    never answer as the whole content. - `keyed`: responses to requests with client-specific fields
-    (refresh/client_keyed_responses.py). They answer only requests with the same fields. - `changes`: the last 32 times
-    at which the content changed, newest last. Each is the date of a new item, or the time of the refresh if no new item
-    has a date. - `delta_bases`: earlier versions from which deltas are computed, newest last. - `version_records`:
-    latest versions for the operator's page, the current version last. - `oversized`: True if the content exceeded
-    `buffer_max`. feedproxy then streams the next requests for the target.
+    - `variants`: shared responses, distinguished by Vary.
+    - `parts`: partial contents (cache/partial_content.py), which never answer as the whole content.
+    - `keyed`: responses to requests with client-specific fields (refresh/client_keyed_responses.py). They answer only
+      requests with the same fields.
+    - `changes`: the last 32 times at which the content changed, newest last. Each is the date of a new item, or the
+      time of the refresh if no new item has a date.
+    - `delta_bases`: earlier versions from which deltas are computed, newest last.
+    - `version_records`: latest versions for the operator's page, the current version last.
+    - `oversized`: True if the content exceeded `buffer_max`. feedproxy then streams the next requests for the target.
     """
 
     target: str

@@ -64,12 +64,15 @@ class WriteQueue[Key, Value]:
     ) -> None:
         """Create a queue.
 
-        - `write`: write a value, or delete it if it is None. Raises StoreError. - `holds`: return True if the disk has
-        a value of the key, which is then older than the queued value. Raises StoreError. - `write_all`: write several
-        values. After an error, each value is written separately. - `idle`: do a step of other work while no new value
-        is queued. Return True if work is left. - `batch_window`: seconds for which a write is delayed. - `retains`:
-        True to keep values that could not be written. `write_again` tries to write them again. - `queue_max`: maximum
-        size of the queued values, in bytes. - `timeout`: seconds for which a call waits for room, or for its write.
+        - `write`: write a value, or delete it if it is None. Raises StoreError.
+        - `holds`: return True if the disk has a value of the key, which is then older than the queued value. Raises
+          StoreError.
+        - `write_all`: write several values. After an error, each value is written separately.
+        - `idle`: do a step of other work while no new value is queued. Return True if work is left.
+        - `batch_window`: seconds for which a write is delayed.
+        - `retains`: True to keep values that could not be written. `write_again` tries to write them again.
+        - `queue_max`: maximum size of the queued values, in bytes.
+        - `timeout`: seconds for which a call waits for room, or for its write.
         """
         self._write_all, self._batch_window = write_all, batch_window
         self._batch_timer: asyncio.TimerHandle | None = None
