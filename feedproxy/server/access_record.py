@@ -97,7 +97,7 @@ def record_access(app: App, record: AccessRecord) -> str:
 def record_unreadable(app: App, entrance: Entrance | None, status: int, page: bytes) -> None:
     """Count the complete response `page` to a request with an unreadable head.
 
-    If `entrance` is None (unknown), the request counts for reverse mode if the proxy has an upstream, otherwise for the
+    With `entrance` None (unknown), the request counts for reverse mode in a proxy with an upstream, otherwise for the
     gateway.
     """
     entrance = entrance or (Entrance.REVERSE if app.settings.upstream else Entrance.GATEWAY)

@@ -48,7 +48,7 @@ class Addon:
     def load(self, loader: Loader) -> None:
         """Declare the options.
 
-        If the addon is loaded already, an error is logged, which ends mitmdump at its start, and AddonHalt is raised.
+        Raises AddonHalt if the addon is loaded already. The error that is then logged ends mitmdump at its start.
         """
         if (name := type(self).__name__.lower()) != self.name:
             logger.error(
@@ -97,8 +97,8 @@ class NotificationAddon[Part](Addon):
         content_max: int | ContentLimit = CONTENT_MAX,
         is_list: bool = False,
     ) -> None:
-        """Add an endpoint at `path`. `handler_of` returns the endpoint's handler, a method of the given part. The other
-        arguments are those of `Endpoints.add`."""
+        """Add an endpoint at `path`. `handler_of` returns the endpoint's handler for a given part. The other arguments
+        are those of `Endpoints.add`."""
 
         async def handle(call: Call) -> Response:
             return await handler_of(self.part())(call)
@@ -116,11 +116,11 @@ class NotificationAddon[Part](Addon):
 
 
 def _parse_deferred(deferred: dict[str, Any], name: str) -> None:
-    """Parse, as `feedproxy serve` does, an option's value that mitmdump read before the option was declared.
+    """Parse an option's value that mitmdump read before the option was declared.
 
-    mitmproxy's own parser knows no units, and its error for an invalid value ends the loading of the script without a
-    message: mitmdump then passes all requests without feedproxy. An invalid value is logged as an error, which ends
-    mitmdump at its start.
+    An invalid value is logged as an error, which ends mitmdump at its start. mitmproxy's own parser knows no units.
+    After an invalid value, mitmproxy would end the loading of the script without a message, and pass all requests
+    without feedproxy.
     """
     specs = option_specs()
     value = getattr(deferred[name], "val", deferred[name])

@@ -31,10 +31,7 @@ class ReplayClient:
 
 
 def make_replay_app(base: str, clock: Clock, seed: str) -> App:
-    """Return an App with the replay at `base` as its origin.
-
-    The same `seed` gives the same random choices.
-    """
+    """Return an App with the replay at `base` as its origin. The same `seed` gives the same random choices."""
     random.seed(seed)  # for the jitter of back-offs
     return App(
         clock,

@@ -161,7 +161,7 @@ class AccessLogger:
         self.batch.lines.append(record_access(self._app, record))
 
     def schedule_flush(self) -> None:
-        """Write the log lines soon, or now if FLUSH_THRESHOLD lines are buffered or the proxy shuts down."""
+        """Write the log lines soon, or at once if FLUSH_THRESHOLD lines are buffered or the proxy shuts down."""
         if len(self.batch.lines) >= FLUSH_THRESHOLD or self._app.draining:
             self.batch.flush()
         else:

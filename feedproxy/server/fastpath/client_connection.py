@@ -83,7 +83,7 @@ class ClientConnection:
         return data
 
     def remove_low_water_mark(self) -> None:
-        """Make the kernel report input of any length from now on. Raises OSError if the connection has failed."""
+        """Let the kernel report input of any length from now on. Raises OSError if the connection has failed."""
 
     def write(self, head: bytes, body: bytes) -> bool:
         """Send a response. Return False if a part of it remains unsent. Raises OSError if the connection has failed.
@@ -164,10 +164,8 @@ class ClientConnection:
         return any(_INPUT_SIZE)
 
     def discard(self) -> bool | None:
-        """Discard available input. Raises OSError if the connection has failed.
-
-        Return True if input was discarded, None if none has arrived, and False if the client has ended its input.
-        """
+        """Discard available input. Return True if input was discarded, None if none has arrived, and False if the
+        client has ended its input. Raises OSError if the connection has failed."""
         try:
             return bool(os.read(self.fd, READ_SIZE))
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""TLS on the fast path, for installations without another server in front that ends TLS.
+"""TLS on the fast path, for installations in which no other server terminates TLS for feedproxy.
 
 OpenSSL works on memory buffers. Only HTTP/1.1 is offered (ALPN). A connection that is handed off to mitmproxy continues
 over a pair of unencrypted sockets (tls_relay_to_mitmproxy.py). Sessions are resumed by tickets. A ticket is valid only
@@ -23,8 +23,8 @@ RECORD_MAX = 16_384
 """Maximum size of a TLS record in bytes (RFC 8446, section 5.1)."""
 
 READ_SIZE = 2 * RECORD_MAX
-"""Maximum bytes per read. Each read decrypts all its bytes, so that OpenSSL keeps none of them. Epoll reports only
-bytes in the socket, and would not report bytes that OpenSSL keeps."""
+"""Maximum bytes per read. Each read decrypts all its bytes, because epoll reports only bytes in the socket, and not
+bytes that OpenSSL keeps."""
 
 ENCRYPT_BATCH = 131_072
 """This many bytes are encrypted at a time, and at most this many encrypted bytes wait for one slow client."""
@@ -34,7 +34,8 @@ BATCHES_PER_WRITE = 8
 them takes about a millisecond."""
 
 LOW_WATER_MARK = 81
-"""During the handshake, the kernel reports a connection as readable from this many bytes of input on (SO_RCVLOWAT).
+"""During the handshake, the kernel reports a connection as readable only when this many bytes of input have arrived
+(SO_RCVLOWAT).
 
 The last handshake messages of a TLS 1.3 client have at most 80 bytes. The kernel therefore reports the connection only
 when the following request has arrived, too.
@@ -160,7 +161,6 @@ class TlsConnection(ClientConnection):
             self._has_low_water_mark = False
 
     def _set_option(self, level: int, option: int, value: int) -> None:
-        """Set a socket option. A refusal by the system is ignored."""
         client_socket = self._borrow_socket()
         try:
             with contextlib.suppress(OSError):
@@ -192,10 +192,8 @@ class TlsConnection(ClientConnection):
         self._send_outgoing()
 
     def _decrypt(self) -> bytes | None:
-        """Return all input that can be decrypted. Raises OSError if the connection has failed.
-
-        Return None if no input can be decrypted yet, and b"" at the end of input.
-        """
+        """Return all input that can be decrypted: None if there is none yet, and b"" at the end of input. Raises
+        OSError if the connection has failed."""
         data = b""
         try:
             while chunk := self._tls.read(self._incoming.pending or RECORD_MAX):

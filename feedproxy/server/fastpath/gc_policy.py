@@ -2,7 +2,7 @@
 
 No client is answered during a full collection, which takes 0.1 s, or one second with a million stored feeds. Objects
 that survive a collection of this module are excluded from later collections (gc.freeze) until the next full collection.
-A *recent collection* therefore searches only new objects: those made since the last collection
+A *recent collection* therefore searches only objects that were made since the last collection
 (docs/explanation/fast-path.md).
 """
 
@@ -205,8 +205,7 @@ class GcScheduler:
         return self._collections() >= RECENT_MIDDLE_COLLECTIONS
 
     def _collect(self, *, is_full: bool) -> Seconds:
-        """Collect garbage, exclude the surviving objects from later collections of new objects, and return the CPU time
-        in seconds."""
+        """Collect garbage, freeze the surviving objects, and return the CPU time in seconds."""
         began = self._clock()
         if is_full:
             gc.unfreeze()
@@ -224,11 +223,8 @@ class _Collection(Struct, frozen=True):
     memory: int
 
     def may_repeat(self, now: Seconds, interval_min: Seconds, time_share_max: float) -> bool:
-        """Return True if the next collection of this kind may run.
-
-        The next collection runs at least `interval_min` seconds after the last. All collections of this kind take at
-        most the fraction `time_share_max` of the time.
-        """
+        """Return True if the last collection is at least `interval_min` seconds ago, and if collections at such
+        intervals take at most the fraction `time_share_max` of the time."""
         return now - self.at >= max(interval_min, self.duration / time_share_max)
 
     def has_grown(self, memory: int, share: float, minimum: int) -> bool:

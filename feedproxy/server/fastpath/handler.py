@@ -60,7 +60,7 @@ class ConnectionOwner(Protocol):
         ...
 
     def hand_off(self, connection: ClientConnection, data: bytes) -> None:
-        """Pass mitmproxy the connection and the bytes that were read."""
+        """Hand the connection and the bytes that were read to mitmproxy."""
         ...
 
     def update_interest(self, connection: ClientConnection) -> None:

@@ -58,10 +58,8 @@ closed."""
 ACCEPT_PAUSE: Seconds = 1
 """After the process has run out of file descriptors or memory, it accepts no connection for this many seconds."""
 RESERVED = CONNECTIONS.slots + DESCRIPTORS_RESERVED
-"""Idle client connections leave this many file descriptors free, mainly for exchanges with origins.
-
-If a new client gets one of the last RESERVED descriptors, idle connections are closed.
-"""
+"""This many file descriptors are kept free of idle client connections, mainly for exchanges with origins. If a new
+client's connection gets one of them, idle connections are closed."""
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 IN, OUT, HANGUP = select.EPOLLIN, select.EPOLLOUT, select.EPOLLHUP | select.EPOLLERR
@@ -102,11 +100,8 @@ class Listener:
         """Lowest file descriptor at which a new client connection causes idle connections to be closed (RESERVED)."""
         self._connections: dict[int, ClientConnection] = {}
         self._deadlines: dict[ClientConnection, tuple[Seconds, bool]] = {}
-        """For each connection: its deadline by the loop's clock, and the kind of the deadline.
-
-        The kind is True while a response is sent or input is discarded, and False while a request head or a handshake
-        arrives.
-        """
+        """For each connection, its deadline by the loop's clock, and a flag: True while a response is sent or input is
+        discarded, False while a request head or a handshake arrives."""
         size = app.settings.memory.hits
         first = FastPathCache(size)
         self._caches = {False: first, True: FastPathCache(size, first)}
@@ -239,8 +234,8 @@ class Listener:
                     self.update_interest(connection)
 
     def _register(self, descriptor: int, peer: str) -> ClientConnection | None:
-        """Count a new connection and return it. Return None if a limit refuses the connection, or if it is already
-        lost."""
+        """Count a new connection and return it. Return None if a limit refuses the connection, or if it has failed
+        already."""
         app = self._app
         settings = app.settings
         is_trusted = bool(settings.trusted_proxies) and is_trusted_proxy(settings, peer)
@@ -442,10 +437,8 @@ class Listener:
         self._close_when_idle()
 
     def reload_certificate(self) -> None:
-        """Load the certificate again for new connections, and log the result.
-
-        If the files are invalid, the previous certificate stays in use.
-        """
+        """Load the certificate again for new connections, and log the result. If the files are invalid, the previous
+        certificate stays in use."""
         if self._certificate is None:
             return
         try:
@@ -456,7 +449,7 @@ class Listener:
             logger.info("listener: certificate loaded: %s", self._certificate.name)
 
     def close(self) -> None:
-        """Stop accepting, and close idle connections. Connections that wait for a response get it first."""
+        """Stop accepting, and close idle connections. All other connections are closed after their response."""
         if self._epoll.closed:
             return
         self._on_readable()  # answer the requests that have arrived

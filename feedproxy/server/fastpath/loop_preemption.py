@@ -1,4 +1,4 @@
-"""Service of client connections between two callbacks of the event loop.
+"""Handling of client connections between two callbacks of the event loop.
 
 asyncio serves connections once per iteration, and an iteration runs all ready callbacks. With twenty concurrent
 refreshes, a hit would wait for twenty callbacks of one or two milliseconds each. The ready queue of this module also
@@ -60,7 +60,7 @@ class PreemptibleReadyQueue(deque[Any]):
 def call_between_callbacks(loop: asyncio.AbstractEventLoop, callback: Callback) -> Callback:
     """Call `callback` between the loop's callbacks, and return a function that ends these calls.
 
-    Only asyncio's own loops are changed.
+    If the loop is not one of asyncio's own, `callback` is never called.
     """
     ready: Any = getattr(loop, "_ready", None)
     if type(ready) is deque:

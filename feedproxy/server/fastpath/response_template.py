@@ -61,8 +61,8 @@ Without these values, most heads are equal, so that feeds share one HeadForm.
 class HeadForm(NamedTuple):
     """The part of a head that many feeds share: a text with `%b` in place of each inserted value.
 
-    `select` returns the inserted values in the order of the text. Its argument has a value for each kind that depends
-    on time, followed by the values of OWN_FIELDS.
+    `select` is called with the three values that depend on time, followed by the values of OWN_FIELDS. It returns the
+    values in the order of the text.
     """
 
     text: bytes
@@ -89,8 +89,8 @@ class HitCounter:
 class LogNames(NamedTuple):
     """The public address and the upstream address of a target in the log.
 
-    To save memory, two values are stored for each address: its beginning (`public`, `upstream`), and the number of
-    characters at the start of the target that the beginning replaces.
+    To save memory, only the part of each address that differs from the target is stored: this part (`public`,
+    `upstream`) replaces so many characters at the start of the target (`public_replaces`, `upstream_replaces`).
     """
 
     public: str
@@ -178,7 +178,7 @@ class ResponseTemplate:
         self.head, self.valid_until = b"", _NEVER
 
     def update_volatile_fields(self, hit_state: HitState) -> None:
-        """Make the head again, with the Age, Cache-Status and Cache-Control of this hit state."""
+        """Make the head again, with the Age, Cache-Status and Cache-Control of `hit_state`."""
         self.hit_state = hit_state
         self.first_client, self.log_line, self.log_lines = NO_CLIENT, "", None
         self.hit_fields, self.valid_until = hit_state.fields()
@@ -250,17 +250,15 @@ def log_names(target: str, public: str, upstream: str) -> LogNames:
 
 
 def _relative_to(target: str, name: str) -> tuple[str, int]:
-    """Remove the longest ending that `name` and `target` share. Return what remains of `name`, and the length of what
-    remains of `target`."""
+    """Return the part of `name` before the longest ending that it shares with `target`, and the length of the
+    corresponding part of `target`."""
     same = len(os.path.commonprefix([target[::-1], name[::-1]]))  # noqa: RUF071 (characters are compared on purpose)
     return name[: len(name) - same], len(target) - same
 
 
 def _split_head(status: int, fields: Fields, terms: HitTerms, hit_fields: HitFields) -> tuple[HeadForm, bytes]:
-    """Return the HeadForm of a head, and the values of OWN_FIELDS, separated by line feeds.
-
-    Raises ValueError if Age or Cache-Status is missing.
-    """
+    """Return the HeadForm of a head, and the values of OWN_FIELDS, separated by line feeds. Raises ValueError if Age or
+    Cache-Status is missing."""
     volatile_values = hit_fields.encoded.split(b"\n")
     text, kinds, own_values = encode_head(status, NO_FIELDS)[:-2], bytearray(), list[bytes]()
     for name, value in fields:
@@ -280,7 +278,6 @@ def _split_head(status: int, fields: Fields, terms: HitTerms, hit_fields: HitFie
 
 
 def _escape(text: bytes) -> bytes:
-    """Return the text such that the operator `%` inserts it unchanged."""
     return text.replace(b"%", b"%%")
 
 

@@ -1,4 +1,4 @@
-"""Listening sockets: their addresses, the options of the fast path, and their end."""
+"""The listening sockets of the fast path: how they are bound, set up and closed."""
 
 import asyncio
 import contextlib
@@ -34,10 +34,8 @@ _DROP_SYN_FILTER = ((0x30, 0, 0, 13), (0x54, 0, 0, 0x12), (0x15, 0, 1, 0x02), (0
 _ATTACH_FILTER = 26
 _DETACH_FILTER = 27
 _ACCEPT_QUEUE = 24
-"""Offset of `tcpi_unacked` in Linux's tcp_info.
-
-For a listening socket, `tcpi_unacked` is the number of connections in the accept queue.
-"""
+"""Offset in Linux's tcp_info of `tcpi_unacked`: for a listening socket, the number of connections in the accept
+queue."""
 
 
 def open_listen_sockets(host: str, port: int, *, reuse_port: bool) -> list[socket.socket]:

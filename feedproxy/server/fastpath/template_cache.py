@@ -18,10 +18,11 @@ type RequestKey = bytes
 not among these lines, the key is the whole request head. One object of bytes takes less memory than a tuple."""
 
 type FieldSection = tuple[bytes, bytes]
-"""The digest of the lines of a field section that affect the response, and the line of User-Agent."""
+"""Of a field section: the digest of the lines that affect the response, and the line of User-Agent."""
 
 _DIGEST_SECRET = secrets.token_bytes(16)
-"""Secret of the digests. Clients do not know it, and so cannot construct field lines with the same digest as others."""
+"""Secret of the digests. Clients do not know it, so they cannot construct different field lines with an equal
+digest."""
 
 CACHEABLE_HEAD_MAX = 2048
 """A request head of more than this many bytes is not cached. Requests with a longer head go to the service."""
@@ -68,8 +69,8 @@ class AdmissionFilter:
         self._unseen_in_a_row = 0
 
     def is_seen_before(self, value: bytes) -> bool:
-        """Record the value. Return True if the value occurred before. Return False if it is new, or if the filter does
-        not know."""
+        """Record the value. Return True if it was recorded before. A value that sampling skips is not recorded, and
+        returns False."""
         self._unseen_in_a_row += 1
         if self._sampled and self._unseen_in_a_row > SAMPLE_AFTER and self._unseen_in_a_row % SAMPLE_ONE_IN:
             return False
@@ -102,8 +103,8 @@ class FastPathCache:
         self._unchecked: list[RequestKey] = []
         """The keys that the present round of `evict_stale` has not yet checked."""
         self.sections: dict[bytes, FieldSection] = {}
-        """The digests of field sections (all lines of a request after the request line). When this table is full, it
-        becomes the older generation."""
+        """The digests of field sections (all lines of a request after the request line). A full table becomes the older
+        generation."""
         self._older_sections: dict[bytes, FieldSection] = {}
         self._section_bytes = 0
         self.body_files = BodyFiles()
@@ -114,8 +115,7 @@ class FastPathCache:
         return self.size < self._max // 2 or self._key_filter.is_seen_before(key)
 
     def should_admit_section(self, data: bytes) -> bool:
-        """Return True if this field section (all bytes after the request line) occurs again. Some repetitions are not
-        noticed."""
+        """Return True if this field section (all bytes after the request line) is recorded as seen before."""
         return data in self._older_sections or self._section_filter.is_seen_before(data)
 
     def put(self, key: RequestKey, template: ResponseTemplate) -> None:

@@ -32,8 +32,7 @@ class TlsRelay:
         self._upstream_eof = self._client_eof = False
         self._discarded = False
         self._lingering_until: Seconds | None = None
-        """Time of the loop until which the relay discards the client's input, or None while mitmproxy can still
-        send."""
+        """Time of the loop until which the relay discards the client's input. None while mitmproxy can still send."""
         self._timer: asyncio.TimerHandle | None = None
         pair_socket.setblocking(False)
         self._loop.add_reader(self._client_socket, self._pump)

@@ -1,4 +1,4 @@
-"""Backpressure for clients that request but do not read: their unsent output is limited.
+"""Backpressure for clients that send requests without reading responses: their unsent output is limited.
 
 mitmproxy writes a response even if the client has not read the previous response. A single connection could therefore
 take all memory.
@@ -80,8 +80,8 @@ class WriteBackpressure:
                 transport.resume_reading()
 
     async def wait_drained(self, client: str, seconds: Seconds) -> bool:
-        """Wait at most `seconds` until the unsent output fits the write buffer. Return False if it does not fit by
-        then."""
+        """Wait at most `seconds` until the unsent output fits the write buffer. Return False if it still does not
+        fit."""
         if (writer := self._writers.get(client)) is None:
             return True
         try:

@@ -8,12 +8,10 @@ from collections import Counter
 from feedproxy.client_network import client_network
 
 CLIENT_SHARE = 2
-"""The contents that one client network sends at a time have a total size of at most this many times the maximum size of
-one content."""
+"""Budget of one client network, as a multiple of the maximum size of one content."""
 
 TOTAL_SHARE = 8
-"""The contents that all clients send at a time have a total size of at most this many times the maximum size of one
-content."""
+"""Budget of all clients together, as a multiple of the maximum size of one content."""
 
 
 class ContentBudget:
@@ -24,11 +22,11 @@ class ContentBudget:
         self._by_network: Counter[str] = Counter()
 
     def reserve(self, flow: str, address: str, size: int, content_max: int) -> bool:
-        """Reserve `size` bytes in total for the content of a flow, and return True. Return False, and reserve no more,
-        if this would exceed the budget of the client's network or of all clients.
+        """Reserve `size` bytes in total for the content of a flow. Return False, and reserve no more, if this would
+        exceed the budget of the client's network or of all clients.
 
-        An earlier reservation of the flow grows if it is smaller, and stays if it is larger. `content_max` is the
-        maximum size of one content at this endpoint. The caller must release the reservation.
+        A smaller reservation of the flow grows to `size`, a larger one stays. `content_max` is the maximum size of one
+        content at this endpoint. The caller must release the reservation.
         """
         network, reserved = self._reserved.get(flow) or (client_network(address), 0)
         growth = size - reserved

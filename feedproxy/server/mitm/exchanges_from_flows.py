@@ -154,10 +154,8 @@ def _body(response: http.Response | None) -> bytes | None:
 
 
 def read_flow_file(file: BinaryIO, name: str) -> Recording:
-    """Return the recording in a flow file of mitmproxy.
-
-    Raises UsageError, with a message that begins with `name`, if the content is invalid.
-    """
+    """Return the recording in a flow file of mitmproxy. If the content is invalid, raises UsageError with a message
+    that begins with `name`."""
     exchanges: list[Exchange] = []
     contents: dict[str, bytes] = {}
     connections, readers = StableNames(""), StableNames("reader-")

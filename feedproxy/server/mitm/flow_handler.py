@@ -153,8 +153,7 @@ class FlowHandler:
             self.refuse(flow, FeedproxyError("internal error; see feedproxy's log"))
 
     async def on_connect(self, flow: http.HTTPFlow) -> None:
-        """Handle a CONNECT. A CONNECT that is refused raises Forbidden, Unreachable, AccessDenied, BadTarget or
-        Overload."""
+        """Handle a CONNECT. Raises Forbidden, Unreachable, AccessDenied, BadTarget or Overload if it is refused."""
         state = self._register(flow, FlowState(await permit_connect(flow, self.app, self.connect_approvals)))
         if is_intercepted(flow.request.host, self.app):
             state.connect_result, state.status = "intercept", CacheStatus()
@@ -307,7 +306,7 @@ class FlowHandler:
     def streamed_interim_response(self, flow: http.HTTPFlow, response: http.Response) -> http.Response | None:
         """Return the 1xx response to send for `response`, a 1xx of the origin to a streamed request.
 
-        Return None if the flow has no state, or at the gateway, where nothing is sent for a 1xx.
+        Return None if the flow has no state, and for requests at the gateway, which sends no 1xx.
         """
         state = self._flows.get(flow.id)
         if state is None or state.client.entrance is Entrance.GATEWAY:

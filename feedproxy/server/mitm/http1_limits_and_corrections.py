@@ -90,8 +90,8 @@ class ChunkReader:
         self._chunks = ChunkedParser(HEAD_MAX, of_request=of_request)
 
     def __call__(self, buf: Any) -> Any:
-        """Return the event for the next piece of content or for its end, or None if neither has arrived. Raises
-        h11.RemoteProtocolError if the chunks are invalid."""
+        """Return the event for the next piece of content or for the end of the content, or None if neither has arrived.
+        Raises h11.RemoteProtocolError if the chunks are invalid."""
         while not self._chunks.done:
             data = buf.maybe_extract_at_most(len(buf))
             if not data:
@@ -118,8 +118,9 @@ class LimitedHttp1Server(_http1.Http1Server):
     A head with more than `head_max` bytes gets the response 431. A head that is incomplete after `head_timeout` seconds
     gets the response 408. A `head_timeout` of 0 means no limit. Both responses end the connection.
 
-    If a client sends more bytes while it waits for a response than a head and CONTENT_MAX together, the connection is
-    closed. After a response that precedes the end of its request, input is discarded for LINGERING_TIME seconds.
+    While a client waits for a response, it may send at most as many bytes as a head and CONTENT_MAX together. With
+    more, the connection is closed. After a response that precedes the end of its request, input is discarded for
+    LINGERING_TIME seconds.
     """
 
     _head_started: float | None = None
@@ -362,7 +363,7 @@ class InterimTolerantClient(_http1.Http1Client):
         """Return the head of the final response, or None if it is incomplete. Raises MalformedResponse if the head is
         invalid.
 
-        The heads of interim responses except 100 (Continue), which this proxy sends itself, are added to `interim`.
+        The heads of interim responses are added to `interim`, except 100 (Continue), which this proxy sends itself.
         """
         while True:
             data = bytes(self.buf)

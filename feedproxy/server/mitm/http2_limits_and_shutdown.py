@@ -57,10 +57,8 @@ RESET_COST = 5
 which must not use up all points."""
 
 BYTES_PER_POINT = 1_024
-"""A client earns a point for each of this many bytes of content that it gets.
-
-A frame of 16 KiB earns several times the cost of the two WINDOW_UPDATEs that it causes.
-"""
+"""A client earns a point for each of this many bytes of content that it gets. A frame of 16 KiB earns several times the
+cost of the two WINDOW_UPDATEs that it causes."""
 
 FREE_DATA_MIN = 256
 """A DATA frame costs no point if its payload has at least this many bytes, or if it ends its stream."""
@@ -186,7 +184,7 @@ class BoundedConnection(BufferedH2Connection):
 
     MAX_CLOSED_STREAMS = CLOSED_STREAMS_MAX
     is_choked = False
-    """True while content waits only because UNSENT_MAX bytes wait in the socket, and not for flow control."""
+    """True while content waits for space in the socket (UNSENT_MAX), and not for flow control."""
     _written = 0
 
     def __init__(self, config: h2.config.H2Configuration, head_max: int, unsent: Callable[[], int]) -> None:

@@ -18,10 +18,8 @@ from feedproxy.clock import Seconds
 from feedproxy.server.mitm.http2_limits_and_shutdown import DrainNotice
 
 RETRY_FIRST: Seconds = 1
-"""The cycles cannot be broken while a request is being answered. Then a second attempt follows after this many seconds.
-
-The wait before each further attempt is twice as long.
-"""
+"""The cycles cannot be broken while a request is being answered. A second attempt then follows after this many seconds,
+and each further attempt after twice the previous time."""
 
 RETRY_LAST: Seconds = 128
 """The wait before the last attempt, in seconds. If this attempt fails, the garbage collector frees the layers."""

@@ -120,8 +120,8 @@ async def approve(
 
 
 ORIGIN_ALPN = (b"http/1.1",)
-"""The protocols that are offered to origins. With an HTTP/2 client, mitmproxy would offer HTTP/2, without limits on the
-frames of the origin, and without the 1xx responses and the responses in progress when the origin sends GOAWAY."""
+"""The protocols that are offered to origins. With an HTTP/2 client, mitmproxy would offer HTTP/2. It would then not
+limit the origin's frames, nor pass on 1xx responses, nor responses in progress when the origin sends GOAWAY."""
 
 
 def enforce(data: ServerConnectionHookData, approvals: ConnectApprovals) -> None:
@@ -196,11 +196,8 @@ def prepare_request(
 
 
 def _set_target(request: http.Request, target: str) -> None:
-    """Set scheme, host, port and path of a request.
-
-    mitmproxy's attribute `url` is not used, because it would decode an international name. `enforce` compares names in
-    encoded form.
-    """
+    """Set scheme, host, port and path of a request. The attribute `url` of mitmproxy would decode an international
+    name, but `enforce` compares names in encoded form."""
     parts = urlsplit(target)
     request.scheme, request.path = parts.scheme, target.removeprefix(f"{parts.scheme}://{parts.netloc}")
     request.host, request.port = uri.split_host_port(target)
@@ -259,10 +256,8 @@ def refuse_parents_challenge(
 def refuse_unusable_challenges(
     flow: http.HTTPFlow, request: Request, client: ClientContext, status: CacheStatus
 ) -> BodyCounter:
-    """Replace a streamed 401 by an error, because no client can answer its challenges through the gateway.
-
-    Return the counter of the error's content.
-    """
+    """Replace a streamed 401 by an error, because no client can answer its challenges through the gateway. Return the
+    counter of the error's content."""
     return _replace_streamed(flow, unusable_challenge_response(request, status), client)
 
 

@@ -71,8 +71,8 @@ class ParentProxyHost(str):
         return id(self)
 
     async def open(self) -> socket.socket:
-        """Connect to the parent, or through the parent to the origin, and return the socket. Each failure raises
-        OSError."""
+        """Connect to the parent, or through the parent to the origin, and return the socket. Raises OSError for every
+        failure."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 if self.is_plain:
@@ -99,7 +99,8 @@ class _PinnedName(str):
 def pinned_name(name: str, address: str) -> str:
     """Return a host for which mitmproxy connects to the address, and reuses the connection for requests to the name.
 
-    With the address itself as the host, each request would open a connection, and the sixth of a client would wait.
+    With the address itself as the host, each request would open a connection, and the sixth request of a client would
+    wait.
     """
     if not isinstance(getattr(server, "asyncio", None), _AsyncioWithParents):
         return address  # mitmproxy would resolve the name again

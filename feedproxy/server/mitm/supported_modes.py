@@ -16,8 +16,8 @@ _SUPPORTED = frozenset({"regular", "dns", "front", "frontreverse"})
 def check_modes(modes: Sequence[str], settings: Settings) -> None:
     """Raise UsageError for a mode that feedproxy does not support.
 
-    In such a mode, each request would count as a request to the gateway and get 404, or mitmproxy would fail
-    (`upstream`).
+    In such a mode, each request would count as a request to the gateway and get 404. In the mode `upstream`, mitmproxy
+    would fail.
     """
     for mode in modes:
         kind = mode.partition("@")[0].partition(":")[0]
