@@ -5,8 +5,8 @@ import logging
 from mitmproxy import http
 
 from feedproxy.server.access_record import record_access
+from feedproxy.server.access_record_of_flow import access_record_of
 from feedproxy.server.addon import Addon
-from feedproxy.server.mitm.access_record_of_flow import access_record_of
 from feedproxy.telemetry.log_format import ACCESS_LOGGER
 
 logger = logging.getLogger(ACCESS_LOGGER)

@@ -2,15 +2,8 @@
 
 from mitmproxy import http
 
-from feedproxy.errors import FeedproxyError
-from feedproxy.feed import xml_redirect
-from feedproxy.feed.xml_redirect import Gone
-from feedproxy.feed.xml_redirect import Moved as MovedAway
-from feedproxy.http import uri
 from feedproxy.server.addon import Addon
-
-CONTENT_MAX = 65_536
-"""Maximum size of a document that is parsed for an XML redirect, in bytes. Redirect documents have a few hundred."""
+from feedproxy.server.standalone_edits import edit_response, to_redirect
 
 
 class Moved(Addon):
@@ -20,21 +13,7 @@ class Moved(Addon):
     options = ("relocation_confirmations", "relocation_spacing", "gone_recheck", "moved_to", "gone", "announce_as")
 
     def response(self, flow: http.HTTPFlow) -> None:
-        response = flow.response
-        if response is None or self.flow_handler().state_of(flow) or response.status_code != 200:
-            return
-        content = response.raw_content
-        if not content or len(content) > CONTENT_MAX or "content-encoding" in response.headers:
-            return
-        match xml_redirect.read(content):
-            case MovedAway(location):
-                try:
-                    target = uri.resolve(flow.request.url, location)
-                except FeedproxyError:
-                    return
-                flow.response = http.Response.make(301, b"", {"Location": target})
-            case Gone():
-                flow.response = http.Response.make(410, b"")
+        edit_response(to_redirect, flow, self.app())
 
 
 addons = [Moved()]
