@@ -15,8 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class Origin(Addon):
-    """Addon with the options that limit requests to origins. It also checks the addresses to which mitmproxy
-    connects."""
+    """Addon with the options that limit requests to origins. It checks the addresses to which mitmproxy connects."""
 
     options = (
         "allow_private",

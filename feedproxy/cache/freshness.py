@@ -1,8 +1,8 @@
 """Age and freshness lifetime of a stored response, with the reason for the lifetime. RFC 9111, section 4.2
 
-An explicit lifetime of HTTP comes first: s-maxage, max-age or Expires (section 4.2.1). Without it, the lifetime of a
-feed comes from the feed's schedule, or else from its rate of change (section 4.2.2). If both are unknown, the lifetime
-is a tenth of the time since Last-Modified, or a default.
+An explicit lifetime of HTTP comes first: s-maxage, max-age or Expires (section 4.2.1). If there is none, the lifetime
+of a feed comes from the feed's schedule, or else from its rate of change (section 4.2.2). If both are unknown, the
+lifetime is a tenth of the time since Last-Modified, or a default.
 
 The schedule of a feed can permit the use of a response beyond its lifetime (`Hint`). The response is then *held*
 (section 4.2.4).
@@ -196,8 +196,7 @@ def _expires(values: list[str], date: Instant, received: Instant) -> Seconds:
 def heuristic_lifetime(
     stored: StoredResponse, *, learned: Seconds | None, default: Seconds, minimum: Seconds, maximum: Seconds
 ) -> tuple[Seconds, Source]:
-    """Return the lifetime, in seconds, and its source, of a response without an explicit lifetime (RFC 9111, section
-    4.2.2).
+    """Return the lifetime of a response without an explicit one, in seconds, and its source (RFC 9111, section 4.2.2).
 
     For a feed, the lifetime is `learned` (from the feed's history), or else a tenth of the time between Last-Modified
     and Date, or else `default`, and in each case at least `minimum`. For other content, it is a tenth of the time

@@ -205,11 +205,9 @@ def range_to_fetch(part: StoredResponse, request: Fields, *, fresh: bool, size_m
 
 
 def combine(part: StoredResponse, response: Response) -> Response | None:
-    """Return one response with the bytes of `part` and `response`, or None if that is impossible (RFC 9111, section
-    3.4).
+    """Return a response with the bytes of `part` and `response` (RFC 9111, section 3.4), or None if that is impossible.
 
-    `response` is a 206 with bytes that `part` lacks. The status of the result is 200 for the whole representation, else
-    206.
+    `response` is a 206 with bytes that `part` lacks. The result is a 200 if it has all bytes, else a 206.
     """
     stored_extent, new_extent = _extent(part), extent_of(response.fields, len(response.body))
     if new_extent is None or "content-encoding" in response.fields:

@@ -18,8 +18,8 @@ from feedproxy.http.cache_control import CacheControl
 class Reuse(Struct, frozen=True):
     """The decision to answer with the stored response.
 
-    `detail` is a token of Cache-Status for the permission to use a stale response, or for the rule that shortened the
-    lifetime, or None.
+    `detail` is a token of Cache-Status, or None: the permission to use a stale response, or the rule that shortened the
+    lifetime.
     """
 
     stored: StoredResponse

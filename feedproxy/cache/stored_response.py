@@ -11,8 +11,7 @@ from feedproxy.http.coding.deflate import zlib
 from feedproxy.http.message import NO_FIELDS, Fields
 
 CODINGS_MAX = 256
-"""Maximum number of combinations of codings that `Bodies` objects share, to save memory. Most feeds have one of a
-few."""
+"""Maximum number of combinations of codings that `Bodies` objects share, to save memory. Few are common."""
 
 _CODINGS: dict[tuple[str, ...], tuple[str, ...]] = {}
 
@@ -115,7 +114,7 @@ class Content(Struct, frozen=True, omit_defaults=True):
 
     @property
     def main_body(self) -> tuple[str, bytes]:
-        """Return the body `identity`, or else the first body, with its coding. Without bodies, return `identity` and
+        """Return the body `identity`, or else the first body, with its coding. If there is none, return `identity`,
         b""."""
         label = "identity" if "identity" in self.bodies else next(iter(self.bodies), "identity")
         return label, self.bodies.get(label, b"")

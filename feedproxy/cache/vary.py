@@ -1,7 +1,7 @@
 """Selection of a stored response by request fields (Vary).  RFC 9111, section 4.1
 
-Values are compared after the normalisations that section 4.1 permits. Cookie and Authorization are compared verbatim,
-because they identify users, and so are values longer than PARSED_MAX. Three fields have their own rules:
+Values are compared after the normalisations that section 4.1 permits. Cookie and Authorization, which identify users,
+and values longer than PARSED_MAX are compared verbatim. Three fields have their own rules:
 
 * Accept-Encoding is not compared if this proxy compresses the content. If clients get the origin's bytes unchanged, the
   request must accept the coding of these bytes.

@@ -131,7 +131,7 @@ def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:
 
 
 def find_xml_error(utf8: bytes) -> tuple[XmlError | None, bool]:
-    """Return the first syntax error or None, and True if a document type declaration precedes the error, else False."""
+    """Return the first syntax error or None, and True if a document type declaration was found before it."""
     parser = ParserCreate("utf-8", "}")
     doctypes: list[str] = []
     parser.StartDoctypeDeclHandler = lambda name, *_: doctypes.append(name)
@@ -202,7 +202,6 @@ def _find_channel(root: xml_parser.Element, kind: Kind) -> xml_parser.Element:
 
 
 def _channel_texts(channel_element: xml_parser.Element) -> tuple[dict[str, list[str]], tuple[WrittenDate, ...]]:
-    """Return the texts of the channel's elements, keyed by name, and the channel's dates."""
     own_namespace, _ = xml_parser.qualified_name(channel_element)
     texts: dict[str, list[str]] = {}
     written_dates: list[WrittenDate] = []

@@ -10,7 +10,7 @@ from feedproxy.upstream.tls_probe import ProbedCertificate
 
 
 class ProbeExchange(Struct, frozen=True):
-    """A request and its response. Without a response, `status` is 0 and `error` is the reason."""
+    """A request and its response. If there was no response, `status` is 0 and `error` is the reason."""
 
     target: str
     """Target URI of the request."""
@@ -52,7 +52,7 @@ class FeedObservations(Struct, frozen=True):
     redirect_error: str = ""
     """Reason why the last redirect could not be followed, or "" if all redirects were followed."""
     plain: ProbeExchange | None = None
-    """Request for the feed that accepts no content coding."""
+    """Request for the feed, accepting no content coding."""
     head: ProbeExchange | None = None
     by_tag: ProbeExchange | None = None
     """Request for the feed with If-None-Match as the only condition."""

@@ -120,7 +120,7 @@ class _Probe:
         return await self._probe_links(observations, channel)
 
     async def _probe_variants(self, observations: FeedObservations) -> FeedObservations:
-        """Return `observations` with requests for the feed with conditions, without compression, and a second time."""
+        """Add requests for the feed with conditions, without compression, and repeated. Return the observations."""
         at, fields = observations.target, observations.last.fields
         tag, modified = fields.get("etag"), fields.get("last-modified")
         by_tag = by_date = None
@@ -137,7 +137,8 @@ class _Probe:
         )
 
     async def _probe_links(self, observations: FeedObservations, channel: Channel) -> FeedObservations:
-        """Return `observations` with requests for the addresses in the feed, and for the feed by HEAD and by https."""
+        """Add requests for the addresses in the feed, and for the feed by HEAD and by https. Return the
+        observations."""
         page, self_link = page_address(channel, observations.target), self_address(channel, observations.target)
         hub = resolve_address(observations.target, channel.hubs[0]) if channel.hubs else ""
         # An incomplete cloud is a finding already.

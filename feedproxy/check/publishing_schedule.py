@@ -18,7 +18,7 @@ DAY = 24 * 60
 HOURS_LEFT_MIN = 12
 """A Note warns if skipHours and skipDays leave fewer than this many hours of a week for polling."""
 _GAPS_MAX = 20
-"""Number of the latest intervals between items from which the publishing interval is computed."""
+"""The publishing interval is computed from this many of the latest intervals between items."""
 
 
 def check(document: CheckedDocument, channel: Channel) -> Iterator[Note]:
@@ -48,10 +48,8 @@ def publishing_interval(document: CheckedDocument) -> Seconds | None:
 
 
 def delays_entries(lifetime: Seconds, interval: Seconds) -> bool:
-    """Return True if readers that use a copy for `lifetime` seconds get new items late.
-
-    They do if `lifetime` exceeds an hour and two publishing intervals of `interval` seconds.
-    """
+    """Return True if readers that use a copy for `lifetime` seconds get new items late: if `lifetime` exceeds an hour
+    and two publishing intervals (`interval`, in seconds)."""
     return lifetime > max(2 * interval, 3600)
 
 

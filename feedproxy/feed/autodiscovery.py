@@ -24,8 +24,7 @@ FEED_TYPES = (*READER_MEDIA_TYPES, *Kind.CDF.media_types)
 """Media types of feeds, in a page's links and in a client's Accept field."""
 
 GENERIC_TYPES = ("application/xml", "text/xml", "application/json")
-"""Media types that feeds share with other documents. Links with these types count only if no link has one of
-FEED_TYPES."""
+"""Media types that feeds share with other documents. They count only if no link has one of FEED_TYPES."""
 
 BYTES_MAX = 1024 * 1024
 """Maximum number of bytes parsed at the beginning of a page. In known pages, the head ends within 200 KB."""

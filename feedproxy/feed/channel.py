@@ -120,8 +120,7 @@ class Channel(Struct, frozen=True, omit_defaults=True):
     version: str
     """Version of the format, such as `2.0`, or empty if the document declares no version."""
     well_formed: bool
-    """True if the document has no syntax error. The scan in feed/parse/channel_scan.py does not find errors in
-    items."""
+    """True if the document has no syntax error. feed/parse/channel_scan.py does not find errors in items."""
     title: str = ""
     link: str = ""
     schedule: Schedule = NO_HINTS
@@ -132,5 +131,4 @@ class Channel(Struct, frozen=True, omit_defaults=True):
     """Text of itunes:new-feed-url: the new address of a podcast, or its present address."""
     items: int = 0
     content_digest: str = ""
-    """Digest of the content (feed/content_digest.py), in hexadecimal. "" if not computed, or a marker that stands for
-    the digest (`pending_digest`)."""
+    """Digest of the content, in hexadecimal, or a marker for it (`pending_digest`), or "" if it is not computed."""

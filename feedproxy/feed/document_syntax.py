@@ -6,12 +6,10 @@ from enum import StrEnum
 from feedproxy.feed.encoding_detection import to_utf8
 
 SEARCH_MAX = 64 * 1024
-"""Number of bytes at the beginning in which the root element is searched for. Comments such as licences can precede
-it."""
+"""Number of bytes at the beginning that are searched for the root element. Comments such as licences can precede it."""
 
 BEGINNING = SEARCH_MAX + 1024
-"""Number of bytes from which the syntax is detected. A root element that begins in the searched bytes has its whole
-name in them."""
+"""Number of bytes from which the syntax is detected: SEARCH_MAX, and the rest of a root element's name."""
 
 _SPACE = re.compile(rb"\s*")
 _INVISIBLE = re.compile(rb"(?:\s|\0|\xc2\xa0|\xe2\x80\x8b|\xef\xbb\xbf)*")

@@ -49,7 +49,6 @@ None.
 _NO_REFERENCE = rb"(?!(?:" + _NAME + rb"|#[0-9]{1,7}|#x[0-9A-Fa-f]{1,6});)"
 _NO_MARKUP = rb"(?=[^A-Za-z_:/!?\x80-\xff])"
 _BARE_AMPERSAND = re.compile(b"&" + _NO_REFERENCE)
-"""Pattern of an ampersand that begins no reference."""
 _BARE_LESS = re.compile(b"<" + _NO_MARKUP)
 """Pattern of a `<` that begins no markup. Separate searches for `&` and `<` are three times as fast as one for both."""
 _BARE_IN_CONTENT = re.compile(
@@ -77,8 +76,7 @@ _SURROGATE = (
 )
 """Pattern of a reference to a surrogate (U+D800 to U+DFFF)."""
 _FIRST_SURROGATE = re.compile(_SURROGATE)
-"""Pattern of a reference to a surrogate. It begins with two fixed bytes, which makes the search 25 times as fast as
-with _SURROGATES."""
+"""Pattern of a reference to a surrogate. Two fixed bytes at the beginning make it 25 times as fast as _SURROGATES."""
 _SURROGATES = re.compile(rb"(?:" + _SURROGATE + rb")+")
 
 _BARE_MAX = 10_000
@@ -141,8 +139,7 @@ def _join_surrogates(references: bytes) -> bytes:
 
 
 def resolve_references(data: bytes, root: int, check: IsWellFormed = is_well_formed) -> tuple[bytes, bool]:
-    """Return a document in UTF-8 with texts in place of entity references, and True if a reference is an error, else
-    False.
+    """Return a document in UTF-8 with texts in place of entity references, and True if a reference is an error.
 
     `root` is the offset of the root element. References to unknown entities remain. Two kinds of references are errors:
     to an entity of HTML in a document without a document type, and to a declared entity that exceeds a limit. The
@@ -185,8 +182,7 @@ def resolve_references(data: bytes, root: int, check: IsWellFormed = is_well_for
 
 
 def _html_character(name: bytes) -> bytes | None:
-    """Return the characters of an HTML entity, or None for an unknown entity. Characters beyond ASCII are references by
-    number."""
+    """Return the characters of an HTML entity (beyond ASCII: references by number), or None if it is unknown."""
     characters = html5.get(f"{name.decode('utf-8', 'replace')};")
     return characters.encode("ascii", "xmlcharrefreplace") if characters is not None else None
 

@@ -9,15 +9,14 @@ _FEED_SCHEME = re.compile(r"(?i)\Afeed:/{0,2}(?=https?:)")
 
 
 def strip_feed_scheme(text: str) -> str:
-    """Return an address without the obsolete scheme: `feed:https://…` becomes `https://…`, and `feed://…` becomes
+    """Return an address without the scheme `feed`: `feed:https://…` becomes `https://…`, `feed://…` becomes
     `http://…`."""
     text = _FEED_SCHEME.sub("", text.strip(), count=1)
     return "http://" + text[len("feed://") :] if text.lower().startswith("feed://") else text
 
 
 def resolve_address(base: str, reference: str) -> str:
-    """Return the normalised URL of `reference`, resolved against `base`, or "" if it is not a valid http or https
-    URL."""
+    """Return the normalised URL of `reference` relative to `base`, or "" if it is not a valid http or https URL."""
     reference = strip_feed_scheme(reference)
     if not reference:
         return ""

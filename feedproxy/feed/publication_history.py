@@ -32,8 +32,8 @@ _UPDATED = re.compile(
 def find_publications(document: bytes, now: Instant) -> tuple[Instant, ...]:
     """Return the instants, up to `now`, at which a document's items were published, oldest first.
 
-    With fewer than two publications, the result is empty: a single date is often that of the whole document. Dates are
-    found only in ASCII-compatible encodings.
+    If there are fewer than two publications, the result is empty: a single date is often that of the whole document.
+    Dates are found only in ASCII-compatible encodings.
     """
     first = _FIRST.search(document)
     if first is None:

@@ -78,7 +78,7 @@ def next_unskipped(schedule: Schedule, instant: Instant) -> Instant:
 
 
 def next_update(schedule: Schedule, after: Instant) -> Instant | None:
-    """Return the first update later than `after` in the syndication module's schedule, or None without such a schedule.
+    """Return the first update later than `after` in the syndication module's schedule, or None if there is none.
 
     If sy:updateBase is missing, the schedule starts at `after`. Months and years are those of the calendar, divided
     into sy:updateFrequency equal parts, each of STEP_MIN or longer.

@@ -36,7 +36,6 @@ SY = "http://purl.org/rss/1.0/modules/syndication/"
 RSS11 = "http://purl.org/net/rss1.1#"
 
 _ITUNES = "//www.itunes.com/dtds/podcast-1.0.dtd"
-"""The namespace of iTunes in lower case, without its scheme."""
 
 type Element = etree._Element
 
@@ -57,8 +56,8 @@ _TAG_MAX = 4 * 1024 * 1024
 """Maximum length of one tag, in bytes. Attributes can contain pictures. Parsing takes four times their size."""
 
 _OPEN_TAGS_MAX = 10_000
-"""Maximum number of `<` before the next `>`. A well-formed tag contains only one. Some other constructs, such as CDATA
-sections and comments, can contain more."""
+"""Maximum number of `<` before the next `>`. Well-formed tags contain one. CDATA sections and comments can contain
+more."""
 
 _TREE_MAX = 100_000
 """Maximum number of nodes and attributes of a tree without items. The largest known channel has a few hundred."""
@@ -218,7 +217,6 @@ def _parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlT
 
 
 def _skip(count: int, on_item: Callable[[Element], None]) -> Callable[[Element], None]:
-    """Return a function that calls `on_item` for each item except the first `count`."""
     numbers = itertools.count()
     return lambda item: on_item(item) if next(numbers) >= count else None
 
@@ -279,8 +277,7 @@ def _with_repaired_nesting(data: bytes, check: IsWellFormed) -> bytes:
 class _StreamParser:
     """Parser of a document in pieces.
 
-    If `allows_nested` is True, an item within another item is a part of the outer item. Otherwise the parser stops at
-    it.
+    An item within another item belongs to the outer item if `allows_nested` is True. Otherwise the parser stops at it.
     """
 
     def __init__(self, on_item: Callable[[Element], None], *, allows_nested: bool = False) -> None:
@@ -308,7 +305,7 @@ class _StreamParser:
         return is_faultless
 
     def _feed(self, piece: bytes) -> bool:
-        """Parse the next piece. Return True if the next piece must be parsed too, and False at an error or limit."""
+        """Parse the next piece. Return True if parsing must continue, and False at a nested item or a limit."""
         self._parser.feed(piece)
         self._consume()
         if self.found_nested_item:
@@ -374,8 +371,7 @@ def attributes(element: Element) -> list[tuple[str, str]]:
 
 
 def attribute_of(element: Element, name: str) -> str:
-    """Return the value of the attribute `name`, or "" if it is missing. Names are case-insensitive: some feeds have
-    capitals."""
+    """Return the value of the attribute `name`, or "". Case is ignored, because some feeds have names in capitals."""
     value = element.get(name)
     if value is None and element.attrib:
         value = next((value for key, value in attributes(element) if key.lower() == name.lower()), None)
@@ -419,7 +415,7 @@ def _has_only_safe_declarations(data: bytes) -> bool:
 def _safe_namespaces_length(data: bytes) -> int:
     """Return the offset of the first namespace declaration that exceeds a limit or refers to a declared entity.
 
-    Without such a declaration, return the length of `data`.
+    If there is none, return the length of `data`.
     """
     at, prefixes, has_entities = 0, 0, None
     # Searching backwards takes a third of the time, and in most feeds the last declaration is near the beginning.
@@ -498,8 +494,8 @@ def is_itunes(namespace: str) -> bool:
 def text_of(element: Element) -> str:
     """Return all character data of an element, without surrounding white space.
 
-    Without a declaration, too, a reference to an HTML entity counts as the character: RSS 0.91 declares these entities
-    in a DTD, which is not loaded.
+    An entity of HTML counts as its character even if it is not declared: RSS 0.91 declares these entities in a DTD,
+    which is not loaded.
     """
     if len(element) == 0:
         return (element.text or "").strip()

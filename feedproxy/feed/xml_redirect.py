@@ -24,8 +24,7 @@ _INVALID_IN_ADDRESS = re.compile(r"[\x00-\x20\x7f-\x9f\s<>\"]")
 
 
 class Moved(Struct, frozen=True):
-    """The statement that the feed has moved to `location`, an http or https URI, or a reference relative to the old
-    address."""
+    """The statement that the feed has moved to `location`, which can be relative to the old address."""
 
     location: str
 
@@ -61,8 +60,7 @@ def read(body: bytes) -> Moved | Gone | None:
 
 
 def make_document(location: str | None) -> bytes:
-    """Return the redirect document for a move to `location`. If `location` is None, the document states the end of the
-    feed.
+    """Return the redirect document for a move to `location`, or for the end of the feed if `location` is None.
 
     Raises ValueError if XML cannot contain the address.
     """

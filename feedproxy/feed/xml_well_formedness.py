@@ -13,7 +13,6 @@ _NESTED_MAX = 10_000
 """Maximum number of open elements of a well-formed document. The limit of libxml2 is 256."""
 
 _COUNTED = 64 * 1024
-"""Tags are counted in blocks of this many bytes."""
 
 
 class _TooDeep(Exception):

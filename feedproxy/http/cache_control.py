@@ -69,7 +69,7 @@ class CacheControl(Struct, frozen=True):
     def from_request(cls, fields: Fields) -> "CacheControl":
         """Return the directives of a request.
 
-        Without Cache-Control, `Pragma: no-cache` counts as no-cache (RFC 9111, section 5.4).
+        If Cache-Control is absent, `Pragma: no-cache` counts as no-cache (RFC 9111, section 5.4).
         """
         combined = fields.combined("cache-control")
         if combined is not None:
@@ -84,8 +84,7 @@ def without_targeted(fields: Fields) -> Fields:
 
 
 def without_directives(fields: Fields, *names: str, field: str = "cache-control") -> str:
-    """Return the text of Cache-Control, or of the targeted field `field`, without the directives `names` (lower
-    case)."""
+    """Return the text of Cache-Control, or of another `field`, without the directives `names` (lower case)."""
     combined = fields.combined(field) or ""
     return ", ".join(match[0] for match in _DIRECTIVE.finditer(combined) if match[1].lower() not in names)
 
@@ -158,8 +157,7 @@ def _read(directives: Iterable[tuple[str, str | None]]) -> CacheControl:
 
 
 def _seconds(argument: str | None) -> Seconds:
-    """Return the seconds in a directive's argument, quoted or not (RFC 9111, section 5.2), or 0 if absent or
-    invalid."""
+    """Return the seconds in a directive's argument, quoted or not (RFC 9111, section 5.2), or 0 if there are none."""
     digits = unquote(argument or "")
     return delta_seconds(digits) if _DIGITS.fullmatch(digits) else 0.0
 

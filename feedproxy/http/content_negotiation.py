@@ -59,8 +59,8 @@ def weights_in(value: str) -> Mapping[str, float]:
 def choose_media_type(accept: str | None, offers: Sequence[str]) -> str | None:
     """Return the offered media type with the greatest weight in Accept, or None if none is acceptable.
 
-    The most specific range for an offer determines its weight (RFC 9110, section 12.5.1). Of offers with the same
-    weight, the first is chosen, and also if Accept is absent or has no valid range.
+    The most specific range for an offer determines its weight (RFC 9110, section 12.5.1). The first of several offers
+    with the same weight is chosen. If Accept is absent or has no valid range, the first offer is chosen.
     """
     ranges = _ranges(accept) if accept is not None else ()
     if not ranges:

@@ -93,8 +93,6 @@ _last: tuple[int, str] = (0, "Thu, 01 Jan 1970 00:00:00 GMT")
 
 
 def format_http_date(instant: Instant) -> str:
-    """Return the IMF-fixdate of the second that contains `instant`. Raises OverflowError outside the years 1 to
-    9999."""
     global _last  # noqa: PLW0603 -- one pair, replaced whole: most dates written are of this second
     second = math.floor(instant)
     cached_second, text = _last  # read once: another thread may replace it

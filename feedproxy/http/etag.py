@@ -80,8 +80,8 @@ def weak_match(one: EntityTag, other: EntityTag) -> bool:
 def own_tag(base: str, coding: str, coded: bytes = b"") -> EntityTag:
     """Return this proxy's tag for a content coding. Each coding needs its own strong tag (RFC 9110, section 8.8.3.3).
 
-    The tag has the checksum of `coded`, the coded bytes, if given: different encoders or levels make different bytes of
-    the same content.
+    If `coded`, the coded bytes, is not empty, the tag has its checksum: different encoders or levels make different
+    bytes of the same content.
     """
     if coding == "identity":
         return EntityTag(base)

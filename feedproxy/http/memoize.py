@@ -31,7 +31,7 @@ def memoize_by_identity[*Arguments, Result](
 ) -> Callable[[Callable[[*Arguments], Result]], Callable[[*Arguments], Result]]:
     """Return a decorator that caches results of a function of immutable objects, which are compared by identity.
 
-    A cache with `entries` results is emptied.
+    When the cache has `entries` results, it is emptied.
     """
 
     def decorate(function: Callable[[*Arguments], Result]) -> Callable[[*Arguments], Result]:

@@ -105,7 +105,7 @@ class Fields:
     def with_field(self, name: str, value: str) -> Self:
         """Return a copy with this line in place of all lines of the same name, at the position of the first.
 
-        Without such a line, the new line is added at the end.
+        If there is no such line, the new line is added at the end.
         """
         lowered, names = _lower(name), self._names
         if lowered not in names:

@@ -1,7 +1,8 @@
 """Validators of an origin inside the entity tag for the client.
 
 Of content with no-store, feedproxy stores neither the content nor the origin's validator. The client's tag contains the
-validator: `HASH.eTAG` or `HASH.wTAG` a strong or weak tag in base64url, `HASH.dNUMBER` Last-Modified in Unix seconds.
+validator: `HASH.eTAG` a strong tag in base64url, `HASH.wTAG` a weak tag, and `HASH.dNUMBER` Last-Modified in Unix
+seconds.
 """
 
 import base64

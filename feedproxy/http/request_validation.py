@@ -24,7 +24,6 @@ FIELDS_MAX = 500
 A response may have more: only the size of its head is limited (`header_max`).
 """
 _TARGET = re.compile(rb"[!-~\x80-\xff]+")
-"""Pattern of a target without white space and control characters."""
 _ABSOLUTE = re.compile(rb"[A-Za-z][0-9A-Za-z+.-]*://")
 _ABSOLUTE_WITHOUT_PATH = re.compile(rb"([A-Za-z][0-9A-Za-z+.-]*://[^/?#]*)(\?.*)?")
 """Pattern of an absolute-form with an empty path. The second group is the query."""
@@ -54,8 +53,7 @@ class RequestHead(Struct, frozen=True):
 
     @property
     def is_for_whole_server(self) -> bool:
-        """Return True for OPTIONS with the target `*`, or an absolute-form without path and query (RFC 9112, section
-        3.2.4)."""
+        """Return True for OPTIONS of `*`, or of an absolute-form without path and query (RFC 9112, section 3.2.4)."""
         match = _ABSOLUTE_WITHOUT_PATH.fullmatch(self.target)
         return self.method == b"OPTIONS" and (self.target == b"*" or (match is not None and match[2] is None))
 

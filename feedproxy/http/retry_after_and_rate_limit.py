@@ -13,8 +13,7 @@ from feedproxy.http.message import Fields, Response
 from feedproxy.http.structured_fields import Value, parse_dictionary, parse_list
 
 DEFER_MAX: Seconds = 172_800
-"""Maximum time by which an origin can defer the next request, in seconds. Some origins state absurd times, such as
-years."""
+"""Maximum time by which an origin can defer the next request, in seconds. Some origins state years."""
 
 _RATE_LIMIT_FIELDS = frozenset({"ratelimit", "ratelimit-remaining", "x-ratelimit-remaining"})
 

@@ -54,8 +54,7 @@ def is_corrupt(error: BaseException) -> bool:
 
 
 def set_aside(path: Path, reason: str) -> Path:
-    """Rename `path` to `NAME.corrupt`, and log a warning. Return the new path. An earlier file of that name is
-    replaced.
+    """Rename `path` to `NAME.corrupt`, log a warning, and return the new path. An earlier file is replaced.
 
     If the earlier file cannot be removed, the new name gets a number. Raises OSError if `path` cannot be renamed.
     """

@@ -63,8 +63,8 @@ class DiskStore:
     # -- reading
 
     def read(self, target: str) -> tuple[Resource, bytes] | None:
-        """Return the resource and its encoded header (resource_codec.py), or None if it is not stored. Raises
-        StoreError."""
+        """Return the resource and its encoded header (resource_codec.py), or None. Raises StoreError if the disk
+        fails."""
         data = self.read_encoded(target)
         return None if data is None else decode(data, target)
 

@@ -18,8 +18,8 @@ THREADS_MAX = 4
 """Maximum number of reading threads. A further thread starts only while all others read. Each thread has its own
 connections, with 16 descriptors and page caches of up to 2 MiB (sqlite_rows.py)."""
 READ_TIMEOUT: Seconds = 30
-"""Maximum time of a read, in seconds. After it, the caller continues, and the store counts as failed until the read
-ends. A disk to which other programs wrote without pause delayed reads by up to 19 s."""
+"""Maximum time of a read, in seconds. After it, callers continue without the value, and the store counts as failed
+until the read ends. A disk to which other programs wrote without pause delayed reads by up to 19 s."""
 CLOSE_TIMEOUT: Seconds = 5
 """Maximum time for which closing waits for the reads in progress, in seconds."""
 
@@ -96,8 +96,7 @@ class DiskReads[Value]:
             self.discard(key)
 
     async def close(self) -> None:
-        """End each thread after its read in progress. A thread that the disk blocks for more than CLOSE_TIMEOUT ends
-        later."""
+        """End each thread after its read in progress. A thread that the disk blocks beyond CLOSE_TIMEOUT ends later."""
         self._waiting.clear()
         for _ in self._threads:
             self._queue.put(None)

@@ -28,10 +28,8 @@ from feedproxy.store.interface import OnFailure
 from feedproxy.store.sqlite_rows import Rows
 
 LOCK_TRIES = 40
-"""Number of attempts of a write to get the shard's lock, of 0.25 s each (sqlite_rows.py).
-
-After a failed write, later writes make one attempt each, until a write succeeds.
-"""
+"""Number of attempts of a write to get the shard's lock, of 0.25 s each (sqlite_rows.py). After a failed write, later
+writes make one attempt each, until a write succeeds."""
 OPEN_TIMEOUT: Seconds = 5
 """Maximum time, in seconds, for which a process waits while another process opens, renames or creates files. It then
 continues without the lock, because a stopped process (SIGSTOP) keeps its lock."""
@@ -111,8 +109,7 @@ class Shard:
         self._write(lambda rows: rows.set(key, value))
 
     def set_all(self, values: Mapping[str, bytes]) -> None:
-        """Store all of these values, or none. Each must be smaller than FILE_MIN. Raises StoreError if the disk
-        fails."""
+        """Store all of these values, or none. Each must be smaller than FILE_MIN. Raises StoreError if this fails."""
         self._write(lambda rows: rows.set_all(values))
 
     def delete(self, key: str) -> None:
@@ -129,8 +126,7 @@ class Shard:
             return culled
 
     def checkpoint(self) -> None:
-        """Checkpoint the journal if the files are too large (`Rows.checkpoint`). Raises StoreError if the disk
-        fails."""
+        """Checkpoint the journal if the files are too large (`Rows.checkpoint`). Raises StoreError if this fails."""
         with self._translate_errors():
             self._rows.checkpoint()
 
@@ -199,8 +195,7 @@ class Shard:
             raise StoreError(f"store: shard {self._folder} cannot be used: {cause_of(error)}") from error
 
     def _open_present_file(self) -> None:
-        """Open the file that now has the shard's name. A corrupt or missing file is replaced by a new one. Raises
-        StoreError."""
+        """Open the file that now has the shard's name, or a new one if it is corrupt or missing. Raises StoreError."""
         with self._opening:
             if not self._corrupt:
                 if _inode(self._path) == self._inode:
@@ -292,10 +287,8 @@ def _try_flock(handle: int) -> bool:
 
 
 def _inode(path: str) -> int | None:
-    """Return the inode number of a file, or None if it cannot be read.
-
-    Each read of the store calls this function. A pathlib.Path would take twice as long.
-    """
+    """Return the inode number of a file, or None. Each read calls this function, and pathlib.Path would take twice as
+    long."""
     try:
         return os.stat(path).st_ino
     except OSError:

@@ -111,8 +111,7 @@ class Store(Protocol):
     async def read_state(self, name: str) -> bytes | None:
         """Return the same as `get_state`, but read the disk in another thread.
 
-        If the disk fails or does not respond, return the value that this store last read or put under this name, or
-        None.
+        If the disk fails or does not respond, return the last value that this store read or put, or None.
         """
         ...
 

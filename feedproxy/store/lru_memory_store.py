@@ -3,8 +3,7 @@
 To make room, the resources are examined in the order in which they were stored. A resource that was used since the last
 examination moves to the end of this order (the clock algorithm). A use therefore only sets a flag.
 
-Recently used resources are Python objects. All others are packed into bytes (memory_entry.py), which takes 50 µs to
-undo.
+Recently used resources are Python objects. All others are packed into bytes (memory_entry.py), and unpacked in 50 µs.
 """
 
 import sys
@@ -77,8 +76,7 @@ class MemoryStore:
         return target in self._entries
 
     def version(self, target: str, *, used: bool = False) -> object | None:
-        """Return an object that stays the same until the target's resource is replaced, or None if it is not in
-        memory."""
+        """Return an object that stays the same until the target's resource is replaced, or None if it has none."""
         entry = self._entries.get(target)
         if used and entry is not None:
             entry.was_used = True

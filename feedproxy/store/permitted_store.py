@@ -15,14 +15,13 @@ from feedproxy.store.interface import Precondition, Store
 from feedproxy.store.resource import Resource
 
 type IsRedirectPermitted = Callable[[str, str | None], bool]
-"""Function that returns True if the second target's stored response may answer requests for the first target.
+"""Function that returns True if a stored response may answer requests for its target.
 
-The first target was requested, and the second has sent the response. It is None if unknown.
+The arguments are this target, and the target that sent the response after redirects (None if unknown).
 """
 
 type IsTargetPermitted = Callable[[str], bool]
-"""Function that returns False if the address policy refuses a target (AddressPolicy.check_target). It looks up no
-name."""
+"""Function that returns False if AddressPolicy.check_target refuses a target. No host name is looked up."""
 
 
 class PermittedStore:

@@ -52,8 +52,7 @@ NO_FAILURES = Failures()
 
 
 class PendingFormatChange(Struct, frozen=True, omit_defaults=True):
-    """A change of a feed that further fetches must confirm: an ill-formed, much shorter or differently formatted
-    document."""
+    """A change that further fetches must confirm: an ill-formed, much shorter or differently formatted document."""
 
     shape: str
     first: Instant
@@ -135,7 +134,7 @@ class Resource(Struct, frozen=True, omit_defaults=True, weakref=True, rename=_ST
     """True until the dates of items from before the first fetch are read: by the next fetch with content, or by
     refresh/publication_backfill.py."""
     fencing_token: int = 0
-    """Number of the copy in a fleet: a later copy of the target has a higher number. 0 without a fleet."""
+    """Number of the copy in a fleet: a later copy of the target has a higher number. 0 if there is no fleet."""
 
     keyed: tuple[StoredResponse, ...] = ()
 
@@ -146,8 +145,7 @@ class Resource(Struct, frozen=True, omit_defaults=True, weakref=True, rename=_ST
     """Earlier shared contents, which clients may name as dictionaries."""
 
     varies_by: tuple[str, ...] = ()
-    """Names of request fields in the Vary of the last response, if HTTP forbids storing that response. Otherwise
-    empty."""
+    """Request fields in the Vary of the last response if HTTP forbids storing that response, otherwise empty."""
 
     def size(self) -> int:
         """Return the size of all stored contents, in bytes."""

@@ -10,8 +10,8 @@ from itertools import islice
 from feedproxy.errors import StoreError
 
 BITS = 1 << 24
-"""Size of the filter: 2 MiB. It takes 1.3 % of all other keys for stored keys if a million keys are stored, and 14 %
-with four million. The disk is then read without need."""
+"""Size of the filter: 2 MiB. With a million stored keys, it takes 1.3 % of all other keys for stored keys, with four
+million 14 %. The disk is then read without need."""
 
 STEP = 256
 """Number of keys that one step reads from the disk, in half a millisecond (PAGE_ROWS in sqlite_rows.py)."""
@@ -20,8 +20,7 @@ STEP = 256
 class StoredKeys:
     """A Bloom filter of the stored keys. Until all keys on disk have been read, every key counts as possibly stored.
 
-    Deleted keys stay in the filter. Only one thread may call `read_some`. All other methods may be called from any
-    thread.
+    Deleted keys stay in the filter. Any thread may call the methods, but only one may call `read_some`.
     """
 
     def __init__(self, on_disk: Iterator[str]) -> None:

@@ -49,7 +49,7 @@ UNREADABLE_INTERVAL: Seconds = 1
 """After a failed read by `load`, the resource counts as not stored for this many seconds, or until the next `load`."""
 SHARED_WRITE_TIMEOUT: Seconds = 0.1
 """Maximum time, in seconds, for which a `put` with several workers waits until the value is on disk, where the other
-workers read it. A later value is put into shared memory, too (shared_overflow.py)."""
+workers read it. If it takes longer, the value is put into shared memory, too (shared_overflow.py)."""
 UNWRITTEN_MAX = 64 * 1024 * 1024
 """Maximum size of the write queue while writes are late, in bytes. Further values are stored only in shared memory."""
 ORPHAN_AGE = 3600
@@ -240,10 +240,8 @@ class TieredStore:
             return False
 
     def _read_below_memory(self, target: str) -> tuple[Resource, bytes] | None:
-        """Return the resource from the write queue, shared memory or the disk, or None if there is none.
-
-        Also return its encoded header, b"" if unknown.
-        """
+        """Return the resource from the write queue, shared memory or the disk, with its encoded header (b"" if
+        unknown), or None."""
         try:
             unwritten = self._unwritten((EnvelopeKind.RESOURCE, target))
             if unwritten is not ON_DISK:
@@ -457,7 +455,6 @@ class TieredStore:
             raise
 
     def _write_latest(self, key: Key, value: Resource | bytes | None) -> None:
-        """Write a value, unless a later value has replaced it. Raises StoreError if the disk fails."""
         kind, target = key
         shared, name = self._shared, _name(key)
         if shared is None:

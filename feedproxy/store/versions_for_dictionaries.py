@@ -73,7 +73,7 @@ class PreviousContents:
         return bool(self.data) and any(entry.hash == digest for entry in self)
 
     def with_content(self, old: bytes, new: bytes, *, size_max: int) -> "PreviousContents":
-        """Return these contents with `old`, the content that `new` has replaced, appended.
+        """Return these contents followed by `old`, the content that `new` has replaced.
 
         The oldest contents are dropped until all contents take at most `size_max` bytes. If `old` equals `new` or
         exceeds CONTENT_BYTES_MAX, the contents are returned unchanged.

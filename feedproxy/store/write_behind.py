@@ -148,8 +148,7 @@ class WriteQueue[Key, Value]:
             self._report_failure(StoreError("store: the disk is too slow, a value was not written"))
 
     async def wait_written(self, key: Key) -> None:
-        """Wait until the queued value of this key, or a later one, is written or has failed, at most for the time
-        limit."""
+        """Wait until the key's queued or a later value is written or has failed, at most for the time limit."""
         if key not in self._pending:
             return
         completion: Future[None] = Future()
@@ -278,8 +277,7 @@ class WriteQueue[Key, Value]:
             self._is_written(key, entry)
 
     def _retain(self, key: Key, entry: PendingWrite[Value]) -> None:
-        """Keep a value that could not be written. If the queue is then too large, drop values with the oldest
-        attempts."""
+        """Keep a value that could not be written. If the queue is too large, drop values with the oldest attempts."""
         lost = []
         with self._lock:
             if self._pending.get(key) is entry:
@@ -300,8 +298,7 @@ class WriteQueue[Key, Value]:
             self._report_failure(StoreError("store: too many values wait to be written, the oldest was dropped"))
 
     def write_again(self, key: Key) -> None:
-        """Make another attempt to write a value that could not be written, if the key has one. Raises StoreError if it
-        fails.
+        """Try again to write the unwritten value of a key, if there is one. Raises StoreError if this fails.
 
         Only the writer thread may call this method.
         """

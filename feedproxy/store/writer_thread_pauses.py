@@ -1,6 +1,6 @@
 """Pauses of the writing thread, so that the event loop gets the CPU.
 
-On a single CPU without pauses, the store delayed hits by four milliseconds, four times a second.
+Without pauses on a single CPU, the store delayed hits by four milliseconds, four times a second.
 """
 
 import time

@@ -1,7 +1,7 @@
 """Discovery of the address at which to subscribe, in the order of the Universal Subscription Mechanism (USM).
 
-The input is a feed or a page, given by its address or as a file. The first choice is the self link of the feed. Without
-a self link, the feed's page is requested. A page leads to the feeds that it names by autodiscovery.
+The input is a feed or a page, given by its address or as a file. The first choice is the self link of the feed. If
+there is none, the feed's page is requested. A page leads to the feeds that it names by autodiscovery.
 """
 
 from msgspec import Struct
@@ -74,7 +74,7 @@ def feeds_of_page(document: Document) -> tuple[DiscoveredFeed, ...]:
 
 
 async def verification_failure(address: str, settings: Settings) -> str:
-    """Return the reason why the page of the feed does not verify it, or "" if the feed is verified.
+    """Return the reason why the feed is not verified, or "" if it is verified.
 
     A feed is verified if its document names a page, and this page names the feed.
     """

@@ -22,7 +22,7 @@ _HOST_AND_PORT = re.compile(r"[^/\s]+:\d+(?:/|$)")
 def parse_source(source: str) -> str | None:
     """Return the http or https address in `source`, or None if `source` is a file.
 
-    A prefix `feed:` is removed. Without a scheme, a `source` that begins with a host name with a dot
+    A prefix `feed:` is removed. A `source` without a scheme that begins with a host name with a dot
     (`example.com/feed.xml`) becomes an https address, unless a file of this name exists.
     """
     text = strip_feed_scheme(source)
@@ -35,8 +35,7 @@ def parse_source(source: str) -> str | None:
 
 @contextmanager
 def private_address_hint(source: str, settings: Settings) -> Iterator[None]:
-    """Add a hint at the option `--allow-private` to a Forbidden of the context, if the address in `source` is
-    private."""
+    """Add a hint at the option `--allow-private` to a Forbidden for a private address in `source`."""
     try:
         yield
     except Forbidden as error:

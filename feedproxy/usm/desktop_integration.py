@@ -38,11 +38,8 @@ class Folders(Struct, frozen=True):
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "Folders":
-        """Return the folders that the environment names (XDG Base Directory Specification), or else the default
-        folders.
-
-        A relative path in the environment is ignored.
-        """
+        """Return the folders that the environment names by absolute paths (XDG Base Directory Specification), or else
+        defaults."""
         home = Path(environment.get("HOME") or Path.home())
 
         def folder(name: str, default: str) -> Path:
@@ -170,7 +167,7 @@ def reader_command(reader: str, address: str, environment: Mapping[str, str]) ->
 def feed_handler(environment: Mapping[str, str]) -> list[str]:
     """Return the command with which the registered feed reader opens a `feed:` address.
 
-    Return an empty list if no program or feedproxy itself is registered, or if xdg-mime or xdg-open is missing.
+    Return an empty list if no other program than feedproxy is registered, or if xdg-mime or xdg-open is missing.
     """
     tool, opener = shutil.which("xdg-mime"), shutil.which("xdg-open")
     if tool is None or opener is None:
@@ -239,7 +236,7 @@ def _without_entry(now: str | None, before: str | None) -> str | None:
     """Return the list of default programs without feedproxy's entry.
 
     `now` is the present list, or None if it was deleted: the result is then None. `before` is the list before the
-    installation. It gives the programs for a media type that has only feedproxy in `now`.
+    installation. Its programs replace an entry of feedproxy alone.
     """
     if now is None:
         return None

@@ -18,7 +18,7 @@ def plain_text(text: str, longest: int = 300) -> str:
 
 
 def iso(instant: Instant) -> str:
-    """Return an instant as `2026-01-31T12:00:00Z`, moved into the years 1970 to 9999."""
+    """Return an instant as `2026-01-31T12:00:00Z`, limited to the years 1970 to 9999."""
     return format_rfc3339(min(max(instant, 0.0), 253402300799.0))
 
 

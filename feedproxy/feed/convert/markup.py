@@ -54,8 +54,7 @@ Each child element is serialised with all namespaces, so the product determines 
 
 
 def _unescape(value: str) -> str:
-    """Return the text with references replaced. A text with a reference of thousands of digits is returned
-    unchanged."""
+    """Return the text with references replaced, or unchanged if a reference has thousands of digits."""
     try:
         return unescape(value)
     except ValueError:
@@ -131,7 +130,8 @@ def _join(base: str, reference: str) -> str:
 
 
 def resolve_html(base: str, html: str) -> str:
-    """Return the HTML with absolute addresses. Without a base, or above _PLAIN_MAX characters, return it unchanged."""
+    """Return the HTML with absolute addresses, or unchanged if `base` is "" or the HTML exceeds _PLAIN_MAX
+    characters."""
     if not base or len(html) > _PLAIN_MAX:
         return html
 
@@ -148,8 +148,10 @@ def resolve_html(base: str, html: str) -> str:
 
 
 def _resolve_written(base: str, attribute: str, written: str) -> str | None:
-    """Return an attribute's value in HTML, with absolute addresses, or None to leave it unchanged. `written` is the
-    value as written in the HTML, with its quotation marks."""
+    """Return an attribute's value as HTML with absolute addresses, or None to leave it unchanged.
+
+    `written` is the value as in the HTML, with its quotation marks.
+    """
     quote = written[0] if written[0] in "\"'" else ""
     if quote and not (len(written) > 1 and written.endswith(quote)):
         return None  # the tag has no end

@@ -35,8 +35,7 @@ def to_data(value: Any) -> Data:
 
 
 def nonempty_fields(value: Any, names: Iterable[str]) -> dict[str, Data]:
-    """Return the fields of `value` that `names` contains and that differ from their defaults, in the form of
-    `to_data`."""
+    """Return, in the form of `to_data`, the fields of `value` in `names` that differ from their defaults."""
     defaults = _defaults(value.__class__)
     changed = (name for name in names if getattr(value, name) != defaults[name])
     return {name: to_data(getattr(value, name)) for name in changed}

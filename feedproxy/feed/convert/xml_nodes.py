@@ -96,7 +96,6 @@ def _is_attribute_name(key: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_namespace(name: str) -> bool:
-    """Return True if XML permits `name` as the name of a namespace."""
     try:
         etree.Element("x", nsmap={"n": name})
     except ValueError:
@@ -138,8 +137,8 @@ have five."""
 def limit_namespaces(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Node, ...]:
     """Return the nodes without those that would raise the number of namespaces above NAMESPACES_MAX.
 
-    This limits the time of writing. `namespaces` are those of earlier nodes. Those of the returned nodes are added to
-    it.
+    This limits the time of writing. The namespaces of the returned nodes are added to `namespaces`, those of earlier
+    nodes.
     """
     parts = []
     for node in nodes:

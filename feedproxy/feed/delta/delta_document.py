@@ -50,10 +50,8 @@ def make_delta(
 
 
 def _xml_cuts(utf8: bytes, outline: Outline, keeps: list[bool]) -> Iterator[tuple[int, int]]:
-    """Yield the byte ranges to remove: items for which `keeps` is False, and each `rdf:li` that names such an item.
-
-    The white space before them is removed, too.
-    """
+    """Yield the byte ranges to remove, with the white space before each: items for which `keeps` is False, and each
+    `rdf:li` that names such an item."""
     kept_names = {item.name for item, keep in zip(outline.items, keeps, strict=True) if keep}
     cut_names = {item.name for item in outline.items} - kept_names
     cut: list[ItemSpan | Member] = [item for item, keep in zip(outline.items, keeps, strict=True) if not keep]

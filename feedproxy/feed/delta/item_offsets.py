@@ -220,7 +220,6 @@ class _ItemReader:
             self._finish()
 
     def _add_text_between(self) -> None:
-        """Add text between elements, unless it is white space."""
         text = "".join(self._pieces)
         self._pieces.clear()
         if not text.isspace():

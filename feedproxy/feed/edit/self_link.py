@@ -158,8 +158,7 @@ def _add_link(
 
 
 def atom_prefix(offsets: ChannelOffsets) -> tuple[str, str]:
-    """Return a prefix for Atom's namespace, and the declaration of the prefix. The declaration is "" if the document
-    has it."""
+    """Return a prefix for Atom's namespace, and its declaration, or "" if the document declares the prefix."""
     for prefix, namespace in offsets.scope.items():
         if prefix and namespace == ATOM:
             return prefix, ""

@@ -3,7 +3,8 @@
 Offsets in the UTF-8 form are mapped to the document's encoding. The edited document is decoded and compared with the
 expected text. If they differ, as in stateful encodings (ISO-2022-JP), the document is not changed.
 
-If Content-Type and the XML declaration contradict each other, only ASCII is written: feed readers can use either.
+If Content-Type and the XML declaration name different encodings, only ASCII is written: feed readers use either of
+them.
 """
 
 import codecs

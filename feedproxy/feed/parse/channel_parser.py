@@ -24,8 +24,8 @@ RFC 9110, section 4.1, recommends supporting URIs of 8000 octets.
 """
 
 _MEDIA_TYPE = re.compile("xml|rss|atom|rdf|html")
-"""Pattern of the media types with which text is permitted before the feed. Programs that print a warning before the
-feed often declare HTML."""
+"""Pattern of media types of feeds that other text can precede. Programs that print a warning first often declare
+HTML."""
 
 
 def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Channel | None:
@@ -101,7 +101,7 @@ def _read_xml(text: Utf8Text, with_digest: bool) -> Channel | None:
 def channel_of(document: xml_parser.XmlTree, items: Items) -> Channel | None:
     """Return the channel of a document, or None if the document is not a feed.
 
-    `document` is without its items, which `items` describes.
+    `items` describes the items, which were removed from `document`.
     """
     channel = _channel_of(document, items)
     if channel is None or max(len(channel.title), len(channel.link)) <= _TEXT_MAX:

@@ -93,8 +93,7 @@ def has_feed_structure(
     *,
     is_declared: bool,
 ) -> bool:
-    """Return True if `element` is the channel of a feed, to judge by its children in the namespace `core` and its
-    items.
+    """Return True if `element` is the channel of a feed: its children in the namespace `core` and its items decide.
 
     `feed_names` are the elements that a channel of the format can have, in lower case. `items` is the number of items,
     and `first` contains the names in the first item (`Items.first`). `is_declared` is True if a version or namespace

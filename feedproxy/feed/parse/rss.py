@@ -18,8 +18,7 @@ from feedproxy.feed.xml_parser import (
 
 
 def read(document: XmlTree, items: Items) -> Channel | None:
-    """Return the channel of an RSS document, or None if the vocabulary is not RSS. Version and `channel` can be
-    missing."""
+    """Return the channel of an RSS document, or None for another vocabulary. Version and `channel` can be missing."""
     root = document.root
     channel = next(iter(named_children(root, "channel")), root)
     # Some feeds put RSS itself into a namespace: the elements of RSS are those in the namespace of `channel`.

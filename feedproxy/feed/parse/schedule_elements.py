@@ -14,7 +14,6 @@ from feedproxy.feed.xml_parser import SY, Child, Element, children, is_itunes, q
 from feedproxy.http.date import WEEKDAYS
 
 _PODCASTING2 = "podcastindex.org/namespace/1.0"
-"""The namespace of Podcasting 2.0, without its scheme."""
 
 _UPDATES = frozenset(("updatefrequency", "updateperiod", "updatebase"))
 _SKIPS = {"skiphours": "hour", "skipdays": "day"}

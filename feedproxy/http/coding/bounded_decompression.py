@@ -64,13 +64,14 @@ def unknown_codings(content_encoding: str | None) -> tuple[str, ...]:
 
 
 def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
-    """Return the decoded content of a body, at most `limit` bytes. The sizes after each of several decodings are added.
+    """Return the decoded content of a body.
 
     An empty body is returned unchanged, and so is text that is mislabelled as gzip or zstd (`lacks_magic_number`). A
     name of NOT_CODINGS is skipped if the body is text or coded in gzip or zstd.
 
-    Raises TooLarge above `limit`, UnknownCoding for an unknown coding, and Undecodable for truncated or damaged content
-    or more than LAYERS_MAX codings.
+    `limit` is the maximum size in bytes. If a body has several codings, the sizes after each decoding are added. Raises
+    TooLarge above `limit`, UnknownCoding for an unknown coding, and Undecodable for truncated or damaged content, or
+    for more than LAYERS_MAX codings.
     """
     codings = layers(content_encoding)
     if len(codings) > LAYERS_MAX:
@@ -139,8 +140,7 @@ def _gunzip(body: bytes, limit: int) -> Generator[bytes]:
 
 
 def _inflate(body: bytes, limit: int) -> Generator[bytes]:
-    """Yield the content of zlib data, or of a bare deflate stream, which some servers send (RFC 9110, section
-    8.4.1.2)."""
+    """Yield the content of zlib data, or of a bare deflate stream, which some servers send (RFC 9110, 8.4.1.2)."""
     is_zlib = len(body) > 1 and body[0] & 0x0F == 8 and (body[0] << 8 | body[1]) % 31 == 0
     return _deflated(body, "deflate", 15 if is_zlib else -15)
 

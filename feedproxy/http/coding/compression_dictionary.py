@@ -95,7 +95,7 @@ def dictionary_hash(content: bytes) -> bytes:
 def without_dictionary(request: Fields) -> Fields:
     """Return the fields of a request without Available-Dictionary, Dictionary-ID, and `dcz` in Accept-Encoding.
 
-    Without Available-Dictionary, the fields are returned unchanged.
+    If Available-Dictionary is absent, the fields are returned unchanged.
     """
     if "available-dictionary" not in request:
         return request
@@ -108,7 +108,7 @@ def without_dictionary(request: Fields) -> Fields:
 def exact_pattern(path: str) -> str | None:
     """Return a URL pattern that matches only this path with its query, or None if no pattern can express it.
 
-    For a path without a query, the pattern matches any query.
+    If the path has no query, the pattern also matches the path with any query.
     """
     head, mark, query = path.partition("?")
     if not path.startswith("/") or "#" in path or (mark and head.endswith(":")):
@@ -118,8 +118,8 @@ def exact_pattern(path: str) -> str | None:
 
 
 def window_limit(dictionary_size: int) -> int:
-    """Return the largest window that a client must be able to decode with a dictionary of this size, in bytes (RFC
-    9842, section 5)."""
+    """Return the largest window, in bytes, that clients must decode with a dictionary of this size (RFC 9842, section
+    5)."""
     return min(max(WINDOW_MIN, dictionary_size * 5 // 4), WINDOW_MAX)
 
 

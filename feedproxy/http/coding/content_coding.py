@@ -102,8 +102,7 @@ def is_zstd_frame(data: bytes) -> bool:
 
 
 def encode(body: bytes, coding: str, level: int) -> bytes:
-    """Return `body` in this coding. Equal arguments give equal bytes. Raises UnknownCoding unless feedproxy can write
-    it.
+    """Return `body` in this coding. Equal arguments give equal bytes. Raises UnknownCoding for an unknown coding.
 
     Levels are gzip 1 to 9, br 0 to 11, zstd 1 to 19. Above 19, the window of zstd exceeds the 8 MB of RFC 9659.
     """

@@ -17,7 +17,7 @@ FEED = "feed"
 
 
 class Bases(Struct, frozen=True):
-    """The versions that a client states to have: those with `tags` or, without tags, the version of `date`."""
+    """The versions that a client states to have: those with `tags` or, if there are none, the version of `date`."""
 
     tags: tuple[EntityTag, ...] = ()
     """The tags in If-None-Match."""

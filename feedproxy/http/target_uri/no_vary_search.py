@@ -24,7 +24,7 @@ COMMON_NAMES = (
 )
 """Names of common query parameters.
 
-No-Vary-Search has no wildcards. For a pattern with a wildcard, it lists the matching names of COMMON_NAMES.
+No-Vary-Search has no wildcards. For a pattern with a wildcard, feedproxy therefore lists the matching COMMON_NAMES.
 """
 
 type _Pairs = list[tuple[str, str]]
@@ -79,8 +79,7 @@ def parse_no_vary_search(value: str) -> QueryVariance:
 
 
 def _names(value: object) -> frozenset[str] | None:
-    """Return the parameter names in an inner list, or None if it is not a list of at most PARAMETERS_MAX strings
-    (draft, "Parse a key")."""
+    """Return the parameter names in an inner list (draft, "Parse a key"), or None if it is invalid or too long."""
     if not isinstance(value, tuple) or len(value) > PARAMETERS_MAX:
         return None
     if not all(isinstance(name, str) and not isinstance(name, Token) for name in value):
@@ -114,9 +113,9 @@ def without_parameters(target: str, patterns: tuple[str, ...]) -> str:
 
 
 def no_vary_search(patterns: tuple[str, ...]) -> str:
-    """Return the value of No-Vary-Search for the parameters that match `patterns`.
+    """Return the value of No-Vary-Search for the parameters that match `patterns`, or "" if there are none.
 
-    A pattern with a wildcard stands for the matching COMMON_NAMES. The value is empty if no name results.
+    A pattern with a wildcard stands for the matching COMMON_NAMES.
     """
     exact = [pattern for pattern in patterns if "*" not in pattern]
     names = dict.fromkeys([*exact, *(name for name in COMMON_NAMES if _is_ignored(name, patterns))])

@@ -138,8 +138,7 @@ def interpretations(target: str) -> tuple[str, ...]:
 
 
 def _queries(query: str) -> tuple[str, ...]:
-    """Return the forms in which servers can read a query: unchanged, decoded once, decoded repeatedly, parsed by
-    PHP."""
+    """Return the forms in which servers can read a query: unchanged, decoded once or repeatedly, parsed by PHP."""
     if _PLAIN_QUERY.fullmatch(query):
         return (query,)
     once = _decode(query)

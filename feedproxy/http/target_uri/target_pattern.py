@@ -110,10 +110,10 @@ _HAS_ALIASES = re.compile(_LOOPBACK + r"|(?:\[::ffff:)?\d+(?:\.\d+){3}\]?")
 
 
 def _aliases(host: str) -> str:
-    """Return a regular expression for a host, itself an expression, and the other names of the same machine.
+    """Return a regular expression for a host and all other names of the same machine, without a port.
 
-    All names and addresses of the loopback interface are names of one machine. So are an IPv4 address and the same
-    address in the form of IPv6. The port is left out.
+    `host` is a regular expression, too. All names and addresses of the loopback interface are names of one machine. So
+    are an IPv4 address and the same address in the form of IPv6.
     """
     bare = re.sub(r":\d+$", "", host)
     if re.fullmatch(_LOOPBACK, bare.replace("\\", "")):

@@ -74,7 +74,7 @@ _OWN_SECRET = re.compile(
 )
 """Pattern of this proxy's own paths with a token: callback URLs, and the secret addresses of users.
 
-The path shows the token, because a random token can look like words.
+The path identifies the token, because a random token can look like words.
 """
 
 _PRIVATE_PATH = re.compile(

@@ -69,10 +69,8 @@ class SharedOverflow:
         return self._find(name_hash(name))[1]
 
     def get(self, name: str) -> bytes | None:
-        """Return the value with this name, or None if the value on disk is the latest.
-
-        Return DELETED if the value was deleted or overwritten.
-        """
+        """Return the value with this name, DELETED if it was deleted or overwritten, or None if the latest is on
+        disk."""
         for _ in range(3):  # an entry may be replaced while it is read
             position = self.position(name)
             if not position:
@@ -118,8 +116,7 @@ class SharedOverflow:
         return end
 
     def clear(self, name: str, position: int) -> None:
-        """Remove the entry of a name, because its value is on disk. An entry with another position is newer, and
-        stays."""
+        """Remove the entry of a name, because its value is on disk. A newer entry, with another position, stays."""
         if not position:
             return
         with self._mutex():

@@ -45,17 +45,16 @@ class SiteThrottle:
         """Emits a site that this process has paused, and the end of the pause."""
 
     def next_free(self, site: str, interval: Seconds, now: Instant) -> Instant:
-        """Return the instant of the site's next free slot.
+        """Return the instant of the site's next free slot, or 0.0 if there is no record, or one from a wrong clock.
 
-        Return 0.0 if there is no record, or if the record is later than `now`, and thus from a wrong clock.
+        A clock is wrong if its record is later than `now`.
         """
         with self._mutex():
             _, last_slot, paused_until, recorded_at = self._find(name_hash(site))
         return 0.0 if is_set_back(recorded_at, now) else _next_free(last_slot, interval, paused_until)
 
     def paused_until(self, site: str, now: Instant) -> Instant:
-        """Return the end of the site's pause. A result that is not later than `now` means that the site is not
-        paused."""
+        """Return the end of the site's pause. The site is not paused if the result is not later than `now`."""
         with self._mutex():
             _, _, paused_until, recorded_at = self._find(name_hash(site))
         return 0.0 if is_set_back(recorded_at, now) else paused_until

@@ -30,8 +30,7 @@ LINE_SIZE = 78
 """Average memory of one field line, in bytes, measured by benchmarks/store.py. Three of five lines share their objects
 with other responses."""
 USUAL_LINES_MAX = 32
-"""Number of lines of a message that `fields_size` counts as LINE_SIZE bytes each. The size of further lines is
-computed."""
+"""`fields_size` counts this many lines of a message as LINE_SIZE bytes each, and computes the size of others."""
 UNSHARED_LINE_SIZE = LINE_SIZE + 140
 """Memory of a field line that shares no objects with other responses, in bytes, without its name and value."""
 
@@ -67,8 +66,7 @@ def fields_size(fields: Fields) -> int:
 
 
 class MemoryEntry:
-    """The entry of one resource in memory. A use sets `was_used` to True. The store resets it when it looks for
-    room."""
+    """The entry of one resource in memory. A use sets `was_used`. The store resets it when it looks for room."""
 
     __slots__ = ("_bodies", "_estimated_size", "_header", "_known_header", "_previous", "_resource", "was_used")
 

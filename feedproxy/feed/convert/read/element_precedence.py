@@ -217,8 +217,7 @@ def _itunes_owner(statements: Extract) -> tuple[Person, ...]:
 
 
 def _categories(statements: Extract) -> tuple[Category, ...]:
-    """Return the format's own categories. If there are none, return the categories and keywords of iTunes and Media
-    RSS."""
+    """Return the format's own categories, or else the categories and keywords of iTunes and Media RSS."""
     return merge_categories(statements.categories) or merge_categories(
         Category(term) for term in islice(_category_terms(statements.extensions), STATEMENTS_MAX) if term
     )
@@ -306,8 +305,7 @@ def _first(instants: dict[str, int], *keys: str) -> int | None:
 
 
 def _with_fallbacks(statements: Extract) -> tuple[Node, ...]:
-    """Use Dublin Core for missing statements. Return the extensions, and the elements of Dublin Core that were not
-    used."""
+    """Use Dublin Core for missing statements. Return the extensions, and the unused elements of Dublin Core."""
     extensions = list(statements.extensions)
     for local, node in statements.fallbacks:
         if not _use_fallback(statements, local, node.text) and node.text:

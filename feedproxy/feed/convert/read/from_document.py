@@ -156,8 +156,7 @@ def _inherited_language(element: xml_parser.Element) -> str:
 
 
 def with_rendering_address(feed: Feed, address: str) -> Feed:
-    """Return the feed with the self link `address`, the address of its conversion. The original self link gets
-    rel="via"."""
+    """Return the feed with the self link `address`, that of its conversion. The original self link gets rel="via"."""
     others = [link if link.rel != "self" else dataclasses.replace(link, rel="via") for link in feed.links]
     unique = {(link.href, link.rel): link for link in others if link.href != address or link.rel != "via"}
     return dataclasses.replace(feed, links=(*unique.values(), Link(address, "self")))

@@ -142,7 +142,6 @@ def _is_writable(model: Feed | Item) -> bool:
 
 
 def _authors(document: dict[str, Any], base: str) -> tuple[Person, ...]:
-    """Return the persons in `authors` (1.1) or `author` (1)."""
     authors = _objects(document, "authors")
     single = document.get("author")
     if not authors and isinstance(single, dict):

@@ -67,7 +67,7 @@ class Extract:
     rss_source: tuple[str, str] = ("", "")
     extensions: list[Node] = field(default_factory=list)
     fallbacks: list[tuple[str, Node]] = field(default_factory=list)
-    """Elements of Dublin Core by local name, which are used if the format's own elements are missing."""
+    """Elements of Dublin Core with their local names. They are used if the format's own elements are missing."""
 
 
 def extract(container: Element, *, core: str, is_atom: bool, base: str, is_item: bool) -> Extract:
@@ -114,10 +114,8 @@ def _with_absolute_addresses(node: Node, base: str) -> Node:
 
 
 def element_base(element: Element, base: str) -> str:
-    """Return the base URI of an element: its xml:base, resolved against `base` (XML Base, section 4).
-
-    `base`, the parent's base URI, is returned if there is no xml:base.
-    """
+    """Return the base URI of an element: its xml:base, resolved against `base` (XML Base, section 4), or else
+    `base`."""
     own = element.get(f"{{{namespaces.XML}}}base") or element.get("xml:base")
     return markup.resolve(base, own) if own else base
 

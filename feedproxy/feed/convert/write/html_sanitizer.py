@@ -29,8 +29,7 @@ _CLEANER = nh3.Cleaner(
 
 
 def sanitize(text: Text | None) -> Markup:
-    """Return a text as HTML without scripts, styles and forms. Return "" for None, and for other types than text and
-    HTML."""
+    """Return a text as HTML without scripts, styles and forms, or "" if it is None or neither text nor HTML."""
     if text is None or text.type not in ("text", "html"):
         return Markup()
     if text.type == "text":

@@ -70,8 +70,6 @@ def _serialize(value: Data) -> bytes:
 
 
 class _Language(Struct, frozen=True):
-    """The syntax of a language's literals."""
-
     quote: Callable[[str], str]
     none: str
     true: str

@@ -198,8 +198,7 @@ def image(parent: Element, picture: Image, feed: Feed, core: str, about: str = "
 
 
 def image_size(channel: Element, picture: Image | None) -> None:
-    """Write the size of the channel's picture as a Media RSS thumbnail. Atom and RSS 1.0 have no element for this
-    size."""
+    """Write the size of the channel's picture as a Media RSS thumbnail. Atom and RSS 1.0 have no element for it."""
     if picture is not None and (picture.width or picture.height):
         put(channel, MEDIA, "thumbnail", url=picture.url, width=picture.width, height=picture.height)
 
@@ -220,8 +219,7 @@ def identifier(element: Element, item: Item, name: str) -> None:
 
 
 def people(parent: Element, persons: Iterable[Person]) -> None:
-    """Write the names of authors as dc:creator. An author with other values or without a name also becomes
-    atom:author."""
+    """Write the names of authors as dc:creator. Authors with other values, or without a name, are also atom:author."""
     for person in persons:
         put_nonempty(parent, DC, "creator", person.name)
         if person != Person(person.name) or not person.name:
@@ -231,9 +229,9 @@ def people(parent: Element, persons: Iterable[Person]) -> None:
 def item_body(element: Element, item: Item, core: str) -> None:
     """Write the item's texts: the summary as description, and the content as content:encoded.
 
-    Without a summary, the content is the description. Without content, the summary is also written as atom:summary.
-    Feed readers interpret description and content:encoded as HTML, so plain text is escaped. Content that is neither
-    text nor HTML, and content at another address, is written as atom:content.
+    If there is no summary, the content is the description. If there is no content, the summary is also written as
+    atom:summary. Feed readers interpret description and content:encoded as HTML, so plain text is escaped. Content that
+    is neither text nor HTML, and content at another address, is written as atom:content.
     """
     content, summary = item.content, item.summary
     if content is not None and (content.src or content.type not in ("text", "html")):
