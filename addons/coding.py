@@ -7,8 +7,7 @@ from feedproxy.server.standalone_edits import compressed, edit_response
 
 
 class Coding(Addon):
-    """Addon that compresses responses if feedproxy's service does not handle the request, for example if this addon is
-    loaded alone."""
+    """Addon that compresses responses to requests that feedproxy's service does not handle (all, if loaded alone)."""
 
     options = ("codings", "feed_process")
 

@@ -8,8 +8,7 @@ from feedproxy.server.mitm.request_routing import client_context, incoming_reque
 
 
 class Subscribers(Addon):
-    """Addon that counts readers if feedproxy's service does not handle the request, for example if this addon is loaded
-    alone."""
+    """Addon that counts the readers of requests that feedproxy's service does not handle (all, if loaded alone)."""
 
     options = ("subscriber_window", "claim_max", "claim_jump", "contact_url")
 

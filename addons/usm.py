@@ -7,8 +7,7 @@ from feedproxy.server.standalone_edits import edit_response, with_media_type_and
 
 
 class Usm(Addon):
-    """Addon that edits feeds if feedproxy's service does not handle the request, for example if this addon is loaded
-    alone."""
+    """Addon that edits feeds for requests that feedproxy's service does not handle (all, if loaded alone)."""
 
     options = ("feed_usm", "rdf_media_type", "self_link", "self_link_text")
 

@@ -4,8 +4,7 @@ An explicit lifetime of HTTP comes first: s-maxage, max-age or Expires (section 
 of a feed comes from the feed's schedule, or else from its rate of change (section 4.2.2). If both are unknown, the
 lifetime is a tenth of the time since Last-Modified, or a default.
 
-The schedule of a feed can permit the use of a response beyond its lifetime (`Hint`). The response is then *held*
-(section 4.2.4).
+A feed's schedule can permit the use of a response beyond its lifetime (`Hint`): it is then *held* (section 4.2.4).
 """
 
 import math

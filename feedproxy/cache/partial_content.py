@@ -134,8 +134,7 @@ def _supersedes(new: StoredResponse, extent: Extent, old: StoredResponse) -> boo
 def respond_with_part(part: StoredResponse, request: Fields) -> StoredResponse | None:
     """Return the response that the stored 206 `part` permits to a request with the fields `request`.
 
-    Return None if `part` lacks a requested byte, if the request does not select exactly one range, or if its If-Range
-    does not match the part.
+    Return None if `part` lacks a requested byte, if `request` selects not exactly one range, or if If-Range fails.
 
     "A cache MUST NOT use an incomplete response to answer requests unless the response has been made complete or the
     request is partial and specifies a range wholly within the incomplete response." -- RFC 9111, section 3.3

@@ -18,8 +18,7 @@ from feedproxy.http.cache_control import CacheControl
 class Reuse(Struct, frozen=True):
     """The decision to answer with the stored response.
 
-    `detail` is a token of Cache-Status, or None: the permission to use a stale response, or the rule that shortened the
-    lifetime.
+    `detail` is a token of Cache-Status, or None: why a stale response may be used, or what shortened the lifetime.
     """
 
     stored: StoredResponse

@@ -114,7 +114,7 @@ class Content(Struct, frozen=True, omit_defaults=True):
 
     @property
     def main_body(self) -> tuple[str, bytes]:
-        """Return the body `identity`, or else the first body, with its coding. If there is none, return `identity`,
+        """Return the body `identity`, or else the first body, with its coding. If there is none, return `identity` and
         b""."""
         label = "identity" if "identity" in self.bodies else next(iter(self.bodies), "identity")
         return label, self.bodies.get(label, b"")
@@ -147,7 +147,7 @@ class StoredResponse(Struct, frozen=True, omit_defaults=True):
     final_target: str | None = None
     """The target that sent the response after redirects, "" without redirects, or None if unknown."""
     key: Fields = NO_FIELDS
-    """Client-specific request fields that Vary does not nominate. Only a request with equal fields selects the
+    """Client-specific request fields that Vary does not nominate. A request must have equal fields to select the
     response."""
     has_client_language: bool = False
     """True if the request had a client's Accept-Language that is in neither `key` nor `vary_request`."""

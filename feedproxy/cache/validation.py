@@ -62,11 +62,10 @@ def freshen(
     request: Fields,
     targeted: bool = False,
 ) -> StoredResponse | None:
-    """Return the stored response updated by a 304 (RFC 9111, sections 4.3.4 and 3.2).
+    """Return the stored response updated by a 304 (RFC 9111, sections 4.3.4 and 3.2), or None if the validators differ.
 
-    Return None if the validators of the 304 do not match the stored response. `request` contains the fields of the
-    request that received the 304. The caller must call `reason_not_to_store` again, because the 304 can contain
-    no-store.
+    `request` contains the fields of the request that received the 304. The caller must call `reason_not_to_store`
+    again, because the 304 can contain no-store.
     """
     if not _has_same_validators(stored, response.fields):
         return None

@@ -126,8 +126,8 @@ def with_variant(
 ) -> tuple[StoredResponse, ...]:
     """Return the variants with `new`, the response to `request`, added as the last.
 
-    `new` replaces the variants that `request` selects. Above `limit` variants, the first ones are left out. `own_agent`
-    is as for `selects`.
+    `new` replaces the variants that `request` selects. Above `limit`, the first variants are left out. `own_agent` is
+    as for `selects`.
     """
     others = [variant for variant in variants if not selects(variant, request, own_agent=own_agent)]
     return (*others, new)[-limit:]

@@ -11,8 +11,7 @@ DAY = 86_400.0
 EXPIRY_WARNING = 14 * DAY
 """A Note warns if a certificate expires within this many seconds.
 
-A certificate of 90 days is usually renewed 30 days before its expiry. With 14 days left, the renewal is probably
-failing.
+A certificate of 90 days is usually renewed 30 days before its expiry. If 14 days are left, this probably fails.
 """
 SLOW_RESPONSE = 3.0
 """A Note warns if the response with the feed takes more than this many seconds. Subscribing takes as long."""

@@ -43,8 +43,7 @@ REQUESTS_MAX = 12
 PAUSE: Seconds = 0.5
 """Seconds between two requests.
 
-The feed is requested again at least a second after the first time, so that content and validators that depend on the
-time differ.
+The feed is requested again at least a second later, so that content and validators that depend on the time differ.
 """
 
 TIME_MAX: Seconds = 60
@@ -137,8 +136,7 @@ class _Probe:
         )
 
     async def _probe_links(self, observations: FeedObservations, channel: Channel) -> FeedObservations:
-        """Add requests for the addresses in the feed, and for the feed by HEAD and by https. Return the
-        observations."""
+        """Add requests for the feed's links, and for the feed by HEAD and by https. Return the observations."""
         page, self_link = page_address(channel, observations.target), self_address(channel, observations.target)
         hub = resolve_address(observations.target, channel.hubs[0]) if channel.hubs else ""
         # An incomplete cloud is a finding already.

@@ -42,8 +42,7 @@ NOT_CONTENT = rb"(?<=<)(?:!\[CDATA\[(?:[^\]]++|\](?!\]>))*+|!--(?:[^-]++|-(?!->)
 _REFERENCE_IN_CONTENT = re.compile(rb"[<&](?:(?<=&)(" + _NAME + rb");|" + NOT_CONTENT + rb")")
 """Pattern of a reference to an entity. The first group is the name of the entity.
 
-The pattern also matches CDATA sections, comments and instructions, which contain no references. The first group is then
-None.
+The pattern also matches CDATA sections, comments and instructions. The first group is then None.
 """
 
 _NO_REFERENCE = rb"(?!(?:" + _NAME + rb"|#[0-9]{1,7}|#x[0-9A-Fa-f]{1,6});)"
@@ -108,8 +107,7 @@ def close_void_elements(data: bytes, check: IsWellFormed = is_well_formed) -> by
     """Return a document in UTF-8 with `<br/>` in place of `<br>`, and likewise for `hr` and `img`.
 
     A description with unescaped HTML is ill-formed if it has such tags. libxml2 would read all further items as content
-    of the unclosed element. A well-formed document is returned unchanged, as the same object. `check` returns True for
-    a well-formed document.
+    of the unclosed element. A document that is well-formed (`check`) is returned unchanged, as the same object.
     """
     if _FIRST_VOID.search(data) is None or check(data):
         return data
@@ -145,8 +143,7 @@ def resolve_references(data: bytes, root: int, check: IsWellFormed = is_well_for
     to an entity of HTML in a document without a document type, and to a declared entity that exceeds a limit. The
     latter becomes the text `&name;`.
 
-    A well-formed document without a document type is returned unchanged. `check` returns True for a well-formed
-    document.
+    A document that is well-formed (`check`) and has no document type is returned unchanged.
     """
     if _REFERENCE.search(data, root) is None:
         return data, False
@@ -206,8 +203,7 @@ def _text(
 ) -> bytes | None:
     """Return the text of the entity `name`, or None if the text exceeds a limit or the entity refers to itself.
 
-    `declared` contains the declared texts, and `texts` the results of earlier calls. `depth` is the number of entities
-    around this one.
+    `declared` are the declared texts, `texts` the results of earlier calls. `depth` entities surround this one.
     """
     if name in texts:
         return texts[name]

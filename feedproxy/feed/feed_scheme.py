@@ -9,8 +9,7 @@ _FEED_SCHEME = re.compile(r"(?i)\Afeed:/{0,2}(?=https?:)")
 
 
 def strip_feed_scheme(text: str) -> str:
-    """Return an address without the scheme `feed`: `feed:https://…` becomes `https://…`, `feed://…` becomes
-    `http://…`."""
+    """Return an address without the scheme `feed`: `https://…` for `feed:https://…`, and `http://…` for `feed://…`."""
     text = _FEED_SCHEME.sub("", text.strip(), count=1)
     return "http://" + text[len("feed://") :] if text.lower().startswith("feed://") else text
 

@@ -44,8 +44,7 @@ def read(text: str, own: str, prefix: str) -> str:
 def unwrap(target: str, prefix: str) -> str:
     """Return the address of the feed inside `target`, which is a gateway address or the address of a conversion.
 
-    Raises BadTarget if `target` is the address of another endpoint. `prefix` is the path prefix of feedproxy's
-    endpoints.
+    Raises BadTarget if `target` is another endpoint. `prefix` is the path prefix of feedproxy's endpoints.
     """
     path = target.removeprefix(uri.origin_of(target))
     if path.startswith(prefix):

@@ -1,5 +1,4 @@
-"""Safe parser of untrusted XML. It uses no network, reads no external entities, limits depth and size, and raises no
-exceptions.
+"""Safe parser of untrusted XML: without network, external entities and exceptions, and with limits of depth and size.
 
 libxml2 recovers from syntax errors in a document. `XmlTree.well_formed` is then False. Declared entities are expanded
 within limits (feed/entity_references_and_repairs.py). The option huge_tree is off, so libxml2 limits the depth (256
@@ -56,8 +55,7 @@ _TAG_MAX = 4 * 1024 * 1024
 """Maximum length of one tag, in bytes. Attributes can contain pictures. Parsing takes four times their size."""
 
 _OPEN_TAGS_MAX = 10_000
-"""Maximum number of `<` before the next `>`. Well-formed tags contain one. CDATA sections and comments can contain
-more."""
+"""Maximum number of `<` before the next `>`. Well-formed tags have one. CDATA sections and comments can have more."""
 
 _TREE_MAX = 100_000
 """Maximum number of nodes and attributes of a tree without items. The largest known channel has a few hundred."""
@@ -73,12 +71,11 @@ lxml finds a value by a linear search, so the time grows with the square of this
 """
 
 _DEPTH_MAX = 250
-"""Elements nested more deeply than this are replaced by their content if libxml2 refuses a document, or if items seem
-to be nested."""
+"""Elements nested more deeply lose their tags if libxml2 refuses a document, or if items seem to be nested."""
 
 _REPAIRED_MAX = 4 * 1024 * 1024
-"""Only a document of at most this many bytes is searched for elements nested more deeply than _DEPTH_MAX, and for
-missing end tags."""
+"""Maximum size, in bytes, of a document that is searched for missing end tags, and for elements deeper than
+_DEPTH_MAX."""
 
 _LIMIT_ERRORS = frozenset({etree.ErrorTypes.ERR_RESOURCE_LIMIT, etree.ErrorTypes.ERR_INTERNAL_ERROR})
 """Types of errors by which libxml2 reports that a document exceeds its limits. They depend on libxml2's version."""
@@ -461,8 +458,7 @@ def _is_displaced(data: bytes, start: int) -> bool:
 def qualified_name(element: Element) -> tuple[str, str]:
     """Return the namespace and the local name of an element.
 
-    For an undeclared prefix, return its customary namespace (_CUSTOMARY_PREFIXES), or else the prefix with its colon as
-    the namespace.
+    The namespace of an undeclared prefix is the customary one (_CUSTOMARY_PREFIXES), or else the prefix with its colon.
     """
     tag = element.tag
     if tag.startswith("{"):
@@ -494,8 +490,7 @@ def is_itunes(namespace: str) -> bool:
 def text_of(element: Element) -> str:
     """Return all character data of an element, without surrounding white space.
 
-    An entity of HTML counts as its character even if it is not declared: RSS 0.91 declares these entities in a DTD,
-    which is not loaded.
+    An HTML entity counts as its character even if undeclared: the DTD of RSS 0.91, which declares it, is not loaded.
     """
     if len(element) == 0:
         return (element.text or "").strip()

@@ -97,8 +97,7 @@ _UNPARSED = CacheControl(no_store=True, no_transform=True)
 def parse_targeted(fields: Fields, name: str) -> CacheControl | None:
     """Return the directives of the targeted field `name`, such as CDN-Cache-Control.
 
-    Return None if the field is absent, empty or malformed (RFC 9213, section 2.1). A duration that is not an integer
-    counts as 0.
+    Return None if the field is absent, empty or malformed (RFC 9213, section 2.1). An invalid duration counts as 0.
     """
     combined = fields.combined(name)
     return None if combined is None else _parse_targeted(combined)

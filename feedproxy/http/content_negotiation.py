@@ -43,8 +43,7 @@ def choose_coding(accept_encoding: str | None, available: Sequence[str]) -> str 
 
 @field_parser(too_long=dict[str, float]())
 def weights_in(value: str) -> Mapping[str, float]:
-    """Return the weights in a list of tokens, such as Accept-Encoding, by token in lower case (RFC 9110, section
-    12.4.2)."""
+    """Return the weights in a list such as Accept-Encoding, by token in lower case (RFC 9110, section 12.4.2)."""
     weights: dict[str, float] = {}
     for member in split_list(value):
         name, parameters = parse_parameters(member)
@@ -118,8 +117,7 @@ def _weight(parameters: dict[str, str]) -> float | None:
 def vary_names(fields: Fields) -> tuple[str, ...]:
     """Return the names in Vary, in lower case and without repetition (RFC 9110, section 12.5.5).
 
-    The result is `("*",)` if a name is `*`, if there are more than VARY_NAMES_MAX, or if the field is longer than
-    PARSED_MAX.
+    The result is `("*",)` if a name is `*`, if there are more than VARY_NAMES_MAX, or if the field exceeds PARSED_MAX.
     """
     value = fields.combined("vary")
     return () if value is None else _vary_members(value)

@@ -1,8 +1,7 @@
 """Validators of an origin inside the entity tag for the client.
 
-Of content with no-store, feedproxy stores neither the content nor the origin's validator. The client's tag contains the
-validator: `HASH.eTAG` a strong tag in base64url, `HASH.wTAG` a weak tag, and `HASH.dNUMBER` Last-Modified in Unix
-seconds.
+If the content has no-store, feedproxy stores neither it nor its validator. The client's tag contains the validator:
+`HASH.eTAG` a strong tag in base64url, `HASH.wTAG` a weak tag, or `HASH.dNUMBER` Last-Modified in Unix seconds.
 """
 
 import base64

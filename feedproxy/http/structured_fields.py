@@ -62,8 +62,7 @@ def _parse[Parsed](value: str, read: Callable[["_Parser"], Parsed]) -> Parsed | 
 
 
 def string_text(value: str) -> str:
-    """Return a string in the form of a structured field (RFC 9651, section 4.1.6). Raises ValueError for non-ASCII
-    characters."""
+    """Return a string of a structured field (RFC 9651, section 4.1.6). Raises ValueError for non-ASCII characters."""
     if not (value.isascii() and value.isprintable()):
         raise ValueError(f"not printable ASCII: {value!r}")
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -45,8 +45,7 @@ class DiskStore:
     def __init__(self, folder: Path, *, size_max: int, on_failure: OnFailure) -> None:
         """Open the store in `folder`, or create it if it is missing. Raises UsageError if the folder cannot be used.
 
-        A shard that cannot be opened is reported to `on_failure` and opened later. Broken files are renamed
-        (corrupt_files.py).
+        A shard that cannot be opened is reported to `on_failure` and opened later. Broken files are renamed.
         """
         if size_max < SIZE_MAX_FLOOR:
             raise UsageError(f"store_max: {size_max} bytes are too few: expected {SIZE_MAX_FLOOR} or more")
@@ -63,8 +62,7 @@ class DiskStore:
     # -- reading
 
     def read(self, target: str) -> tuple[Resource, bytes] | None:
-        """Return the resource and its encoded header (resource_codec.py), or None. Raises StoreError if the disk
-        fails."""
+        """Return the resource and its encoded header (resource_codec.py), or None. Raises StoreError if this fails."""
         data = self.read_encoded(target)
         return None if data is None else decode(data, target)
 
@@ -116,8 +114,7 @@ class DiskStore:
     def write(self, resource: Resource) -> None:
         """Store a resource, and remove up to CULL_SLICE values if its shard exceeds the size limit. Raises StoreError.
 
-        A resource larger than half of the shard's size limit is not stored. The target's earlier resource is then
-        removed.
+        A resource larger than half of the shard's size limit is not stored, and an earlier one is removed.
         """
         self._write_encoded(resource.target, resource_codec.dump_with_header(resource, block=HEADER_BLOCK)[0])
 

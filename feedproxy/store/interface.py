@@ -71,8 +71,8 @@ class Store(Protocol):
         """Return an object that stays the same until memory has another resource of this target, or None if it has
         none.
 
-        A value derived from the resource is valid while the object stays the same. If `used` is True, the resource is
-        marked as recently used.
+        A value derived from the resource is valid meanwhile. If `used` is True, the resource is marked as recently
+        used.
         """
         ...
 

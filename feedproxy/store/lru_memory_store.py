@@ -19,8 +19,8 @@ RESOURCES_MAX = 65_536
 and delays clients meanwhile."""
 
 UNPACKED_MAX = 1024
-"""Maximum number of unpacked resources, 2 to 10 KB each: about as many as clients, updates and the refresh schedule use
-at a time."""
+"""Maximum number of unpacked resources, 2 to 10 KB each: as many as clients, updates and the refresh schedule use at
+once."""
 
 REMOVED_BATCH = 64
 """Number of resources that are removed together to make room, or one in 128 of all resources if that is less. After a

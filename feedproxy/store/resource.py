@@ -40,8 +40,7 @@ class Failures(Struct, frozen=True, omit_defaults=True, rename={"by_origin": "as
     last: Instant = 0.0
     detail: str = ""
     next_try: Instant = 0.0
-    """Time from which the target may be fetched again: the end of the back-off or of Retry-After, whichever is
-    later."""
+    """Time from which the target may be fetched again: the later of the ends of the back-off and of Retry-After."""
     by_origin: bool = False
     """True if the origin's Retry-After determined `next_try`, and False if the back-off did."""
     retry_after: Instant = 0.0
@@ -170,8 +169,8 @@ def correct_future_instants(resource: Resource, now: Instant) -> Resource:
     """Return the resource with `now` in place of each recorded instant in the future, because the clock was set back.
 
     The end of a pause or lease moves together with its beginning. The result is the same object if no instant is in the
-    future. The caller must store the result. Otherwise the instants would become `now` at each read, and the copy would
-    never age.
+    future. The caller must store it. Otherwise the instants would become `now` at each read, and the copy would never
+    age.
     """
     received = [response.response_time for response in resource.responses]
     instants = [resource.fetched, resource.last_push, resource.failures.last, resource.first_seen, *received]

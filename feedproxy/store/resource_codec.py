@@ -62,8 +62,7 @@ def load_with_header(data: bytes, target: str = "") -> tuple[Resource, bytes]:
     """Return the resource of a stored form, and its encoded header for `restore`.
 
     If `target` equals the resource's target, the resource refers to this object, so that memory has the target only
-    once. Raises Damaged if the data was altered, and UnknownVersion for a form that this version of feedproxy cannot
-    read.
+    once. Raises Damaged if the data was altered, and UnknownVersion for an unknown form.
     """
     header, area = envelope.open_parts(envelope.EnvelopeKind.RESOURCE, data)
     context = _StoredBodies(area, target)

@@ -36,8 +36,8 @@ MAP_MAX = 0
 PAGE_ROWS = 256
 """Number of keys that one query reads when all keys are listed, in half a millisecond."""
 BUSY_TIMEOUT = 0.25
-"""Maximum time, in seconds, for which a statement waits for a lock on the file. Reads wait only while SQLite recovers
-the write-ahead log."""
+"""Maximum time, in seconds, for which a statement waits for a lock. Reads wait only while SQLite recovers the
+journal."""
 
 OPEN_TIMEOUT = 0.5
 """Maximum time, in seconds, for which opening a file waits for a lock. diskcache waits for 60 s."""

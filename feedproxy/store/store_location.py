@@ -29,8 +29,7 @@ def open_store(
     """Return the store at `location`: `memory:`, a folder, or "" for the platform's cache folder.
 
     Sizes are in bytes. `shared` is True if several processes use the folder, or the path of the file for their
-    coordination (worker_coordination.py). Broken files are renamed, with a warning. Raises UsageError if the location
-    cannot be used.
+    coordination (worker_coordination.py). Broken files are renamed. Raises UsageError if the location cannot be used.
     """
     if location == MEMORY:
         if shared:

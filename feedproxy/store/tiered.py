@@ -66,8 +66,7 @@ def _always() -> bool:
 class TieredStore:
     """A Store that has everything on disk, and recently used resources also in memory.
 
-    If processes share the disk, `get` returns the value on disk or in shared memory (shared_overflow.py), even while a
-    newer value is queued.
+    If processes share the disk, `get` returns what is on disk or in shared memory, even while a newer value is queued.
     """
 
     def __init__(
@@ -240,8 +239,8 @@ class TieredStore:
             return False
 
     def _read_below_memory(self, target: str) -> tuple[Resource, bytes] | None:
-        """Return the resource from the write queue, shared memory or the disk, with its encoded header (b"" if
-        unknown), or None."""
+        """Return the resource from the write queue, shared memory or disk, with its header (b"" if unknown), or
+        None."""
         try:
             unwritten = self._unwritten((EnvelopeKind.RESOURCE, target))
             if unwritten is not ON_DISK:
@@ -306,8 +305,7 @@ class TieredStore:
         resource: Resource | None,
         precondition: Precondition | None = None,
     ) -> None:
-        """Write a resource, or delete it if `resource` is None. Return when every process answers with the new
-        value."""
+        """Write a resource, or delete it if `resource` is None. Return when every process answers with the result."""
         key = (EnvelopeKind.RESOURCE, target)
         size = memory_size(resource) if resource is not None else len(target)
         if not await self._queue.write(key, resource, size, timeout=0.0 if self._late else SHARED_WRITE_TIMEOUT):
@@ -511,8 +509,7 @@ class TieredStore:
             return True
 
     def _write_from_overflow(self, name: str) -> None:
-        """Write the value with this name from shared memory to the disk. If this fails, report it and raise
-        StoreError."""
+        """Write the value with this name from shared memory to the disk. Report a failure, and raise StoreError."""
         assert self._shared is not None
         shared, (kind, target) = self._shared, _key(name)
         with shared.write_lock(target if kind is EnvelopeKind.RESOURCE else name):

@@ -3,8 +3,8 @@
 Reads must search the queue before the disk. A later value of a key replaces the queued value.
 
 A value that could not be written stays in the queue for further attempts (write_retries.py). If the queue has no room,
-the value is dropped. Its key is then in `failed_keys` until a later value is written, because an older value on disk
-must not be used.
+the value is dropped. `failed_keys` then contains its key until a later value is written: reads must not use an older
+value on disk.
 """
 
 import asyncio

@@ -22,8 +22,7 @@ SLICE = 64
 class WriteRetries[Key]:
     """The passes over the values that could not be written.
 
-    `keys` returns the keys of these values. `write` writes the value of one key, or reports its failure and raises
-    StoreError.
+    `keys` returns their keys. `write` writes the value of one key, or reports its failure and raises StoreError.
     """
 
     def __init__(

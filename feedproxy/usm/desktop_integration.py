@@ -38,7 +38,7 @@ class Folders(Struct, frozen=True):
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "Folders":
-        """Return the folders that the environment names by absolute paths (XDG Base Directory Specification), or else
+        """Return the folders that the environment names by absolute paths (XDG Base Directory Specification), or
         defaults."""
         home = Path(environment.get("HOME") or Path.home())
 
@@ -150,8 +150,7 @@ def own_command() -> list[str]:
 def reader_command(reader: str, address: str, environment: Mapping[str, str]) -> list[str]:
     """Return the command that opens `address`: `reader`, or the registered feed reader if `reader` is empty.
 
-    Return an empty list if there is no reader. `address` is normalised and begins with http, so the program cannot take
-    it for an option.
+    Return an empty list if there is no reader. `address` begins with http, so the program cannot take it for an option.
     """
     command = shlex.split(reader) if reader else feed_handler(environment)
     if not command:

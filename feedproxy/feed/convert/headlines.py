@@ -33,8 +33,7 @@ def heading(feed: Feed) -> str:
 
 
 def headline(item: Item) -> str:
-    """Return a title for an item without a title: the beginning of its text, or else its link, its id, or
-    `Untitled`."""
+    """Return a title for an item without one: the beginning of its text, or else its link, its id, or `Untitled`."""
     body = item.content or item.summary
     first = " ".join(markup.to_plain(body).partition("\n")[0].split())
     if len(first) > HEADLINE_MAX:

@@ -106,8 +106,8 @@ def to_line(text: Text | None) -> str:
 def resolve(base: str, reference: str) -> str:
     """Return `reference` resolved against `base` (RFC 3986, section 5), or `reference` itself if `base` is empty.
 
-    In an absolute address, characters that an IRI must not contain are percent-encoded, as browsers do. Line breaks and
-    tabs are removed.
+    In an absolute address, characters that an IRI must not contain are percent-encoded. Line breaks and tabs are
+    removed.
     """
     address = _join(base, reference)
     if not _SCHEME.match(address) or is_iri(address):
@@ -130,8 +130,7 @@ def _join(base: str, reference: str) -> str:
 
 
 def resolve_html(base: str, html: str) -> str:
-    """Return the HTML with absolute addresses, or unchanged if `base` is "" or the HTML exceeds _PLAIN_MAX
-    characters."""
+    """Return the HTML with absolute addresses, or unchanged if `base` is "" or the HTML is longer than _PLAIN_MAX."""
     if not base or len(html) > _PLAIN_MAX:
         return html
 

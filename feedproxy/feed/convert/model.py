@@ -116,9 +116,8 @@ class Generator:
 class _Statements:
     """The fields that channels and items have in common.
 
-    `summary` is the description of a channel, or the summary of an item. Instants are in whole Unix seconds. `language`
-    is a tag of BCP 47, and `direction` is `ltr` or `rtl`; each can be empty. `members` are JSON Feed's custom objects,
-    as names and JSON texts.
+    `summary` is also the description of a channel. Instants are in whole Unix seconds. `language` is a tag of BCP 47,
+    or "". `direction` is `ltr`, `rtl` or "". `members` are JSON Feed's custom objects, as names and JSON texts.
     """
 
     id: str = ""

@@ -1,7 +1,6 @@
 """Conversion between the model and plain data: dictionaries, lists, texts, numbers and booleans.
 
-The keys are the names of the model's fields. Fields with their default values are omitted. Instants are in Unix
-seconds.
+The keys are the names of the model's fields. Fields with default values are omitted. Instants are in Unix seconds.
 """
 
 import dataclasses

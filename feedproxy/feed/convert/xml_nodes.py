@@ -130,15 +130,14 @@ def add(parent: Element, node: Node, bare: str = "") -> None:
 
 
 NAMESPACES_MAX = 64
-"""Maximum number of namespaces of one feed that are kept, besides those with a customary prefix (PREFIXES). Known feeds
-have five."""
+"""Maximum number of namespaces of one feed without a customary prefix (PREFIXES) that are kept. Known feeds have
+five."""
 
 
 def limit_namespaces(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Node, ...]:
     """Return the nodes without those that would raise the number of namespaces above NAMESPACES_MAX.
 
-    This limits the time of writing. The namespaces of the returned nodes are added to `namespaces`, those of earlier
-    nodes.
+    This limits the time of writing. `namespaces` are those of earlier nodes. Those of the returned nodes are added.
     """
     parts = []
     for node in nodes:

@@ -17,8 +17,7 @@ _MEMBER = RDF + _SEPARATOR + "_"
 _ABOUT = RDF + _SEPARATOR + "about"
 _RESOURCE = RDF + _SEPARATOR + "resource"
 _MEMBERS_DEPTH = 5
-"""Depth of the elements `rdf:li`, by which RSS 1.0 lists its items. The elements around them are rdf:RDF, channel,
-items and rdf:Seq."""
+"""Depth of the elements `rdf:li`, by which RSS 1.0 lists its items: in rdf:RDF, channel, items and rdf:Seq."""
 
 _EXHAUSTIVE = frozenset(
     (
@@ -68,8 +67,8 @@ def hash_entry(content: bytes) -> str:
 def find(utf8: bytes, kind: Kind) -> Outline | None:
     """Return the items of a well-formed feed of the format `kind`, with the elements that refer to them.
 
-    Return None if the items are not in the place and namespace of this format, or if the document declares entities or
-    default attributes.
+    Return None if the items are not where the format has them, or if the document declares entities or default
+    attributes.
     """
     finder = _ItemFinder(utf8, kind)
     try:

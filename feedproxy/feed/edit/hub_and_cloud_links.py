@@ -48,10 +48,8 @@ def announce(body: bytes, channel: Channel, announcement: Announcement, *, chars
 def add_link_fields(fields: Fields, *, hub: str, self_href: str) -> Fields:
     """Return the fields with links to `hub` and to the feed's own address, `self_href`, in the field Link.
 
-    The link to `hub` is omitted if `fields` have it. The self link is omitted if `fields` have a self link.
-
-    WebSub, section 4, requires "at least one Link Header with rel=hub as well as exactly one Link Header with
-    rel=self".
+    The link to `hub` is omitted if `fields` have it. The self link is omitted if `fields` have a self link: WebSub,
+    section 4, requires "at least one Link Header with rel=hub as well as exactly one Link Header with rel=self".
     """
     present = parse_links(fields)
     added = []

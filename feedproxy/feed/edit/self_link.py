@@ -61,8 +61,7 @@ def apply_self_link(
     """Return the document with a self link to `href`, an absolute URI, or `body` itself if it is not edited.
 
     `channel` is the channel of `body`, and `charset` the parameter of the origin's Content-Type. `mode` is `add`,
-    `correct` or `off`. If `link_text` is True, a link that is added to RSS contains the address of the feed's page as
-    text.
+    `correct` or `off`. If `link_text` is True, a link that is added to RSS contains the page's address as text.
     """
     if is_self_link_correct(body, channel, href=href, mode=mode):
         return body

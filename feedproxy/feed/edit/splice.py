@@ -3,8 +3,7 @@
 Offsets in the UTF-8 form are mapped to the document's encoding. The edited document is decoded and compared with the
 expected text. If they differ, as in stateful encodings (ISO-2022-JP), the document is not changed.
 
-If Content-Type and the XML declaration name different encodings, only ASCII is written: feed readers use either of
-them.
+If Content-Type and the XML declaration name different encodings, only ASCII is written: feed readers use either.
 """
 
 import codecs
@@ -34,8 +33,7 @@ class EncodedDocument(Struct, frozen=True):
     def character_data(self, text: str) -> str:
         """Return text escaped for content and attribute values.
 
-        Characters that the encoding lacks become references. If the encoding is not certain, all characters beyond
-        ASCII do.
+        Characters that the encoding lacks become references, and all beyond ASCII if the encoding is not certain.
         """
         text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         text = text.replace('"', "&quot;").replace("'", "&#39;")

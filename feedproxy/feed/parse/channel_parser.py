@@ -24,8 +24,7 @@ RFC 9110, section 4.1, recommends supporting URIs of 8000 octets.
 """
 
 _MEDIA_TYPE = re.compile("xml|rss|atom|rdf|html")
-"""Pattern of media types of feeds that other text can precede. Programs that print a warning first often declare
-HTML."""
+"""Pattern of media types of feeds that text can precede. Programs that print a warning first often declare HTML."""
 
 
 def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Channel | None:

@@ -11,11 +11,10 @@ from feedproxy.feed.json_scanner import parse_integer
 
 _VERSION = "jsonfeed.org/version/"
 _HOST = b"jsonfeed.org"
-"""The host in _VERSION. JSON without this text is not a JSON Feed. _VERSION itself is not searched for, because some
-encoders escape slashes."""
+"""The host in _VERSION. JSON without it is not a JSON Feed. In _VERSION itself, some encoders escape the slashes."""
 _WEBSUB, _RSSCLOUD = ("", "websub", "pubsubhubbub"), ("rsscloud",)
-"""Values of a hub's `type`, in lower case. JSON Feed 1.1: "Protocol type names supported by the spec are rssCloud and
-WebSub"."""
+"""Values of a hub's `type`, in lower case. "Protocol type names supported by the spec are rssCloud and WebSub" -- JSON
+Feed 1.1"""
 _PORTS = {"http": 80, "https": 443}
 _ITEM = frozenset(("id", "url", "external_url", "title", "content_html", "content_text", "summary", "date_published"))
 

@@ -66,8 +66,7 @@ def based_href(link: Element) -> str:
 
 
 def resolve_base(element: Element, reference: str) -> str:
-    """Return a reference resolved against xml:base of the element and its ancestors, or "" if an xml:base is
-    invalid."""
+    """Return a reference resolved against the xml:base of the element and its ancestors, or "" if one is invalid."""
     bases = (parent.get(_BASE) for parent in (element, *element.iterancestors()))
     for base in filter(None, bases if reference else ()):
         if _SCHEME.match(reference):

@@ -55,8 +55,8 @@ def is_exact(body: bytes, coding: str, content: bytes) -> bool:
     """Return True if every decoder gives this content for the coded bytes.
 
     `content` is the result of `bounded_decompression.decode`, which ignores data after the last gzip member or zstd
-    frame. Other decoders can fail at such data. For zstd, the result is always False: finding such data would take
-    another decoding.
+    frame. Other decoders can fail at such data. For zstd, the result is always False, because a check would decode
+    again.
     """
     match coding:
         case "gzip":

@@ -1,8 +1,7 @@
 """Requests for a delta (RFC 3229): the field A-IM, and the versions that the client has.
 
-The only supported instance manipulation is `feed`. It removes the items that are already in the base, a version that
-the client has. The conditional request names the base by tags or by a date. RFC 3229 defines only tags, but feed
-readers also send dates.
+The only supported instance manipulation is `feed`. It removes the items of the base, a version that the client has. The
+conditional request names the base by tags or by a date. RFC 3229 defines only tags, but feed readers also send dates.
 """
 
 from msgspec import Struct
@@ -22,8 +21,8 @@ class Bases(Struct, frozen=True):
     tags: tuple[EntityTag, ...] = ()
     """The tags in If-None-Match."""
     date: Instant | None = None
-    """The date in If-Modified-Since. None if there is If-None-Match, which makes HTTP ignore the date (RFC 9110,
-    section 13.1.3)."""
+    """The date in If-Modified-Since, or None if there is If-None-Match, with which it is ignored (RFC 9110, section
+    13.1.3)."""
 
 
 def requested_bases(request: Request) -> Bases | None:

@@ -23,8 +23,7 @@ def gateway_target(path: str) -> str:
 def lacks_path(path: str) -> bool:
     """Return True if a gateway path ends with the target's host, as in `/https://example.com`.
 
-    A browser would send the password for such a path to all paths below `/https://` (RFC 7617, section 2.2), and thus
-    to other hosts.
+    A browser would send the password for this path to all paths below `/https://`, thus to other hosts (RFC 7617, 2.2).
     """
     match = _GATEWAY.fullmatch(path.partition("?")[0])
     return match is not None and bool(match[2]) and "/" not in match[2]

@@ -1,8 +1,7 @@
 """Interpretations of a target URI by different servers.
 
 According to RFC 3986, `/secret%2Ffeed`, `//secret/feed` and `/secret;x/feed` are three resources, but many servers
-interpret all of them as `/secret/feed`. A rule that protects a feed is therefore compared with all interpretations of a
-target (feed_rules.py).
+interpret all of them as `/secret/feed`. A rule that protects a feed is therefore compared with all interpretations.
 
 A path with an unpredictable interpretation is refused: it contains encoded control characters, at which some servers
 end the path, or overlong UTF-8, which some servers decode (docs/decisions/protected-paths.md).

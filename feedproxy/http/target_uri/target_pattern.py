@@ -81,8 +81,7 @@ class TargetPattern:
         """Return True if the pattern protects a target that a server interprets in this way (path_confusion.py).
 
         Like lax servers, the comparison ignores the scheme, port 80 or 443, the case of the path, a trailing slash, and
-        the order of parameters. A pattern without a query matches any query. The names and addresses of loopback are
-        one host.
+        the order of parameters. A pattern without a query matches any query. All names of loopback count as one host.
         """
         return self._wide.fullmatch(interpretation) is not None
 

@@ -105,12 +105,10 @@ _RUN_MAX = 2048
 
 
 _DOUBTFUL = re.compile(r"[?@&;%\[\]]")
-"""Pattern of the characters of ambiguous addresses. Other addresses have neither parameters nor user information, and
-an unambiguous host."""
+"""Pattern of characters of addresses that are ambiguous, or have parameters or user information."""
 
 _PLAIN = re.compile(r"https?://[a-z0-9.:-]+/[!$&-;=A-Z_a-z~]*")
-"""Pattern of an address without query, user information, brackets and fragment. Its only possible secret is a token in
-its path."""
+"""Pattern of an address without query, user information, brackets and fragment. Only its path can contain a secret."""
 
 _ADDRESS = re.compile(r"https?://[^\s<>\"']*[^\s<>\"'.,:;]")
 """Pattern of an address in a text, without punctuation at the end."""

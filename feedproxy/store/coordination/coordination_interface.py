@@ -1,5 +1,4 @@
-"""Interfaces between the processes that use one store: changes, invalidations, fetch leases, and request slots of
-sites.
+"""Interfaces between processes that use one store: changes, invalidations, fetch leases, and request slots of sites.
 
 `LocalCoordination` serves a single process.
 """

@@ -22,8 +22,7 @@ class FolderInUse(FeedproxyError):
 def acquire(folder: Path) -> int | None:
     """Lock the folder, and create it if it is missing. Return the file descriptor of the lock.
 
-    Return None if the file system has no locks, or if the folder cannot be written. Raises FolderInUse if another
-    process holds the lock.
+    Return None if the file system has no locks, or if the folder cannot be written. Raises FolderInUse if it is locked.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -33,8 +33,7 @@ TABLE_SIZE = _COUNTERS_SIZE + _SLOT.size * SLOTS
 """Size of the mapped memory, in bytes: the number of entries, the position of the ring's end, and the table."""
 
 DELETED = b""
-"""Placeholder for a value that was deleted, or overwritten by newer values in the ring. An older value on disk must not
-be used in either case."""
+"""Placeholder for a value that was deleted or overwritten in the ring. An older value on disk must not be used."""
 
 
 class SharedOverflow:
@@ -69,8 +68,7 @@ class SharedOverflow:
         return self._find(name_hash(name))[1]
 
     def get(self, name: str) -> bytes | None:
-        """Return the value with this name, DELETED if it was deleted or overwritten, or None if the latest is on
-        disk."""
+        """Return the value with this name, DELETED if it was deleted or overwritten, or None if it is on disk."""
         for _ in range(3):  # an entry may be replaced while it is read
             position = self.position(name)
             if not position:

@@ -114,8 +114,7 @@ def _with_absolute_addresses(node: Node, base: str) -> Node:
 
 
 def element_base(element: Element, base: str) -> str:
-    """Return the base URI of an element: its xml:base, resolved against `base` (XML Base, section 4), or else
-    `base`."""
+    """Return the base URI of an element: its xml:base (XML Base, section 4) resolved against `base`, or else `base`."""
     own = element.get(f"{{{namespaces.XML}}}base") or element.get("xml:base")
     return markup.resolve(base, own) if own else base
 
