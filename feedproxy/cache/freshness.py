@@ -133,10 +133,8 @@ def initial_age(stored: StoredResponse) -> Seconds:
 
 
 def current_age(stored: StoredResponse, now: Instant, initial: Seconds | None = None) -> Seconds:
-    """Return the age of the response at `now`, in seconds and never negative (RFC 9111, section 4.2.3).
-
-    `initial` is the result of `initial_age` if the caller has computed it, or None.
-    """
+    """Return the age of the response at `now`, in seconds and never negative (RFC 9111, section 4.2.3). `initial` is
+    the result of `initial_age` if the caller has computed it, or None."""
     # A clock that was set back must not make a response younger than it was when it was received.
     resident_time = max(0.0, now - stored.response_time)
     return (initial_age(stored) if initial is None else initial) + resident_time
@@ -279,10 +277,8 @@ def limit_freshness(freshness: Freshness, limit: Allowance) -> Freshness:
 
 
 def may_extend_lifetime(stored: StoredResponse, control: CacheControl) -> bool:
-    """Return True if a feed's schedule or an option may permit the use of this response beyond its lifetime.
-
-    `control` contains the directives of the response.
-    """
+    """Return True if a feed's schedule or an option may permit the use of this response beyond its lifetime. `control`
+    contains the directives of the response."""
     return not (stored.authorized or control.no_store or control.private or prohibits_stale_use(control))
 
 

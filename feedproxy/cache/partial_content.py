@@ -29,10 +29,8 @@ _ENDLESS = 10**18
 
 
 class Extent(Struct, frozen=True):
-    """The bytes from `first` up to, but not including, `end` of a representation.
-
-    `length` is the length of the whole representation, or None if it is unknown.
-    """
+    """The bytes from `first` up to, but not including, `end` of a representation. `length` is the length of the whole
+    representation, or None if it is unknown."""
 
     first: int
     end: int
@@ -151,10 +149,8 @@ def respond_with_part(part: StoredResponse, request: Fields) -> StoredResponse |
 
 
 def _requested_extent(part: StoredResponse, extent: Extent, request: Fields) -> Extent | None:
-    """Return the bytes that a request with the fields `request` selects. `extent` is the extent of `part`.
-
-    Return None if the request does not select exactly one range, or if its If-Range does not match the part.
-    """
+    """Return the bytes that a request with the fields `request` selects, or None if it does not select exactly one
+    range, or if its If-Range does not match the part. `extent` is the extent of `part`."""
     fields = part.fields
     modified, date = (parse_http_date(fields.get(name) or "") for name in ("last-modified", "date"))
     if not ranges.if_range_holds(request, parse_tag(fields.get("etag") or ""), modified, date):
@@ -235,10 +231,8 @@ def combine(part: StoredResponse, response: Response) -> Response | None:
 
 
 def _join_parts(one: bytes, first: int, other: bytes, other_first: int) -> bytes | None:
-    """Return the bytes of two adjacent or overlapping parts, or None if the parts differ where they overlap.
-
-    `first` and `other_first` are the positions of the first bytes of `one` and `other` in the representation.
-    """
+    """Return the bytes of two adjacent or overlapping parts, or None if the parts differ where they overlap. `first`
+    and `other_first` are the positions of the first bytes of `one` and `other` in the representation."""
     if other_first < first:
         one, first, other, other_first = other, other_first, one, first
     common = one[other_first - first :]

@@ -16,10 +16,8 @@ from feedproxy.http.cache_control import CacheControl
 
 
 class Reuse(Struct, frozen=True):
-    """The decision to answer with the stored response.
-
-    `detail` is a token of Cache-Status, or None: why a stale response may be used, or what shortened the lifetime.
-    """
+    """The decision to answer with the stored response. `detail` is a token of Cache-Status, or None: why a stale
+    response may be used, or what shortened the lifetime."""
 
     stored: StoredResponse
     freshness: Freshness
@@ -42,10 +40,8 @@ class Validate(Struct, frozen=True):
 
 
 class Forward(Struct, frozen=True):
-    """The decision to forward the request without conditions.
-
-    `stored` is a stored response without a validator, which answers if the origin fails, or None.
-    """
+    """The decision to forward the request without conditions. `stored` is a stored response without a validator, which
+    answers if the origin fails, or None."""
 
     fwd: Fwd
     reason: str

@@ -114,8 +114,7 @@ class Content(Struct, frozen=True, omit_defaults=True):
 
     @property
     def main_body(self) -> tuple[str, bytes]:
-        """Return the body `identity`, or else the first body, with its coding. If there is none, return `identity` and
-        b""."""
+        """Return the body `identity`, or else the first body, with its coding. Without bodies, `identity` and b""."""
         label = "identity" if "identity" in self.bodies else next(iter(self.bodies), "identity")
         return label, self.bodies.get(label, b"")
 
@@ -147,7 +146,7 @@ class StoredResponse(Struct, frozen=True, omit_defaults=True):
     final_target: str | None = None
     """The target that sent the response after redirects, "" without redirects, or None if unknown."""
     key: Fields = NO_FIELDS
-    """Client-specific request fields that Vary does not nominate. A request must have equal fields to select the
+    """Client-specific request fields that Vary does not nominate. Only requests with equal fields select the
     response."""
     has_client_language: bool = False
     """True if the request had a client's Accept-Language that is in neither `key` nor `vary_request`."""

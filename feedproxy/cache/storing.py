@@ -112,10 +112,8 @@ def _missing_permission(
 
 
 def storable_fields(fields: Fields, *, targeted: bool = False) -> Fields:
-    """Return the fields that may be stored (RFC 9111, section 3.1). Set-Cookie is left out.
-
-    `targeted` is True if targeted fields apply to this cache (RFC 9213).
-    """
+    """Return the fields that may be stored (RFC 9111, section 3.1). Set-Cookie is left out. `targeted` is True if
+    targeted fields apply to this cache (RFC 9213)."""
     # "The Connection header field and fields whose names are listed in it"; "Header fields that are specific
     # to the proxy that a cache uses when forwarding a request".
     return without_withheld_fields(fields.end_to_end().without("set-cookie"), targeted=targeted)

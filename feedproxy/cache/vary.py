@@ -32,10 +32,8 @@ def request_fields_for(response: Fields, request: Fields) -> Fields:
 
 
 def selects(stored: StoredResponse, request: Fields, *, own_agent: bool) -> bool:
-    """Return True if the fields `request` select the stored response.
-
-    `own_agent` is True if the request would be forwarded with feedproxy's own User-Agent.
-    """
+    """Return True if the fields `request` select the stored response. `own_agent` is True if the request would be
+    forwarded with feedproxy's own User-Agent."""
     names = vary_names(stored.fields)
     # 'A stored response with a Vary header field value containing a member "*" always fails to match.'
     if names == ("*",):
@@ -86,10 +84,8 @@ def _is_preferred_language(stored: StoredResponse, accept_language: str) -> bool
 
 
 def _preferred_language(accept_language: str) -> str | None:
-    """Return the language range with the highest weight.
-
-    Return None if the field accepts no language, or if `*` or several ranges have the highest weight.
-    """
+    """Return the language range with the highest weight, or None if the field accepts no language, or if `*` or several
+    ranges have the highest weight."""
     best = sorted(weights_in(accept_language).items(), key=lambda item: item[1], reverse=True)[:2]
     if not best or best[0][0] == "*" or best[0][1] <= 0 or (len(best) == 2 and best[0][1] == best[1][1]):
         return None
@@ -126,8 +122,8 @@ def with_variant(
 ) -> tuple[StoredResponse, ...]:
     """Return the variants with `new`, the response to `request`, added as the last.
 
-    `new` replaces the variants that `request` selects. Above `limit`, the first variants are left out. `own_agent` is
-    as for `selects`.
+    `new` replaces the variants that `request` selects. The first ones above `limit` are dropped. `own_agent` is as for
+    `selects`.
     """
     others = [variant for variant in variants if not selects(variant, request, own_agent=own_agent)]
     return (*others, new)[-limit:]

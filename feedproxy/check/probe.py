@@ -153,10 +153,8 @@ class _Probe:
         )
 
     async def _follow_redirects(self, first: ProbeExchange) -> tuple[list[ProbeExchange], str]:
-        """Follow the redirects that begin with the exchange `first`.
-
-        Return all exchanges, and the reason why the last redirect was not followed, or "".
-        """
+        """Follow the redirects that begin with the exchange `first`. Return all exchanges, and the reason why the last
+        redirect was not followed, or ""."""
         hops, chain = [first], [first.target]
         while hops[-1].status in REDIRECTS and (location := hops[-1].fields.get("location")):
             if self._is_exhausted():
@@ -172,10 +170,8 @@ class _Probe:
         return hops, ""
 
     async def _follow(self, description: str, target: str) -> ProbeExchange | None:
-        """Send a GET and follow redirects. Return the last exchange.
-
-        Return None if `_request` returns None, or if the last address is forbidden.
-        """
+        """Send a GET, follow redirects, and return the last exchange. Return None if `_request` returns None, or if the
+        last address is forbidden."""
         if (first := await self._request(description, "GET", target, _CODINGS)) is None:
             return None
         hops, redirect_error = await self._follow_redirects(first)
@@ -185,10 +181,8 @@ class _Probe:
     async def _request(
         self, description: str, method: str, target: str, *lines: tuple[str, str]
     ) -> ProbeExchange | None:
-        """Send a request and return the exchange. `description` is for `report_progress`.
-
-        Return None if `target` is empty, if REQUESTS_MAX or TIME_MAX is reached, or if the address is forbidden.
-        """
+        """Send a request and return the exchange, or None if `target` is empty, if REQUESTS_MAX or TIME_MAX is reached,
+        or if the address is forbidden. `description` is for `report_progress`."""
         if not target or self._is_exhausted():
             return None
         self.report_progress(description)
@@ -261,10 +255,8 @@ class _Probe:
 
 
 def _https_target(address: str) -> str:
-    """Return an http address with https in place of http.
-
-    Return "" for any other address, for an address with a port, and for a host on this machine or in a local network.
-    """
+    """Return an http address with https in place of http. Return "" for any other address, for an address with a port,
+    and for a host on this machine or in a local network."""
     parts = urlsplit(address)
     if parts.scheme.lower() != "http" or parts.port or uri.is_local(address):
         return ""

@@ -37,10 +37,8 @@ def check(document: CheckedDocument, channel: Channel) -> Iterator[Note]:
 
 
 def publishing_interval(document: CheckedDocument) -> Seconds | None:
-    """Return the median of the last _GAPS_MAX times between successive items, in seconds.
-
-    Return None if the items have fewer than four different dates.
-    """
+    """Return the median of the last _GAPS_MAX times between successive items, in seconds, or None if the items have
+    fewer than four different dates."""
     times = sorted({entry.published for entry in document.entries if entry.published is not None})[-_GAPS_MAX - 1 :]
     if len(times) < 4:
         return None

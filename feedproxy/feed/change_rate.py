@@ -52,10 +52,8 @@ def expected_staleness(per_second: float, age: Seconds) -> Seconds:
 
 
 def age_for(per_second: float, staleness: Seconds) -> Seconds:
-    """Return the age in seconds at which the expected staleness of a copy reaches `staleness` seconds.
-
-    `per_second`, the feed's rate of changes, must be greater than 0.
-    """
+    """Return the age in seconds at which the expected staleness of a copy reaches `staleness` seconds. `per_second`,
+    the feed's rate of changes, must be greater than 0."""
     if staleness <= 0:
         return 0.0
     # Newton's method for an increasing, convex function converges monotonically from above. The function is above its

@@ -121,10 +121,8 @@ def _decode(body: bytes, codec: str) -> Utf8Text:
 
 
 def _decode_invalid_utf8(body: bytes) -> Utf8Text:
-    """Decode a document that should be in UTF-8, but has invalid bytes. The invalid bytes are replaced.
-
-    If most characters beyond ASCII are invalid UTF-8, the document is decoded as windows-1252.
-    """
+    """Decode a document that should be in UTF-8, but has invalid bytes, which are replaced. If most characters beyond
+    ASCII are invalid UTF-8, the document is decoded as windows-1252."""
     text = body.decode("utf-8", "replace")
     invalid_count = text.count("\ufffd")
     valid_count = len(text) - len(text.encode("ascii", "ignore")) - invalid_count

@@ -23,10 +23,8 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def scan_object(text: str, read: Callable[[str, int], int]) -> None:
-    """Call `read` for each member of the object at the beginning of `text`.
-
-    `read` gets the member's name and the offset of its value, and returns the offset of the value's end.
-    """
+    """Call `read` for each member of the object at the beginning of `text`. `read` gets the member's name and the
+    offset of its value, and returns the offset of the value's end."""
 
     def member(at: int) -> int:
         name, at = DECODER.raw_decode(text, at)
@@ -36,10 +34,8 @@ def scan_object(text: str, read: Callable[[str, int], int]) -> None:
 
 
 def scan_list(text: str, at: int, read: Callable[[int], int]) -> int:
-    """Call `read` for each value of the list that begins at `at`. Return the offset of the list's end.
-
-    `read` gets the offset of the value, and returns the offset of the value's end.
-    """
+    """Call `read` for each value of the list that begins at `at`. Return the offset of the list's end. `read` gets the
+    offset of the value, and returns the offset of the value's end."""
     return _scan(text, at, "[]", read)
 
 

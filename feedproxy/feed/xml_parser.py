@@ -45,8 +45,8 @@ SMALL_DOCUMENT_MAX = 256 * 1024
 """A document of at most this many bytes is parsed into one tree. Parsing it as a stream takes three times as long."""
 
 _PIECE = 64 * 1024
-"""Number of bytes passed to the parser in one call. After each call, all complete items except the last are removed, so
-that the tree remains small."""
+"""Number of bytes passed to the parser in one call. Then all complete items except the last are removed from the
+tree."""
 
 _TAG_CHECK_LENGTH = 256 * 1024
 """After this many bytes without a `>`, the limits _TAG_MAX and _OPEN_TAGS_MAX of a tag are checked."""
@@ -74,8 +74,7 @@ _DEPTH_MAX = 250
 """Elements nested more deeply lose their tags if libxml2 refuses a document, or if items seem to be nested."""
 
 _REPAIRED_MAX = 4 * 1024 * 1024
-"""Maximum size, in bytes, of a document that is searched for missing end tags, and for elements deeper than
-_DEPTH_MAX."""
+"""Maximum size, in bytes, of a document that is searched for missing end tags and elements deeper than _DEPTH_MAX."""
 
 _LIMIT_ERRORS = frozenset({etree.ErrorTypes.ERR_RESOURCE_LIMIT, etree.ErrorTypes.ERR_INTERNAL_ERROR})
 """Types of errors by which libxml2 reports that a document exceeds its limits. They depend on libxml2's version."""
@@ -410,10 +409,8 @@ def _has_only_safe_declarations(data: bytes) -> bool:
 
 
 def _safe_namespaces_length(data: bytes) -> int:
-    """Return the offset of the first namespace declaration that exceeds a limit or refers to a declared entity.
-
-    If there is none, return the length of `data`.
-    """
+    """Return the offset of the first namespace declaration that exceeds a limit or refers to a declared entity, or the
+    length of `data` if there is none."""
     at, prefixes, has_entities = 0, 0, None
     # Searching backwards takes a third of the time, and in most feeds the last declaration is near the beginning.
     last = data.rfind(b"xmlns") + len(b"xmlns")

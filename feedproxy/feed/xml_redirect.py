@@ -60,10 +60,8 @@ def read(body: bytes) -> Moved | Gone | None:
 
 
 def make_document(location: str | None) -> bytes:
-    """Return the redirect document for a move to `location`, or for the end of the feed if `location` is None.
-
-    Raises ValueError if XML cannot contain the address.
-    """
+    """Return the redirect document for a move to `location`, or for the end of the feed if `location` is None. Raises
+    ValueError if XML cannot contain the address."""
     if location is not None and (not location or valid_text(location) != location):
         raise ValueError(f"invalid location {location!r}: expected characters that are allowed in XML")
     if location is None:

@@ -67,10 +67,8 @@ class CacheControl(Struct, frozen=True):
 
     @classmethod
     def from_request(cls, fields: Fields) -> "CacheControl":
-        """Return the directives of a request.
-
-        If Cache-Control is absent, `Pragma: no-cache` counts as no-cache (RFC 9111, section 5.4).
-        """
+        """Return the directives of a request. If Cache-Control is absent, `Pragma: no-cache` counts as no-cache (RFC
+        9111, section 5.4)."""
         combined = fields.combined("cache-control")
         if combined is not None:
             return _parse(combined) if len(combined) <= PARSED_MAX else ABSENT

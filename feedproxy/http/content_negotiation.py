@@ -115,10 +115,8 @@ def _weight(parameters: dict[str, str]) -> float | None:
 
 
 def vary_names(fields: Fields) -> tuple[str, ...]:
-    """Return the names in Vary, in lower case and without repetition (RFC 9110, section 12.5.5).
-
-    The result is `("*",)` if a name is `*`, if there are more than VARY_NAMES_MAX, or if the field exceeds PARSED_MAX.
-    """
+    """Return the names in Vary, in lower case and without repetition (RFC 9110, section 12.5.5), or `("*",)` if a name
+    is `*`, if there are more than VARY_NAMES_MAX, or if the field exceeds PARSED_MAX."""
     value = fields.combined("vary")
     return () if value is None else _vary_members(value)
 

@@ -10,10 +10,8 @@ from feedproxy.http.preconditions import Outcome, evaluate
 def respond(
     request: Request, body: bytes, media_type: str, *, tag: EntityTag, modified: Instant, cache_control: str
 ) -> Response:
-    """Return the response to a GET or HEAD for a generated document: 200, 304 or 412 (RFC 9110, section 13.2).
-
-    `tag` and `modified` are the validators of the document `body`.
-    """
+    """Return the response to a GET or HEAD for a generated document: 200, 304 or 412 (RFC 9110, section 13.2). `tag`
+    and `modified` are the validators of the document `body`."""
     lines = [
         ("ETag", tag.text),
         ("Last-Modified", format_http_date(modified)),

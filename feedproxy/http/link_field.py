@@ -16,9 +16,7 @@ _COMMA_IN_REFERENCE = re.compile(r"<[^<>,]*,[^<>]*>")
 
 class Link(Struct, frozen=True):
     """A link in the field Link. `href` is relative to the response's target. `rels` are its relations in lower case.
-
-    `type` and `title` describe the linked resource.
-    """
+    `type` and `title` describe the linked resource."""
 
     href: str
     rels: tuple[str, ...]

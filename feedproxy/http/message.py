@@ -103,10 +103,8 @@ class Fields:
         return ", ".join(self.get_all(name))
 
     def with_field(self, name: str, value: str) -> Self:
-        """Return a copy with this line in place of all lines of the same name, at the position of the first.
-
-        If there is no such line, the new line is added at the end.
-        """
+        """Return a copy with this line in place of all lines of the same name, at the position of the first, or at the
+        end if there is none."""
         lowered, names = _lower(name), self._names
         if lowered not in names:
             return self.with_added(name, value)

@@ -13,11 +13,8 @@ from feedproxy.errors import BadRequest
 from feedproxy.http.field_lines import TOKEN, VALUE, Line, parse_field_lines
 
 TARGET_MAX = 8192
-"""Maximum length of a request target, in bytes.
-
-"It is RECOMMENDED that all HTTP senders and recipients support, at a minimum, request-line lengths of 8000 octets" --
-RFC 9112, section 3.
-"""
+"""Maximum length of a request target, in bytes. RFC 9112, section 3, recommends "at a minimum, request-line lengths of
+8000 octets"."""
 FIELDS_MAX = 500
 """Maximum number of field lines of a request. Each costs about 20 µs. Requests usually have fewer than 50.
 
@@ -152,10 +149,8 @@ def is_host(value: bytes) -> bool:
 
 
 def check_framing(fields: Iterable[Line], *, minor: int) -> None:
-    """Raise BadRequest for an invalid Transfer-Encoding or Content-Length (RFC 9112, sections 6.1 to 6.3).
-
-    `minor` is the minor version of HTTP/1 in the request line.
-    """
+    """Raise BadRequest for an invalid Transfer-Encoding or Content-Length (RFC 9112, sections 6.1 to 6.3). `minor` is
+    the minor version of HTTP/1 in the request line."""
     codings = [value for name, value in fields if name.lower() == b"transfer-encoding"]
     lengths = [value for name, value in fields if name.lower() == b"content-length"]
     if codings and lengths:

@@ -28,8 +28,8 @@ def may_state_limit(response: Response) -> bool:
 def retry_after(fields: Fields, now: Instant) -> Instant | None:
     """Return the instant from which the origin permits the next request, or None if the response states none.
 
-    It is the later of Retry-After (RFC 9110, section 10.2.3) and the reset of an exhausted rate limit, at most
-    DEFER_MAX seconds from now.
+    The later of Retry-After (RFC 9110, section 10.2.3) and the reset of an exhausted rate limit counts, up to
+    DEFER_MAX.
     """
     instants = [_parse_retry_after(value.strip(), now) for value in fields.get_all("retry-after")]
     latest = max((at for at in (*instants, rate_limit_reset(fields, now)) if at is not None and at > now), default=None)

@@ -37,10 +37,8 @@ _SPACES = re.compile(r"\ *")
 
 
 def parse_dictionary(value: str) -> dict[str, Value] | None:
-    """Return a dictionary without the parameters of its members, or None if it is invalid (RFC 9651, section 4.2.2).
-
-    If a key is repeated, the last value counts.
-    """
+    """Return a dictionary without the parameters of its members, or None if it is invalid (RFC 9651, section 4.2.2). If
+    a key is repeated, the last value counts."""
     return _parse(value, _Parser.dictionary)
 
 

@@ -80,7 +80,7 @@ def is_same(one: str, other: str) -> bool:
 def resolve(base: str, reference: str) -> str:
     """Return the normalised target of a reference, such as a Location, relative to `base` (RFC 3986, section 5.2).
 
-    White space around it is removed, and spaces in it are encoded, as origins send both. Raises BadTarget if it is
+    Spaces in it are encoded, and white space around it is removed: origins send both. Raises BadTarget if it is
     invalid.
     """
     text = reference.strip(" \t\r\n\f").replace(" ", "%20")

@@ -16,8 +16,7 @@ logger = logging.getLogger(__name__)
 
 SUFFIX = ".corrupt"
 NAMES_MAX = 100
-"""Maximum number of new names that are tried when a broken file is renamed. A name in use can be taken only if the file
-with this name can be removed."""
+"""Maximum number of new names that are tried for a broken file. A file with the tried name must be removable."""
 
 _CORRUPT = frozenset(
     # The last two errors are included because this program's SQL is valid: they mean that tables or indexes were

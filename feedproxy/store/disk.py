@@ -181,10 +181,8 @@ def _for_each[Result](shards: Iterable[Shard], operation: Callable[[Shard], Resu
 
 
 def decode(data: bytes, target: str) -> tuple[Resource, bytes]:
-    """Return the resource in this stored form, and its encoded header (resource_codec.py).
-
-    Raises Damaged if the data was altered or has another target, and UnknownVersion for a form of a later feedproxy.
-    """
+    """Return the resource in this stored form, and its encoded header (resource_codec.py). Raises Damaged if the data
+    was altered or has another target, and UnknownVersion for a form of a later feedproxy."""
     resource, header = resource_codec.load_with_header(data, target)
     if resource.target != target:
         raise envelope.Damaged(f"the value stored for {target} has another target")

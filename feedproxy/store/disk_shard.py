@@ -287,8 +287,7 @@ def _try_flock(handle: int) -> bool:
 
 
 def _inode(path: str) -> int | None:
-    """Return the inode number of a file, or None. Each read calls this function. pathlib.Path would take twice as
-    long."""
+    """Return the inode number of a file, or None. Each read calls this function, and pathlib.Path would take longer."""
     try:
         return os.stat(path).st_ino
     except OSError:

@@ -45,10 +45,8 @@ def seal_parts(kind: EnvelopeKind, header: bytes, *parts: bytes, version: int = 
 
 
 def open_parts(kind: EnvelopeKind, data: bytes) -> tuple[memoryview, memoryview]:
-    """Return the header and the content of an envelope.
-
-    Raises Damaged if the data was altered, and UnknownVersion for a form that this version of feedproxy cannot read.
-    """
+    """Return the header and the content of an envelope. Raises Damaged if the data was altered, and UnknownVersion for
+    a form that this version of feedproxy cannot read."""
     if len(data) < _ENVELOPE.size:
         raise Damaged("invalid stored value: shorter than its envelope")
     magic, version, stored_kind, length, checksum = _ENVELOPE.unpack_from(data)
@@ -71,8 +69,6 @@ def seal(data: bytes) -> bytes:
 
 
 def unseal(data: bytes) -> bytes:
-    """Return the state in an envelope made by `seal`.
-
-    Raises Damaged if the data was altered, and UnknownVersion for a form that this version of feedproxy cannot read.
-    """
+    """Return the state in an envelope made by `seal`. Raises Damaged if the data was altered, and UnknownVersion for a
+    form that this version of feedproxy cannot read."""
     return bytes(open_parts(EnvelopeKind.STATE, data)[1])

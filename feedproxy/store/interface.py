@@ -68,11 +68,9 @@ class Store(Protocol):
         ...
 
     def version(self, target: str, *, used: bool = False) -> object | None:
-        """Return an object that stays the same until memory has another resource of this target, or None if it has
-        none.
+        """Return an object that stays the same until memory has another resource of this target, or None without one.
 
-        A value derived from the resource is valid meanwhile. If `used` is True, the resource is marked as recently
-        used.
+        A value derived from the resource is valid meanwhile. If `used` is True, the resource counts as recently used.
         """
         ...
 
@@ -109,10 +107,8 @@ class Store(Protocol):
         ...
 
     async def read_state(self, name: str) -> bytes | None:
-        """Return the same as `get_state`, but read the disk in another thread.
-
-        If the disk fails or does not respond, return the last value that this store read or put, or None.
-        """
+        """Return the same as `get_state`, but read the disk in another thread. If the disk fails or does not respond,
+        return the last value that this store read or put, or None."""
         ...
 
     async def put_state(self, name: str, data: bytes) -> None:

@@ -19,8 +19,7 @@ RESOURCES_MAX = 65_536
 and delays clients meanwhile."""
 
 UNPACKED_MAX = 1024
-"""Maximum number of unpacked resources, 2 to 10 KB each: as many as clients, updates and the refresh schedule use at
-once."""
+"""Maximum number of unpacked resources, 2 to 10 KB each: as many as clients, updates and refreshes use at once."""
 
 REMOVED_BATCH = 64
 """Number of resources that are removed together to make room, or one in 128 of all resources if that is less. After a

@@ -70,10 +70,8 @@ class DeltaBase(Struct, frozen=True, omit_defaults=True):
 
 
 class VersionRecord(Struct, frozen=True, omit_defaults=True):
-    """One line of the list of versions on the operator's page.
-
-    `tag` is the part of the entity tags that the version has in all codings, or "" if it has no entity tag.
-    """
+    """One line of the list of versions on the operator's page. `tag` is the part of the entity tags that the version
+    has in all codings, or "" if it has no entity tag."""
 
     at: Instant
     size: int
@@ -168,9 +166,8 @@ class Resource(Struct, frozen=True, omit_defaults=True, weakref=True, rename=_ST
 def correct_future_instants(resource: Resource, now: Instant) -> Resource:
     """Return the resource with `now` in place of each recorded instant in the future, because the clock was set back.
 
-    The end of a pause or lease moves together with its beginning. The result is the same object if no instant is in the
-    future. The caller must store it. Otherwise the instants would become `now` at each read, and the copy would never
-    age.
+    The end of a pause or lease moves with its beginning. The result is the same object if no instant is in the future.
+    The caller must store it. Otherwise the instants would become `now` at each read, and the copy would never age.
     """
     received = [response.response_time for response in resource.responses]
     instants = [resource.fetched, resource.last_push, resource.failures.last, resource.first_seen, *received]

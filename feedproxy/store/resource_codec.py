@@ -51,10 +51,8 @@ def header_of(resource: Resource) -> bytes:
 
 
 def load(data: bytes) -> Resource:
-    """Return the resource of a stored form.
-
-    Raises Damaged if the data was altered, and UnknownVersion for a form that this version of feedproxy cannot read.
-    """
+    """Return the resource of a stored form. Raises Damaged if the data was altered, and UnknownVersion for a form that
+    this version of feedproxy cannot read."""
     return load_with_header(data)[0]
 
 
@@ -109,10 +107,8 @@ class _Area:
 
 
 def _header(resource: Resource, area: _Area | None) -> bytes:
-    """Return the encoded header. The bodies are added to `area`. Raises StoreError if encoding fails.
-
-    If `area` is None, the header contains no positions.
-    """
+    """Return the encoded header, without positions if `area` is None. The bodies are added to `area`. Raises StoreError
+    if encoding fails."""
     try:
         return _write_json(resource, area)
     except (TypeError, ValueError, LookupError, RecursionError, struct.error) as error:

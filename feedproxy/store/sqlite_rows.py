@@ -36,8 +36,7 @@ MAP_MAX = 0
 PAGE_ROWS = 256
 """Number of keys that one query reads when all keys are listed, in half a millisecond."""
 BUSY_TIMEOUT = 0.25
-"""Maximum time, in seconds, for which a statement waits for a lock. Reads wait only while SQLite recovers the
-journal."""
+"""Maximum time, in seconds, for which a statement waits for a lock. Reads wait only while SQLite recovers its log."""
 
 OPEN_TIMEOUT = 0.5
 """Maximum time, in seconds, for which opening a file waits for a lock. diskcache waits for 60 s."""
@@ -229,10 +228,8 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
         return volume
 
     def cull_slice(self, limit: int) -> int:
-        """Remove at most `limit` of the least recently stored values, if all values together exceed `size_max`.
-
-        Return the number of removed values. diskcache's own `cull` blocks all writes for seconds.
-        """
+        """Remove at most `limit` of the least recently stored values, if all together exceed `size_max`. Return the
+        number of removed values. diskcache's own `cull` blocks all writes for seconds."""
         if self.size_max is None or self.volume() <= self.size_max:
             return 0
         with self._transact() as (sql, cleanup):

@@ -43,10 +43,8 @@ class StoredKeys:
                     self._bits[position >> 3] |= 1 << (position & 7)
 
     def read_some(self) -> bool:
-        """Read the next keys from the disk. Return True if more keys remain.
-
-        If the disk fails, nothing is read until the next call of `read_again`.
-        """
+        """Read the next keys from the disk. Return True if more keys remain. If the disk fails, nothing is read until
+        the next call of `read_again`."""
         on_disk = self._on_disk
         if on_disk is None or self._is_complete or self.is_paused:
             return False

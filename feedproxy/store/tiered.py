@@ -239,8 +239,7 @@ class TieredStore:
             return False
 
     def _read_below_memory(self, target: str) -> tuple[Resource, bytes] | None:
-        """Return the resource from the write queue, shared memory or disk, with its header (b"" if unknown), or
-        None."""
+        """Return the resource from the write queue, shared memory or disk, with its header (or b""), or None."""
         try:
             unwritten = self._unwritten((EnvelopeKind.RESOURCE, target))
             if unwritten is not ON_DISK:
@@ -258,10 +257,8 @@ class TieredStore:
         return found
 
     def _unwritten(self, key: Key) -> Resource | bytes | OnDisk | None:
-        """Return the unwritten value, None if it is a delete or was lost, or ON_DISK if the disk has the latest value.
-
-        Raises StoreError if the value is damaged.
-        """
+        """Return the unwritten value, None if it is a delete or was dropped, or ON_DISK if the disk has the latest
+        value. Raises StoreError if the value is damaged."""
         if self._shared is not None:
             data = self._shared.overflow.get(_name(key))
             return ON_DISK if data is None else _deserialize(key[0], data)

@@ -3,8 +3,7 @@
 Reads must search the queue before the disk. A later value of a key replaces the queued value.
 
 A value that could not be written stays in the queue for further attempts (write_retries.py). If the queue has no room,
-the value is dropped. `failed_keys` then contains its key until a later value is written: reads must not use an older
-value on disk.
+the value is dropped, and its key is in `failed_keys` until a later value is written: an older value must not be read.
 """
 
 import asyncio
@@ -111,10 +110,8 @@ class WriteQueue[Key, Value]:
         return len(self._unwritten)
 
     async def add(self, key: Key, value: Value | None, size: int) -> None:
-        """Queue a value. Reads of the queue find it at once. Wait only if the queue is full.
-
-        If the queue stays full until the time limit, the value is dropped, and the failure is reported.
-        """
+        """Queue a value. Reads of the queue find it at once. Wait only if the queue is full. After the time limit, the
+        value is dropped, and the failure is reported."""
         entry = self._put(key, PendingWrite(value, size))
         if not self._batch_window or self.size > self._max // 8:
             self.wake()
@@ -326,10 +323,8 @@ class WriteQueue[Key, Value]:
             self._unwritten_size -= entry.size
 
     def _remove(self, key: Key, entry: PendingWrite[Value], *, stale: bool) -> bool:
-        """Remove this entry. Return False if a newer entry has replaced it, else True.
-
-        `stale` is True if the disk can have an older value.
-        """
+        """Remove this entry. Return False if a newer entry has replaced it, else True. `stale` is True if the disk can
+        have an older value."""
         with self._lock:
             if self._pending.get(key) is not entry:
                 # The entry moves behind entries that have waited longer.

@@ -44,10 +44,8 @@ class WriteRetries[Key]:
         self._next_pass = 0.0
 
     def step(self) -> bool:
-        """Write up to SLICE values if a pass over the unwritten values is in progress or due.
-
-        Return True if the pass continues, and False if it has ended or is not due.
-        """
+        """Write up to SLICE values if a pass over the unwritten values is in progress or due. Return True if the pass
+        continues, and False if it has ended or is not due."""
         if not self._remaining:
             if self._clock() < self._next_pass:
                 return False

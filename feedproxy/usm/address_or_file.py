@@ -46,10 +46,8 @@ def private_address_hint(source: str, settings: Settings) -> Iterator[None]:
 
 
 def from_file(source: str, limit: int) -> bytes:
-    """Return the content of a file, named by its path or a `file:` address.
-
-    Raises UsageError if the file cannot be read, and TooLarge if it has more than `limit` bytes.
-    """
+    """Return the content of a file, named by its path or a `file:` address. Raises UsageError if the file cannot be
+    read, and TooLarge if it has more than `limit` bytes."""
     if not source:
         raise UsageError("expected a file or a URL, not an empty text")
     split = urlsplit(source)

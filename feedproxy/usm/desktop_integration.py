@@ -38,8 +38,8 @@ class Folders(Struct, frozen=True):
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "Folders":
-        """Return the folders that the environment names by absolute paths (XDG Base Directory Specification), or
-        defaults."""
+        """Return the folders that the environment names by absolute paths (XDG Base Directory Specification), or the
+        default."""
         home = Path(environment.get("HOME") or Path.home())
 
         def folder(name: str, default: str) -> Path:
@@ -83,10 +83,8 @@ class InstallationRecord(Struct, frozen=True):
 
 
 def read_record(folders: Folders) -> InstallationRecord | None:
-    """Return the record of the installation, or None if feedproxy is not installed.
-
-    Raises FeedproxyError if the record cannot be read.
-    """
+    """Return the record of the installation, or None if feedproxy is not installed. Raises FeedproxyError if the record
+    cannot be read."""
     try:
         return InstallationRecord(**json.loads(folders.record.read_text("utf-8")))
     except FileNotFoundError:
@@ -117,10 +115,8 @@ def install(folders: Folders, environment: Mapping[str, str], *, reader: str = "
 
 
 def uninstall(folders: Folders) -> bool:
-    """Remove the installation. Return False if feedproxy was not installed, else True.
-
-    Raises FeedproxyError if a file cannot be read or written.
-    """
+    """Remove the installation. Return False if feedproxy was not installed, else True. Raises FeedproxyError if a file
+    cannot be read or written."""
     record = read_record(folders)
     if record is None:
         return False
@@ -164,10 +160,8 @@ def reader_command(reader: str, address: str, environment: Mapping[str, str]) ->
 
 
 def feed_handler(environment: Mapping[str, str]) -> list[str]:
-    """Return the command with which the registered feed reader opens a `feed:` address.
-
-    Return an empty list if no other program than feedproxy is registered, or if xdg-mime or xdg-open is missing.
-    """
+    """Return the command with which the registered feed reader opens a `feed:` address, or an empty list if no other
+    program than feedproxy is registered, or if xdg-mime or xdg-open is missing."""
     tool, opener = shutil.which("xdg-mime"), shutil.which("xdg-open")
     if tool is None or opener is None:
         return []
@@ -209,10 +203,8 @@ def _quote(argument: str) -> str:
 
 
 def _become_default(folders: Folders, environment: Mapping[str, str], before: str | None) -> None:
-    """Register feedproxy by xdg-mime, which also updates the desktops' own settings.
-
-    If xdg-mime fails, change the list of default programs.
-    """
+    """Register feedproxy by xdg-mime, which also updates the desktops' own settings. If xdg-mime fails, change the list
+    of default programs."""
     tool = shutil.which("xdg-mime")
     if tool is not None:
         done = subprocess.run(  # noqa: S603 -- found on PATH

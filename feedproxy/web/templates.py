@@ -58,9 +58,7 @@ def asset(name: str) -> tuple[str, bytes] | None:
 
 def when(text: str | None, now: Instant) -> Markup | str:
     """Return the ISO 8601 time `text` relative to `now`, such as `5 min ago` or `in 2 h`, or `never` for an empty text.
-
-    The result is a `time` element with the absolute time as its title.
-    """
+    The result is a `time` element with the absolute time as its title."""
     if not text:
         return "never"
     seconds = datetime.fromisoformat(text).timestamp() - now

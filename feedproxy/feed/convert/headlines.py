@@ -25,10 +25,8 @@ HEADLINE_MAX = 80
 
 
 def heading(feed: Feed) -> str:
-    """Return the channel's title in one line, for formats that require a title.
-
-    If the title is missing, return the address of the channel's page, the feed's address, or `Untitled`.
-    """
+    """Return the channel's title in one line, for formats that require one. If it is missing, return the address of the
+    channel's page, the feed's address, or `Untitled`."""
     return markup.to_line(feed.title) or feed.link or feed.address or "Untitled"
 
 

@@ -106,8 +106,7 @@ def to_line(text: Text | None) -> str:
 def resolve(base: str, reference: str) -> str:
     """Return `reference` resolved against `base` (RFC 3986, section 5), or `reference` itself if `base` is empty.
 
-    In an absolute address, characters that an IRI must not contain are percent-encoded. Line breaks and tabs are
-    removed.
+    In an absolute address, characters that an IRI must not have are percent-encoded. Line breaks and tabs are dropped.
     """
     address = _join(base, reference)
     if not _SCHEME.match(address) or is_iri(address):
@@ -147,10 +146,8 @@ def resolve_html(base: str, html: str) -> str:
 
 
 def _resolve_written(base: str, attribute: str, written: str) -> str | None:
-    """Return an attribute's value as HTML with absolute addresses, or None to leave it unchanged.
-
-    `written` is the value as in the HTML, with its quotation marks.
-    """
+    """Return an attribute's value as HTML with absolute addresses, or None to leave it unchanged. `written` is the
+    value as in the HTML, with its quotation marks."""
     quote = written[0] if written[0] in "\"'" else ""
     if quote and not (len(written) > 1 and written.endswith(quote)):
         return None  # the tag has no end
@@ -191,10 +188,8 @@ def is_iri(address: str) -> bool:
 
 
 def inner_html(element: Element, base: str) -> str:
-    """Return the content of an element as HTML with absolute addresses. `base` is the base URI of the element.
-
-    If the element has no child elements, its text is the HTML.
-    """
+    """Return the content of an element as HTML with absolute addresses. `base` is the base URI of the element. If the
+    element has no child elements, its text is the HTML."""
     return resolve_html(base, _inner_html(element, base))
 
 

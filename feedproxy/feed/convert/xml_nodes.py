@@ -31,9 +31,7 @@ def without_rss_namespace(namespace: str) -> str:
 
 def make_node(element: Element, depth: int = 0) -> Node | None:
     """Return the node of an element, or None if the element is nested too deeply, or its name is invalid in XML.
-
-    `depth` is the number of elements around the element.
-    """
+    `depth` is the number of elements around the element."""
     namespace, local = qualified_name(element)
     namespace = without_rss_namespace(canonical_namespace(namespace))
     if depth > _DEPTH_MAX or not is_writable_name(namespace, local):
@@ -130,8 +128,7 @@ def add(parent: Element, node: Node, bare: str = "") -> None:
 
 
 NAMESPACES_MAX = 64
-"""Maximum number of namespaces of one feed without a customary prefix (PREFIXES) that are kept. Known feeds have
-five."""
+"""Maximum number of namespaces of a feed, besides those with a customary prefix (PREFIXES). Known feeds have five."""
 
 
 def limit_namespaces(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Node, ...]:

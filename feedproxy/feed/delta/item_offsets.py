@@ -65,11 +65,8 @@ def hash_entry(content: bytes) -> str:
 
 
 def find(utf8: bytes, kind: Kind) -> Outline | None:
-    """Return the items of a well-formed feed of the format `kind`, with the elements that refer to them.
-
-    Return None if the items are not where the format has them, or if the document declares entities or default
-    attributes.
-    """
+    """Return the items of a well-formed feed of the format `kind`, with the elements that refer to them. Return None if
+    the items are not in their usual place, or if the document declares entities or default attributes."""
     finder = _ItemFinder(utf8, kind)
     try:
         finder.parser.Parse(utf8, True)

@@ -30,10 +30,8 @@ class Announcement(Struct, frozen=True):
 
 
 def announce(body: bytes, channel: Channel, announcement: Announcement, *, charset: str | None = None) -> bytes:
-    """Return the document with the announced hub and cloud. If nothing can or must be added, return `body` itself.
-
-    `channel` is the channel of `body`, and `charset` the parameter of the origin's Content-Type.
-    """
+    """Return the document with the announced hub and cloud, or `body` itself if nothing can or must be added. `channel`
+    is the channel of `body`, and `charset` the parameter of the origin's Content-Type."""
     hub = announcement.hub if announcement.hub and announcement.hub not in channel.hubs and _allows_hub(channel) else ""
     cloud = announcement.cloud if _allows_cloud(channel) and not channel.cloud else None
     may_change = channel.well_formed and (hub or cloud is not None)

@@ -59,10 +59,8 @@ class EncodedDocument(Struct, frozen=True):
 
 
 def open_document(body: bytes, charset: str | None) -> EncodedDocument | None:
-    """Return the document with its encoding. `charset` is the parameter of Content-Type.
-
-    Return None if the encoding is unknown, or if the document has bytes that are invalid in it.
-    """
+    """Return the document with its encoding, or None if the encoding is unknown or the document has bytes that are
+    invalid in it. `charset` is the parameter of Content-Type."""
     text = to_utf8(body, charset)
     if not text.sound:
         return None

@@ -98,10 +98,8 @@ def _read_xml(text: Utf8Text, with_digest: bool) -> Channel | None:
 
 
 def channel_of(document: xml_parser.XmlTree, items: Items) -> Channel | None:
-    """Return the channel of a document, or None if the document is not a feed.
-
-    `items` describes the items, which were removed from `document`.
-    """
+    """Return the channel of a document, or None if the document is not a feed. `items` describes the items, which were
+    removed from `document`."""
     channel = _channel_of(document, items)
     if channel is None or max(len(channel.title), len(channel.link)) <= _TEXT_MAX:
         return channel

@@ -66,10 +66,8 @@ def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> 
 
 
 def _has_end_tag_in_other_than_markup(body: bytes, items: list[bytes]) -> bool:
-    """Return True if a comment or CDATA section can contain an end tag of an item.
-
-    `items` are the texts of the items in `body`, without their end tags.
-    """
+    """Return True if a comment or CDATA section can contain an end tag of an item. `items` are the texts of the items
+    in `body`, without their end tags."""
     # The loops of `map` run without Python code: an archive has 100,000 items.
     kinds = [kind for kind in _NOT_MARKUP[:2] if kind[0] in body]
     counts = [[list(map(bytes.count, items, repeat(mark))) for mark in kind] for kind in kinds]

@@ -13,17 +13,14 @@ _VERSION = "jsonfeed.org/version/"
 _HOST = b"jsonfeed.org"
 """The host in _VERSION. JSON without it is not a JSON Feed. In _VERSION itself, some encoders escape the slashes."""
 _WEBSUB, _RSSCLOUD = ("", "websub", "pubsubhubbub"), ("rsscloud",)
-"""Values of a hub's `type`, in lower case. "Protocol type names supported by the spec are rssCloud and WebSub" -- JSON
-Feed 1.1"""
+"""Values of a hub's `type`, in lower case. JSON Feed 1.1: "Protocol type names … are rssCloud and WebSub"."""
 _PORTS = {"http": 80, "https": 443}
 _ITEM = frozenset(("id", "url", "external_url", "title", "content_html", "content_text", "summary", "date_published"))
 
 
 def read(data: bytes, *, sound: bool) -> Channel | None:
-    """Return the channel of a JSON Feed in UTF-8, or None if the data is not a JSON Feed.
-
-    `sound` is True if the bytes of the original document were valid in its encoding.
-    """
+    """Return the channel of a JSON Feed in UTF-8, or None if the data is not a JSON Feed. `sound` is True if the bytes
+    of the original document were valid in its encoding."""
     if _HOST not in data:
         return None  # to parse the responses of APIs takes 35 ms for each MB
     try:

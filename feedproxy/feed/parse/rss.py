@@ -55,10 +55,8 @@ def first(elements: Iterable[Child], core: str, name: str) -> str:
 
 
 def page(elements: Iterable[Child], core: str) -> str:
-    """Return the address of the channel's page, or "" if it has none. A relative address is resolved against xml:base.
-
-    `core` is the namespace of the format's elements.
-    """
+    """Return the address of the channel's page, resolved against xml:base, or "" if it has none. `core` is the
+    namespace of the format's elements."""
     return next((link_elements.resolve_base(link, address) for link, address in _texts(elements, core, "link")), "")
 
 

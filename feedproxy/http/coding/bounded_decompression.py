@@ -93,18 +93,14 @@ def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
 
 
 def decoding_limit(length: int, limit: int) -> int:
-    """Return the maximum size, in bytes, of the decoded content of a body of `length` bytes.
-
-    The result is `limit`, or less if content of `limit` bytes would indicate a decompression bomb.
-    """
+    """Return the maximum size, in bytes, of the decoded content of a body of `length` bytes: `limit`, or less if
+    content of `limit` bytes would indicate a decompression bomb."""
     return min(limit, max(_ALWAYS_ACCEPTED, _EXPANSION * length))
 
 
 def collect(pieces: Generator[bytes], coding: str, limit: int) -> bytes:
-    """Return the joined pieces of a decoder's output.
-
-    Raises TooLarge if the content has more than `limit` bytes, and Undecodable if the decoder fails.
-    """
+    """Return the joined pieces of a decoder's output. Raises TooLarge if the content has more than `limit` bytes, and
+    Undecodable if the decoder fails."""
     # A growing block is returned to the operating system as a whole; thousands of pieces would fragment the heap.
     content, piece = io.BytesIO(), b""
     try:

@@ -59,10 +59,8 @@ def use_as_dictionary(pattern: str) -> str:
 
 @field_parser(too_long=None, entries=1024)
 def parse_use_as_dictionary(value: str) -> UseAsDictionary | None:
-    """Return the offer in Use-As-Dictionary, or None if it is invalid or too long.
-
-    The result is also None if the type or the pattern forbids feedproxy to use the dictionary.
-    """
+    """Return the offer in Use-As-Dictionary, or None if it is invalid or too long, or if its type or pattern forbids
+    feedproxy to use the dictionary."""
     members = parse_dictionary(value)
     if members is None:
         return None
@@ -91,10 +89,8 @@ def dictionary_hash(content: bytes) -> bytes:
 
 
 def without_dictionary(request: Fields) -> Fields:
-    """Return the fields of a request without Available-Dictionary, Dictionary-ID, and `dcz` in Accept-Encoding.
-
-    If Available-Dictionary is absent, the fields are returned unchanged.
-    """
+    """Return the fields of a request without Available-Dictionary, Dictionary-ID, and `dcz` in Accept-Encoding, or
+    unchanged if Available-Dictionary is absent."""
     if "available-dictionary" not in request:
         return request
     codings = request.combined("accept-encoding") or ""
@@ -104,10 +100,8 @@ def without_dictionary(request: Fields) -> Fields:
 
 
 def exact_pattern(path: str) -> str | None:
-    """Return a URL pattern that matches only this path with its query, or None if no pattern can express it.
-
-    If the path has no query, the pattern also matches the path with any query.
-    """
+    """Return a URL pattern that matches only this path with its query, or None if no pattern can express it. If the
+    path has no query, the pattern also matches the path with any query."""
     head, mark, query = path.partition("?")
     if not path.startswith("/") or "#" in path or (mark and head.endswith(":")):
         return None  # a question mark after a group would make the group optional
@@ -116,8 +110,7 @@ def exact_pattern(path: str) -> str | None:
 
 
 def window_limit(dictionary_size: int) -> int:
-    """Return the largest window, in bytes, that a client must decode with this dictionary size (RFC 9842, section
-    5)."""
+    """Return the largest window, in bytes, that clients must decode with this dictionary size (RFC 9842, section 5)."""
     return min(max(WINDOW_MIN, dictionary_size * 5 // 4), WINDOW_MAX)
 
 
@@ -154,10 +147,8 @@ def compress(content: bytes, dictionary: bytes, *, level: int) -> bytes:
 
 
 def decompress(stream: bytes, dictionary: bytes, *, limit: int) -> bytes:
-    """Return the content of a Zstandard stream that was compressed with this dictionary.
-
-    Raises TooLarge above `limit` bytes, and Undecodable for an invalid stream.
-    """
+    """Return the content of a Zstandard stream that was compressed with this dictionary. Raises TooLarge above `limit`
+    bytes, and Undecodable for an invalid stream."""
     decompressor = zstandard.ZstdDecompressor(
         dict_data=_raw_dictionary(dictionary), max_window_size=window_limit(len(dictionary))
     )

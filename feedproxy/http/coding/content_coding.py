@@ -43,10 +43,8 @@ class UnknownCoding(Undecodable):
 
 
 def layers(content_encoding: str | None) -> tuple[str, ...]:
-    """Return the codings of a Content-Encoding in lower case, in the order in which they were applied.
-
-    `identity` is left out, and `x-gzip` becomes `gzip`.
-    """
+    """Return the codings of a Content-Encoding in lower case, in the order in which they were applied. `identity` is
+    left out, and `x-gzip` becomes `gzip`."""
     names = (name.strip().lower() for name in (content_encoding or "").split(","))
     return tuple(_ALIASES.get(name, name) for name in names if name and name != "identity")
 
@@ -55,8 +53,7 @@ def is_exact(body: bytes, coding: str, content: bytes) -> bool:
     """Return True if every decoder gives this content for the coded bytes.
 
     `content` is the result of `bounded_decompression.decode`, which ignores data after the last gzip member or zstd
-    frame. Other decoders can fail at such data. For zstd, the result is always False, because a check would decode
-    again.
+    frame. Other decoders can fail at such data. For zstd, which has no cheap check, the result is always False.
     """
     match coding:
         case "gzip":

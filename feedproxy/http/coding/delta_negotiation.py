@@ -21,7 +21,7 @@ class Bases(Struct, frozen=True):
     tags: tuple[EntityTag, ...] = ()
     """The tags in If-None-Match."""
     date: Instant | None = None
-    """The date in If-Modified-Since, or None if there is If-None-Match, with which it is ignored (RFC 9110, section
+    """The date in If-Modified-Since, or None if there is If-None-Match, which overrides it (RFC 9110, section
     13.1.3)."""
 
 

@@ -119,10 +119,8 @@ INTERPRETERS: tuple[tuple[str, Callable[[str], str]], ...] = (
 
 @memoize_short(longest=2048)
 def interpretations(target: str) -> tuple[str, ...]:
-    """Return all interpretations of a normalised target URI. The first is the URI itself.
-
-    Raises BadTarget if an interpretation is unpredictable, or if there are more than INTERPRETATIONS_MAX.
-    """
+    """Return all interpretations of a normalised target URI, first the URI itself. Raises BadTarget if an
+    interpretation is unpredictable, or if there are more than INTERPRETATIONS_MAX."""
     start = target.index("/", target.index("://") + 3)
     origin, (path, mark, query) = target[:start], target[start:].partition("?")
     paths = _paths(path)

@@ -38,10 +38,8 @@ class TargetPattern:
         return {"text": self.text}
 
     def compile(self, *, protects: bool) -> None:
-        """Compile the expression for `matches` now.
-
-        If the argument `protects` is True, also compile those for the methods `protects` and `is_of_host`.
-        """
+        """Compile the expression for `matches` now. If the argument `protects` is True, also compile those for the
+        methods `protects` and `is_of_host`."""
         _ = self._regex
         if protects:
             _ = self._wide, self._host

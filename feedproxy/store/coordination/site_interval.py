@@ -34,9 +34,7 @@ class SiteThrottle:
         mutex: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         """Use the records at offset `start` of `table`. If `table` is None, make a table for this process alone.
-
-        `mutex` is a lock among all processes.
-        """
+        `mutex` is a lock among all processes."""
         self._table = bytearray(TABLE_SIZE) if table is None else table
         self._start, self._mutex = start, mutex
         self.reserved: Signal[tuple[str, Instant]] = Signal()

@@ -27,8 +27,7 @@ PACKED_OVERHEAD = 512
 BODIES_OVERHEAD = 192
 """Memory of the objects around the bodies of one variant, in bytes."""
 LINE_SIZE = 78
-"""Average memory of a field line, in bytes (benchmarks/store.py). Three of five lines share objects with other
-responses."""
+"""Average memory of a field line, in bytes (benchmarks/store.py). Three of five lines share objects with others."""
 USUAL_LINES_MAX = 32
 """`fields_size` counts this many lines of a message as LINE_SIZE bytes each, and computes the size of others."""
 UNSHARED_LINE_SIZE = LINE_SIZE + 140

@@ -150,8 +150,7 @@ def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | 
 def apply_image_size(image: Image | None, extensions: tuple[Node, ...]) -> tuple[Image | None, tuple[Node, ...]]:
     """Return the channel's picture (or None) and the extensions.
 
-    If the picture has no size, it gets the size of a Media RSS thumbnail with the same address. This thumbnail is
-    removed from the extensions.
+    A picture without a size gets that of a Media RSS thumbnail with the same address, which leaves the extensions.
     """
     if image is None or image.width or image.height:
         return image, extensions

@@ -55,10 +55,7 @@ def _within_bounds[T: (Feed, Item)](model: T, namespaces: set[str]) -> T:
 
 
 def read_parsed(parsed: Channel, body: bytes, content_type: str | None, *, address: str) -> Feed | None:
-    """Return the model of a document, or None if it cannot be parsed.
-
-    `parsed` is the channel of the same document, from feed/parse/channel_parser.py.
-    """
+    """Return the model of a document, or None if it cannot be parsed. `parsed` is the channel of the same document."""
     charset = charset_of(content_type)
     text = to_utf8(body, charset)
     if parsed.kind is Kind.JSON:

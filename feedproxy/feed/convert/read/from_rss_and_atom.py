@@ -73,8 +73,7 @@ class Extract:
 def extract(container: Element, *, core: str, is_atom: bool, base: str, is_item: bool) -> Extract:
     """Return the statements in `container`, the element of a channel or an item.
 
-    `core` is the namespace of the format's own elements. `is_atom` is True for Atom. `base` is the base URI of the
-    element around `container`.
+    `core` is the namespace of the format's own elements. `is_atom` is True for Atom. `base` is the parent's base URI.
     """
     statements = Extract(element_base(container, base), is_item)
     statements.language = valid_text(container.get(_LANGUAGE) or container.get("xml:lang") or "").strip()
@@ -284,10 +283,8 @@ def _construct(element: Element, base: str) -> Text | None:
 
 
 def _decode_base64(element: Element, kind: str) -> str | None:
-    """Return the text of an Atom 0.3 element in Base64. `kind` is the type of the content.
-
-    Return None if the Base64 is invalid, or if the content is neither text nor HTML.
-    """
+    """Return the text of an Atom 0.3 element in Base64. `kind` is the type of the content. Return None if the Base64 is
+    invalid, or if the content is neither text nor HTML."""
     if kind not in ("text", "html", "text/plain", "text/html", "application/xhtml+xml"):
         return None
     try:

@@ -53,10 +53,8 @@ def atom_id(feed: Feed) -> str:
 
 
 def item_id(item: Item, feed: Feed) -> str:
-    """Return the item's id as an IRI. An id that is not an IRI becomes a UUID.
-
-    If the item has no id, the result is its link, or a UUID made from its title, date and content.
-    """
+    """Return the item's id as an IRI, or a UUID if it is not an IRI. If the item has no id, the result is its link, or
+    a UUID made from its title, date and content."""
     if markup.is_iri(item.id):
         return item.id
     if item.id:

@@ -35,10 +35,8 @@ def body(item: Item) -> Text | None:
 
 
 def direction(model: Feed | Item, default: str = "") -> str:
-    """Return the text direction of a channel or item: the stated direction, or else that of its language.
-
-    If neither is known, return `default`, or `auto` if `default` is empty.
-    """
+    """Return the text direction of a channel or item: the stated direction, or else that of its language. If neither is
+    known, return `default`, or `auto` if `default` is empty."""
     if model.direction:
         return model.direction
     tag = model.language.lower().replace("_", "-")

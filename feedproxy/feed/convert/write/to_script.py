@@ -78,10 +78,8 @@ class _Language(Struct, frozen=True):
 
 
 def _make_quoter(special: str, escape: Callable[[int], str]) -> Callable[[str], str]:
-    """Return a function that quotes a text, with a backslash before each of the characters in `special`.
-
-    `escape` takes the code point of a character that is not printable ASCII, and returns its escaped form.
-    """
+    """Return a function that quotes a text, with a backslash before each of the characters in `special`. `escape` takes
+    the code point of a character that is not printable ASCII, and returns its escaped form."""
     escapes = {"\n": "\\n", "\t": "\\t", **{sign: f"\\{sign}" for sign in f'\\"{special}'}}
     pattern = re.compile(rf"[^ -~]|[{re.escape(''.join(escapes))}]")
     return lambda text: f'"{pattern.sub(lambda sign: escapes.get(sign[0]) or escape(ord(sign[0])), text)}"'

@@ -1,8 +1,7 @@
 """Writer of a table of items: CSV (RFC 4180) and TSV (text/tab-separated-values).
 
 Spreadsheets treat a cell that begins with `=`, `+`, `-` or `@` as a formula. An apostrophe before the sign prevents
-this (docs/reference/formats.md). Some spreadsheets split cells at semicolons, tabs and line ends. A sign after one of
-these gets an apostrophe, too.
+this (docs/reference/formats.md), also after semicolons, tabs and line ends, at which some spreadsheets split cells.
 """
 
 import csv
