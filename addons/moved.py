@@ -7,8 +7,7 @@ from feedproxy.server.standalone_edits import edit_response, to_redirect
 
 
 class Moved(Addon):
-    """Addon that converts redirect documents to 301 and 410 if feedproxy's service does not handle the request, for
-    example if this addon is loaded alone."""
+    """Addon that converts redirect documents to 301 and 410 for requests that feedproxy's service does not handle."""
 
     options = ("relocation_confirmations", "relocation_spacing", "gone_recheck", "moved_to", "gone", "announce_as")
 

@@ -111,7 +111,7 @@ def reason_not_to_store_part(request: Request, stored: StoredResponse, *, target
 def with_part(parts: tuple[StoredResponse, ...], new: StoredResponse) -> tuple[StoredResponse, ...]:
     """Return the parts with `new` added as the last.
 
-    Parts of another version and parts within `new` are dropped, and then the first ones above PARTS_MAX.
+    Parts of another version and parts within `new` are dropped. At most PARTS_MAX parts remain, the last ones.
     """
     extent = _extent(new)
     new = replace(new, fields=new.fields.with_field("Content-Range", extent.content_range))
@@ -132,7 +132,7 @@ def _supersedes(new: StoredResponse, extent: Extent, old: StoredResponse) -> boo
 def respond_with_part(part: StoredResponse, request: Fields) -> StoredResponse | None:
     """Return the response that the stored 206 `part` permits to a request with the fields `request`.
 
-    Return None if `part` lacks a requested byte, if `request` selects not exactly one range, or if If-Range fails.
+    Return None if `part` lacks a requested byte, if not exactly one range is selected, or if If-Range does not match.
 
     "A cache MUST NOT use an incomplete response to answer requests unless the response has been made complete or the
     request is partial and specifies a range wholly within the incomplete response." -- RFC 9111, section 3.3

@@ -19,7 +19,7 @@ _CODINGS: dict[tuple[str, ...], tuple[str, ...]] = {}
 class Bodies(Mapping[str, bytes]):
     """The bodies of one content, keyed by content coding, in a third of the memory of a dictionary.
 
-    The length in bytes can stand for a body. The first access to this body then decodes the gzip body.
+    A body can be given as its length in bytes. Its first access then decodes the gzip body.
     """
 
     __slots__ = ("_bodies", "_codings", "_is_gzip_of_identity")
@@ -114,7 +114,7 @@ class Content(Struct, frozen=True, omit_defaults=True):
 
     @property
     def main_body(self) -> tuple[str, bytes]:
-        """Return the body `identity`, or else the first body, with its coding. Without bodies, `identity` and b""."""
+        """Return the body `identity`, or else the first body, with its coding; `identity` and b"" if there is none."""
         label = "identity" if "identity" in self.bodies else next(iter(self.bodies), "identity")
         return label, self.bodies.get(label, b"")
 

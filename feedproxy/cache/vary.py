@@ -122,8 +122,8 @@ def with_variant(
 ) -> tuple[StoredResponse, ...]:
     """Return the variants with `new`, the response to `request`, added as the last.
 
-    `new` replaces the variants that `request` selects. The first ones above `limit` are dropped. `own_agent` is as for
-    `selects`.
+    `new` replaces the variants that `request` selects. At most `limit` variants remain, the last ones. `own_agent` is
+    as for `selects`.
     """
     others = [variant for variant in variants if not selects(variant, request, own_agent=own_agent)]
     return (*others, new)[-limit:]

@@ -11,10 +11,11 @@ DAY = 86_400.0
 EXPIRY_WARNING = 14 * DAY
 """A Note warns if a certificate expires within this many seconds.
 
-A certificate of 90 days is usually renewed 30 days before its expiry. If 14 days are left, this probably fails.
+A certificate of 90 days is usually renewed 30 days before its expiry. If 14 days are left, renewal probably fails.
 """
 SLOW_RESPONSE = 3.0
-"""A Note warns if the response with the feed takes more than this many seconds. Subscribing takes as long."""
+"""A Note warns if the response with the feed takes more than this many seconds. A user waits for the response when
+subscribing."""
 
 _PERMANENT = (301, 308)
 _HEAD_FIELDS = ("content-type", "etag", "last-modified", "cache-control")

@@ -19,7 +19,7 @@ class Kind(StrEnum):
 
     @property
     def format_name(self) -> str:
-        """Return the usual name of the format, such as RSS for all versions of RSS."""
+        """Return the usual name of the format. All versions of RSS are called RSS."""
         return {Kind.RDF: "RSS", Kind.ATOM: "Atom", Kind.JSON: "JSON Feed"}.get(self, self.upper())
 
     @property

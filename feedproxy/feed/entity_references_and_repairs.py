@@ -107,7 +107,7 @@ def close_void_elements(data: bytes, check: IsWellFormed = is_well_formed) -> by
     """Return a document in UTF-8 with `<br/>` in place of `<br>`, and likewise for `hr` and `img`.
 
     A description with unescaped HTML is ill-formed if it has such tags. libxml2 would read all further items as content
-    of the unclosed element. A document that is well-formed (`check`) is returned unchanged, as the same object.
+    of the unclosed element. If `check` finds a document well-formed, it is returned unchanged, as the same object.
     """
     if _FIRST_VOID.search(data) is None or check(data):
         return data
@@ -143,7 +143,7 @@ def resolve_references(data: bytes, root: int, check: IsWellFormed = is_well_for
     to an entity of HTML in a document without a document type, and to a declared entity that exceeds a limit. The
     latter becomes the text `&name;`.
 
-    A document that is well-formed (`check`) and has no document type is returned unchanged.
+    A document without a document type that `check` finds well-formed is returned unchanged.
     """
     if _REFERENCE.search(data, root) is None:
         return data, False

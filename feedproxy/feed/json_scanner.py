@@ -40,7 +40,7 @@ def scan_list(text: str, at: int, read: Callable[[int], int]) -> int:
 
 
 def expect(text: str, at: int, sign: str) -> int:
-    """Return the offset after `sign` at `at` or after white space there. Raises ValueError if there is no `sign`."""
+    """Skip white space at `at`, and return the offset after `sign`. Raises ValueError if `sign` is not there."""
     at = skip_space(text, at)
     if not text.startswith(sign, at):
         raise ValueError(f"invalid JSON at character {at}: expected {sign}")

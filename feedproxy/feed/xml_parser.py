@@ -1,4 +1,4 @@
-"""Safe parser of untrusted XML: without network, external entities and exceptions, and with limits of depth and size.
+"""Safe parser of untrusted XML. It reads no external entities, uses no network, and raises no exceptions.
 
 libxml2 recovers from syntax errors in a document. `XmlTree.well_formed` is then False. Declared entities are expanded
 within limits (feed/entity_references_and_repairs.py). The option huge_tree is off, so libxml2 limits the depth (256

@@ -27,9 +27,7 @@ _NEVER_HOP_BY_HOP = frozenset({"cache-control", "content-length", "content-type"
 
 
 def hop_by_hop_names(connection: Iterable[str]) -> frozenset[str]:
-    """Return the names of all hop-by-hop fields of a message, in lower case.
-
-    These are HOP_BY_HOP, and the names in `connection`, the values of Connection, except those in _NEVER_HOP_BY_HOP.
-    """
+    """Return the names of all hop-by-hop fields of a message, in lower case: those in HOP_BY_HOP, and those in
+    `connection` (the values of Connection) that are not in _NEVER_HOP_BY_HOP."""
     listed = {token.strip().lower() for value in connection for token in value.split(",")}
     return HOP_BY_HOP | (listed - _NEVER_HOP_BY_HOP - {""})

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 SUFFIX = ".corrupt"
 NAMES_MAX = 100
-"""Maximum number of new names that are tried for a broken file. A file with the tried name must be removable."""
+"""Maximum number of names tried for a broken file. A name in use can be taken only if its file can be removed."""
 
 _CORRUPT = frozenset(
     # The last two errors are included because this program's SQL is valid: they mean that tables or indexes were

@@ -68,9 +68,10 @@ class Store(Protocol):
         ...
 
     def version(self, target: str, *, used: bool = False) -> object | None:
-        """Return an object that stays the same until memory has another resource of this target, or None without one.
+        """Return an object that identifies the target's resource in memory, or None if memory has none.
 
-        A value derived from the resource is valid meanwhile. If `used` is True, the resource counts as recently used.
+        It stays the same until memory has another resource. Values derived from the resource are valid meanwhile. If
+        `used` is True, the resource counts as recently used.
         """
         ...
 

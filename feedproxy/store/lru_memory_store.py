@@ -1,4 +1,4 @@
-"""The resources in memory, limited in bytes. The least recently used are removed first, approximately.
+"""The resources in memory, limited in bytes. Resources that were not used lately are removed first.
 
 To make room, the resources are examined in the order in which they were stored. A resource that was used since the last
 examination moves to the end of this order (the clock algorithm). A use therefore only sets a flag.
@@ -75,7 +75,7 @@ class MemoryStore:
         return target in self._entries
 
     def version(self, target: str, *, used: bool = False) -> object | None:
-        """Return an object that stays the same until the target's resource is replaced, or None if it has none."""
+        """Return an object that identifies the target's resource until it is replaced, or None if there is none."""
         entry = self._entries.get(target)
         if used and entry is not None:
             entry.was_used = True

@@ -10,8 +10,8 @@ from itertools import islice
 from feedproxy.errors import StoreError
 
 BITS = 1 << 24
-"""Size of the filter: 2 MiB. With a million stored keys, it takes 1.3 % of all other keys for stored keys, with four
-million 14 %. The disk is then read without need."""
+"""Size of the filter: 2 MiB. With a million stored keys, 1.3 % of all other keys count as stored, with four million 14
+%. The disk is then read without need."""
 
 STEP = 256
 """Number of keys that one step reads from the disk, in half a millisecond (PAGE_ROWS in sqlite_rows.py)."""

@@ -32,7 +32,7 @@ type Key = tuple[EnvelopeKind, str]
 
 
 class OnDisk(Enum):
-    """Result of a search for an unwritten value if there is none."""
+    """Result of a search for an unwritten value that finds none: the disk has the latest value."""
 
     ON_DISK = auto()
 
@@ -506,7 +506,7 @@ class TieredStore:
             return True
 
     def _write_from_overflow(self, name: str) -> None:
-        """Write the value with this name from shared memory to the disk. Report a failure, and raise StoreError."""
+        """Write the value with this name from shared memory to disk. If this fails, report it and raise StoreError."""
         assert self._shared is not None
         shared, (kind, target) = self._shared, _key(name)
         with shared.write_lock(target if kind is EnvelopeKind.RESOURCE else name):

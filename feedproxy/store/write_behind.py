@@ -29,7 +29,7 @@ BATCH_MAX = 64
 WAIT_TIMEOUT = 1.0
 """Maximum time, in seconds, for which a `put` waits for room in the queue.
 
-After this time has passed once, `put` does not wait until the disk has written a value again.
+After a `put` has waited in vain, later calls do not wait. They wait again after the disk has written a value.
 """
 CLOSE_TIMEOUT = 5.0
 """Maximum time, in seconds, for which closing the queue waits until all values are written."""
@@ -110,8 +110,8 @@ class WriteQueue[Key, Value]:
         return len(self._unwritten)
 
     async def add(self, key: Key, value: Value | None, size: int) -> None:
-        """Queue a value. Reads of the queue find it at once. Wait only if the queue is full. After the time limit, the
-        value is dropped, and the failure is reported."""
+        """Queue a value. Reads of the queue find it at once. Wait only if the queue is full. If it is still full after
+        the time limit, the value is dropped, and the failure is reported."""
         entry = self._put(key, PendingWrite(value, size))
         if not self._batch_window or self.size > self._max // 8:
             self.wake()
@@ -145,7 +145,7 @@ class WriteQueue[Key, Value]:
             self._report_failure(StoreError("store: the disk is too slow, a value was not written"))
 
     async def wait_written(self, key: Key) -> None:
-        """Wait until the key's queued or a later value is written or has failed, at most for the time limit."""
+        """Wait until this key's queued value, or a later one, is written or has failed. Stop at the time limit."""
         if key not in self._pending:
             return
         completion: Future[None] = Future()

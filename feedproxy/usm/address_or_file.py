@@ -35,7 +35,7 @@ def parse_source(source: str) -> str | None:
 
 @contextmanager
 def private_address_hint(source: str, settings: Settings) -> Iterator[None]:
-    """Add a hint at the option `--allow-private` to a Forbidden for a private address in `source`."""
+    """Add a hint at `--allow-private` to the error Forbidden, if the address in `source` is private."""
     try:
         yield
     except Forbidden as error:

@@ -227,7 +227,7 @@ def _without_entry(now: str | None, before: str | None) -> str | None:
     """Return the list of default programs without feedproxy's entry.
 
     `now` is the present list, or None if it was deleted: the result is then None. `before` is the list before the
-    installation. Its programs replace an entry of feedproxy alone.
+    installation. Its programs return for each media type that has no other program.
     """
     if now is None:
         return None

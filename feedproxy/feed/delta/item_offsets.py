@@ -65,8 +65,8 @@ def hash_entry(content: bytes) -> str:
 
 
 def find(utf8: bytes, kind: Kind) -> Outline | None:
-    """Return the items of a well-formed feed of the format `kind`, with the elements that refer to them. Return None if
-    the items are not in their usual place, or if the document declares entities or default attributes."""
+    """Return the items of a well-formed feed, with the elements that refer to them, or None if the items are not in the
+    place and namespace of the format `kind`, or if the document declares entities or default attributes."""
     finder = _ItemFinder(utf8, kind)
     try:
         finder.parser.Parse(utf8, True)

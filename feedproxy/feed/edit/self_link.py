@@ -157,7 +157,7 @@ def _add_link(
 
 
 def atom_prefix(offsets: ChannelOffsets) -> tuple[str, str]:
-    """Return a prefix for Atom's namespace, and its declaration, or "" if the document declares the prefix."""
+    """Return a prefix for Atom's namespace, and its declaration ("" if the document has this declaration)."""
     for prefix, namespace in offsets.scope.items():
         if prefix and namespace == ATOM:
             return prefix, ""

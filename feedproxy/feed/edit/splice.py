@@ -3,7 +3,7 @@
 Offsets in the UTF-8 form are mapped to the document's encoding. The edited document is decoded and compared with the
 expected text. If they differ, as in stateful encodings (ISO-2022-JP), the document is not changed.
 
-If Content-Type and the XML declaration name different encodings, only ASCII is written: feed readers use either.
+If Content-Type and the XML declaration name different encodings, only ASCII is written. Feed readers can use either.
 """
 
 import codecs

@@ -95,8 +95,9 @@ def has_feed_structure(
 ) -> bool:
     """Return True if `element` is the channel of a feed: its children in the namespace `core` and its items decide.
 
-    `feed_names` are the elements of the format's channels, in lower case. `first` has the names in the first of `items`
-    items (`Items.first`). `is_declared` is True if a version or namespace declares the vocabulary.
+    `feed_names` are the elements of the format's channels, in lower case. `items` is the number of items, and `first`
+    has the names in the first one (`Items.first`). `is_declared` is True if a version or namespace declares the
+    vocabulary.
     """
     own_names = {local.lower() for namespace, local, _ in children(element) if namespace == core}
     if not own_names - feed_names and not items:

@@ -36,7 +36,8 @@ WINDOW_MAX = 128 * 1024 * 1024
 LEVEL = 9
 """Zstandard level: the smallest result at about 5 ms for 250 KB of content.
 
-986 updates of ten feeds have 25.3 MB in gzip, and 3.04 MB in `dcz` at level 9. Level 19 gives 2.84 MB in 110 ms.
+986 updates of ten feeds have 25.3 MB in gzip, and 3.04 MB in `dcz` at level 9. Level 19 gives 2.84 MB, but takes 110
+ms.
 """
 
 _PATTERN_SIGNS = frozenset("*+?{}()\\")

@@ -9,7 +9,7 @@ from typing import Protocol
 from feedproxy.store.coordination.site_interval import SiteThrottle
 
 COUNTERS = 4096
-"""Number of invalidation counters, and of completion counters. `counter_of` returns the index of both."""
+"""Number of invalidation counters, and of completion counters. `counter_of` returns the index of a target in both."""
 
 
 class Coordination(Protocol):

@@ -43,10 +43,8 @@ class SiteThrottle:
         """Emits a site that this process has paused, and the end of the pause."""
 
     def next_free(self, site: str, interval: Seconds, now: Instant) -> Instant:
-        """Return the instant of the site's next free slot, or 0.0 if there is no record, or one from a wrong clock.
-
-        A clock is wrong if its record is later than `now`.
-        """
+        """Return the instant of the site's next free slot. Return 0.0 if there is no record, or if its time is later
+        than `now`, because a clock was wrong."""
         with self._mutex():
             _, last_slot, paused_until, recorded_at = self._find(name_hash(site))
         return 0.0 if is_set_back(recorded_at, now) else _next_free(last_slot, interval, paused_until)

@@ -148,10 +148,8 @@ def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | 
 
 
 def apply_image_size(image: Image | None, extensions: tuple[Node, ...]) -> tuple[Image | None, tuple[Node, ...]]:
-    """Return the channel's picture (or None) and the extensions.
-
-    A picture without a size gets that of a Media RSS thumbnail with the same address, which leaves the extensions.
-    """
+    """Return the channel's picture (or None) and the extensions. If the picture has no size, it gets that of a Media
+    RSS thumbnail with its address, and the thumbnail is removed."""
     if image is None or image.width or image.height:
         return image, extensions
     for at, node in enumerate(extensions):
@@ -274,7 +272,7 @@ def _text_of_media(extensions: Iterable[Node], name: str) -> Text | None:
 def _bodies(statements: Extract) -> tuple[Text | None, Text | None]:
     """Return the content and the summary of an item. Each can be None.
 
-    A description (RSS) that is the only text is the content. If there is no text at all, the content is the description
+    If there is only a description (RSS), it is the content. If there is no text at all, the content is the description
     of Media RSS or the summary of iTunes.
     """
     content = statements.texts.get("content") or statements.texts.get("atom:content")

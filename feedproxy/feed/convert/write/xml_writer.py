@@ -219,7 +219,7 @@ def identifier(element: Element, item: Item, name: str) -> None:
 
 
 def people(parent: Element, persons: Iterable[Person]) -> None:
-    """Write the names of authors as dc:creator. Authors with other values, or without a name, are also atom:author."""
+    """Write the names of authors as dc:creator, and authors with further values or no name also as atom:author."""
     for person in persons:
         put_nonempty(parent, DC, "creator", person.name)
         if person != Person(person.name) or not person.name:
