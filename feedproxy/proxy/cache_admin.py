@@ -251,17 +251,13 @@ class CacheAdmin:
         return is_stored
 
     async def on_peer_purge(self, target: str) -> None:
-        """Discard the refreshes of a target that a peer has purged.
-
-        If `target` is empty, keep all refreshes in progress from storing their results.
-        """
+        """Keep the refreshes in progress of a target that a peer has purged from storing their results. An empty
+        `target` stands for all targets."""
         self.coordinator.discard(partial(eq, target)) if target else self.coordinator.invalidate(lambda _: True)
 
     async def clear_relocation(self, target: str) -> bool:
-        """Delete the record that a feed has moved or has ended (Relocation). Return True if there was a record.
-
-        After a 410, the feed may then be fetched again.
-        """
+        """Delete the record that a feed has moved or has ended (Relocation), so that it can be fetched again even after
+        a 410. Return True if there was a record."""
         resources = map(self.store.get_latest, self._stored_forms(target))
         relocated = [resource for resource in resources if resource is not None and resource.relocation is not None]
         for resource in relocated:
@@ -271,10 +267,8 @@ class CacheAdmin:
         return bool(relocated)
 
     async def recheck_size(self, key: str) -> None:
-        """Forget that the content under `key` exceeds `buffer_max`.
-
-        At the next request, the content is then fetched, not streamed.
-        """
+        """Forget that the content under `key` exceeds `buffer_max`. The next request then fetches the content instead
+        of streaming it."""
         await self.store.load(key)
         resource = self.store.get_latest(key)
         if resource is None or not resource.oversized:

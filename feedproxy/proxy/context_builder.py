@@ -67,10 +67,8 @@ class ContextBuilder:
         return self._unstored_names.get(target) or frozenset() if len(self._unstored_names) else frozenset()
 
     def remember_unstored_names(self, target: str, names: frozenset[str]) -> None:
-        """Remember that further requests for the target forward the client's fields with these names.
-
-        `names` are the names in Vary of a response that was not stored.
-        """
+        """Let further requests for the target forward the client's fields `names`, which a response that was not stored
+        lists in Vary."""
         self._unstored_names.put(target, self._unstored_names_of(target) | names)
 
     def count_reader(self, target: str, request: Request, client: ClientContext) -> None:

@@ -21,10 +21,8 @@ _MAX_AGE = 86400
 
 
 def with_cors(response: ProxyResponse, client: ClientContext, settings: Settings) -> ProxyResponse:
-    """Return the response. If every client may get the response, add permission for scripts of every web origin.
-
-    If the option `cors` is off, the response is unchanged.
-    """
+    """Return the response. If the option `cors` is set and every client may get the response, add permission for
+    scripts of every web origin."""
     stored = response.stored
     if not settings.cors or client.user or stored is None:
         return response

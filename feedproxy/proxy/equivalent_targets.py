@@ -69,7 +69,8 @@ class EquivalentTargets:
     def resolve(self, request: Request) -> Request:
         """Return the request with the target under which its response is stored. Most requests are returned unchanged.
 
-        The target loses its ignored query parameters, or is replaced by an equivalent target by No-Vary-Search.
+        Ignored query parameters are removed from the target. No-Vary-Search can replace the target by an equivalent
+        target.
         """
         target = without_ignored_query(request.target, self._settings_for)
         if len(self._targets):
@@ -77,8 +78,7 @@ class EquivalentTargets:
         return request if target == request.target else replace(request, target=target)
 
     def record(self, response: ProxyResponse | PassThrough) -> None:
-        """If the response was made from a shared stored response with No-Vary-Search, record the target of this
-        response."""
+        """Record the target of a response that was made from a shared stored response with No-Vary-Search."""
         stored = response.stored if isinstance(response, ProxyResponse) else None
         if stored is None or "no-vary-search" not in stored.fields or not _is_shared(stored):
             return
@@ -149,10 +149,8 @@ def _is_shared(stored: StoredResponse) -> bool:
 
 
 def with_ignored_query(response: ProxyResponse | PassThrough, settings: Settings) -> ProxyResponse | PassThrough:
-    """Return the response with a No-Vary-Search for the option `ignore_query`.
-
-    If the origin sent No-Vary-Search, the response is unchanged.
-    """
+    """Return the response with a No-Vary-Search for the option `ignore_query`, or unchanged if the origin sent this
+    field."""
     if not settings.ignore_query or not isinstance(response, ProxyResponse) or response.stored is None:
         return response
     if "no-vary-search" in response.response.fields or has_secret(response.stored.target):

@@ -43,8 +43,8 @@ class RelocationResponses:
     ) -> ProxyResponse | None:
         """Return the response that announces a feed's move or end, or None if the feed has neither moved nor ended.
 
-        `status` is None before a request to the origin. Return None, too, if the origin must then be asked first.
-        `allow_doubt` is true if no stored response can be sent. A move in doubt is announced only then.
+        With `status` None, no request was sent to the origin yet. The result is then None, too, if the origin must be
+        asked first. `allow_doubt` is true if no stored response can be sent: only then is a move in doubt announced.
         """
         if not allow_doubt and self.is_in_doubt(context, resource):
             return None
@@ -69,10 +69,8 @@ class RelocationResponses:
         return moved_and_gone.is_in_doubt(sighting, destination, context.settings)
 
     def record_result(self, result: RefreshResult) -> None:
-        """Record whether moves to the refreshed target are in doubt.
-
-        They are in doubt if the target has no feed, and responded with one of DOUBTFUL_STATUSES.
-        """
+        """Record whether moves to the refreshed target are in doubt: it has no feed, and responded with one of
+        DOUBTFUL_STATUSES."""
         resource, response = result.resource, result.response
         if resource.channel is None and response is not None and response.status in moved_and_gone.DOUBTFUL_STATUSES:
             failures = Failures(1, detail=Detail.REFUSED)
@@ -81,10 +79,8 @@ class RelocationResponses:
             self._dead_targets.drop(resource.target)
 
     def _relocation_response(self, context: RequestContext, location: str, status: CacheStatus) -> ProxyResponse:
-        """Return the response that announces a move to `location`: a 301, or an XML redirect document.
-
-        The document is sent if the move comes from a rule (`moved_to`) and `announce_as` is `xml`.
-        """
+        """Return the response that announces a move to `location`: an XML redirect document if the move comes from a
+        rule (`moved_to`) and `announce_as` is `xml`, otherwise a 301."""
         settings = context.settings
         location = uri.without_fragment(location)  # a fragment names a credential of the operator
         if settings.moved_to and settings.announce_as == "xml":
@@ -103,10 +99,11 @@ class RelocationResponses:
         )
 
     def _gone_response(self, context: RequestContext, status: CacheStatus, *, believed: bool) -> ProxyResponse:
-        """Return the response that announces the end of a feed: a 410, or an XML document.
+        """Return the response that announces the end of a feed: an XML document if the end comes from a rule (`gone`)
+        and `announce_as` is `xml`, otherwise a 410.
 
-        The document is sent if the end comes from a rule (`gone`) and `announce_as` is `xml`. `believed` is true if the
-        end is confirmed, and the origin is not asked again. Only then may caches store the 410.
+        `believed` is true if the end is confirmed, and the origin is not asked again. Only then may caches store the
+        410.
         """
         settings = context.settings
         if settings.gone and settings.announce_as == "xml":

@@ -24,7 +24,6 @@ from feedproxy.settings import Settings
 _PAGE_TYPES = ("text/html", "application/xhtml+xml")
 
 _COPIED_FIELDS = ("cache-control", "expires", "age", "date", "via", "cache-status", "vary", "content-security-policy")
-"""Response fields that the redirect copies from the page's response."""
 
 
 class Autodiscovery:
@@ -103,10 +102,8 @@ def _redirect(fields: Fields, client: ClientContext, feeds: tuple[DiscoveredFeed
 
 
 def _link(address: str, feed: DiscoveredFeed) -> str:
-    """Return the value of a Link field for a feed (RFC 8288, section 3).
-
-    A title is left out if one of its characters is not printable ASCII.
-    """
+    """Return the value of a Link field for a feed (RFC 8288, section 3), without a title that is not printable
+    ASCII."""
     link = f'<{address}>; rel="alternate"'
     if feed.type:
         link += f'; type="{feed.type}"'

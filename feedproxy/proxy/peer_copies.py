@@ -20,11 +20,9 @@ class NoPeers:
     """The default without a fleet: there are no peers."""
 
     async def sync(self, target: str) -> bool:
-        """Return False, because there are no peers with newer copies."""
         return False
 
     async def targets(self) -> AsyncIterator[str]:
-        """Yield nothing."""
         nothing: tuple[str, ...] = ()
         for target in nothing:
             yield target

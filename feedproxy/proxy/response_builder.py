@@ -36,10 +36,7 @@ class SelectedRepresentation(Struct, frozen=True):
 
 
 def build_response(selected: SelectedResponse, *, via: str, now: Instant) -> ProxyResponse:
-    """Return the response to a request, made from the selected stored response.
-
-    `via` is this proxy's member of Via.
-    """
+    """Return the response to a request, made from the selected stored response. `via` is this proxy's member of Via."""
     stored, response = selected.stored, _build(selected, via, now)
     if len(selected.unshared_fields):
         shared = response.fields

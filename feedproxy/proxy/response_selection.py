@@ -354,10 +354,8 @@ class ResponseSelector:
     def _may_spare_origin(
         self, context: RequestContext, resource: Resource, stored: StoredResponse, freshness: Freshness
     ) -> bool:
-        """Return True if the stored response may answer in place of a fetch that is not permitted now.
-
-        The stored response may be as stale as after a failed fetch.
-        """
+        """Return True if the stored response may answer in place of a fetch that is not permitted now. It may be as
+        stale as after a failed fetch."""
         patience = stale_max_after_failure.stale_limit_after_failure(resource.failures, context.settings)
         validated = stored.response_time if len(stored.key) else stale_max_after_failure.last_validated(resource)
         if self.clock.now() >= validated + patience:

@@ -136,20 +136,15 @@ class ScheduledRefreshes:
         )
 
     def _lane_of(self, target: str) -> str:
-        """Return the lane in which the scheduler spaces the refreshes of a target: its site.
-
-        Feeds of the upstream need no spacing, so each has its own lane.
-        """
+        """Return the lane in which the scheduler spaces the refreshes of a target: its site. A feed of the upstream has
+        a lane of its own, because it needs no spacing."""
         return target if is_upstream_target(target, self.settings_for(target)) else site_of(target)
 
     def _own_planned_refresh(self, target: str) -> refresh_ahead.Plan:
         return self._plan_if_owned(target, self.lookup.peek)
 
     async def _load_due_feed(self, target: str) -> None:
-        """Load the resource of a feed with a due refresh, so that the refresh can be planned.
-
-        Do nothing if another process owns the feed.
-        """
+        """Load the resource of a feed with a due refresh, for planning. Do nothing if another process owns the feed."""
         if self.owns(target):
             await self.store.load(target)
 

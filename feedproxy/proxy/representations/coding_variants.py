@@ -39,10 +39,10 @@ class CodingVariants:
         self._incompressible: LRU[_Key, bool] = LRU(entries_max=INCOMPRESSIBLE_MAX)
 
     async def apply(self, answer: ProxyResponse, request: Request, settings: Settings) -> ProxyResponse:
-        """Return the response. If it has no content coding yet, it is compressed in the coding that the client prefers.
+        """Return the response in the content coding that the client prefers, if its content may be compressed.
 
-        A response with another content coding is returned unchanged. If it is a hit, the preferred coding is made in
-        the background.
+        A response that already has another coding is returned unchanged. If it is a hit, the preferred coding is made
+        in the background.
         """
         stored, response = answer.stored, answer.response
         if stored is None or response.status != 200 or not _is_codable(stored):
@@ -105,7 +105,6 @@ class CodingVariants:
 
 
 def _is_codable(stored: StoredResponse) -> bool:
-    """Return True if the content is a feed that may be compressed."""
     content = stored.content
     return content.feed and content.tag is not None and "identity" in content.bodies and not stored.no_transform
 

@@ -179,11 +179,8 @@ _LOCK = threading.Lock()
 def _convert_document(
     document: _Document, output_format: str, name: str, level: int, at: str
 ) -> tuple[bytes, bytes, str]:
-    """Return a document in `output_format` as three values. Raises NotAFeed if the document is no feed.
-
-    The values are the converted document, the converted document in the content coding `name` (empty for `identity`),
-    and the base of the entity tags of the converted document.
-    """
+    """Return three values: the document in `output_format`, the same in the content coding `name` (empty for
+    `identity`), and the base of its entity tags. Raises NotAFeed if the document is no feed."""
     feed = _parse_model(document)
     body = FORMATS[output_format].render(with_rendering_address(feed, at) if at else feed)
     tag_base = hashlib.blake2b(body, digest_size=12).hexdigest()
@@ -191,7 +188,6 @@ def _convert_document(
 
 
 def _extract_headlines(document: _Document) -> Headlines:
-    """Return the headlines of a document. Raises NotAFeed if the document is no feed."""
     return headlines_of(_parse_model(document))
 
 

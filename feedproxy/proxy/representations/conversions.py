@@ -268,9 +268,7 @@ def _without_parameters(media_type: str) -> str:
 
 
 def _public_address(call: Call, prefix: str) -> str:
-    """Return the address of a conversion without the token of a secret address (`/-/with/TOKEN/…`).
-
-    A self link with the token would disclose the token to other readers.
-    """
+    """Return the address of a conversion without the token of a secret address (`/-/with/TOKEN/…`), because a self link
+    would disclose the token to other readers."""
     base = call.client.base.partition(f"{prefix}with/")[0]
     return f"{base}{prefix}{call.path}" + (f"?{call.query}" if call.query else "")

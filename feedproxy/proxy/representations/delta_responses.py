@@ -33,10 +33,8 @@ IM_USED = 226
 
 
 class _Base(Struct, frozen=True):
-    """The stored versions that the client may have, and the entity tag by which the request names the version.
-
-    A tag names one version. A date can name several versions, and `tag` is then None.
-    """
+    """The stored versions that the client may have. `tag` is the entity tag that names the only version. It is None if
+    the request has a date, which can name several versions."""
 
     versions: tuple[DeltaBase, ...]
     tag: EntityTag | None = None
@@ -117,10 +115,7 @@ def _is_excluded(request: Request, settings: Settings) -> bool:
 
 
 def _allows_deltas(stored: StoredResponse, resource: Resource) -> bool:
-    """Return True if deltas of the response may be made.
-
-    The response must be a shared feed with an entity tag of this proxy, and must not have `no-transform`.
-    """
+    """Return True if the response is a shared feed with an entity tag of this proxy, and without `no-transform`."""
     if not stored.content.feed or stored.no_transform:
         return False
     return stored.content.tag is not None and any(
@@ -130,9 +125,7 @@ def _allows_deltas(stored: StoredResponse, resource: Resource) -> bool:
 
 def _find_base(bases: Bases, versions: Sequence[DeltaBase]) -> _Base | None:
     """Return the newest stored version that the request names by a tag, or all stored versions that it names by a date.
-
-    Return None if no stored version is named.
-    """
+    Return None if it names none."""
     if bases.date is not None:
         dated = [
             version
