@@ -85,10 +85,9 @@ class Endpoints:
         (self._by_prefix if path.endswith("/") else self._exact).pop(path, None)
 
     def find(self, path: str) -> Endpoint | None:
-        """Return the endpoint for a path after the prefix, or None if no endpoint matches.
+        """Return the endpoint with exactly this path or, if there is none, the endpoint with the longest path above it.
 
-        An endpoint with exactly this path is preferred. The second choice is the endpoint with the longest path above
-        it.
+        `path` is the part after the prefix. Return None if no endpoint matches.
         """
         if (exact := self._exact.get(path)) is not None:
             return exact

@@ -22,10 +22,8 @@ def is_loop(fields: Fields, pseudonym: str) -> bool:
 
 
 def may_forward(request: Request) -> bool:
-    """Return True unless this proxy must answer the request itself: OPTIONS with `Max-Forwards: 0`.
-
-    RFC 9110, section 7.6.2
-    """
+    """Return True unless this proxy must answer the request itself: OPTIONS with `Max-Forwards: 0` (RFC 9110, section
+    7.6.2)."""
     return request.method != "OPTIONS" or _max_forwards(request.fields) != 0
 
 

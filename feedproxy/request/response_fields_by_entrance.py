@@ -166,10 +166,8 @@ def _rewrite_references(
 
 
 def _rewrite_links(value: str, rewrite: Callable[[str], str]) -> str:
-    """Return the value of Link with each reference replaced by the result of `rewrite`.
-
-    A value longer than PARSED_MAX is returned unchanged.
-    """
+    """Return the value of Link with each reference replaced by the result of `rewrite`, or unchanged if it is longer
+    than PARSED_MAX."""
     if len(value) > PARSED_MAX:
         return value
     return _LINK_REFERENCE.sub(lambda match: match[0] if match[1] is None else f"<{rewrite(match[1])}>", value)

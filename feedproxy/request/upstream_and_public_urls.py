@@ -38,10 +38,8 @@ def rebase(target: str, old: str, new: str) -> str | None:
 
 
 def to_public(target: str, settings: Settings) -> str:
-    """Return the normalised public address of a target, or the target itself if it has no public address.
-
-    The fragment is left out.
-    """
+    """Return the normalised public address of a target without its fragment, or the target itself if it has no public
+    address."""
     target = uri.without_fragment(target)
     if settings.upstream and settings.public_url and (public := rebase(target, settings.upstream, settings.public_url)):
         return uri.normalise(public)
@@ -150,10 +148,8 @@ def _public_url(target: str, client: ClientContext, upstream: str) -> str | None
 
 
 def endpoint_address(settings: Settings, path: str) -> str:
-    """Return the public address of an endpoint, or an empty string if `public_url` is not set.
-
-    `path` is the path of the endpoint after the prefix.
-    """
+    """Return the public address of an endpoint, or "" if `public_url` is not set. `path` is the endpoint's path after
+    the prefix."""
     if not settings.public_url:
         return ""
     return settings.public_url.rstrip("/") + settings.endpoint_prefix + path

@@ -85,7 +85,6 @@ _NOT_FORWARDED_PREFIXES = (
     "fastly-",
     "x-amz-cf-",
 )
-"""Prefixes of field names that are not forwarded."""
 
 _PROXY_FIELDS = frozenset({"accept-encoding", "cache-control", "pragma", "via"})
 """Fields that this module itself writes, and that therefore do not make a request client-specific."""
@@ -217,8 +216,6 @@ def streamed_fields(client_fields: Fields, client: ClientContext) -> Fields:
 
 
 class _ForwardedFields(Struct, frozen=True):
-    """The part of an upstream request that depends only on the client's fields."""
-
     fields: Fields
     key: Fields
     varying: Fields
