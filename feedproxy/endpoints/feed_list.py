@@ -171,7 +171,8 @@ class FeedList:
         return self._public_names[1]
 
     def public_hosts(self, listing: SubscriptionList) -> list[str]:
-        """Return the hosts that serve a feed of `listing`, the public list if an import lets their TLS be decrypted."""
+        """Return those hosts of the feeds in `listing`, the public list, for which an import permits the decryption of
+        TLS."""
         return sorted(self.imported.hosts & {uri.split_host_port(feed.address)[0] for feed in listing.feeds})
 
     def resume(self) -> None:
