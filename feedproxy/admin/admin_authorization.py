@@ -146,7 +146,6 @@ class AdminAuthorization:
 
 
 def _is_cross_site(headers: Mapping[str, str], host: str) -> bool:
-    """Return True if a browser sent the request from a page of another site."""
     if headers.get("Sec-Fetch-Site", "none").lower() not in ("same-origin", "none"):
         return True
     # Old browsers send Referer instead of Origin. Other programs send neither.

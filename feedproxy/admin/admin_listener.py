@@ -62,7 +62,6 @@ def _is_defect(record: logging.LogRecord) -> bool:
 
 
 _CONNECTIONS_LOGGER = logging.getLogger(f"{__name__}.connections")
-"""Logger of aiohttp's connections."""
 _CONNECTIONS_LOGGER.addFilter(_is_defect)
 
 
@@ -76,7 +75,6 @@ class AdminListener:
         self._runner: web.AppRunner | None = None
         self._servers: list[asyncio.Server] = []
         self._in_use: set[web.RequestHandler] = set()
-        """The connections with a request in progress."""
         self.url = ""
         """URL of the started listener, such as `http://127.0.0.1:8081`, or "" before the start."""
 
@@ -128,11 +126,8 @@ class AdminListener:
         self._servers.clear()
 
     def _accept(self, server: web.Server) -> web.RequestHandler:
-        """Return the protocol of a new connection.
-
-        If there are too many connections, close the oldest one without a request in progress. If all have a request in
-        progress, close the oldest one.
-        """
+        """Return the protocol of a new connection. If there are too many connections, close the oldest one without a
+        request in progress or, if all have one, the oldest."""
         connections = [connection for connection in server.connections if connection.transport is not None]
         if len(connections) >= CONNECTIONS_MAX:
             unused = (connection for connection in connections if connection not in self._in_use)

@@ -80,10 +80,8 @@ class FeedListImport:
 
 
 async def _origin_addresses(listing: SubscriptionList, app: App) -> SubscriptionList:
-    """Return the list with each feed once, by its address at its origin.
-
-    Addresses at this proxy are replaced by the targets that they name, or skipped if they name none.
-    """
+    """Return the list with each feed once, by its address at its origin. Addresses at this proxy are replaced by their
+    targets, or left out if they name none."""
     settings, own_origins = app.settings, dict[str, bool]()
     feeds: dict[str, Subscription] = {}
     skipped_count = 0

@@ -11,10 +11,7 @@ from feedproxy.web import templates
 
 
 def wants_json(request: web.Request) -> bool:
-    """Return True if the response must be JSON.
-
-    This is the case if the path is below /api/, if Accept prefers JSON, or if the request is a POST without Accept.
-    """
+    """Return True if the path is below /api/, if Accept prefers JSON, or if the request is a POST without Accept."""
     if request.path.startswith("/api/"):
         return True
     offers = ["text/html", "application/json"]

@@ -96,7 +96,6 @@ async def _advance(request: web.Request, *, clock: Clock) -> ActionOutcome:
 
 
 async def _act(request: web.Request, *, action: Action, pages: FeedPages) -> web.Response:
-    """Run an action, log its outcome, and return the response."""
     status, reason = 500, "internal error"
     try:
         outcome = await action(request)

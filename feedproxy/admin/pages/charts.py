@@ -145,8 +145,8 @@ def _label(at: Instant, span: Span) -> str:
 
 
 def _round_number(largest: float) -> float:
-    """Return the top of the scale: the next round number from `largest` on, and at least 2. Round numbers are 1, 2, 4,
-    6 or 8 times a power of ten."""
+    """Return the top of the scale: the smallest round number that is at least `largest` and at least 2. Round numbers
+    are 1, 2, 4, 6 or 8 times a power of ten."""
     if largest <= 2:
         return 2.0
     power = 10.0 ** math.floor(math.log10(largest))
