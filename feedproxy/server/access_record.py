@@ -106,7 +106,6 @@ def record_unreadable(app: App, entrance: Entrance | None, status: int, page: by
 
 
 def _score_response(app: App, record: AccessRecord) -> None:
-    """Add the response to the live scores if the target of the request is a feed."""
     scores, request, client = app.live_scores, record.request, record.client
     resource = app.service.store.get(request.target) if scores.size else None
     if resource is None or resource.channel is None or not is_small_enough(request.fields):

@@ -234,6 +234,5 @@ def _make_poll(template: ResponseTemplate, agent: str, now: Instant, number: int
 
 @lru_cache(maxsize=256)
 def _fields(lines: tuple[bytes, ...]) -> Fields:
-    """Parse field lines and return the fields."""
     split_lines = (line.decode("latin-1").partition(":") for line in lines)
     return Fields((name, value.strip()) for name, separator, value in split_lines if separator)

@@ -376,7 +376,6 @@ class FastPathHandler:
         answer: ProxyResponse,
         response: Response,
     ) -> None:
-        """Store the response as a template if it is reusable and the cache admits it."""
         cache: FastPathCache = connection.cache
         if head.keyed_lines is None or len(block) > CACHEABLE_HEAD_MAX or not answer.status.hit:
             return

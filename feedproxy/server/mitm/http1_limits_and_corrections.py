@@ -127,7 +127,6 @@ class LimitedHttp1Server(_http1.Http1Server):
     _timer_set = False
     _empty_lines = 0
     _client_eof = False
-    """True after the client has closed its sending side."""
     _lingering_timer: commands.RequestWakeup | None = None
 
     def __init__(
