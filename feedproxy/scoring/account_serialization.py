@@ -37,10 +37,8 @@ def dump_account(account: ReaderAccount) -> bytes:
 
 
 def load_account(line: bytes) -> ReaderAccount:
-    """Parse a line of JSON and return the account.
-
-    Raises ValueError, LookupError, TypeError or ValidationError if the line is invalid.
-    """
+    """Parse a line of JSON and return the account. Raises ValueError, LookupError, TypeError or ValidationError if the
+    line is invalid."""
     values = json.loads(line)
     for feed in values["feeds"]:
         feed["findings"] = {KINDS[name]: finding for name, finding in feed["findings"].items()}

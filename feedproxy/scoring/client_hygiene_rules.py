@@ -60,10 +60,7 @@ def evaluate_version(poll: Poll, _: ReaderState) -> Verdict:
 
 
 def evaluate_size(poll: Poll, _: ReaderState) -> Verdict | None:
-    """Return a violation if at least READ_MAX bytes of an incomplete answer were sent to the reader.
-
-    Return None for all other answers.
-    """
+    """Return a violation if at least READ_MAX bytes of an incomplete answer were sent to the reader, otherwise None."""
     if poll.complete or poll.size < READ_MAX:
         return None
     return violation(ENDLESS_ANSWER_READ, f"{poll.size / 1e6:.0f} MB of an answer without end were read")
@@ -91,10 +88,8 @@ def _evaluate_agent(agent: str) -> Verdict:
 
 
 def evaluate_contact(poll: Poll, _: ReaderState) -> Verdict | None:
-    """Return a violation if neither User-Agent nor From contains a contact address.
-
-    Return None if there is no User-Agent.
-    """
+    """Return a violation if neither User-Agent nor From contains a contact address. Return None if there is no
+    User-Agent."""
     agent = (poll.fields.get("user-agent") or "").strip()
     if not agent:
         return None
@@ -113,8 +108,8 @@ def _has_contact(agent: str) -> bool:
 def observe_subscribers(poll: Poll, _: ReaderState) -> Observation | None:
     """Return an observation on the number of subscribers that the User-Agent claims.
 
-    If the User-Agent claims no number, but a field such as X-Forwarded-For shows that a proxy forwarded the request,
-    return an observation that the number is missing. Return None for all other requests.
+    Return an observation that the number is missing if a field such as X-Forwarded-For shows that a proxy forwarded the
+    request. Return None for all other requests without a number.
     """
     if (subscribers := _observe_claim(poll.fields.get("user-agent") or "")) is not None:
         return subscribers

@@ -20,10 +20,8 @@ a reader recover from a cache that answers 304 by mistake."""
 
 
 def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
-    """Return the violations of a request that sends no validators, or sends wrong validators.
-
-    Return None if the request cannot show such a violation.
-    """
+    """Return the violations of a request with wrong validators or without validators. Return None if the request cannot
+    show such a violation."""
     if not _is_informed(poll, state):
         return None
     if not state.stored and not state.issued:

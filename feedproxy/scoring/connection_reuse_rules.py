@@ -9,10 +9,8 @@ from feedproxy.scoring.rule_weights import NO_VIOLATIONS, ReaderRule, violation
 from feedproxy.scoring.scored_request import Poll
 
 BURST_GAP: Seconds = 10
-"""A request belongs to the burst of the previous request if it follows within this many seconds.
-
-Within this time, a request to the same host could have used an open connection.
-"""
+"""A request belongs to the burst of the previous request if it follows within this many seconds: it could then have
+used an open connection."""
 
 CONNECTIONS_MAX = 6
 """A reader may open at most this many connections to one host in a burst. Most browsers have the same limit for
@@ -28,7 +26,6 @@ class ConnectionReuse:
         self._authority = ""
         self._connections: list[str] = []
         self._was_incomplete = False
-        """True if the previous answer was incomplete."""
 
     def evaluate(self, poll: Poll, evaluation: FeedEvaluation) -> None:
         """Evaluate whether the request reused a connection, and record the verdict in `evaluation`.

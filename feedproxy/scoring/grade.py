@@ -91,10 +91,8 @@ def rank(scores: Iterable[ReaderScore | None]) -> list[ReaderScore]:
 
 
 def score_account(account: ReaderAccount, now: Instant) -> ReaderScore | None:
-    """Return the score of an account for the time up to `now`.
-
-    Return None if none of its answers has or confirms a feed (`has_content`).
-    """
+    """Return the score of an account for the time up to `now`, or None if no answer has or confirms a feed
+    (`has_content`)."""
     finalized = [(feed, *feed.finalize(now)) for feed in account.feeds if feed.has_content]
     if not finalized:
         return None

@@ -17,10 +17,8 @@ from feedproxy.scoring.reader_names import ReaderName, address_pseudonym, reader
 from feedproxy.scoring.scored_request import Poll
 
 FEEDS_MAX = 50
-"""At most this many feeds of one reader are scored.
-
-The number suffices to show the behaviour of a reader that polls thousands of feeds.
-"""
+"""At most this many feeds of one reader are scored. They suffice to show the behaviour of a reader that polls thousands
+of feeds."""
 
 FEED_BYTES = 10 * 1024
 """The state of one reader and feed takes at most this many bytes. A test measures it."""
@@ -57,9 +55,8 @@ def is_small_enough(request: Fields) -> bool:
 class LiveScores:
     """Scores of at most `size` readers. A `size` of 0 disables scoring.
 
-    `partial` is true if other workers answer requests of the same readers. `bytes_max` limits the memory. While less
-    than half of the memory is in use, each reader may have FEEDS_MAX feeds. The other half is divided equally among the
-    readers.
+    `partial` is true if other workers answer requests of the same readers. `bytes_max` limits the memory. Until half of
+    it is in use, each reader may have FEEDS_MAX feeds. The other half is divided equally among the readers.
     """
 
     def __init__(self, size: int = 0, *, partial: bool = False, bytes_max: int = sys.maxsize) -> None:
@@ -90,10 +87,8 @@ class LiveScores:
     def record(
         self, address: str, user_agent: str, target: str, now: Instant, make_poll: Callable[[int], Poll]
     ) -> None:
-        """Score an answered request, unless a limit excludes its reader or feed.
-
-        `make_poll` is called with the request number only if the request is scored.
-        """
+        """Score an answered request, unless a limit excludes its reader or feed. `make_poll` is called only for a
+        scored request, with the request number."""
         self.record_named(self.name_of(address, user_agent, target), target, now, make_poll)
 
     def name_of(self, address: str, user_agent: str, target: str) -> ReaderName:

@@ -57,9 +57,9 @@ def timer_tolerance(wait: Seconds) -> Seconds:
 def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
     """Return a violation for each interval that the feed specifies, and that had not passed since the last success.
 
-    If the feed specifies no interval, or nothing of it remains, DEFAULT_WAIT takes its place. If the request is a
-    duplicate of the previous request, return only the violation DUPLICATE_REQUEST. Return None if there was no success
-    yet, or if the request is part of the previous poll.
+    DEFAULT_WAIT is the interval of a feed that specifies none, or if the Age of the answer exceeds all intervals. If
+    the request is a duplicate of the previous request, return only the violation DUPLICATE_REQUEST. Return None if
+    there was no success yet, or if the request is part of the previous poll.
     """
     if state.last_success is None or state.belongs_to_previous(poll):
         return None
@@ -106,11 +106,8 @@ def _polling_intervals(state: ReaderState) -> list[tuple[Seconds, type[Note], st
 
 
 def evaluate_skips(poll: Poll, state: ReaderState) -> Verdict | None:
-    """Return a violation if the poll falls in skipHours or on skipDays.
-
-    Return None if the feed has neither hint, if there was no success yet, or if the request is part of the previous
-    poll.
-    """
+    """Return a violation if the poll falls in skipHours or on skipDays. Return None if the feed has neither hint, if
+    there was no success yet, or if the request is part of the previous poll."""
     schedule = state.schedule
     if state.last_success is None or state.belongs_to_previous(poll) or not (schedule.skip_hours or schedule.skip_days):
         return None
@@ -123,10 +120,8 @@ def evaluate_skips(poll: Poll, state: ReaderState) -> Verdict | None:
 
 
 def evaluate_refusal(poll: Poll, state: ReaderState) -> Verdict | None:
-    """Return a violation if the poll came too soon after a refusal or failure.
-
-    Return None if neither occurred, or if the request is part of the previous poll.
-    """
+    """Return a violation if the poll came too soon after a refusal or failure. Return None if neither occurred, or if
+    the request is part of the previous poll."""
     refusal = state.refusal
     if refusal is None or state.belongs_to_previous(poll):
         return None

@@ -174,10 +174,8 @@ class ReaderState:
     """Targets of temporary redirects."""
     gone: RelocationSightings | None = None
     address_validators: dict[str, Validators] = field(default_factory=dict)
-    """Latest validators that each address sent, for at most ADDRESSES_MAX addresses.
-
-    Validators belong to an address (RFC 9110, section 8.8), so a reader may keep a copy for each address.
-    """
+    """For at most ADDRESSES_MAX addresses, the latest validators that each address sent. Validators belong to an
+    address (RFC 9110, section 8.8), so a reader may keep a copy for each address."""
     direct_addresses: tuple[str, ...] = ()
     """Addresses that the reader requested without following a redirect to them."""
 
@@ -358,10 +356,8 @@ class ReaderState:
             self.permanent[poll.target] = RelocationSightings(target, xml, 1, poll.at, poll.at)
 
     def _discount_moves(self, addresses: tuple[str, ...]) -> None:
-        """Count one announcement fewer for each permanent move away from one of `addresses`.
-
-        The reader has followed the last announcement and got no feed.
-        """
+        """Count one announcement fewer for each permanent move away from one of `addresses`, because the reader has
+        followed the last announcement and got no feed."""
         for target in set(addresses):
             if (sightings := self.permanent.get(target)) is not None:
                 sightings.count = max(0, sightings.count - 1)
@@ -412,10 +408,8 @@ def stays_in_proxy(poll: Poll) -> bool:
 
 
 def _resolve(poll: Poll, reference: str) -> tuple[str, bool]:
-    """Return two values: the target of `reference`, and True if `reference` is an address of this proxy.
-
-    If `reference` is invalid, return "" and False.
-    """
+    """Return the target of `reference`, and True if `reference` is an address of this proxy. For an invalid
+    `reference`, return "" and False."""
     try:
         absolute = uri.normalise(urljoin(poll.public or poll.target, reference).partition("#")[0])
     except (BadTarget, ValueError):

@@ -11,10 +11,8 @@ from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict, 
 from feedproxy.scoring.scored_request import REDIRECTS, Poll
 
 SIGHTINGS_MIN = 3
-"""A reader has to act on a move, or on the end of a feed, after this many answers with the announcement.
-
-Publishers make mistakes. Therefore a reader need not act on the first announcement.
-"""
+"""A reader has to act on a move, or on the end of a feed, after this many answers with the announcement. It need not
+act earlier, because publishers make mistakes."""
 
 HOPS_MAX = 5
 """A reader must follow chains of at most this many redirects. It may give up at a longer chain."""
@@ -73,10 +71,8 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
 
 
 def evaluate_temporary(poll: Poll, state: ReaderState) -> Verdict | None:
-    """Return a violation if the reader requests the target of a temporary redirect directly.
-
-    Return None if there was no temporary redirect, or if the request cannot show the violation.
-    """
+    """Return a violation if the reader requests the target of a temporary redirect directly. Return None if there was
+    no temporary redirect, or if the request cannot show the violation."""
     if state.follows(poll) or not state.temporary:
         return None
     is_permanent = any(move.location == poll.target for move in state.permanent.values())
@@ -91,8 +87,8 @@ def evaluate_ended(poll: Poll, state: ReaderState) -> Verdict | None:
     """Return a violation if a request for a feed that is gone comes too early.
 
     The request is too early if it comes less than GONE_CHECK_INTERVAL seconds after the last answer that declared the
-    feed gone. Return None if fewer than SIGHTINGS_MIN answers have declared the feed gone, or if another worker can
-    have answered with the feed since.
+    feed gone. Return None if fewer than SIGHTINGS_MIN answers have declared the feed gone, or if another worker may
+    have answered with the feed since then.
     """
     gone = state.gone
     if gone is None or gone.count < SIGHTINGS_MIN or _may_be_revoked(poll, state):
@@ -119,10 +115,8 @@ def _describe_adoption(sightings: RelocationSightings) -> str:
 
 
 def is_left_alone(ended: Instant | None, now: Instant) -> bool:
-    """Return True if a day has passed since `ended`, the time of the last answer that declared the feed gone.
-
-    The reader has then not requested the feed for a day. If `ended` is None, the feed is not gone: return False.
-    """
+    """Return True if the reader has not requested a gone feed for a day. `ended` is the time of the last answer that
+    declared the feed gone. If it is None, the feed is not gone: return False."""
     return ended is not None and now - ended >= 86_400
 
 

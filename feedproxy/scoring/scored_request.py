@@ -72,10 +72,8 @@ class Poll(Struct, frozen=True):
         return "if-none-match" in self.fields or "if-modified-since" in self.fields
 
     def seconds_until(self, name: str) -> Seconds | None:
-        """Return the seconds from the answer's Date to the date in its field `name`.
-
-        Return None if the field has no valid date. If there is no Date, the time of the request is used.
-        """
+        """Return the seconds from the answer's Date to the date in its field `name`, or None if the field has no valid
+        date. Without a Date, the time of the request counts."""
         end = parse_http_date(self.answer.get(name) or "", self.at)
         if end is None:
             return None
