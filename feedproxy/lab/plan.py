@@ -42,10 +42,8 @@ class Plan(Struct, frozen=True):
     days: float = 2.0
     every: Seconds = 3600
     jitter: Seconds = 300
-    """Maximum random delay of each start, in seconds. The largest permitted value is `every`.
-
-    If the command keeps running, the value has no effect.
-    """
+    """Maximum random delay of each start, in seconds: at most `every`. It has no effect if the command keeps
+    running."""
     speed: float = 0.0
     """Ratio of virtual to real time for a command that keeps running, or 0 to start the command for each poll."""
     add: tuple[str, ...] = ()
@@ -145,7 +143,6 @@ def _check_finding(name: str) -> None:
 
 
 def _parse_value(name: str, value: Any) -> Any:
-    """Return a checked value. Raises ValueError, OverflowError or UsageError for an invalid value."""
     if name in _DURATION_KEYS:
         return _parse_duration(name, value)
     if name in _RANGES:

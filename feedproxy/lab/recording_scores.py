@@ -73,10 +73,8 @@ def grade_recording(recording: Recording, side: Side | None = None, *, one_reade
 
 
 def _reader_names(exchanges: Iterable[Exchange]) -> Callable[[Exchange], ReaderName]:
-    """Return the function that names the reader of an exchange.
-
-    A reader that changes its User-Agent with every request has the name of its product.
-    """
+    """Return the function that names the reader of an exchange. A reader that changes its User-Agent with every request
+    has the name of its product."""
     by_product: dict[tuple[str, str, str], Counter[str]] = {}
     for exchange in exchanges:
         name = reader_name(exchange.reader, exchange.user_agent, exchange.request.target)

@@ -76,10 +76,8 @@ class Recording(Struct, frozen=True):
         return tuple(exchange for exchange in self.exchanges if exchange.side is side)
 
     def content(self, exchange: Exchange) -> bytes:
-        """Return the decoded content of the response, or the undecoded body if `exchange.raw` is true.
-
-        Return empty bytes if no content was stored.
-        """
+        """Return the decoded content of the response, or the undecoded body if `exchange.raw` is true. Return b"" if no
+        content was stored."""
         return self.contents.get(exchange.digest, b"")
 
 

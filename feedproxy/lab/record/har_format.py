@@ -53,10 +53,8 @@ def closing_tail(until: Instant) -> bytes:
 
 
 def entry_line(exchange: Exchange, content: bytes | None) -> bytes:
-    """Return an exchange as an item of HAR's list `entries`, in one line of JSON.
-
-    `content` is None if an earlier entry contains the content, or no content was stored.
-    """
+    """Return an exchange as an item of HAR's list `entries`, in one line of JSON. `content` is None if an earlier entry
+    contains the content, or no content was stored."""
     request, fields = exchange.request, exchange.fields
     milliseconds = round(exchange.seconds * 1000, 3)
     document: dict[str, Any] = {
@@ -134,10 +132,8 @@ def _format_instant(instant: Instant) -> str:
 
 
 def read(path: Path) -> Recording:
-    """Return the recording in a file. Raises UsageError if the file is no valid HAR file.
-
-    An unfinished file gives all complete entries.
-    """
+    """Return the recording in a file, of an unfinished file all complete entries. Raises UsageError if the file is no
+    valid HAR file."""
     try:
         data = path.read_bytes()
     except OSError as error:

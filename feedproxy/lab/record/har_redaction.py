@@ -50,10 +50,8 @@ _GATEWAY = re.compile(r"https?://[^/?#]+/(?=https?://)", re.IGNORECASE)
 """Pattern of what precedes the target in a gateway address."""
 _URL = re.compile(r"https?://[^\s\"'<>;,]+|/[^\s\"'<>;,]*\?[^\s\"'<>;,]+", re.IGNORECASE)
 _REPEATED_SECRET_MIN = 8
-"""A secret of an address is replaced in fields and error messages if it has at least this many characters.
-
-A shorter secret can be part of an ordinary word.
-"""
+"""A secret of an address is replaced in fields and error messages if it has at least this many characters. A shorter
+secret can be part of an ordinary word."""
 
 
 def _is_private(exchange: Exchange) -> bool:
@@ -87,10 +85,8 @@ class Redactor:
         self._secrets = SECRETS not in keep
 
     def is_private(self, exchange: Exchange, *, marked_private: bool = False) -> bool:
-        """Return True if the content must not be recorded.
-
-        `marked_private` is true if the caller knows that the exchange is private.
-        """
+        """Return True if the content must not be recorded. `marked_private` is true if the caller knows that the
+        exchange is private."""
         return self._secrets and (marked_private or _is_private(exchange) or has_secret(exchange.request.target))
 
     def names_secret_address(self, content: bytes) -> bool:
@@ -103,10 +99,8 @@ class Redactor:
         return f"reader-{self._hash(client_network(address), 6)}" if self._addresses and address else address
 
     def exchange(self, exchange: Exchange, *, marked_private: bool = False) -> Exchange:
-        """Return the redacted exchange. `exchange.reader` must be an address.
-
-        `marked_private` is True if the caller knows that the exchange is private.
-        """
+        """Return the redacted exchange. `exchange.reader` must be an address. `marked_private` is true if the caller
+        knows that the exchange is private."""
         secrets: set[str] = set()
         is_private = marked_private or _has_credentials(exchange) or (exchange.status < 400 and _is_private(exchange))
         name = self._redact_path if is_private else self._redact_url

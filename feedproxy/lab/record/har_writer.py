@@ -95,7 +95,8 @@ class HarWriter:
         return digest in self._written_digests
 
     def close(self, until: Instant = 0.0) -> None:
-        """Close the file, and write `until` as the end of the recording unless it is 0. May be called again."""
+        """For each file, the digests of at most this many contents are remembered, in about 20 MB. At the limit, all
+        are forgotten, and contents are written again."""
         if self._file >= 0:
             if until:
                 self._write_end(until)
@@ -145,10 +146,8 @@ def _open(path: Path) -> int:
 
 
 def _open_exclusively(path: Path) -> tuple[Path, int]:
-    """Open and lock an empty file with this name, or with the next free number appended.
-
-    Return its path and its descriptor. Raises UsageError if the file cannot be created.
-    """
+    """Open and lock an empty file with this name, or with the next free number appended. Return its path and
+    descriptor. Raises UsageError if the file cannot be created."""
     for number in range(1, PROCESSES_MAX + 1):
         candidate = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
         try:

@@ -95,10 +95,8 @@ class Recorder:
 
 
 def with_digest(exchange: Exchange, body: bytes | None) -> tuple[Exchange, bytes]:
-    """Return the exchange with the digest of its content, and the content.
-
-    `body` is the body as transferred, with its content coding.
-    """
+    """Return the exchange with the digest of its content, and the content. `body` is the body as transferred, with its
+    content coding."""
     exchange = _without_hop_fields(exchange)
     content, raw = _decode_body(body or b"", exchange.fields.get("content-encoding") or "")
     return replace(exchange, digest=content_digest(content), raw=raw), content

@@ -152,8 +152,6 @@ def _exchange(
 
 
 class _Connection:
-    """A client connection with its h11 state."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str) -> None:
         self._reader = reader
         self._writer = writer

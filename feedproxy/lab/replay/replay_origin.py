@@ -61,11 +61,8 @@ class ReplayOrigin:
         self._counts: Counter[str] = Counter()
 
     def to_replay_request(self, head: Request, at: Instant) -> ReplayRequest:
-        """Return a received request with its target URI and its time `at`, and count it. Raises BadTarget or NotFound
-        if the request names no target.
-
-        `head.target` has any form of RFC 9112, section 3.2.
-        """
+        """Return a received request with its target URI and its time `at`, and count it. `head.target` has any form of
+        RFC 9112, section 3.2. Raises BadTarget or NotFound if the request names no target."""
         form, target, base = _parse_target(head)
         request = Request(head.method, target, head.fields)
         recorded_target, hops = original_target(target) if self._moves else (target, 0)

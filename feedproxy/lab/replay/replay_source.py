@@ -53,10 +53,8 @@ def make_replay(
     plain: bool = False,
     names: Mapping[str, str] | None = None,
 ) -> ReplayOrigin:
-    """Return a replay that begins at `start`. Raises UsageError for an invalid option.
-
-    `plain` and `names` have the same meaning as for ReplayOrigin.
-    """
+    """Return a replay that begins at `start`. `plain` and `names` are those of ReplayOrigin. Raises UsageError for an
+    invalid option."""
     planned = [parse_fault(text, CATALOGUE, start, f"{options.seed}/{at}") for at, text in enumerate(options.faults)]
     return ReplayOrigin(
         world, changes=parse_changes(options.strip, options.add), faults=planned, plain=plain, names=names

@@ -31,10 +31,7 @@ def parse_length(text: str) -> Seconds:
 
 def parse_instant(text: str, first: Instant) -> Instant:
     """Return the instant that a text names: ISO 8601 (in UTC if the text has no zone), `@` and Unix seconds, or
-    `+LENGTH` after `first`.
-
-    Raises UsageError if the text names no instant in one of these forms.
-    """
+    `+LENGTH` after `first`. Raises UsageError for any other text."""
     try:
         instant = _parse_time(text, first)
     except ValueError:
@@ -66,10 +63,8 @@ class FaultSchedule(Struct, frozen=True):
     numbers: tuple[int, int | None] = (1, None)
 
     def holds(self, now: Instant, number: int, random: Random) -> bool:
-        """Return True if the fault is active for the request with this number at the instant `now`.
-
-        `random` decides whether the request belongs to the share.
-        """
+        """Return True if the fault is active for the request with this number at the instant `now`. `random` decides
+        whether the request belongs to the share."""
         first, last = self.numbers
         return (
             (self.begin is None or self.begin <= now)

@@ -114,10 +114,8 @@ class ReplayWorld(Struct, frozen=True):
 
 
 def world_of(recording: Recording) -> ReplayWorld:
-    """Return the timelines of a recording.
-
-    An address without recorded requests to its origin gets its versions from responses to readers.
-    """
+    """Return the timelines of a recording. An address without recorded requests to its origin gets its versions from
+    responses to readers."""
     timelines: dict[str, Timeline] = {}
     for side in (Side.READER, Side.ORIGIN):
         by_target: dict[str, list[Exchange]] = {}

@@ -80,10 +80,8 @@ def _manifest_path(archive: Path) -> Path:
 
 
 def _versions_by_file_date(archive: Path) -> ReplayWorld:
-    """Return the feed of an archive without metadata, or no feed for an archive without files.
-
-    Each file is a version. A version begins at the modification time of its file.
-    """
+    """Return the feed of an archive without metadata, or no feed for an archive without files. Each file is a version,
+    which begins at the file's modification time."""
     try:
         versions = [
             _version({"member": name, "time": modified}, {name: content})
@@ -110,10 +108,8 @@ def _read_members(base: Path) -> Mapping[str, bytes]:
 
 
 def _read_archive_members(archive: Path) -> Iterator[tuple[str, float, bytes]]:
-    """Yield name, modification time and content of each file in an archive. Links and devices are left out.
-
-    Raises UsageError if the archive cannot be read.
-    """
+    """Yield name, modification time and content of each file in an archive, without links and devices. Raises
+    UsageError if the archive cannot be read."""
     try:
         with tarfile.open(archive) as tar_file:
             for member in tar_file:
