@@ -39,10 +39,8 @@ class AccessLine(Struct, frozen=True):
     upstream: str = ""
 
     def as_text(self, show: Callable[[str], str] = without_secrets) -> str:
-        """Return the text form of the line.
-
-        `show` removes secrets from targets. For a target without secrets, `show` may be `str`.
-        """
+        """Return the text form of the line. `show` removes secrets from targets, and may be `str` for a target without
+        secrets."""
         return access_line_text(
             self.reader,
             self.entrance,
@@ -62,10 +60,8 @@ class AccessLine(Struct, frozen=True):
         return write(show)
 
     def as_combined(self, show: Callable[[str], str] = without_secrets) -> str:
-        """Return the combined log format of Apache and nginx, with the reader's pseudonym as host.
-
-        HTTP version and referrer are constant: `HTTP/1.1` and `-`.
-        """
+        """Return the combined log format of Apache and nginx, with the reader's pseudonym as host. HTTP version and
+        referrer are always `HTTP/1.1` and `-`."""
         moment = time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(self.at))
         request = f"{self.method} {show(self.target)} HTTP/1.1".replace("\\", "\\\\").replace('"', '\\"')
         agent = text_without_secrets(self.agent).replace("\\", "\\\\").replace('"', '\\"') or "-"
@@ -105,9 +101,7 @@ def access_line_text(
     agent: str,
     reason: str,
 ) -> str:
-    """Return the text form of an access line.
-
-    `duration` must contain its unit, and `agent` its quotation marks. `target` must not contain secrets.
-    """
+    """Return the text form of an access line. `duration` must contain its unit, `agent` its quotation marks, and
+    `target` no secrets."""
     line = f"{reader} {entrance} {method} {target} {status} {size} {duration} [{cache}] {agent} {reason}"
     return printable(line.rstrip())

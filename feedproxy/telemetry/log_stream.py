@@ -37,8 +37,7 @@ MARK = "<line>"
 
 
 class NonBlockingStream:
-    """A stream with a `write` that returns at once. If the stream has no room for a line, a thread writes the line
-    later.
+    """A stream with a `write` that returns at once. A thread writes the lines for which there was no room.
 
     `report` returns the log line that states a number of dropped lines.
     """
