@@ -67,8 +67,8 @@ class Probes:
     async def readyz(self, _: web.Request) -> web.Response:
         """Return 200 while the listeners accept clients, and 503 during the start and the shutdown.
 
-        The start ends when each worker has been ready once. Until then, some connections would wait. A worker that was
-        restarted does not wait for the others.
+        The start ends when each worker has been ready once. A connection to a worker that is not ready would wait. A
+        worker that was restarted does not wait for the others.
         """
         if self._app.draining or self._app.terminating:
             return web.Response(status=503, text="draining\n")

@@ -42,9 +42,9 @@ _SENTENCES = {str(detail): detail.sentence for detail in Detail}
 
 
 class Condition(Struct, frozen=True):
-    """A feed's state with its reason, and the instant of its next fetch (`next_at`).
+    """A feed's state with its reason, and the instant of the next fetch (`next_at`).
 
-    The next fetch is caused by the schedule, or by the first request at that instant or later.
+    The schedule fetches the feed at this instant, or else the first request from then on.
     """
 
     state: FeedState

@@ -11,10 +11,8 @@ SHOWN_MAX = 500
 
 
 async def show_moves(request: web.Request, pages: FeedPages) -> web.Response:
-    """Return the feeds that have moved or ended, and after them the feeds with an unconfirmed move or end.
-
-    In both groups, the feeds with the most subscribers come first.
-    """
+    """Return the feeds that have moved or ended, and after them those with an unconfirmed move or end. In both groups,
+    the feeds with the most subscribers come first."""
     table = await pages.table()
     rows = [row for row in table.rows if row["sighting"] or row["state"] in (FeedState.MOVED, FeedState.GONE)]
     rows.sort(

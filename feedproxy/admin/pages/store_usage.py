@@ -48,10 +48,8 @@ class StoreUsageMeter:
         self._good_until = 0.0
 
     async def measure(self, location: str, most: int) -> StoreUsage:
-        """Return a measurement, at most REUSE_TIME seconds old.
-
-        `location` is the option `store`, and `most` is `store_max`.
-        """
+        """Return a measurement, at most REUSE_TIME seconds old. `location` is the option `store`, and `most` is
+        `store_max`."""
         if time.monotonic() >= self._good_until:
             self._usage = await asyncio.to_thread(_measure, location, most)
             self._good_until = time.monotonic() + REUSE_TIME
