@@ -124,7 +124,6 @@ class Supervisor:
     """Two connected sockets: the supervisor's, and the one by which workers notice that the supervisor has exited."""
     _startup_grace_until: Seconds = 0.0
     _previous: WorkerOptions | None = None
-    """The options before the last reload."""
     _reload_requested: bool = False
     _reader: tuple[int, int] | None = None
     """The process that reads the configuration, and the file of its result (`_start_reader`)."""
@@ -483,7 +482,6 @@ def _read_configuration(plan: ServePlan, options: WorkerOptions, result: int) ->
 
 
 def _run_worker(plan: ServePlan, worker: WorkerContext) -> None:
-    """Run a worker in the new process. Does not return."""
     code, folder_in_use = 1, -1
     oom_score.raise_oom_score(oom_score.WORKER)
     try:
