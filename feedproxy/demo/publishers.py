@@ -133,7 +133,6 @@ def _items(profile: PublisherProfile, seed: int, end: Instant) -> list[DemoItem]
 
 
 def _render(profile: PublisherProfile, items: Sequence[DemoItem]) -> bytes:
-    """Return the document with these items."""
     site = f"http://{profile.name}.example/"
     media_type, _, _ = FORMATS[profile.format].media_type.partition(";")
     feed = model.Feed(

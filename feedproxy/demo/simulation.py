@@ -213,7 +213,6 @@ class _Run:
             await asyncio.sleep(0.0005)
 
     async def _send(self, poll: SimulatedPoll, number: int) -> None:
-        """Send a poll over the connection with this number, and count its answer."""
         subscription, tally = poll.subscription, self.tally
         name = subscription.feed.profile.name
         connection = self.connections[name][number]
