@@ -254,10 +254,8 @@ class Metrics:
         self._has_subscribers = True
 
     def observe_fleet(self, *, up: bool, waiting: int, events: Mapping[str, int]) -> None:
-        """Set the metrics of the fleet. `up` is true if Redis answers.
-
-        `waiting` is the number of changes that wait to be sent to Redis. `events` contains counts since the start.
-        """
+        """Set the metrics of the fleet. `up` is true if Redis answers, `waiting` is the number of changes that still
+        have to be sent to Redis, and `events` contains counts since the start."""
         self._fleet_up.set(up)
         self._fleet_waiting.set(waiting)
         for event, count in events.items():

@@ -63,10 +63,8 @@ def counters(families: Plain) -> Plain:
 
 
 def merge_families(first: Iterable[Metric], others: Iterable[Plain]) -> list[Metric]:
-    """Return the families of all processes as one set. Most gauges are those in `first`.
-
-    Raises ValueError, LookupError or TypeError if a family in `others` is malformed.
-    """
+    """Return the families of all processes as one set. Most gauges are those in `first`. Raises ValueError, LookupError
+    or TypeError if a family in `others` is malformed."""
     merged: dict[str, tuple[Metric, dict[tuple[str, tuple[tuple[str, str], ...]], float]]] = {}
     for is_first, plain in [(True, plain_families(first)), *((False, plain) for plain in others)]:
         for name, text, kind, samples in plain:

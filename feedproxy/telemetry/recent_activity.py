@@ -26,10 +26,8 @@ FETCHES_MAX = 50
 """At most this many fetches of each feed are stored."""
 
 FETCH_SIZE = 344
-"""A stored fetch counts as this many bytes. All fetches may take `MemoryLimits.fetches` bytes.
-
-The fetches of the feed that was fetched longest ago are removed first.
-"""
+"""A stored fetch counts as this many bytes. All fetches may take `MemoryLimits.fetches` bytes. Those of the feed that
+was fetched longest ago are removed first."""
 
 FAILED_MAX = 100
 """At most this many addresses that never returned a feed are stored."""

@@ -104,10 +104,8 @@ class History:
                 pages[number] = pages.get(number, NO_TRAFFIC) + tally
 
     def last(self, unit: Seconds, count: int, now: Instant) -> Iterator[tuple[Instant, TrafficCounts]]:
-        """Yield the start and the traffic counts of each of the last `count` periods, the current period last.
-
-        `unit` is HOUR or DAY.
-        """
+        """Yield the start and the traffic counts of each of the last `count` periods, the current period last. `unit`
+        is HOUR or DAY."""
         pages, current = self.hours if unit == HOUR else self.days, int(now // unit)
         for number in range(current - count + 1, current + 1):
             yield number * unit, pages.get(number, NO_TRAFFIC)
