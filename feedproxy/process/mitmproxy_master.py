@@ -148,9 +148,7 @@ def _split_listen(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reverse_mode(settings: Settings) -> str:
-    """Return mitmproxy's reverse mode for `upstream`.
-
-    The scheme is always http, because feedproxy itself makes the connections to the origin.
-    """
+    """Return mitmproxy's reverse mode for `upstream`. The scheme is always http, because feedproxy itself connects to
+    the origin."""
     host, port = uri.split_host_port(uri.normalise(settings.upstream))
     return f"reverse:http://{uri.join_host_port(host, port)}"

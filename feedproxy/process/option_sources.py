@@ -28,7 +28,7 @@ class LoadedOptions(NamedTuple):
 
     @contextlib.contextmanager
     def locating(self) -> Iterator[None]:
-        """Raise an error in the `with` block as a UsageError with the file and line of the option in the message."""
+        """Raise errors in the `with` block as a UsageError that names the file and line of the option."""
         try:
             yield
         except (exceptions.OptionsError, UsageError) as error:
@@ -55,8 +55,7 @@ class ServePlan(Struct, frozen=True):
     loaded: LoadedOptions | None = None
     """The options that the supervisor has read, or None to read them from the sources.
 
-    All workers get the options of the supervisor, because the configuration file can change before a worker is
-    restarted.
+    All workers get the supervisor's options, even if the configuration file has changed before a worker is restarted.
     """
 
 
@@ -70,9 +69,7 @@ def read(plan: ServePlan, specs: Mapping[str, OptionSpec]) -> LoadedOptions:
 
 
 def fitting_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults that depend on this machine or container: `memory_max`.
-
-    `values` are the options that are set. The workers (`workers`) divide the memory among them.
-    """
+    """Return the defaults that depend on this machine or container: `memory_max`. `values` are the options that are
+    set. The workers (`workers`) divide the memory among them."""
     workers = values.get("workers", Settings().workers)
     return {"memory_max": fitting_memory_max(Settings().memory_max, available_memory(), workers)}

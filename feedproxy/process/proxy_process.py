@@ -50,10 +50,8 @@ HEARTBEAT_INTERVAL: Seconds = 0.5
 """Seconds between two heartbeats of a worker to its supervisor."""
 
 CONNECTION_WAIT: Seconds = 0.05
-"""The proxy waits this many seconds between closing the listeners and refusing connections.
-
-In this time, it takes over connections that the system has already accepted.
-"""
+"""The proxy waits this many seconds between closing the listeners and refusing connections, to take over connections
+that the system has already accepted."""
 
 
 class WorkerOptions(Struct, frozen=True):
@@ -158,10 +156,8 @@ class _Lifecycle:
         self._drain = self._drain or asyncio.ensure_future(self._finish_requests())
 
     async def _finish_requests(self) -> None:
-        """Stop listening, finish requests within `drain_timeout`, and shut down.
-
-        Connections in the accept queue are still served.
-        """
+        """Stop listening, finish requests within `drain_timeout`, and shut down. Connections in the accept queue are
+        still served."""
         app = self._app
         app.terminating = True
         app.ready = False
@@ -272,10 +268,8 @@ def _worker_options(proxy_master: master.Master, app: App, loaded: LoadedOptions
 
 
 def own_folder(settings: Settings) -> Path | None:
-    """Return the folder of the store if this proxy uses it alone.
-
-    Return None for a store in memory, and with `reuse_port`, because other processes may then use the folder.
-    """
+    """Return the folder of the store if this proxy uses it alone. Return None for a store in memory, and with
+    `reuse_port`, because other processes may then use the folder."""
     return None if settings.local_store == MEMORY or settings.reuse_port else store_folder(settings.local_store)
 
 

@@ -71,10 +71,7 @@ CHECK_INTERVAL: Seconds = 0.5
 """Seconds between two checks of the workers."""
 SUSPENDED_ABOVE: Seconds = 1
 """If the supervisor's own checks are late by more than this many seconds, the machine counts as suspended or
-overloaded.
-
-The supervisor then kills no worker, because a missing heartbeat does not show that the worker hangs.
-"""
+overloaded. The supervisor then kills no worker, because a missing heartbeat does not show that the worker hangs."""
 
 USAGE_ERROR = 2
 """Exit code of a worker that cannot use its options."""
@@ -304,10 +301,8 @@ class Supervisor:
         self._schedule_restart(worker, _describe_exit(status), is_first=is_first)
 
     def _schedule_restart(self, worker: _WorkerSlot, event: str, *, is_first: bool) -> None:
-        """Schedule the restart of a worker that does not run.
-
-        `event` says in the log what has happened. `is_first` is True for the first exit in a row.
-        """
+        """Schedule the restart of a worker that does not run. `event` says in the log what has happened. `is_first` is
+        True for the first exit in a row."""
         worker.exits_in_a_row = 1 if is_first else worker.exits_in_a_row + 1
         pause = (
             0.0
@@ -376,11 +371,8 @@ class Supervisor:
         worker.pid, worker.started, worker.due, worker.missed_reload = pid, time.monotonic(), None, False
 
     def _wait_ready(self, worker: _WorkerSlot) -> int | None:
-        """Wait until a worker is ready.
-
-        Return None if it is ready, 0 after a signal to end, and an exit code above 0 if it fails or takes more than
-        START_TIMEOUT seconds.
-        """
+        """Wait for a starting worker. Return None if it is ready, 0 after a signal to end, and an exit code above 0 if
+        it fails or takes more than START_TIMEOUT seconds."""
         deadline = time.monotonic() + START_TIMEOUT
         while time.monotonic() < deadline:
             received = wait_for_signal(START_CHECK_INTERVAL)
@@ -513,11 +505,8 @@ def _run_worker(plan: ServePlan, worker: WorkerContext) -> None:
 
 
 def _make_folder() -> tuple[Path, int]:
-    """Create the folder for the sockets of the workers. Return its path and a descriptor of it.
-
-    The workers use the descriptor, because the path of a socket can have at most 107 bytes. Raises UsageError if no
-    temporary folder can be written.
-    """
+    """Create the folder for the sockets of the workers. Return its path and a descriptor of it, because the path of a
+    socket can have at most 107 bytes. Raises UsageError if no temporary folder can be written."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="feedproxy-"))
         return folder, os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -44,11 +44,8 @@ def notify_ready() -> None:
 
 
 def watchdog() -> Seconds | None:
-    """Return the interval in seconds between two notifications `WATCHDOG=1`, or None if systemd has no watchdog for the
-    service.
-
-    The interval is half of WatchdogSec, as sd_watchdog_enabled(3) recommends.
-    """
+    """Return the seconds between two notifications `WATCHDOG=1`: half of WatchdogSec, as sd_watchdog_enabled(3)
+    recommends. Return None if systemd has no watchdog for the service."""
     pid, microseconds = os.environ.get("WATCHDOG_PID", ""), os.environ.get("WATCHDOG_USEC", "")
     if (pid and pid != str(os.getpid())) or not microseconds.isdigit() or int(microseconds) == 0:
         return None
@@ -62,8 +59,7 @@ def disable_notifications() -> None:
 
 
 def sockets() -> tuple[tuple[socket.socket, ...], tuple[socket.socket, ...]]:
-    """Return the sockets that systemd passed: those for clients, and those for the admin listener. If systemd passed
-    none, return two empty tuples.
+    """Return the sockets that systemd passed, for clients and for the admin listener: two tuples, which can be empty.
 
     Raises UsageError if a descriptor is no listening TCP socket. Call this function only once.
     """
