@@ -10,11 +10,8 @@ LIMITS_V1 = ("memory.limit_in_bytes",)
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Return the memory that this process may use, in bytes: the least of the limits of its cgroups and the machine's
-    memory.
-
-    Tests pass another root folder of the file system as `root`.
-    """
+    """Return the bytes of memory that this process may use: the least of the limits of its cgroups and the machine's
+    memory. Tests pass another root folder of the file system as `root`."""
     return min(_of_machine(), *_of_cgroups(root), NO_LIMIT)
 
 

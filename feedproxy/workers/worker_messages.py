@@ -54,10 +54,8 @@ PEER_TIMEOUT: Seconds = 2.0
 SNAPSHOT_INTERVAL: Seconds = 5.0
 """Seconds between two snapshots of the metrics. A killed worker loses the counts since its last snapshot."""
 MESSAGE_MAX = 64 * 1024 * 1024
-"""A message from another worker may have at most this many bytes.
-
-A worker reports its readers' requests to the others in one message. Even a full queue of such reports is smaller.
-"""
+"""A message from another worker may have at most this many bytes. Even the report of a full queue of readers' requests
+is smaller."""
 
 logger = logging.getLogger("feedproxy.process.supervisor")
 
@@ -217,7 +215,6 @@ class WorkerPeers:
             self._metrics.families()
 
     def _write_snapshot(self, families: Sequence[Metric]) -> None:
-        """Write a snapshot of the metrics, for the worker that replaces this one."""
         merged = metrics_aggregation.merge_families(
             [], [metrics_aggregation.counters(metrics_aggregation.plain_families(families)), self._predecessor_counts]
         )
