@@ -28,10 +28,10 @@ def register(subparsers: Any) -> None:
 
 
 def discover(args: argparse.Namespace) -> int:
-    """Print the addresses of the feeds that are found. With --verify, print only those that are verified to belong to
-    their page, and return 1 if another one was found. Otherwise return 0.
+    """Print the addresses of the feeds that are found. Return 0. Raises FeedproxyError if no feed is found.
 
-    Raises FeedproxyError if no feed is found.
+    With --verify, print only the addresses that are verified to belong to their page. Return 1 if there is an
+    unverified one.
     """
     return asyncio.run(_discover(args.source, admin_client.request_settings(args.allow_private), verify=args.verify))
 

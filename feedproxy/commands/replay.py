@@ -161,10 +161,8 @@ async def _serve_proxy(args: argparse.Namespace, replay: Any, clock: Clock) -> i
 
 
 def read_recording(path: Path) -> Any:
-    """Return the recording in a HAR file, or in a flow file of mitmproxy. The file may be a pipe.
-
-    Raises UsageError if the file cannot be read.
-    """
+    """Return the recording in a HAR file, or in a flow file of mitmproxy. The file may be a pipe. Raises UsageError if
+    it cannot be read."""
     from feedproxy.lab.record import har_format  # noqa: PLC0415
 
     try:
@@ -179,10 +177,8 @@ def read_recording(path: Path) -> Any:
 
 
 def make_recorder(file: str, seed: str, *, keep: tuple[str, ...] = ()) -> Any:
-    """Return a recorder that writes to `file`. Raises UsageError if the file cannot be written.
-
-    The pseudonyms in the recording depend on `seed`. `keep` has the meaning of the option `record_keep`.
-    """
+    """Return a recorder that writes to `file`. The pseudonyms in the recording depend on `seed`. `keep` has the meaning
+    of the option `record_keep`. Raises UsageError if the file cannot be written."""
     from feedproxy.lab.record.har_redaction import Redactor  # noqa: PLC0415
     from feedproxy.lab.record.har_writer import HarWriter  # noqa: PLC0415
     from feedproxy.lab.record.recorder import Recorder  # noqa: PLC0415

@@ -29,11 +29,10 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Grade the readers and print the scores. Return 1 if a grade is below --min, or if --min is set and there is no
-    reader. Otherwise return 0.
+    """Grade the readers and print the scores. Return 1 if a grade is below --min, or if there is --min but no reader,
+    otherwise 0.
 
-    Raises UsageError if the grade in --min is invalid, if a recording cannot be read, or if the output cannot be
-    written.
+    Raises UsageError if --min is invalid, a recording cannot be read, or the output cannot be written.
     """
     from feedproxy.commands.replay import read_recording  # noqa: PLC0415 -- only this command pays for the lab
     from feedproxy.lab.record.exchange import Side, merge_recordings  # noqa: PLC0415

@@ -19,10 +19,8 @@ def register(subparsers: Any) -> None:
 
 
 def undo(args: argparse.Namespace) -> int:
-    """Delete the record that a feed has moved or ended. Return 1 if there is no such record, otherwise 0.
-
-    Raises UsageError if no proxy is running.
-    """
+    """Delete the record that a feed has moved or ended. Return 1 if there is no such record, otherwise 0. Raises
+    UsageError if no proxy is running."""
     result = admin_client.ask(args, "POST", "undo", admin_client.address_or_pattern(args.url))
     outcome = "forgotten" if result["undone"] else "no move or end was stored"
     admin_client.print_result(args, result, [f"{result['target']}  {outcome}"])
