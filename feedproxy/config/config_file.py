@@ -181,10 +181,8 @@ def _parse_pattern(value: Any, location: str) -> TargetPattern:
 
 
 def line_of(mapping: Any, key: Any) -> int:
-    """Return the line number of a key.
-
-    A key that `<<` merges from another mapping has the line number of the mapping that contains `<<`.
-    """
+    """Return the line number of a key. A key that `<<` merges from another mapping has the line number of the mapping
+    with `<<`."""
     try:
         return int(mapping.lc.key(key)[0]) + 1
     except (AttributeError, KeyError, TypeError):
@@ -192,11 +190,8 @@ def line_of(mapping: Any, key: Any) -> int:
 
 
 def item_line(sequence: Any, index: int, location: str) -> int:
-    """Return the line number of an item in a list. If the item has no line number, return the number at the end of
-    `location`.
-
-    `location` is the place of the list as `FILE:LINE`.
-    """
+    """Return the line number of an item in a list or, if the item has none, the number at the end of `location`: the
+    place of the list as `FILE:LINE`."""
     try:
         return int(sequence.lc.item(index)[0]) + 1
     except (AttributeError, KeyError, TypeError):

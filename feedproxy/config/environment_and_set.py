@@ -41,9 +41,7 @@ def from_environment(environment: Mapping[str, str], specs: Mapping[str, OptionS
 
 def unknown_variables(environment: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
     """Return the `FEEDPROXY_…` variables that are probably misspelt, each with the variable that was probably meant.
-
-    `names` contains the names of all known options.
-    """
+    `names` contains the names of all known options."""
     option_variables = [ENVIRONMENT + name.upper() for name in option_names()]
     other_variables = {FILE_VARIABLE, *CLIENT_VARIABLES}
     suggestions = {}
@@ -58,9 +56,7 @@ def unknown_variables(environment: Mapping[str, str], names: Collection[str]) ->
 
 def _parse_value(name: str, text: str, spec: OptionSpec, location: str) -> Any:
     """Return the value of an option from its text. The text of a list is a YAML list, or has commas between its items.
-
-    Raises UsageError if the text is invalid. The error's message begins with `location`.
-    """
+    Raises UsageError, with a message that begins with `location`, if the text is invalid."""
     parsed: Any = text
     if spec.kind is bool:
         parsed = {"true": True, "false": False}.get(text.strip().lower(), text)

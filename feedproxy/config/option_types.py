@@ -47,10 +47,8 @@ def option_specs() -> dict[str, OptionSpec]:
 
 
 def spec_of(typespec: Any, choices: Sequence[str] | None = None) -> OptionSpec:
-    """Return the specification of an option of mitmproxy.
-
-    `typespec` is bool, int, str, an Optional of these, or Sequence[str].
-    """
+    """Return the specification of an option of mitmproxy. `typespec` is bool, int, str, an Optional of these, or
+    Sequence[str]."""
     parts = get_args(typespec)
     if type(None) in parts:
         kind = next(part for part in parts if part is not type(None))
