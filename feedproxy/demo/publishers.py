@@ -99,11 +99,8 @@ class DemoFeed:
         return version
 
     def allows_copy(self, fetched: Instant, now: Instant) -> bool:
-        """Return True if the feed's hints permit the use, at the instant `now`, of a copy that was fetched at
-        `fetched`.
-
-        The use is permitted while the copy is younger than ttl or sy:* states, and in skipHours.
-        """
+        """Return True if the feed's hints permit the use, at the instant `now`, of a copy fetched at `fetched`: while
+        the copy is younger than ttl or sy:* states, and in skipHours."""
         return now - fetched < self.profile.lifetime or is_skipped(self.profile.schedule, now)
 
     def find_version_number(self, body: bytes) -> int | None:

@@ -133,10 +133,8 @@ async def _start_origins(stack: AsyncExitStack, feeds: Sequence[DemoFeed], clock
 
 @asynccontextmanager
 async def _start_feedproxy(clock: ManualClock) -> AsyncIterator[tuple[str, int, Callable[[], bool]]]:
-    """Run a feedproxy on a free loopback port.
-
-    Yield its address and a function that returns whether a refresh is due or in progress.
-    """
+    """Run a feedproxy on a free loopback port. Yield its host and port, and a function that returns True while a
+    refresh is due or in progress."""
     # mitmproxy writes its CA into this folder.
     with TemporaryDirectory(prefix="feedproxy-demo-") as folder:
         options = {
