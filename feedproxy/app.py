@@ -74,11 +74,8 @@ class App:
         make_client: Callable[[Settings], ClosableOriginClient] | None = None,
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
-        """Create an App.
-
-        `make_client` returns the client for origins (default: upstream/origin_client.py). `random_bytes` returns random
-        bytes for names and secrets.
-        """
+        """Create an App. `make_client` returns the client for origins (default: upstream/origin_client.py).
+        `random_bytes` returns random bytes for names and secrets."""
         self.clock: Clock = clock or SystemClock()
         self._make_client = make_client
         self.random_bytes = random_bytes
@@ -161,10 +158,8 @@ class App:
         self._adopted, self._settings = None, from_options(values)
 
     def adopt(self, options: Any) -> None:
-        """Take the settings from mitmproxy's options. The options are read at the next use of the settings.
-
-        mitmproxy configures all addons again for each declared option, so reading the options here would be slow.
-        """
+        """Take the settings from mitmproxy's options. The options are read at the next use of the settings, because
+        mitmproxy configures all addons again for each declared option."""
         self._adopted = options
         self.settings_generation += 1
 
@@ -224,10 +219,8 @@ class App:
         return parent_of(self.settings_for(target).upstream_proxy, target)
 
     def is_redirect_permitted(self, start: str, end: str | None) -> bool:
-        """Return True if a response from `end` may be stored under the target `start`.
-
-        If `end` is None, it is unknown. The result is then True only if no rule protects feeds.
-        """
+        """Return True if a response from `end` may be stored under the target `start`. If `end` is unknown (None),
+        return True only if no rule protects feeds."""
         if end is not None:
             return may_serve_under(self.settings_for(start), self.settings_for(end))
         return not self.rules.protects_feeds

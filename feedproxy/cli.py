@@ -85,8 +85,8 @@ def command_names() -> list[str]:
 def make_parser(*names: str) -> Parser:
     """Return the parser of these commands, or of all commands if `names` is empty.
 
-    To make a parser, Python imports all that its commands need. The parser of one command is made in a third of the
-    time for the parser of all commands.
+    Python imports all that the commands of a parser need. The parser of one command is made in a third of the time for
+    all commands.
     """
     parser = Parser(prog="feedproxy", description="An HTTP caching proxy made for feeds.")
     parser.add_argument("-V", "--version", action="version", version=f"feedproxy {__version__}")

@@ -20,10 +20,8 @@ def client_network(address: str) -> str:
 
 
 def parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return an IP address without its zone, or None if the address is invalid.
-
-    An IPv4-mapped IPv6 address becomes an IPv4 address.
-    """
+    """Return an IP address without its zone, or None if the address is invalid. An IPv4-mapped IPv6 address becomes an
+    IPv4 address."""
     try:
         parsed = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

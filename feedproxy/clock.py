@@ -27,10 +27,8 @@ def is_set_back(recorded: Instant, now: Instant) -> bool:
 
 
 CLOCK_UNSET_BEFORE: Instant = 1_000_000_000
-"""Instant (in 2001) before which the machine's clock counts as not set.
-
-A clock without a battery begins in 1970 or 2000, until the machine gets the time from the network.
-"""
+"""Instant (in 2001) before which the machine's clock counts as not set. A clock without a battery begins in 1970 or
+2000, until the machine gets the time from the network."""
 
 
 def is_unset(now: Instant) -> bool:

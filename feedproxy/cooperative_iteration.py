@@ -14,20 +14,16 @@ THROTTLED_BLOCKING_TIME: Seconds = 0.0005
 several such tasks."""
 
 IDLE_FACTOR = 3
-"""A background task pauses for this many times the time of its work.
-
-Work of 0.14 ms for each of 100,000 feeds then takes about a minute, and a quarter of a CPU.
-"""
+"""A background task pauses for this many times the time of its work. Work of 0.14 ms for each of 100,000 feeds then
+takes about a minute, and a quarter of a CPU."""
 
 
 LATE_MIN: Seconds = 0.002
 """If a pause ends more than this many seconds late, the event loop counts as busy."""
 
 LATE_FACTOR = 10
-"""If a pause ends late, the next pause is longer by this many times the delay.
-
-The first LATE_MIN seconds of a delay do not count.
-"""
+"""If a pause ends late, the next pause is longer by this many times the delay. The first LATE_MIN seconds of a delay do
+not count."""
 
 
 async def iterate_cooperatively[T](values: Iterable[T], blocking_time: Seconds | None = None) -> AsyncIterator[T]:
@@ -42,10 +38,8 @@ async def iterate_cooperatively[T](values: Iterable[T], blocking_time: Seconds |
 
 
 async def iterate_in_background[T](values: Iterable[T], idle_factor: float = IDLE_FACTOR) -> AsyncIterator[T]:
-    """Yield the values. After each THROTTLED_BLOCKING_TIME seconds, sleep `idle_factor` times as long.
-
-    While the event loop is busy, the pauses are longer.
-    """
+    """Yield the values. After each THROTTLED_BLOCKING_TIME seconds, sleep `idle_factor` times as long, or longer while
+    the event loop is busy."""
     start, late = time.monotonic(), 0.0
     for value in values:
         yield value

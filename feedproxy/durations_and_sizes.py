@@ -98,8 +98,7 @@ def span(seconds: Seconds) -> str:
 def exact_span(seconds: Seconds) -> str:
     """Return a duration in words to the second, rounded down: `29 min 50 s`, `1 h 20 s`, `2 days 5 min`.
 
-    Use this function for a duration that is compared with a limit: a duration below the limit then does not read like
-    the limit.
+    Use it for a duration that is compared with a limit. A duration below the limit then does not read like the limit.
     """
     remainder, parts = max(0, math.floor(seconds)), []
     for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min"), (1, "s")):

@@ -18,11 +18,8 @@ class FeedproxyError(Exception):
         cls.detail = cls.detail if detail is None else detail
 
     def as_value(self) -> "FeedproxyError":
-        """Return this error without its causes and tracebacks.
-
-        A traceback refers to the task that has the error as its result. Only a garbage collection would free this
-        cycle.
-        """
+        """Return this error without its causes and tracebacks. A traceback refers to the task that has the error as its
+        result, and only a garbage collection would free this cycle."""
         self.__cause__ = self.__context__ = None
         return self.with_traceback(None)
 

@@ -48,10 +48,8 @@ ANY_USER = "*"
 
 
 class _Protection(NamedTuple):
-    """The protection of a target: the permitted readers, and True for a private target.
-
-    Each request hashes a value of this class, and a NamedTuple is hashed fast.
-    """
+    """The protection of a target: the permitted readers, and True for a private target. It is a NamedTuple, because
+    each request hashes it."""
 
     readers: tuple[str, ...]
     private: bool
@@ -122,17 +120,13 @@ class Rules:
         return any(map(_is_secret, self._protecting_rules))
 
     def protects_host(self, host: str, base: Settings) -> bool:
-        """Return True if a rule protects a feed at this host. A tunnel to the host would bypass the rule.
-
-        Blocked feeds do not count, because a block only limits what this proxy serves.
-        """
+        """Return True if a rule protects a feed at this host. A tunnel to the host would bypass the rule. Blocked feeds
+        do not count, because a block only limits what this proxy serves."""
         return any(map(_is_secret, self._protecting_rules_at(host, base)))
 
     def _protecting_rules_at(self, host: str, base: Settings) -> list[Rule]:
-        """Return the protecting rules of a host, in the order of the file.
-
-        In reverse mode, the rules of the public host are also rules of the upstream's host.
-        """
+        """Return the protecting rules of a host, in the order of the file. In reverse mode, those of the public host
+        also count for the upstream's host."""
         hosts = [host.lower()]
         if base.upstream and base.public_url and uri.host_of(uri.normalise(base.upstream)) == hosts[0]:
             hosts.append(uri.host_of(uri.normalise(base.public_url)))
@@ -154,11 +148,7 @@ class Rules:
         return match
 
     def _protection(self, target: str) -> _Protection | None:
-        """Return the protection of a target, or None if no rule protects it.
-
-        An origin can interpret the target in several ways (http/target_uri/path_confusion.py). The result is the
-        strictest protection of all interpretations.
-        """
+        """Return the strictest protection of all interpretations of a target, or None if no rule protects it."""
         base = self._base
         if base is None or not self._protecting_rules or "://" not in target:
             return None

@@ -22,10 +22,8 @@ DIVISORS = {
 """For each cache, the divisor of `memory_max` that gives its limit. The limits add up to at most `memory_max`."""
 
 READER_SIZE = 256
-"""The subscriber counts may have one entry for each of this many bytes of `memory_max`.
-
-An entry takes about 100 bytes, and the rhythm of a reader's polls 48 (subscribers/subscriber_counts.py).
-"""
+"""The subscriber counts may have one entry for each of this many bytes of `memory_max`. An entry takes about 100 bytes,
+and the rhythm of a reader's polls 48 (subscribers/subscriber_counts.py)."""
 
 READERS_MIN = 1_000_000
 """The subscriber counts may always have this many entries, however small `memory_max` is."""
@@ -34,10 +32,8 @@ READERS_PER_FEED = 5
 """In the subscriber counts, a feed with one reader takes as much memory as this many entries."""
 
 MODELS_DIVISOR = 64
-"""Divisor of `memory_max`. The quotient limits the cache of parsed documents of each helper process, in bytes.
-
-A parsed feed takes five times the bytes of its document.
-"""
+"""Divisor of `memory_max`. The quotient limits the cache of parsed documents of each helper process, in bytes. A parsed
+feed takes five times the bytes of its document."""
 
 
 BESIDE_CACHES = 256 * 1024 * 1024

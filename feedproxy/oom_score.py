@@ -9,10 +9,8 @@ import contextlib
 from pathlib import Path
 
 HELPER = 500
-"""Addition to the score of a helper process and its template, in thousandths of the available memory.
-
-A worker with caches of half the memory still has a lower score.
-"""
+"""Addition to the score of a helper process and its template, in thousandths of the available memory. A worker with
+caches of half the memory still has a lower score."""
 
 WORKER = 100
 """Addition to the score of each of several workers. A worker's score is usually above the supervisor's even without
@@ -22,9 +20,7 @@ MAX = 1000
 
 
 def raise_oom_score(addition: int, file: Path = Path("/proc/self/oom_score_adj")) -> None:
-    """Raise the score of this process and of its later children. On a system without such a score, do nothing.
-
-    Only a privileged process could lower its score.
-    """
+    """Raise the score of this process and of its later children, if the system has such a score. Only a privileged
+    process could lower it again."""
     with contextlib.suppress(OSError, ValueError):
         file.write_text(str(min(MAX, int(file.read_text(encoding="ascii")) + addition)), encoding="ascii")

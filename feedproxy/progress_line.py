@@ -5,10 +5,8 @@ from typing import Self
 
 
 class ProgressLine:
-    """Line with the progress of a command, removed at the end of the `with` block.
-
-    Nothing is written unless stderr is a terminal.
-    """
+    """Line with the progress of a command, removed at the end of the `with` block. It is written only if stderr is a
+    terminal."""
 
     def __init__(self) -> None:
         self._shown = ""

@@ -852,7 +852,7 @@ class Settings:
     def keepalive_timeout(self) -> int:
         """Return the seconds without data after which a client's connection is closed (mitmproxy's `tcp_timeout`).
 
-        mitmproxy has only this timeout for connections. It must exceed the longest hook (answer_timeout).
+        They must exceed the longest hook (answer_timeout), because mitmproxy has no other timeout for connections.
         """
         return max(75, self.answer_timeout + 30)
 
@@ -983,10 +983,8 @@ def _sequence_names() -> frozenset[str]:
 
 
 def listen_address(text: str, option_name: str) -> tuple[str, int]:
-    """Return host and port of `HOST:PORT`, `:PORT` (all addresses, host "") or `PORT` (loopback).
-
-    Raises UsageError, with `option_name` in the message, if `text` has none of these forms.
-    """
+    """Return host and port of `HOST:PORT`, `:PORT` (all addresses, host "") or `PORT` (loopback). Raises UsageError,
+    with `option_name` in the message, for any other text."""
     match = _ADDRESS.fullmatch(text.strip())
     if match is None or int(match["port"]) > 65535:
         default = getattr(Settings(), option_name)
