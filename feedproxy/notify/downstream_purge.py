@@ -58,10 +58,7 @@ def read_purge_sink(text: str) -> PurgeSink:
 
 def read_purge_fields(lines: Iterable[str]) -> Fields:
     """Return the fields in the lines `NAME: VALUE` of the option `purge_fields`. Raises UsageError if a line is
-    invalid.
-
-    The error's message does not contain the line, because the value can be a secret.
-    """
+    invalid. The error's message does not contain the line, because the value can be a secret."""
     fields: list[tuple[str, str]] = []
     for line in lines:
         name, colon, value = line.partition(":")
@@ -81,28 +78,21 @@ class DownstreamPurge:
         self._settings = settings
 
     def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
-        """Return a purge at each sink.
-
-        Private feeds are purged, too: the caches can have copies, and the key discloses nothing about the feed.
-        """
+        """Return a purge at each sink. Private feeds are purged, too: the caches can have copies, and the key discloses
+        nothing about the feed."""
         return self.purge_requests(change.target, number=change.number)
 
     def purge_requests(self, target: str, *, number: int = 0) -> Iterable[DeliveryRequest]:
         """Return the purge of a target at each purge sink. Return no purge if the target does not belong to the
-        upstream.
-
-        `number` is the id of the change in the change log, or 0 if the purge has another reason.
-        """
+        upstream. `number` is the id of the change in the change log, or 0 if the purge has another reason."""
         settings = self._settings()
         if is_upstream_target(target, settings):
             for sink in settings.purge_sinks:
                 yield DeliveryRequest(self.name, "purge", target, read_purge_sink(sink).url, change=number, data=sink)
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the purge request, or None if the operator has removed the sink.
-
-        The operator has configured the address, so it is not checked.
-        """
+        """Return the purge request, or None if the operator has removed the sink. The operator has configured the
+        address, so it is not checked."""
         settings, request = self._settings(), delivery.request
         if request.data not in settings.purge_sinks:
             return None  # the operator has removed the sink
@@ -125,11 +115,8 @@ class DownstreamPurge:
         return Message("PURGE", sink.url, fields, address_trust=AddressTrust.OPERATOR_HOST)
 
     async def interpret(self, delivery: Delivery, subscription: Subscription | None, answer: Answer) -> Verdict:
-        """Return Delivered for 2xx, and for 404 and 410, by which a cache says that it has no copy.
-
-        Every other response leads to a retry, even a refusal (401, 403): the operator can correct the cache's access
-        rule.
-        """
+        """Return Delivered for 2xx, and for 404 and 410, by which a cache says that it has no copy. Every other
+        response leads to a retry, even a refusal (401, 403): the operator can correct the cache's access rule."""
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer))
         if 200 <= answer.status < 300 or answer.status in (404, 410):

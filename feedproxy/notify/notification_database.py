@@ -87,10 +87,8 @@ CREATE INDEX subscriptions_moved ON subscriptions (moved_from, role, state) WHER
 
 
 def _shift_deadlines(db: sqlite3.Connection, seconds: Seconds) -> None:
-    """Subtract `seconds` from all deadlines, because the clock was set back by this time.
-
-    A clock that was a year ahead would otherwise delay deliveries and prolong subscriptions by a year.
-    """
+    """Subtract `seconds` from all deadlines, because the clock was set back by this time. A clock that was a year ahead
+    would otherwise delay deliveries and prolong subscriptions by a year."""
     for statement in (
         "UPDATE deliveries SET due = due - ?1, since = since - ?1",
         "UPDATE subscriptions SET expires = expires - ?1, renew_at = renew_at - ?1",
@@ -106,10 +104,8 @@ def _limit_due(db: sqlite3.Connection, latest: Instant) -> None:
 
 
 def database_file(store: str) -> Path | None:
-    """Return the path of the database in the store's folder, or None for a store in memory.
-
-    For a store on another machine, the folder is the platform's cache folder: each proxy has its own subscribers.
-    """
+    """Return the path of the database in the store's folder, or None for a store in memory. For a store on another
+    machine, the folder is the platform's cache folder: each proxy has its own subscribers."""
     if store == "memory:":
         return None
     folder = store_folder("" if "://" in store else store)

@@ -18,10 +18,8 @@ SUBSCRIBER_REQUESTS = frozenset({"subscribe", "unsubscribe"})
 
 
 class Change(Struct, frozen=True):
-    """A change of a feed's content.
-
-    `number` is its id in the change log, `name` the title of the channel, and `url` the home page of the channel.
-    """
+    """A change of a feed's content. `number` is its id in the change log, `name` the title of the channel, and `url`
+    the home page of the channel."""
 
     number: int
     target: str
@@ -43,10 +41,8 @@ class DeliveryRequest(Struct, frozen=True):
 
 
 class Delivery(Struct, frozen=True):
-    """A queued delivery.
-
-    `tries` counts the failed attempts since the instant `since`. A newer change of the feed replaces only `request`.
-    """
+    """A queued delivery. `tries` counts the failed attempts since the instant `since`. A newer change of the feed
+    replaces only `request`."""
 
     id: int
     request: DeliveryRequest

@@ -50,10 +50,8 @@ from feedproxy.upstream.callback_client import CallbackClient
 logger = logging.getLogger(__name__)
 
 POLL_INTERVAL: Seconds = 5
-"""The notification service's loop waits at most this many seconds between two iterations.
-
-The time is limited, because another process can queue work meanwhile, or the clock can be corrected.
-"""
+"""The notification service's loop waits at most this many seconds between two iterations. The time is limited, because
+another process can queue work meanwhile, or the clock can be corrected."""
 TRIM_INTERVAL: Seconds = 600
 """Seconds between two deletions of old changes and pings."""
 DEFERRED_MAX = 10_000
@@ -88,10 +86,8 @@ class NotificationEvents(Struct, frozen=True):
     delivery_started: AsyncSignal = field(default_factory=AsyncSignal)
     """Emitted when this process begins to send deliveries, and after an outage."""
     tick: AsyncSignal = field(default_factory=AsyncSignal)
-    """Emitted in each iteration of the service's loop, in every process.
-
-    Iterations are frequent: receivers with periodic work must check the clock.
-    """
+    """Emitted in each iteration of the service's loop, in every process. Iterations are frequent: receivers with
+    periodic work must check the clock."""
 
 
 class _NextDue(NamedTuple):

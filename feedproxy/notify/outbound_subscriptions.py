@@ -124,10 +124,7 @@ class OutboundSubscriptions:
 
     async def renew(self, subscription: Subscription) -> None:
         """Request the subscription again, at the server that now offers notifications of the feed. Remove the
-        subscription if no server does.
-
-        A paused subscription stays unchanged.
-        """
+        subscription if no server does. A paused subscription stays unchanged."""
         if subscription.state is State.PAUSED:
             return
         server = await self._target_of(subscription.topic) if self._service.can_receive_calls else None

@@ -36,10 +36,8 @@ TRIES_MAX = 5
 
 
 POSTPONE_MAX: Seconds = 3600
-"""A deferred refresh is considered again after at most this many seconds.
-
-The reason for the deferral, such as a pause by the operator, can have ended.
-"""
+"""A deferred refresh is considered again after at most this many seconds. The reason for the deferral, such as a pause
+by the operator, can have ended."""
 
 
 class UnknownSite(Struct, frozen=True):
@@ -195,10 +193,8 @@ class RefreshRequests:
             self._wake()
 
     async def _follow_autodiscovery(self, target: str) -> None:
-        """Enqueue the first feed that a page names, if a ping of an unknown site has named the page.
-
-        The feed's URL is not searched for further feeds, so that pages that link to each other form no loop.
-        """
+        """Enqueue the first feed that a page names, if a ping of an unknown site has named the page. The feed's URL is
+        not searched for further feeds, so that pages that link to each other form no loop."""
         if (
             self._settings().ping_unknown != "fetch"
             or self._cache_admin.is_feed(target)

@@ -146,10 +146,8 @@ class Subscriptions:
         return await self._database.run(work)
 
     async def record_notification(self, number: int, now: Instant, reason: str, *, success: bool) -> None:
-        """Record a push that feedproxy received for its own subscription with this number.
-
-        `success` is false if the push was refused, for example for a wrong signature. `reason` says why.
-        """
+        """Record a push that feedproxy received for its own subscription with this number. `success` is false if the
+        push was refused, for example for a wrong signature. `reason` says why."""
         await self._database.run(lambda db: record_attempt(db, number, now, reason[:300], success=success))
 
     async def get(self, number: int) -> Subscription | None:
@@ -234,10 +232,8 @@ class Subscriptions:
         return await self._change_state(number, State.ACTIVE, State.PAUSED)
 
     async def resume(self, number: int) -> bool:
-        """Resume a subscription. Return False if there is no paused subscription with this id.
-
-        A pending subscription cannot be resumed, because it must not become active before it is verified.
-        """
+        """Resume a subscription. Return False if there is no paused subscription with this id. A pending subscription
+        cannot be resumed, because it must not become active before it is verified."""
         return await self._change_state(number, State.PAUSED, State.ACTIVE)
 
     async def _change_state(self, number: int, before: State, after: State) -> bool:
@@ -249,9 +245,7 @@ class Subscriptions:
 
     def next_due(self, db: sqlite3.Connection) -> Instant | None:
         """Return the earliest instant at which a subscription expires or is due for renewal, or None if there is none.
-
-        Paused subscriptions expire, but are not renewed.
-        """
+        Paused subscriptions expire, but are not renewed."""
         row = db.execute(
             "SELECT (SELECT min(expires) FROM subscriptions), (SELECT renew_at FROM subscriptions"
             " WHERE renew_at IS NOT NULL AND state <> 'paused' ORDER BY renew_at LIMIT 1)"
@@ -311,10 +305,8 @@ def callback_site(url: str) -> str:
 def record_attempt(
     db: sqlite3.Connection, number: int, at: Instant, reason: str, *, success: bool, started: Instant = math.inf
 ) -> None:
-    """Record the outcome of a delivery for a subscription, or of a push, within a transaction.
-
-    If another outcome was recorded since the instant `started`, the reason of that outcome is kept.
-    """
+    """Record the outcome of a delivery for a subscription, or of a push, within a transaction. If another outcome was
+    recorded since the instant `started`, the reason of that outcome is kept."""
     db.execute(
         "UPDATE subscriptions SET last_try = ?1,"
         " note = CASE WHEN last_try > ?2 AND last_try < ?3 THEN note ELSE ?4 END,"

@@ -17,11 +17,8 @@ PAGE_SIZE = 500
 
 
 class SubscriberMaintenance:
-    """Maintenance of the subscribers of one protocol.
-
-    `final_message` returns the delivery that tells a subscriber of the end of its subscription, or None if the protocol
-    has no such message.
-    """
+    """Maintenance of the subscribers of one protocol. `final_message` returns the delivery that tells a subscriber of
+    the end of its subscription, or None if the protocol has no such message."""
 
     def __init__(
         self,

@@ -94,10 +94,8 @@ async def find_feeds(service: NotificationService, *addresses: str) -> list[str]
 
 
 async def _feeds_of_site(service: NotificationService, url: str) -> list[str]:
-    """Return at most PINGED_FEEDS_MAX known feeds of the site at `url` (normalised), the last changed first.
-
-    A feed belongs to the site if its channel links to `url`, or if its address is below `url`.
-    """
+    """Return at most PINGED_FEEDS_MAX known feeds of the site at `url` (normalised), the last changed first. A feed
+    belongs to the site if its channel links to `url`, or if its address is below `url`."""
     site = host_and_path(url)
     folder = site if site.endswith("/") else site + "/"
     folder_end = folder[:-1] + "0"  # the first text that sorts after all paths below the folder: "0" follows "/"

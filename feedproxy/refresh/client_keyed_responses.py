@@ -37,10 +37,8 @@ _WHOLE_OR_PART = frozenset({200, 206})
 
 
 def selects(stored: StoredResponse, upstream: UpstreamRequest) -> bool:
-    """Return whether a client's request selects the keyed response `stored`.
-
-    `upstream` is the request for the origin.
-    """
+    """Return whether a client's request selects the keyed response `stored`. `upstream` is the request for the
+    origin."""
     fields, agent = upstream.request.fields, stored.key.get("user-agent")
     if agent is not None and (upstream.own_agent or fields.combined("user-agent") != agent):
         return False
@@ -97,10 +95,8 @@ def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: 
 
 
 def is_feed_for_all_languages(job: RefreshJob, chain: RedirectChain, ingested: IngestedContent) -> bool:
-    """Return whether the response to a request with Accept-Language may be the shared copy of a new feed.
-
-    A redirect, or a response with Content-Language, can depend on the language even without Vary.
-    """
+    """Return whether the response to a request with Accept-Language may be the shared copy of a new feed. A redirect,
+    or a response with Content-Language, can depend on the language even without Vary."""
     if ingested.channel is None or ingested.error is not None or isinstance(chain.last, Oversized):
         return False
     response = chain.last.response
@@ -145,10 +141,8 @@ def unstored_varying_names(result: RefreshResult) -> frozenset[str]:
 
 
 def needs_second_fetch(context: RequestContext, result: RefreshResult, unstored_names: frozenset[str]) -> bool:
-    """Return True if the shared request to the origin lacked a field by which the response varies.
-
-    The origin is then asked again, with the client's field. `unstored_names` is the result of `unstored_varying_names`.
-    """
+    """Return True if the shared request to the origin lacked a field by which the response varies. The origin is then
+    asked again, with the client's field. `unstored_names` is the result of `unstored_varying_names`."""
     known_names = context.resource.varying_names if context.resource is not None else frozenset[str]()
     varying_names = (result.resource.varying_names | unstored_names) - known_names
     return not context.upstream.withheld_names.isdisjoint(varying_names)
@@ -166,11 +160,8 @@ def keyed_view(resource: Resource, job: RefreshJob) -> Resource:
 
 
 def merge_keyed(stored_resource: Resource, learned: Resource, key: Fields) -> Resource:
-    """Return the stored resource after a refresh with this key.
-
-    Responses with this key in `learned`, the result of the refresh, replace the stored responses with this key. Only
-    the latest KEYED_MAX keyed responses remain.
-    """
+    """Return the stored resource after a refresh with this key. Responses with this key in `learned`, the result of the
+    refresh, replace the stored responses with this key. Only the latest KEYED_MAX keyed responses remain."""
     others = [response for response in stored_resource.keyed if sorted(response.key) != sorted(key)]
     same_key = [response for response in (*learned.parts, *learned.variants) if sorted(response.key) == sorted(key)]
     return replace(stored_resource, keyed=(*others, *same_key)[-KEYED_MAX:])

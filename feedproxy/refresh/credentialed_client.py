@@ -26,10 +26,8 @@ class ClosableOriginClient(OriginClient, Protocol):
 
 
 class CredentialedClient:
-    """Origin client that adds credentials to requests.
-
-    A target's fragment names its credential, so callers never see the secret.
-    """
+    """Origin client that adds credentials to requests. A target's fragment names its credential, so callers never see
+    the secret."""
 
     def __init__(self, client: ClosableOriginClient, with_credentials: Callable[[Request], Request]) -> None:
         self._client = client

@@ -46,10 +46,8 @@ HASHED_ON_LOOP_MAX = 64 * 1024
 def with_dictionary(
     client: OriginClient, job: RefreshJob, store: Store, helper_pool: HelperPool, clock: Clock
 ) -> OriginClient:
-    """Return a client that names the job's stored content as a dictionary in its request to the origin.
-
-    If the request may name no dictionary, return `client`.
-    """
+    """Return a client that names the job's stored content as a dictionary in its request to the origin. If the request
+    may name no dictionary, return `client`."""
     stored, request, settings = job.validate, job.request, job.settings
     if stored is None or not stored.content.is_dictionary or not is_shared(stored, settings):
         return client

@@ -79,9 +79,7 @@ class FetchPermissions:
 
     def record(self, job: RefreshJob, result: RefreshResult) -> None:
         """Record the outcome of a job, so that failures delay later requests with the same client-specific fields.
-
-        Outcomes of range requests and of browsers' requests are not recorded.
-        """
+        Outcomes of range requests and of browsers' requests are not recorded."""
         if result.keyed_record is None:
             return
         fields = job.request.fields

@@ -26,10 +26,8 @@ UNSATISFIABLE = 416
 def serve_from_part(
     context: RequestContext, resource: Resource | None, now: Instant
 ) -> tuple[StoredResponse, Freshness] | None:
-    """Return the response to a range request, made from a fresh stored part, and the freshness of this part.
-
-    Return None if no stored part suffices.
-    """
+    """Return the response to a range request, made from a fresh stored part, and the freshness of this part. Return
+    None if no stored part suffices."""
     if resource is None or context.request.method != "GET" or "range" not in context.request.fields:
         return None
     for part in _selected_parts(context, resource):
@@ -98,10 +96,8 @@ def cut_to_range(context: RequestContext, result: RefreshResult) -> RefreshResul
 
 
 def with_part(resource: Resource, response: StoredResponse, job: RefreshJob) -> Resource | None:
-    """Return the resource with the response added as a part.
-
-    Return None if the response is no part or must not be stored, or if the request selects a whole stored response.
-    """
+    """Return the resource with the response added as a part. Return None if the response is no part or must not be
+    stored, or if the request selects a whole stored response."""
     if response.status != 206 or resource.channel is not None:
         return None
     reason = partial_content.reason_not_to_store_part(job.request, response, targeted=job.settings.is_targeted)

@@ -66,10 +66,8 @@ def _has_changed(
 
 
 def _failure(stored: Resource, settings: Settings) -> RefreshResult | None:
-    """Return a result that serves the stale copy after the failed refresh of another process.
-
-    Return None if no copy is stored, or if the kind of the failure is unknown.
-    """
+    """Return a result that serves the stale copy after the failed refresh of another process. Return None if no copy is
+    stored, or if the kind of the failure is unknown."""
     detail = next((detail for detail in Detail if detail == stored.failures.detail), None)
     if not stored.variants or detail is None:
         return None

@@ -19,11 +19,8 @@ from feedproxy.store.interface import Store
 
 
 class PublicationBackfill:
-    """A task that adds the publication dates of items to the recorded changes of feeds.
-
-    While `is_refreshing(target)` is true, no dates are added for the feed at `target`, because the refresh would
-    overwrite them.
-    """
+    """A task that adds the publication dates of items to the recorded changes of feeds. While `is_refreshing(target)`
+    is true, no dates are added for the feed at `target`, because the refresh would overwrite them."""
 
     def __init__(
         self,
@@ -40,10 +37,8 @@ class PublicationBackfill:
         self._has_expected_readers = has_expected_readers
 
     async def read(self, target: str) -> bool:
-        """Add the publication dates in the stored document to the changes of a feed that was fetched only once.
-
-        Return True if the call had to wait: the resource can have changed in the meantime.
-        """
+        """Add the publication dates in the stored document to the changes of a feed that was fetched only once. Return
+        True if the call had to wait: the resource can have changed in the meantime."""
         await self._store.load(target)
         resource, epoch = self._store.get_latest(target), self._coordination.invalidation_epoch(target)
         if resource is None or not resource.backfill_pending or not (document := stored_document(resource)):

@@ -33,9 +33,7 @@ UNSTATED_LIFETIME: Seconds = 86_400
 
 NON_FEED_REDIRECTS_MAX = 10_000
 """Maximum number of remembered targets with a redirect that leads to no feed. The oldest target is removed first.
-
-Clients that request such a target get the redirect itself.
-"""
+Clients that request such a target get the redirect itself."""
 
 
 class FollowRedirect(Struct, frozen=True):
@@ -55,19 +53,14 @@ class OriginClient(Protocol):
     """A client that sends one request to its origin."""
 
     async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
-        """Return the response, or Oversized if its content exceeds `buffer_max`.
-
-        If `skip_address_check` is true, the address of the origin is not checked. Raises FeedproxyError if the exchange
-        fails.
-        """
+        """Return the response, or Oversized if its content exceeds `buffer_max`. If `skip_address_check` is true, the
+        address of the origin is not checked. Raises FeedproxyError if the exchange fails."""
         ...
 
 
 class RedirectChain(Struct, frozen=True):
-    """The first and the last response of a chain of redirects.
-
-    `redirect_error` is the reason why the last redirect was not followed, or None if all were followed.
-    """
+    """The first and the last response of a chain of redirects. `redirect_error` is the reason why the last redirect was
+    not followed, or None if all were followed."""
 
     first: Fetched | Oversized
     last: Fetched | Oversized
@@ -112,9 +105,7 @@ def next_hop(
 
 def permanent_location(hops: Iterable[tuple[int, str]]) -> str | None:
     """Return the target of the last permanent redirect before the first temporary redirect, or None if there is none.
-
-    `hops` contains the redirects of a chain in order, each with its status code and target.
-    """
+    `hops` contains the redirects of a chain in order, each with its status code and target."""
     location = None
     for status, target in hops:
         if status not in PERMANENT:
@@ -271,11 +262,8 @@ class NonFeedRedirects:
             del self._epochs[target]
 
     def may_follow(self, context: RequestContext) -> bool:
-        """Return whether redirects of a target that is not a known feed may be followed for this request.
-
-        The result is False for browsers, for requests with Range, and for targets with redirects that led to no feed
-        before.
-        """
+        """Return whether redirects of a target that is not a known feed may be followed for this request. The result is
+        False for browsers, for requests with Range, and for targets with redirects that led to no feed before."""
         target, accept = context.request.target, context.request.fields.combined("accept")
         leads_to_no_feed = self._epochs.get(target) == self._coordination.invalidation_epoch(target)
         return not prefers_pages(accept) and not leads_to_no_feed and "range" not in context.upstream.request.fields

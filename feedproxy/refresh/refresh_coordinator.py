@@ -44,10 +44,8 @@ from feedproxy.store.resource import Relocation, Resource
 from feedproxy.upstream.origin_connection_limits import PROXY, Requester, charge_current_task, requesting
 
 SITE_WAITING_MAX = 256
-"""A refresh that `site_interval` defers is scheduled only while fewer than this many refreshes are scheduled.
-
-Each scheduled refresh is checked again after each request to its site.
-"""
+"""A refresh that `site_interval` defers is scheduled only while fewer than this many refreshes are scheduled. Each
+scheduled refresh is checked again after each request to its site."""
 
 
 class RefreshCoordinator:
@@ -99,9 +97,7 @@ class RefreshCoordinator:
 
     def _is_for_shared_feed(self, request: Request) -> bool:
         """Return whether the request is for a known feed of another origin than `upstream`, and has no credentials.
-
-        Only a response to such a request may pause its site for all clients.
-        """
+        Only a response to such a request may pause its site for all clients."""
         target = request.target
         return (
             _is_known_feed(self._store.peek(target))
@@ -114,10 +110,8 @@ class RefreshCoordinator:
         return len(self._refreshes) + len(self._backfills) + self._backfills_in_progress
 
     def refresh_shared_copy(self, context: RequestContext, result: RefreshResult) -> None:
-        """Refresh the shared copy after a request with client-specific fields, if the copy is stale or missing.
-
-        Nothing happens if the fetch is deferred now. `result` is the result of the client's request.
-        """
+        """Refresh the shared copy after a request with client-specific fields, if the copy is stale or missing. Nothing
+        happens if the fetch is deferred now. `result` is the result of the client's request."""
         if not client_keyed_responses.is_client_specific(context, result):
             return
         target, settings = context.request.target, context.settings
@@ -177,18 +171,14 @@ class RefreshCoordinator:
         return await self._run_job(job, self._store.get(target))
 
     def refresh(self, target: str) -> asyncio.Task[RefreshResult]:
-        """Return the task of the running refresh of a target, or of a new background refresh.
-
-        Several callers may await the task. A caller must shield the task from cancellation (`asyncio.shield`).
-        """
+        """Return the task of the running refresh of a target, or of a new background refresh. Several callers may await
+        the task. A caller must shield the task from cancellation (`asyncio.shield`)."""
         task, _ = self._refreshes.join_or_start_refresh(target, target, lambda: self._run_in_background(target))
         return task
 
     async def backfill_publications(self, target: str) -> bool:
         """Add the publication dates in the stored document to the recorded changes of a feed that was fetched once.
-
-        Return True if the call had to wait: the resource can have changed in the meantime.
-        """
+        Return True if the call had to wait: the resource can have changed in the meantime."""
         self._backfills_in_progress += 1
         try:
             return await self._backfill.read(target)
@@ -225,11 +215,8 @@ class RefreshCoordinator:
             self.refresh(target)
 
     def schedule_refresh(self, target: str) -> None:
-        """Refresh a target in the background as soon as the limits allow.
-
-        If the target is purged, paused or fetched before the refresh starts, the refresh is omitted. A call replaces an
-        earlier call for the target.
-        """
+        """Refresh a target in the background as soon as the limits allow. If the target is purged, paused or fetched
+        before the refresh starts, the refresh is omitted. A call replaces an earlier call for the target."""
         fetched = _fetched_at(self._store.get(target))
 
         async def refresh_when_allowed() -> None:
@@ -254,11 +241,8 @@ class RefreshCoordinator:
         self._start_once(self._scheduled, target, refresh_when_allowed)
 
     def refresh_when_site_is_free(self, target: str) -> None:
-        """Schedule the refresh of a stale copy that `site_interval` prevents from being refreshed now.
-
-        Nothing is scheduled if the target already waits or is being refreshed, or if SITE_WAITING_MAX refreshes are
-        scheduled.
-        """
+        """Schedule the refresh of a stale copy that `site_interval` prevents from being refreshed now. Nothing is
+        scheduled if the target already waits or is being refreshed, or if SITE_WAITING_MAX refreshes are scheduled."""
         if not (target in self._refreshes or target in self._scheduled or len(self._scheduled) >= SITE_WAITING_MAX):
             self.schedule_refresh(target)
 
@@ -286,10 +270,8 @@ class RefreshCoordinator:
         self.invalidate(matches)
 
     def invalidate(self, matches: Callable[[str], bool]) -> None:
-        """Prevent the running refreshes of all matching targets from storing their results.
-
-        Requests no longer join these refreshes.
-        """
+        """Prevent the running refreshes of all matching targets from storing their results. Requests no longer join
+        these refreshes."""
         for target in [storable for storable in self._storable_jobs if matches(storable)]:
             self._storable_jobs[target].clear()
             self._refreshes.stop_joining_target(target)
@@ -437,10 +419,8 @@ class RefreshCoordinator:
 
 
 def _availability_changed(stored: Resource | None, now: Resource) -> bool:
-    """Return whether a known feed has moved, ended or been invalidated.
-
-    `stored` is the earlier resource, and `now` the later resource.
-    """
+    """Return whether a known feed has moved, ended or been invalidated. `stored` is the earlier resource, and `now` the
+    later resource."""
     if stored is None or stored.channel is None:
         return False
     is_invalidated = any(variant.invalid for variant in now.variants) and not any(

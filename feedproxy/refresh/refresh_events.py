@@ -18,10 +18,8 @@ class FeedChanged(Struct, frozen=True):
 
 
 class RefreshEnded(Struct, frozen=True):
-    """The event that a refresh of a target has succeeded, failed or been cancelled.
-
-    `record` is None after a cancellation or an exception.
-    """
+    """The event that a refresh of a target has succeeded, failed or been cancelled. `record` is None after a
+    cancellation or an exception."""
 
     target: str
     record: RefreshRecord | None

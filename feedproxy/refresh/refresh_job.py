@@ -42,10 +42,8 @@ class RefreshJob(Struct, frozen=True):
     accept_encoding: str | None = None
     """Accept-Encoding of the waiting client, or None."""
     client_fields: Fields = NO_FIELDS
-    """Request fields of the waiting client if HTTP forbids storing the feed, otherwise empty.
-
-    Conditions in these fields, such as If-None-Match, are sent to the origin.
-    """
+    """Request fields of the waiting client if HTTP forbids storing the feed, otherwise empty. Conditions in these
+    fields, such as If-None-Match, are sent to the origin."""
     key: Fields = NO_FIELDS
     keyed_record: KeyedRecord = NO_RECORD
     """The outcome of the last request with the same `key` and `varying_fields`."""
@@ -58,10 +56,8 @@ class RefreshJob(Struct, frozen=True):
 def background_job(
     target: str, resource: Resource | None, settings: Settings, started: Instant, *, via: str, agent: str
 ) -> RefreshJob:
-    """Return the job of a background refresh. It validates the variant that feedproxy's own request selects.
-
-    `agent` is the User-Agent with the number of subscribers.
-    """
+    """Return the job of a background refresh. It validates the variant that feedproxy's own request selects. `agent` is
+    the User-Agent with the number of subscribers."""
     request, variant, varying_fields = background_request(target, via=via, agent=agent), None, NO_FIELDS
     if resource is not None and resource.variants:
         variant = resource.variants[-1]
@@ -107,10 +103,8 @@ def _varying_fields(variant: StoredResponse) -> Fields:
 
 
 def _with_page_fields(fields: Fields, variant: StoredResponse) -> Fields:
-    """Return `fields` with the User-Agent and Accept with which a page was fetched for a client.
-
-    Origins send different pages to different clients. If the page was fetched without User-Agent, the result has none.
-    """
+    """Return `fields` with the User-Agent and Accept with which a page was fetched for a client. Origins send different
+    pages to different clients. If the page was fetched without User-Agent, the result has none."""
     selected = variant.vary_request
     agent = [("User-Agent", value)] if (value := selected.combined("user-agent")) is not None else []
     accept = selected.combined("accept")

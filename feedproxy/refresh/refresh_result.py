@@ -61,10 +61,8 @@ class RefreshResult(Struct, frozen=True):
     """Fields that are not stored, such as Set-Cookie. Only the client that caused the request gets them."""
     from_partial: bool = False
     keyed_record: KeyedRecord | None = None
-    """The outcome to record for later requests with the same client-specific and varying fields.
-
-    None if this request has no such fields.
-    """
+    """The outcome to record for later requests with the same client-specific and varying fields. None if this request
+    has no such fields."""
     from_peer: bool = False
     """True if another process made the fetch (peer_result.py)."""
 

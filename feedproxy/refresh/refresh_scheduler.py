@@ -27,11 +27,8 @@ CONCURRENT_MIN = 8
 """The scheduler may always run this many refreshes concurrently."""
 
 CONCURRENT_MAX = 160
-"""Maximum number of concurrent scheduled refreshes.
-
-The limit of connections to origins (upstream/origin_connection_limits.py) is higher by 40, for refreshes that readers
-wait for.
-"""
+"""Maximum number of concurrent scheduled refreshes. The limit of connections to origins
+(upstream/origin_connection_limits.py) is higher by 40, for refreshes that readers wait for."""
 
 LANE_WIDTH = 2
 """At most this many scheduled refreshes of one site run concurrently, as in RFC 2616, section 8.1.4."""
@@ -111,10 +108,8 @@ class RefreshScheduler:
 
     @property
     def limit(self) -> int:
-        """Return the maximum number of refreshes in progress now, including slow refreshes.
-
-        The maximum suffices to finish the due refreshes within DRAIN_TIME seconds, up to CONCURRENT_MAX.
-        """
+        """Return the maximum number of refreshes in progress now, including slow refreshes. The maximum suffices to
+        finish the due refreshes within DRAIN_TIME seconds, up to CONCURRENT_MAX."""
         needed = math.ceil((len(self._waiting) + len(self._in_progress)) * self._mean_duration / DRAIN_TIME)
         begin = time.monotonic() - SLOW_AFTER
         slow = sum(1 for _ in takewhile(lambda began: began < begin, self._in_progress.values()))

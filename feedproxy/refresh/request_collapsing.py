@@ -25,10 +25,8 @@ class RunningRefreshes(SingleFlight[object, RefreshResult]):
     def join_or_start_refresh(
         self, target: str, key: object, start: Callable[[], Coroutine[Any, Any, RefreshResult]]
     ) -> tuple[asyncio.Task[RefreshResult], bool]:
-        """Return the task of the target's refresh with this key, and whether the task was already running.
-
-        If no task is running, `start` starts one.
-        """
+        """Return the task of the target's refresh with this key, and whether the task was already running. If no task
+        is running, `start` starts one."""
         epoch = self._coordination.invalidation_epoch(target)
         if self._epochs_at_start.get(key, epoch) != epoch:
             self.stop_joining(key)  # another process has invalidated the target since the start

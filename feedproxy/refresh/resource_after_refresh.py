@@ -65,10 +65,8 @@ def received_response(job: RefreshJob, fetched: Fetched, ingested: IngestedConte
 
 
 def final_target(job: RefreshJob, at: str) -> str | None:
-    """Return the target that sent the response after redirects.
-
-    Return "" if this is the requested target, and None if the target is unknown.
-    """
+    """Return the target that sent the response after redirects. Return "" if this is the requested target, and None if
+    the target is unknown."""
     if job.pushed is not None and job.validate is not None:
         return job.validate.final_target  # a push is content for the stored response
     return "" if at == job.request.target else at
@@ -92,10 +90,8 @@ def update_relocation(
 
 
 def _may_be_feed(before: Resource, outcome: FetchOutcome, job: RefreshJob) -> bool:
-    """Return True if a 410 is for a known feed, or can be for a feed.
-
-    The 410 can be for a feed if no other content is stored, the request prefers feeds, and the 410 states no lifetime.
-    """
+    """Return True if a 410 is for a known feed, or can be for a feed. The 410 can be for a feed if no other content is
+    stored, the request prefers feeds, and the 410 states no lifetime."""
     if before.channel is not None:
         return True
     if before.variants:
@@ -105,18 +101,13 @@ def _may_be_feed(before: Resource, outcome: FetchOutcome, job: RefreshJob) -> bo
 
 def is_further_variant(before: Resource, replaced: StoredResponse | None, response: StoredResponse) -> bool:
     """Return whether the response is an additional variant: it replaces no variant, and Vary names a client's field.
-
-    `replaced` is the variant that the same request selected, or None.
-    """
+    `replaced` is the variant that the same request selected, or None."""
     return replaced is None and bool(before.variants) and bool(client_fields_in_vary(response.fields))
 
 
 def with_variant(resource: Resource, new: StoredResponse, job: RefreshJob, **facts: Any) -> Resource:
-    """Return the resource with `new` in place of the variant that the same request selected.
-
-    `facts` are the new values of other attributes of the resource. A stored response of a later request is not
-    replaced.
-    """
+    """Return the resource with `new` in place of the variant that the same request selected. `facts` are the new values
+    of other attributes of the resource. A stored response of a later request is not replaced."""
     later = [variant for variant in resource.variants if variant.request_time > new.request_time]
     if later and vary.choose(resource.variants, job.request.fields, own_agent=job.own_agent) in later:
         return replace(resource, **facts)
@@ -153,10 +144,8 @@ def stored_document(resource: Resource) -> bytes:
 def with_previous_contents(
     resource: Resource, stored: StoredResponse, previous: PreviousContents | None, settings: Settings
 ) -> Resource:
-    """Return the resource with these previous contents, or without previous contents if `stored` is not shared.
-
-    If `previous` is None, the previous contents stay unchanged.
-    """
+    """Return the resource with these previous contents, or without previous contents if `stored` is not shared. If
+    `previous` is None, the previous contents stay unchanged."""
     if len(stored.key) or (not previous and not resource.previous):
         return resource
     if not is_shared(stored, settings):
@@ -173,9 +162,7 @@ def with_version_record(resource: Resource, new: StoredResponse, items: int, now
 
 def earlier_versions_interval(resource: Resource | None, content: Content) -> tuple[Instant, Instant] | None:
     """Return two instants: when the first recorded version was stored, and when the version with `content` was stored.
-
-    Return None if no version before `content` is recorded.
-    """
+    Return None if no version before `content` is recorded."""
     records = resource.version_records if resource is not None and content.feed and content.tag is not None else ()
     stored_at = next((record.at for record in reversed(records) if record.tag == content.tag), None)
     return None if stored_at is None or records[0].at >= stored_at else (records[0].at, stored_at)
@@ -203,10 +190,8 @@ def with_history(
 
 
 def with_publications(resource: Resource, response: StoredResponse, published: tuple[Instant, ...]) -> Resource:
-    """Return the resource with the publication dates `published`, all before the first fetch, among its changes.
-
-    If `published` is empty and the response has no Last-Modified, the first fetch is added as a change.
-    """
+    """Return the resource with the publication dates `published`, all before the first fetch, among its changes. If
+    `published` is empty and the response has no Last-Modified, the first fetch is added as a change."""
     if not published and "last-modified" not in response.fields:
         published = (resource.first_seen,)
     return replace(resource, changes=(*published, *resource.changes)[-CHANGES_MAX:], backfill_pending=False)
@@ -242,8 +227,6 @@ def resource_after_unstored(job: RefreshJob, stored: Resource | None, learned: R
 
 def is_worth_storing(resource: Resource) -> bool:
     """Return whether the resource has a response, a channel, a relocation, a failure or a size above `buffer_max`.
-
-    Other resources are not stored, because clients can request any number of targets that do not exist.
-    """
+    Other resources are not stored, because clients can request any number of targets that do not exist."""
     has_content = resource.responses or resource.channel
     return bool(has_content or resource.relocation or resource.oversized or resource.failures.next_try)

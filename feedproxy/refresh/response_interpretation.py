@@ -94,30 +94,24 @@ def is_conditional(job: RefreshJob) -> bool:
 
 
 def _is_of_same_target(stored: StoredResponse, target: str | None) -> bool:
-    """Return whether a stored response came from `target`, to which the redirects lead now.
-
-    Queries are not compared. The result is True if one of the two addresses is unknown.
-    """
+    """Return whether a stored response came from `target`, to which the redirects lead now. Queries are not compared.
+    The result is True if one of the two addresses is unknown."""
     if stored.final_target is None or target is None:
         return True
     return stored.final_target.partition("?")[0] == target.partition("?")[0]
 
 
 def _confirmed_for_client(job: RefreshJob, fetched: Fetched) -> StoredResponse | None:
-    """Return the origin's 304 with the client's entity tag in place of the origin's.
-
-    Return None if the 304 does not answer the client's conditions.
-    """
+    """Return the origin's 304 with the client's entity tag in place of the origin's. Return None if the 304 does not
+    answer the client's conditions."""
     response = received_response(job, fetched, NOT_INGESTED)
     fields = origin_validator_in_etag.fields_for_client(job.client_fields, response.fields)
     return None if fields is None else replace(response, fields=content_negotiation.vary_on(fields, "Accept-Encoding"))
 
 
 def is_missing_feed(job: RefreshJob, result: RefreshResult) -> bool:
-    """Return whether a request for a feed received an error or a page, and no feed is stored.
-
-    In reverse mode, a page of the upstream counts only if Accept asks for a feed.
-    """
+    """Return whether a request for a feed received an error or a page, and no feed is stored. In reverse mode, a page
+    of the upstream counts only if Accept asks for a feed."""
     if result.resource.channel is not None or not job.own_agent or result.oversized:
         return False
     if (response := result.response) is None or response.status >= 400:
@@ -310,10 +304,8 @@ class ResponseInterpreter:
         return replace(result, resource=resource, unshared_fields=unshared_fields)
 
     def _pass_protected_redirect(self, job: RefreshJob, before: Resource, first: Fetched) -> RefreshResult:
-        """Return the result of a redirect from a known feed to a protected feed.
-
-        Clients get the redirect itself. It does not count as a failure.
-        """
+        """Return the result of a redirect from a known feed to a protected feed. Clients get the redirect itself. It
+        does not count as a failure."""
         resource = replace(before, failures=NO_FAILURES, pending_format_change=None)
         ingested = IngestedContent(unmodified_content(first.response))
         outcome = FetchOutcome(first.response.status, first.response.fields)
@@ -417,10 +409,7 @@ class ResponseInterpreter:
 
     def _failures_after(self, case: _Case, fault: Detail, *, is_kept: bool) -> Failures:
         """Return the failures of the target after an outcome with this fault. `is_kept` is true if the stored copy is
-        served.
-
-        The failures are unchanged if this machine failed, or if the failure delays no further request.
-        """
+        served. The failures are unchanged if this machine failed, or if the failure delays no further request."""
         failures, status = case.before.failures, case.outcome.status
         causes_pause = causes_back_off(case.before.target, status, is_feed=case.is_feed)
         # Any other error of a page, such as 404, is the answer to its request, and not a limit for other requests.
@@ -543,10 +532,8 @@ def _storing_refusal(job: RefreshJob, response: StoredResponse) -> str:
 
 
 def _is_worth_storing(response: StoredResponse, job: RefreshJob) -> bool:
-    """Return whether the response can be used later.
-
-    It can be used later if it is a feed, can be validated, or has a lifetime, or if RFC 5861 permits stale use.
-    """
+    """Return whether the response can be used later. It can be used later if it is a feed, can be validated, or has a
+    lifetime, or if RFC 5861 permits stale use."""
     if response.content.feed or validation.conditional_fields(response):
         return True
     targeted = job.settings.is_targeted

@@ -28,9 +28,7 @@ ACCEPT = (
 
 class Document(Struct, frozen=True):
     """A fetched document: its decoded content, its fields, the requested address, and the final address.
-
-    `permanent_address` is the new address after a permanent move, and otherwise the requested address.
-    """
+    `permanent_address` is the new address after a permanent move, and otherwise the requested address."""
 
     body: bytes
     fields: Fields
@@ -53,10 +51,8 @@ async def fetch_document(address: str, settings: Settings) -> Document:
 
 
 async def follow_saved_redirect(body: bytes, source: str, settings: Settings) -> Document | None:
-    """Return the document to which a saved XML redirect leads, or None if `body` is no XML redirect.
-
-    `source` names the saved document in error messages. Raises the errors of `fetch_document`.
-    """
+    """Return the document to which a saved XML redirect leads, or None if `body` is no XML redirect. `source` names the
+    saved document in error messages. Raises the errors of `fetch_document`."""
     match xml_redirect.read(body):
         case xml_redirect.Moved(location):
             return await fetch_document(location, settings)

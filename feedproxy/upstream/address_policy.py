@@ -129,9 +129,7 @@ class AddressPolicy:
 
     def check_target(self, host: str, port: int) -> None:
         """Raise Forbidden if the port, a literal address, or a loopback name is not permitted. No name is resolved.
-
-        Raises BadTarget for an invalid host.
-        """
+        Raises BadTarget for an invalid host."""
         self.check_port(port)
         if self.literal_address(host, port) is None and _is_localhost(_normalise_host(host)):
             self._check_loopback()
@@ -146,10 +144,8 @@ class AddressPolicy:
             raise Forbidden(f"{host}:{port} is a listener of this proxy")
 
     def resolver(self, trust: AddressTrust, parent: Parent | None) -> Lookup:
-        """Return the function that resolves a host and makes the checks that `trust` requires.
-
-        `parent` is the parent proxy through which the request is sent, or None for a direct connection.
-        """
+        """Return the function that resolves a host and makes the checks that `trust` requires. `parent` is the parent
+        proxy through which the request is sent, or None for a direct connection."""
         if trust is AddressTrust.OPERATOR_HOST:
             return self.addresses if parent is None or not parent.resolves_names else _no_addresses
         configured = trust is AddressTrust.CONFIGURED_NAME
@@ -242,11 +238,8 @@ class AddressPolicy:
         return addresses
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """Return all addresses of a host that the operator configured, without checking them.
-
-        Raises Unreachable for an unknown host, BadTarget for an invalid host, and Overload if this machine cannot look
-        names up.
-        """
+        """Return all addresses of a host that the operator configured, without checking them. Raises Unreachable for an
+        unknown host, BadTarget for an invalid host, and Overload if this machine cannot look names up."""
         name = _normalise_host(host)
         try:
             async with asyncio.timeout(LOOKUP_TIMEOUT):
@@ -269,10 +262,8 @@ async def _no_addresses(host: str, port: int) -> list[str]:
 
 
 def _unresolved_error(host: str) -> Unreachable:
-    """Return the error for a name without a permitted address.
-
-    The error is the same for unknown names, so that clients cannot learn which names exist in this machine's network.
-    """
+    """Return the error for a name without a permitted address. The error is the same for unknown names, so that clients
+    cannot learn which names exist in this machine's network."""
     return Unreachable(f"{host} cannot be resolved")
 
 

@@ -58,10 +58,8 @@ class CallbackClient:
         *,
         trust: AddressTrust = AddressTrust.UNTRUSTED,
     ) -> Response:
-        """Send a request and return the response. Content of more than RESPONSE_MAX bytes is left out.
-
-        A field Host replaces the host of the URL. Raises the errors of `Fetcher.fetch`.
-        """
+        """Send a request and return the response. Content of more than RESPONSE_MAX bytes is left out. A field Host
+        replaces the host of the URL. Raises the errors of `Fetcher.fetch`."""
         target_url = _url(url)
         if trust is AddressTrust.UNTRUSTED:
             self.check(url)

@@ -19,10 +19,8 @@ class ChunkedParser:
     """An incremental parser. Raises MalformedResponse for invalid chunks."""
 
     def __init__(self, trailers_max: int, *, of_request: bool = False) -> None:
-        """Create a parser. `trailers_max` limits the trailers, in bytes.
-
-        If `of_request` is true, bare line feeds and malformed trailers are invalid.
-        """
+        """Create a parser. `trailers_max` limits the trailers, in bytes. If `of_request` is true, bare line feeds and
+        malformed trailers are invalid."""
         self._buffered = b""
         self._strict = of_request
         self._chunk_remaining = 0
@@ -33,10 +31,8 @@ class ChunkedParser:
         """The bytes that follow the end of the message, and do not belong to it."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Parse further bytes, and return the pieces of content in them.
-
-        Raises MalformedResponse if the bytes break the chunked coding.
-        """
+        """Parse further bytes, and return the pieces of content in them. Raises MalformedResponse if the bytes break
+        the chunked coding."""
         data, self._buffered = (self._buffered + data if self._buffered else data), b""
         pieces: list[bytes] = []
         at = 0
@@ -57,9 +53,7 @@ class ChunkedParser:
 
     def _line(self, data: bytes, at: int) -> int:
         """Return the length, in bytes, of the line that states the next chunk's size, or 0 if the line is incomplete.
-
-        After the first chunk, the length includes the line end that follows the previous chunk's data.
-        """
+        After the first chunk, the length includes the line end that follows the previous chunk's data."""
         start = at
         if self._begun:
             if data.startswith(b"\r", at):
@@ -86,10 +80,8 @@ class ChunkedParser:
         return end - start
 
     def _trailer(self, data: bytes, at: int) -> int:
-        """Return the length of the next trailer line, or of the empty line at the end, in bytes.
-
-        Return 0 if the line is incomplete.
-        """
+        """Return the length of the next trailer line, or of the empty line at the end, in bytes. Return 0 if the line
+        is incomplete."""
         end = data.find(b"\n", at) + 1
         length = (end or len(data)) - at
         if length > self._trailers_left:

@@ -34,33 +34,24 @@ from feedproxy.upstream.response_parser import ResponseParser
 from feedproxy.upstream.upstream_errors import FetchError, MalformedResponse
 
 UNREAD_MAX = 262_144
-"""If no client waits for a response any more, reading stops when more than this many bytes have arrived in total.
-
-A smaller response, such as most feeds, is read to the end and stored. Squid's `quick_abort_min` has the same purpose.
-"""
+"""If no client waits for a response any more, reading stops when more than this many bytes have arrived in total. A
+smaller response, such as most feeds, is read to the end and stored. Squid's `quick_abort_min` has the same purpose."""
 
 RATE_MIN = 1000
-"""An origin that sends a response at fewer bytes per second than this counts as silent.
-
-A silent exchange may be ended in favour of a waiting request (origin_connection_limits.py).
-"""
+"""An origin that sends a response at fewer bytes per second than this counts as silent. A silent exchange may be ended
+in favour of a waiting request (origin_connection_limits.py)."""
 
 IDLE_MAX: Seconds = 15
-"""A connection is closed after this many seconds without a request.
-
-Each connection closes itself. aiohttp's pool would close all connections that became idle within 15 s at once. After
-two thousand fetches, that takes 20 ms.
-"""
+"""A connection is closed after this many seconds without a request. Each connection closes itself. aiohttp's pool would
+close all connections that became idle within 15 s at once. After two thousand fetches, that takes 20 ms."""
 POOL_KEEPALIVE: Seconds = IDLE_MAX + 5
 """aiohttp's pool forgets a connection after this many seconds without a request. By then, the connection has closed
 itself."""
 
 
 class StaleConnection(FetchError, detail="broken-message"):
-    """Error for a pooled connection that was closed before the first byte of the response.
-
-    The request may be repeated (RFC 9112, section 9.3.1).
-    """
+    """Error for a pooled connection that was closed before the first byte of the response. The request may be repeated
+    (RFC 9112, section 9.3.1)."""
 
 
 class ReadTimeout(TimeoutError):
@@ -88,10 +79,8 @@ class OriginProtocol(ResponseHandler):
 
     @property
     def last_received(self) -> Seconds:
-        """Return the time at which the origin last sent bytes, on the event loop's clock.
-
-        If the origin has sent fewer than RATE_MIN bytes per second since the request, return the time of the request.
-        """
+        """Return the time at which the origin last sent bytes, on the event loop's clock. If the origin has sent fewer
+        than RATE_MIN bytes per second since the request, return the time of the request."""
         slow = self._received < RATE_MIN * (self._loop.time() - self._sent_at)
         return self._sent_at if slow else self._received_at
 

@@ -20,11 +20,8 @@ EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, 
 """Errors for exhausted resources: descriptors of the process or the system, socket buffers, memory, and ports."""
 
 NO_NETWORK = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.ENONET})
-"""Errors for a missing route to an origin.
-
-Such an error counts as a failure of this machine only if no other origin can be reached. A machine without IPv6, for
-example, has no route to origins that have only IPv6.
-"""
+"""Errors for a missing route to an origin. Such an error counts as a failure of this machine only if no other origin
+can be reached. A machine without IPv6, for example, has no route to origins that have only IPv6."""
 
 RESOLVER_FAILURES = frozenset({socket.EAI_AGAIN, socket.EAI_FAIL, socket.EAI_SYSTEM})
 """Error codes of a name resolution to which no name server or resolver responded."""
@@ -145,10 +142,8 @@ def address_space() -> int | None:
 
 
 def has_no_descriptor() -> bool:
-    """Return True if this process can open no further file descriptor.
-
-    The C library's resolver then reports wrong errors, because it could not open a socket.
-    """
+    """Return True if this process can open no further file descriptor. The C library's resolver then reports wrong
+    errors, because it could not open a socket."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:

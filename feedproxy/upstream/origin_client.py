@@ -73,10 +73,8 @@ class FetchLimits(Struct, frozen=True):
     """The limits of one exchange, in seconds and bytes, and of concurrent exchanges (origin_connection_limits.py)."""
 
     connect: Seconds = 10
-    """Maximum seconds for the start of a connection: name resolution, connection and TLS handshake.
-
-    The wait for a free connection has the same limit.
-    """
+    """Maximum seconds for the start of a connection: name resolution, connection and TLS handshake. The wait for a free
+    connection has the same limit."""
     first_byte: Seconds = 30
     """Maximum seconds of silence of the origin, before the first byte and within the response."""
     total: Seconds = 60
@@ -324,10 +322,8 @@ class Fetcher:
         return Fetched(response, request_time, parser.at, interim, head.minor, head.lines, head.framing_anomaly)
 
     async def _connect(self, message: _Message, *, is_repeated: bool) -> Connection:
-        """Return a connection to the message's host and port, which is pooled or new.
-
-        For a repeated request, the idle connections are closed first: the other side has probably closed all of them.
-        """
+        """Return a connection to the message's host and port, which is pooled or new. For a repeated request, the idle
+        connections are closed first: the other side has probably closed all of them."""
         host, parent, trust = message.host, message.parent, message.trust
         request = host.request
         try:
@@ -346,10 +342,8 @@ class Fetcher:
             raise FetchTimeout(f"no connection to {host.authority}{through} in {self._timeout.connect:g} s") from error
 
     def _pool(self, trust: AddressTrust, parent: Parent | None) -> OriginConnector | ParentConnector:
-        """Return the connection pool for addresses of this trust and for this parent.
-
-        Requests with different checks of addresses never share a connection.
-        """
+        """Return the connection pool for addresses of this trust and for this parent. Requests with different checks of
+        addresses never share a connection."""
         if self._closed:
             raise Unreachable("the client is closed")
         pool = self._pools.get((trust, parent))
@@ -387,10 +381,8 @@ class Fetcher:
 
 
 def _connection_error_reason(error: aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError) -> str:
-    """Return the reason for a failed connection: certificate, TLS handshake, or operating system.
-
-    aiohttp's messages are not used, because they reveal addresses.
-    """
+    """Return the reason for a failed connection: certificate, TLS handshake, or operating system. aiohttp's messages
+    are not used, because they reveal addresses."""
     cause = error.certificate_error if isinstance(error, aiohttp.ClientConnectorCertificateError) else error.os_error
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {cause.verify_message}"

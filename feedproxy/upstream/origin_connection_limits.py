@@ -31,9 +31,7 @@ WAITING_MAX = 2048
 @dataclass(eq=False, slots=True)
 class Requester:
     """The party for which a request is sent. `client` is the network of a client, or empty for feedproxy itself.
-
-    `is_known` is true if the target is a known feed.
-    """
+    `is_known` is true if the target is a known feed."""
 
     client: str = ""
     is_known: bool = True
@@ -62,10 +60,8 @@ _REQUESTER: ContextVar[Requester] = ContextVar("requester", default=PROXY)
 
 @contextmanager
 def requesting(requester: Requester) -> Iterator[None]:
-    """Charge the fetches and look-ups in a `with` block to this requester.
-
-    Tasks that are started in the block are charged to the requester, too.
-    """
+    """Charge the fetches and look-ups in a `with` block to this requester. Tasks that are started in the block are
+    charged to the requester, too."""
     token = _REQUESTER.set(requester)
     try:
         yield
@@ -117,10 +113,8 @@ class Slot:
     keys: tuple[tuple[str, str], ...]
     since: Seconds
     silent_since: Callable[[], Seconds] | None = None
-    """A function that returns the instant at which the origin last sent bytes.
-
-    If it is None, silence is counted from the instant at which the slot was taken.
-    """
+    """A function that returns the instant at which the origin last sent bytes. If it is None, silence is counted from
+    the instant at which the slot was taken."""
     end: Callable[[], None] | None = None
     """A function that ends the exchange in the slot, or None if the exchange must not be ended."""
     is_ended: bool = False
@@ -147,11 +141,8 @@ class FairLimits:
     def __init__(
         self, whole: Limit, *, site: Limit | None = None, host: Limit | None = None, client: int | None = None
     ) -> None:
-        """Create the limits.
-
-        `whole` is for all requests together, `site` for each site, and `host` for each host. `client` limits the slots
-        of one client. feedproxy's own refreshes have no such limit.
-        """
+        """Create the limits. `whole` is for all requests together, `site` for each site, and `host` for each host.
+        `client` limits the slots of one client. feedproxy's own refreshes have no such limit."""
         self._limits: dict[str, Limit] = {"whole": whole}
         if site is not None:
             self._limits["site"] = site
@@ -307,10 +298,8 @@ class ReceivingLimit:
         self._total = 0
 
     def record(self, slot: Slot, size: int) -> None:
-        """Record that the response in this slot has `size` bytes so far.
-
-        Above the limit, end an exchange: the largest of the client with the most incomplete content.
-        """
+        """Record that the response in this slot has `size` bytes so far. Above the limit, end an exchange: the largest
+        of the client with the most incomplete content."""
         self._total += size - self._sizes.get(slot, 0)
         self._sizes[slot] = size
         if self._total > self._bytes_max:

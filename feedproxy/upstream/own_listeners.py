@@ -45,10 +45,8 @@ def _ends_here(text: str) -> bool:
 
 
 def is_of_this_machine(address: Address, *, zone: bool = False) -> bool:
-    """Return True if this address belongs to an interface of this machine, or if the owner is unknown.
-
-    The owner of a link-local IPv6 address, or of an address with a zone id (`zone`), is unknown.
-    """
+    """Return True if this address belongs to an interface of this machine, or if the owner is unknown. The owner of a
+    link-local IPv6 address, or of an address with a zone id (`zone`), is unknown."""
     if address.is_loopback or address.is_unspecified:
         return True
     if zone or (address.version == 6 and address.is_link_local):

@@ -29,10 +29,8 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "http": ("http_proxy", "all_proxy", "ALL_PROXY"),
     "https": ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
 }
-"""The environment variables that can name a parent proxy, for each scheme of a target.
-
-The first variable that is set counts.
-"""
+"""The environment variables that can name a parent proxy, for each scheme of a target. The first variable that is set
+counts."""
 
 DEFAULT_PORT = 1080
 """Port of a parent proxy if its environment variable has no port, as in curl."""
@@ -65,10 +63,8 @@ class Parent:
 
     @property
     def resolves_names(self) -> bool:
-        """Return True if the parent resolves names.
-
-        A parent with the scheme `socks5` gets an address that this proxy has resolved and checked.
-        """
+        """Return True if the parent resolves names. A parent with the scheme `socks5` gets an address that this proxy
+        has resolved and checked."""
         return self.scheme != "socks5"
 
     @property
@@ -80,10 +76,8 @@ class Parent:
 
 
 def parse(text: str) -> Parent | None:
-    """Return the parent that a value of the option names, or None for the values in DIRECT.
-
-    Raises UsageError if the value is invalid. Its message does not contain the value, which can include a password.
-    """
+    """Return the parent that a value of the option names, or None for the values in DIRECT. Raises UsageError if the
+    value is invalid. Its message does not contain the value, which can include a password."""
     return None if text in DIRECT else _parse(text, OPTION, None)
 
 
@@ -124,10 +118,8 @@ def _decode(text: str, option: str) -> str:
 
 
 def validate(value: str) -> None:
-    """Check a value of the option `upstream_proxy`. Raises UsageError if the value is invalid.
-
-    For the value `environment`, the environment variables are checked.
-    """
+    """Check a value of the option `upstream_proxy`. Raises UsageError if the value is invalid. For the value
+    `environment`, the environment variables are checked."""
     if value != ENVIRONMENT:
         parse(value)
         return
@@ -142,10 +134,8 @@ def without_password(value: str) -> str:
 
 
 def parent_of(value: str, target: str) -> Parent | None:
-    """Return the parent for requests to a target, or None for a direct connection.
-
-    Requests to this machine are always direct. Raises ParentFailed for an invalid environment variable.
-    """
+    """Return the parent for requests to a target, or None for a direct connection. Requests to this machine are always
+    direct. Raises ParentFailed for an invalid environment variable."""
     if value in DIRECT or uri.is_this_machine(uri.host_of(target)):
         return None
     try:

@@ -19,10 +19,8 @@ from feedproxy.upstream.response_head_parser import find_end, parse_head
 from feedproxy.upstream.upstream_errors import MalformedResponse, ParentFailed, ParentRefused, Unreachable
 
 CONNECT_TIMEOUT: Seconds = 5
-"""A parent proxy must accept a connection and answer the greeting within this many seconds.
-
-The connection from the parent to the origin may take `connect_timeout` in addition.
-"""
+"""A parent proxy must accept a connection and answer the greeting within this many seconds. The connection from the
+parent to the origin may take `connect_timeout` in addition."""
 
 HEAD_MAX = 16_384
 """Maximum size of the head of a parent's response to CONNECT, in bytes."""
@@ -53,11 +51,8 @@ def unauthorized_error(parent: Parent, authority: str) -> ParentFailed:
 
 
 async def connect_to_parent(parent: Parent, resolve: Lookup) -> socket.socket:
-    """Connect to the parent and return the socket. `resolve` returns the parent's addresses.
-
-    Raises ParentFailed if the parent cannot be reached, LoopDetected if it is this proxy, and Overload if this machine
-    lacks resources.
-    """
+    """Connect to the parent and return the socket. `resolve` returns the parent's addresses. Raises ParentFailed if the
+    parent cannot be reached, LoopDetected if it is this proxy, and Overload if this machine lacks resources."""
 
     async def open_socket(ip: str) -> socket.socket:
         return await _connect_address(ip, parent.port)
@@ -87,10 +82,8 @@ async def open_tunnel(parent: Parent, resolve: Lookup, host: str, port: int, *, 
 
 
 async def checked_tunnel(parent: Parent, check: Lookup, resolve: Lookup, host: str, port: int) -> socket.socket:
-    """Connect to host and port through the parent, if `check` permits the host, and return the socket.
-
-    Raises the errors of `check` and of `open_tunnel`.
-    """
+    """Connect to host and port through the parent, if `check` permits the host, and return the socket. Raises the
+    errors of `check` and of `open_tunnel`."""
     addresses = await check(host, port)
     through = host if parent.resolves_names or not addresses else addresses[0]
     return await open_tunnel(parent, resolve, through, port, authority=uri.join_host_port(host, port))

@@ -16,11 +16,8 @@ class ResponseParser:
     """Parser of one response. After MalformedResponse, the parser must not be used again."""
 
     def __init__(self, head_max: int, content_max: int, *, has_content: bool, now: Callable[[], Instant]) -> None:
-        """Create a parser.
-
-        `head_max` limits all heads of the response together, and `content_max` the content as transferred, in bytes.
-        `has_content` is false for the response to a HEAD. `now` returns the current time.
-        """
+        """Create a parser. `head_max` limits all heads of the response together, and `content_max` the content as
+        transferred, in bytes. `has_content` is false for the response to a HEAD. `now` returns the current time."""
         self._has_content = has_content
         self._head_max = head_max
         self._content_max = content_max
@@ -61,10 +58,8 @@ class ResponseParser:
         return False
 
     def end(self, *, reset: bool) -> None:
-        """Record the end of the connection. Raises MalformedResponse if the response is incomplete.
-
-        `reset` is true if the connection was reset.
-        """
+        """Record the end of the connection. Raises MalformedResponse if the response is incomplete. `reset` is true if
+        the connection was reset."""
         if self.head is None:
             progress = "within the head of the response" if self._buffered or self._heads else "without a response"
             raise MalformedResponse(f"the origin closed the connection {progress}")
@@ -73,10 +68,8 @@ class ResponseParser:
             raise MalformedResponse("the connection broke within the content")
 
     def _read_head(self, data: bytes) -> tuple[ResponseHead | None, bytes | None]:
-        """Parse one head. Return two values: the head, or None for a 1xx head, and the bytes after the head.
-
-        If the head is incomplete, both values are None.
-        """
+        """Parse one head. Return two values: the head, or None for a 1xx head, and the bytes after the head. If the
+        head is incomplete, both values are None."""
         data = data.lstrip(b"\r\n") if data[:1] in b"\r\n" else data
         if not could_be_http(data):
             raise MalformedResponse(f"invalid status line {data[:12]!r}: expected HTTP/1")

@@ -87,10 +87,8 @@ TRANSLATION_PREFIXES = (
 
 
 def special_network_of(address: Address) -> SpecialNetwork | None:
-    """Return the table entry for this address, or None for a globally routable address.
-
-    If the tables lack an address that is not globally routable, return a new entry that calls the address reserved.
-    """
+    """Return the table entry for this address, or None for a globally routable address. If the tables lack an address
+    that is not globally routable, return a new entry that calls the address reserved."""
     for row in SPECIAL_NETWORKS:
         if address in row.network:
             return row
@@ -100,10 +98,8 @@ def special_network_of(address: Address) -> SpecialNetwork | None:
 
 
 def embedded_ipv4(address: Address) -> tuple[str, ipaddress.IPv4Address] | None:
-    """Return the kind of an IPv6 address that contains an IPv4 address, such as `NAT64`, and the IPv4 address.
-
-    Return None for any other address.
-    """
+    """Return the kind of an IPv6 address that contains an IPv4 address, such as `NAT64`, and the IPv4 address. Return
+    None for any other address."""
     if isinstance(address, ipaddress.IPv4Address) or int(address) <= 1:  # :: and ::1 are not translations
         return None
     for network, form, begin in TRANSLATION_PREFIXES:

@@ -51,10 +51,8 @@ class ChangeLists:
         return await self._recent(call, SHORT_LIST)
 
     async def archive(self, call: Call) -> Response:
-        """Return the list of one hour (UTC), for the path `changes/YYYY/MM/DD/HH.xml`.
-
-        Raises NotFound for an invalid, future or expired hour.
-        """
+        """Return the list of one hour (UTC), for the path `changes/YYYY/MM/DD/HH.xml`. Raises NotFound for an invalid,
+        future or expired hour."""
         begin, now = parse_archive_hour(call.path.removeprefix("changes/")), self._service.clock.now()
         if begin is None or begin > now or begin + HOUR <= now - RETENTION:
             raise NotFound("no archive of that hour")
@@ -77,9 +75,7 @@ class ChangeLists:
 
     async def _changes(self, begin: Instant, end: Instant) -> list[Change]:
         """Return at most ENTRIES_MAX changes from `begin` until before `end`, of feeds that public lists may name now.
-
-        A feed can have become private since its change.
-        """
+        A feed can have become private since its change."""
         changes = await self._service.changes.between(begin, end, ENTRIES_MAX)
         public = [change for change in changes if not is_no_longer_public(self._service, change.target)]
         return [change for change in public if await self._service.is_listed(change.target)]

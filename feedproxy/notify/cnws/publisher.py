@@ -45,10 +45,8 @@ class Publisher:
         SubscriberMaintenance(service, NAME)
 
     async def endpoint(self, call: Call) -> Response:
-        """Answer a subscription request at `/-/cnws`.
-
-        "If the response is an error (HTTP, or FALSE) then the subscription is refused" (CNWS).
-        """
+        """Answer a subscription request at `/-/cnws`. "If the response is an error (HTTP, or FALSE) then the
+        subscription is refused" (CNWS)."""
         try:
             request = cnws_messages.read(utf8_content(call.content, call.request.fields))
         except InvalidCall as error:
@@ -65,10 +63,8 @@ class Publisher:
         return generated_response(200, XML, cnws_messages.write_result(True, headlines.title, headlines.summary))
 
     async def subscribe(self, request: SubscriptionRequest, client: ClientContext) -> str:
-        """Verify a subscriber and store its subscription. Return the target of the first subscribed feed.
-
-        Raises FeedproxyError if the subscription is refused.
-        """
+        """Verify a subscriber and store its subscription. Return the target of the first subscribed feed. Raises
+        FeedproxyError if the subscription is refused."""
         service, settings = self._service, self._service.settings()
         self._rate_limiter.check(client.address, service.clock.now(), settings.source_limit, "subscriptions")
         callback = uri.normalise(request.url)

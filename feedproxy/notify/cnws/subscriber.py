@@ -62,10 +62,8 @@ class Subscriber:
         return Message("POST", subscription.callback, fields, body, address_trust=AddressTrust.CONFIGURED_NAME)
 
     async def interpret(self, delivery: Delivery, subscription: Subscription | None, answer: Answer) -> Verdict:
-        """Return the verdict on a publisher's response to a subscription request.
-
-        "If the response is an error (HTTP, or FALSE) then the subscription is refused" (CNWS).
-        """
+        """Return the verdict on a publisher's response to a subscription request. "If the response is an error (HTTP,
+        or FALSE) then the subscription is refused" (CNWS)."""
         assert subscription is not None
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer))

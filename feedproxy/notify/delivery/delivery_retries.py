@@ -4,20 +4,15 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.notify.notification_protocol import DAY
 
 RETRY_DELAY_MIN: Seconds = 10
-"""Delay before the first retry, in seconds. Each failure doubles the delay, up to RETRY_DELAY_MAX.
-
-A random fraction of up to one half is subtracted from each delay.
-"""
+"""Delay before the first retry, in seconds. Each failure doubles the delay, up to RETRY_DELAY_MAX. A random fraction of
+up to one half is subtracted from each delay."""
 
 RETRY_DELAY_MAX: Seconds = 7_200
 """Longest delay between two retries, in seconds."""
 
 RETRY_PERIOD: Seconds = DAY
-"""A failing delivery is retried for this many seconds.
-
-"The publisher should keep retrying for a minimum of a 24 hour period, with a minimum of 1 retry at the end of that
-period" (CNWS).
-"""
+"""A failing delivery is retried for this many seconds. "The publisher should keep retrying for a minimum of a 24 hour
+period, with a minimum of 1 retry at the end of that period" (CNWS)."""
 
 
 def next_try(

@@ -41,10 +41,8 @@ logger = logging.getLogger(__name__)
 MAX_CONCURRENT = 32
 """At most this many deliveries of all subscriptions together are in progress."""
 MAX_PER_HOST = 2
-"""One site (registrable domain) gets at most this many deliveries at a time, and as many immediate requests.
-
-A client can name callbacks at another party's site. The limit protects that site.
-"""
+"""One site (registrable domain) gets at most this many deliveries at a time, and as many immediate requests. A client
+can name callbacks at another party's site. The limit protects that site."""
 SLOW_CALL: Seconds = 5
 """A site counts as slow after a request to it has taken more than this many seconds."""
 MAX_CONCURRENT_SLOW = 8
@@ -54,11 +52,8 @@ The limit applies separately to deliveries and to immediate requests (`request_n
 do not respond would occupy all MAX_CONCURRENT places.
 """
 MAX_CONCURRENT_SUBSCRIPTION_REQUESTS = 16
-"""At most this many deliveries in progress are SUBSCRIPTION_REQUESTS.
-
-Clients name callbacks, and feeds name hubs, without proof. Many sites that do not respond would otherwise delay all
-notifications.
-"""
+"""At most this many deliveries in progress are SUBSCRIPTION_REQUESTS. Clients name callbacks, and feeds name hubs,
+without proof. Many sites that do not respond would otherwise delay all notifications."""
 SLOW_HOSTS_MAX = 512
 """At most this many sites are remembered as slow. The oldest is removed first."""
 
@@ -166,18 +161,14 @@ class DeliveryWorker:
         self._caller.check(url)
 
     async def resolves_to(self, url: str, address: str) -> bool:
-        """Return whether the host of `url` resolves to the client's own `address`.
-
-        Raises Forbidden or BadTarget for a URL that may not be called, and Unreachable for an unknown host.
-        """
+        """Return whether the host of `url` resolves to the client's own `address`. Raises Forbidden or BadTarget for a
+        URL that may not be called, and Unreachable for an unknown host."""
         resolved, own = await self._caller.resolve(url), parse_address(address)
         return own is not None and own in map(parse_address, resolved)
 
     async def _wait_for_capacity(self, host: str) -> None:
-        """Wait until an immediate request to a site may start, and count the request.
-
-        Raises Overloaded if too many requests wait, or if the request could not start within REQUEST_TIMEOUT seconds.
-        """
+        """Wait until an immediate request to a site may start, and count the request. Raises Overloaded if too many
+        requests wait, or if the request could not start within REQUEST_TIMEOUT seconds."""
         if self._waiting >= REQUESTS_WAITING_MAX:
             raise Overloaded("too many subscriptions are being verified; please try again later")
         self._waiting += 1
@@ -258,9 +249,7 @@ class DeliveryWorker:
 
     async def close(self, timeout: Seconds) -> None:
         """Wait at most `timeout` seconds for the deliveries in progress, and cancel those that have not ended.
-
-        Cancelled deliveries remain in the queue, and are sent again after the next start.
-        """
+        Cancelled deliveries remain in the queue, and are sent again after the next start."""
         await finish([task for _, task in self._running.values()], timeout)
         with contextlib.suppress(StoreError):
             await self._record_outcomes()

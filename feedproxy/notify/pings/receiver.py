@@ -97,9 +97,7 @@ class PingReceiver:
 
     async def accept_or_refuse(self, read: Callable[[], Ping], client: ClientContext) -> str:
         """Accept or refuse the ping that `read` returns. Return the reason of a refusal, or "" for an accepted ping.
-
-        Raises InvalidCall if `read` raises it.
-        """
+        Raises InvalidCall if `read` raises it."""
         try:
             await self.accept(read(), client)
         except InvalidCall:

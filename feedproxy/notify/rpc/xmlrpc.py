@@ -27,10 +27,8 @@ CONTENT_MAX = 65_536
 """A call of more than this many bytes is refused. A subscription to a hundred feeds has about 10,000 bytes."""
 
 CHARACTER_COUNTS_MAX = {b"<": 2_000, b"=": 2_000, b"&": 2_000, b"\n": 8_000, b"\r": 8_000}
-"""Maximum number of occurrences of each character in a call. More of them would take too long to parse.
-
-A subscription to a hundred feeds has some hundreds of each character.
-"""
+"""Maximum number of occurrences of each character in a call. More of them would take too long to parse. A subscription
+to a hundred feeds has some hundreds of each character."""
 
 NOT_WELL_FORMED, NO_METHOD, INTERNAL_ERROR = -32700, -32601, -32603
 """XML-RPC fault codes (Specification for Fault Code Interoperability)."""
@@ -76,10 +74,8 @@ def is_excessive(content: bytes) -> bool:
 
 
 def utf8_content(content: bytes, fields: Fields) -> bytes:
-    """Return the XML content of a message with these fields.
-
-    The content is converted to UTF-8 if its encoding is stated only by the charset of Content-Type.
-    """
+    """Return the XML content of a message with these fields. The content is converted to UTF-8 if its encoding is
+    stated only by the charset of Content-Type."""
     charset = charset_of(fields.get("content-type"))
     if charset is None or encoding_by_bytes(content) is not None or declared_encoding(content) is not None:
         return content

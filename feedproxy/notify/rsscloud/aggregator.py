@@ -43,11 +43,8 @@ CHALLENGE_MAX = 256
 
 
 def cloud_of(resource: Resource) -> SubscriptionTarget | None:
-    """Return the cloud that a feed names, or None if the feed names no usable cloud.
-
-    A cloud is usable if its protocol is known and its address is valid. For XML-RPC and SOAP, its procedure name must
-    be valid or empty, too.
-    """
+    """Return the cloud that a feed names, or None if the feed names no usable cloud. A cloud is usable if its protocol
+    is known and its address is valid. For XML-RPC and SOAP, its procedure name must be valid or empty, too."""
     cloud = resource.channel.cloud if resource.channel is not None else None
     # "protocol is xml-rpc, soap or http-post (case-sensitive)"
     if cloud is None or cloud.protocol not in tuple(NotificationMethod):
@@ -78,9 +75,7 @@ class RssCloudAggregator:
 
     def find_target(self, resource: Resource) -> SubscriptionTarget | None:
         """Return the cloud to register at, or None if the feed names no valid cloud or feedproxy must not register.
-
-        feedproxy must not register for a private feed, for a feed without `push_subscribe`, or at its own cloud.
-        """
+        feedproxy must not register for a private feed, for a feed without `push_subscribe`, or at its own cloud."""
         cloud = cloud_of(resource)
         if cloud is None:
             return None

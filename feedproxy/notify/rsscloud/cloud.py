@@ -178,10 +178,8 @@ class RssCloudServer:
         )
 
     async def interpret(self, delivery: Delivery, subscription: Subscription | None, answer: Answer) -> Verdict:
-        """Return the verdict on a response. Failures are retried for a day, and then the subscription is removed.
-
-        A 410 ends the subscription at once, and so does a callback at an address or port that is not permitted.
-        """
+        """Return the verdict on a response. Failures are retried for a day, and then the subscription is removed. A 410
+        ends the subscription at once, and so does a callback at an address or port that is not permitted."""
         if isinstance(answer, Forbidden):
             return Refused(str(answer), remove=True)
         if isinstance(answer, FeedproxyError):

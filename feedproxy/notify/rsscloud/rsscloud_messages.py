@@ -39,10 +39,8 @@ PROCEDURE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 """Pattern of the names of procedures that feedproxy calls. Another name could change the structure of the call."""
 
 _CLOUD_PROCEDURES = frozenset({"hello", "ping", "pleasenotify", "rsspleasenotify"})
-"""Names of a cloud's own procedures, without prefix. The procedure of a callback must not have such a name.
-
-Every cloud answers a call of `ping` with true. That answer would not prove that the server is an aggregator.
-"""
+"""Names of a cloud's own procedures, without prefix. The procedure of a callback must not have such a name. Every cloud
+answers a call of `ping` with true. That answer would not prove that the server is an aggregator."""
 
 
 class NotificationMethod(StrEnum):
@@ -155,9 +153,7 @@ def from_soap(call: SoapCall) -> Registration:
 
 def from_form(content: bytes) -> Registration:
     """Return the registration of a form with protocol, port, path, url1 … urlN, and perhaps domain and procedure.
-
-    Raises RegistrationRefused if a parameter is missing or invalid.
-    """
+    Raises RegistrationRefused if a parameter is missing or invalid."""
     if content.count(b"&") >= FORM_PARAMETERS_MAX:
         raise RegistrationRefused(f"too many feeds: expected at most {URLS_MAX} in one call")
     parameters = parse_form(content)

@@ -11,10 +11,8 @@ METHODS = ("sha1", "sha256", "sha384", "sha512")
 
 
 def challenge(nonce: str, attempt: int) -> str:
-    """Return a "random, single-use hub.challenge" for an attempt at a verification.
-
-    `nonce` is the random text of the verification, and `attempt` the number of the attempt.
-    """
+    """Return a "random, single-use hub.challenge" for an attempt at a verification. `nonce` is the random text of the
+    verification, and `attempt` the number of the attempt."""
     return hmac.new(nonce.encode(), str(attempt).encode(), "sha256").hexdigest()
 
 

@@ -225,10 +225,8 @@ class Subscriber:
             self._pending_checks.pop(target, None)
 
     async def _request_changed(self, subscription: Subscription, topic: str) -> None:
-        """Request a subscription again if `public_url` or `topic`, the topic that the feed names, has changed.
-
-        A feed can name another topic at each fetch. A changed topic therefore counts only a day after the last request.
-        """
+        """Request a subscription again if `public_url` or `topic`, the topic that the feed names, has changed. A feed
+        can name another topic at each fetch. A changed topic therefore counts only a day after the last request."""
         data, public_url = subscription.data, self._service.settings().public_url
         is_recent = abs(self._service.clock.now() - float(data.get("requested", "0"))) < DAY
         if data.get("public_url", public_url) != public_url or (data["topic"] != topic and not is_recent):
@@ -398,11 +396,8 @@ def _is_wanted(subscription: Subscription) -> bool:
 
 
 def prefer_https(hub: str, tries: int) -> str:
-    """Return the URL for a request to a hub after `tries` failed requests.
-
-    The first request to a domain name without a port uses https, "even if the URL is advertised as HTTP". All other
-    requests use the URL unchanged.
-    """
+    """Return the URL for a request to a hub after `tries` failed requests. The first request to a domain name without a
+    port uses https, "even if the URL is advertised as HTTP". All other requests use the URL unchanged."""
     if tries or not hub.startswith("http://"):
         return hub
     host, port = uri.split_host_port(hub)

@@ -11,11 +11,8 @@ LEVELS = {"gzip": 6, "br": 5, "zstd": 6}
 
 
 def undeclared_coding(body: bytes, media_type: str | None) -> str | None:
-    """Return the coding of a body that the origin has compressed without Content-Encoding.
-
-    Clients could not read such a body. Return None if the body is not compressed, or if it has another media type than
-    text, XML or JSON.
-    """
+    """Return the coding of a body that the origin has compressed without Content-Encoding. Clients could not read such
+    a body. Return None if the body is not compressed, or if it has another media type than text, XML or JSON."""
     declared = (media_type or "").lower()
     is_text = not declared or any(word in declared for word in ("xml", "json", "text"))
     return content_coding.sniff(body) if is_text else None

@@ -16,11 +16,8 @@ DIGEST_LENGTH = 12
 
 
 def self_link_mode(settings: Settings) -> str:
-    """Return the option `self_link`, or its default.
-
-    The default is `add` outside reverse mode. In reverse mode, the default is `correct` if `public_url` is set, and
-    otherwise `off`.
-    """
+    """Return the option `self_link`, or its default. The default is `add` outside reverse mode. In reverse mode, the
+    default is `correct` if `public_url` is set, and otherwise `off`."""
     if settings.self_link or not settings.upstream:
         return settings.self_link or "add"
     return "correct" if settings.public_url else "off"

@@ -343,10 +343,8 @@ class HelperPool:
         self._assign()
 
     def _on_helper_exit(self, helper: _Helper) -> None:
-        """Remove a helper that has exited or been ended.
-
-        A quick job of the helper is repeated, up to ATTEMPTS_MAX attempts. A slow job fails.
-        """
+        """Remove a helper that has exited or been ended. A quick job of the helper is repeated, up to ATTEMPTS_MAX
+        attempts. A slow job fails."""
         if self._helpers.pop(helper.number, None) is None:
             return
         if helper.timer is not None:
@@ -484,10 +482,8 @@ def _copy_result(target: "asyncio.Future[Parts]", source: "asyncio.Future[Parts]
 
 
 def _process_usage(pid: int) -> tuple[str, Seconds]:
-    """Return the state letter of a process (`proc_pid_stat(5)`) and its processor time in seconds.
-
-    If the process is unknown, return "R" (running) and infinity. If no file descriptor is free, return "R" and 0.
-    """
+    """Return the state letter of a process (`proc_pid_stat(5)`) and its processor time in seconds. If the process is
+    unknown, return "R" (running) and infinity. If no file descriptor is free, return "R" and 0."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return fields[0].decode(), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

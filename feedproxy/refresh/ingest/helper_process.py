@@ -81,11 +81,8 @@ class Limits(Struct, frozen=True):
 
 
 def main(descriptor: int, parent: int, cpu: Seconds, memory: int) -> None:
-    """Run the template process until its socket is closed.
-
-    `descriptor` is the socket to the proxy, and `parent` the proxy's process id. `cpu` and `memory` limit each job
-    (`Limits`).
-    """
+    """Run the template process until its socket is closed. `descriptor` is the socket to the proxy, and `parent` the
+    proxy's process id. `cpu` and `memory` limit each job (`Limits`)."""
     _exit_with(parent)
     oom_score.raise_oom_score(oom_score.HELPER)
     for name in (signal.SIGINT, signal.SIGTERM):
@@ -128,10 +125,8 @@ def _kill(pid: int) -> None:
 
 
 def _fork_helper(control: socket.socket, descriptor: int, cpu: Seconds, memory: int) -> int:
-    """Fork the template process, and return the process id of the new helper.
-
-    `control` is the template's socket, and `descriptor` the helper's socket.
-    """
+    """Fork the template process, and return the process id of the new helper. `control` is the template's socket, and
+    `descriptor` the helper's socket."""
     template = os.getpid()
     if pid := os.fork():
         return pid
@@ -205,10 +200,8 @@ def run_job(job: Parts) -> Parts:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickler that moves long byte strings out of the pickle into `parts`.
-
-    Settings are inserted as a cached pickle, because many jobs have the same settings.
-    """
+    """Pickler that moves long byte strings out of the pickle into `parts`. Settings are inserted as a cached pickle,
+    because many jobs have the same settings."""
 
     def __init__(self, parts: Parts) -> None:
         self._buffer = io.BytesIO()
@@ -309,10 +302,8 @@ _VALUE_PACKAGES = (
 
 
 def load_result(message: Parts) -> tuple[Any, Exception | None]:
-    """Return the result of a job and None, or, if the job raised an exception, None and this exception.
-
-    Invalid messages raise pickle.UnpicklingError and other exceptions.
-    """
+    """Return the result of a job and None, or, if the job raised an exception, None and this exception. Invalid
+    messages raise pickle.UnpicklingError and other exceptions."""
     result, error = _Unpickler(message).load()
     if error is not None and not isinstance(error, Exception):
         raise pickle.UnpicklingError("invalid error: expected an exception")

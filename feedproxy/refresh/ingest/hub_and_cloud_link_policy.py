@@ -15,11 +15,8 @@ from feedproxy.settings import Settings
 
 
 def announcement(settings: Settings) -> Announcement:
-    """Return the links to insert into a feed.
-
-    The result has no links in three cases: feedproxy is not in reverse mode, `public_url` is not set, or a rule
-    restricts the readers of the feed.
-    """
+    """Return the links to insert into a feed. The result has no links in three cases: feedproxy is not in reverse mode,
+    `public_url` is not set, or a rule restricts the readers of the feed."""
     if not settings.upstream or not settings.public_url or settings.private or settings.readers:
         return Announcement()
     return Announcement(
@@ -29,10 +26,8 @@ def announcement(settings: Settings) -> Announcement:
 
 
 def own_cloud(settings: Settings) -> Cloud | None:
-    """Return this proxy's `cloud` element, or None if the element cannot express the proxy's address.
-
-    The element states no scheme: clients conclude it from protocol and port (`cloud_scheme`).
-    """
+    """Return this proxy's `cloud` element, or None if the element cannot express the proxy's address. The element
+    states no scheme: clients conclude it from protocol and port (`cloud_scheme`)."""
     split, protocol = urlsplit(endpoint_address(settings, CLOUD_PATH)), "http-post"
     port = str(split.port or (443 if split.scheme == "https" else 80))
     if split.scheme != cloud_scheme(protocol, port):

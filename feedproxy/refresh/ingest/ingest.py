@@ -47,10 +47,8 @@ PAGE_BYTES = 8192
 
 
 class IngestedContent(Struct, frozen=True):
-    """Content in the form in which it will be stored, with the facts found in it.
-
-    `error` is the reason why the content could not be parsed. Unparsed content is stored as received.
-    """
+    """Content in the form in which it will be stored, with the facts found in it. `error` is the reason why the content
+    could not be parsed. Unparsed content is stored as received."""
 
     content: Content
     channel: Channel | None = None
@@ -69,10 +67,8 @@ class IngestedContent(Struct, frozen=True):
     new_publications: tuple[Instant, ...] = ()
     """The items' publication dates that lie after the previous fetch. Empty if the content has not changed."""
     previous_channel: Channel | None = None
-    """The previously stored channel, with the content digest that this ingestion computed for it. Otherwise None.
-
-    The digest of a new feed is deferred until the first change of the feed (`_defers_digest`).
-    """
+    """The previously stored channel, with the content digest that this ingestion computed for it. Otherwise None. The
+    digest of a new feed is deferred until the first change of the feed (`_defers_digest`)."""
 
     def is_change(self, previous: Channel | None) -> bool:
         """Return whether the content of the feed differs from that of the previous channel."""
@@ -258,10 +254,8 @@ def _ingest_untransformed(
 
 
 def _edit(document: _Document, channel: Channel, self_href: str, settings: Settings) -> bytes:
-    """Return the document with the self link and the announced links.
-
-    If nothing is edited, the result is the same object as `document.identity`.
-    """
+    """Return the document with the self link and the announced links. If nothing is edited, the result is the same
+    object as `document.identity`."""
     charset = charset_of(document.declared)
     edited = self_link.apply_self_link(
         document.identity,
@@ -327,10 +321,8 @@ def _with_digest(channel: Channel, identity: bytes, declared: str | None) -> Cha
 
 
 def _defers_digest(channel: Channel | None, content_hash: str) -> bool:
-    """Return True if the content digest need not be computed before the first change of the feed.
-
-    `channel` is the stored channel, or None for a new feed. `content_hash` is the hash of the received content.
-    """
+    """Return True if the content digest need not be computed before the first change of the feed. `channel` is the
+    stored channel, or None for a new feed. `content_hash` is the hash of the received content."""
     return channel is None or pending_hash(channel.content_digest) == content_hash
 
 
@@ -348,10 +340,8 @@ def document_without_digest(digest: str, variants: Iterable[StoredResponse]) -> 
 
 
 def _resolve_previous(channel: Channel, superseded: Sequence[StoredResponse]) -> Channel | None:
-    """Return the previous channel with its content digest, which was deferred until now.
-
-    Return None if the digest was not deferred, or if the document is not stored any more.
-    """
+    """Return the previous channel with its content digest, which was deferred until now. Return None if the digest was
+    not deferred, or if the document is not stored any more."""
     document = document_without_digest(channel.content_digest, superseded)
     return channel_parser.read(*document) if document is not None else None
 
@@ -386,10 +376,8 @@ def _first_document(superseded: Sequence[StoredResponse]) -> bytes | None:
 def ingest_fast_path(
     response: Response, settings: Settings, *, self_href: str, now: Instant, accept_encoding: str | None
 ) -> IngestedContent | None:
-    """Return the ingested content of a small new feed, or None if `ingest` is needed.
-
-    The result is None for a document that is large or uncommon, or must be edited or compressed.
-    """
+    """Return the ingested content of a small new feed, or None if `ingest` is needed. The result is None for a document
+    that is large or uncommon, or must be edited or compressed."""
     label = response.fields.combined("content-encoding")
     layers = content_coding.layers(label)
     if (
@@ -450,11 +438,8 @@ def _encode_bodies(
     codings: Iterable[str] = (),
     accept_encoding: str | None = None,
 ) -> dict[str, bytes]:
-    """Return the content in all codings to store, keyed by coding.
-
-    `received_coding` contains the name of the coding and the body as received. It is None if the received body is not
-    stored.
-    """
+    """Return the content in all codings to store, keyed by coding. `received_coding` contains the name of the coding
+    and the body as received. It is None if the received body is not stored."""
     bodies = {"identity": identity}
     if received_coding is not None:
         name, body = received_coding
@@ -475,20 +460,16 @@ def _encode_bodies(
 
 
 def _leave_out_decoded(bodies: Mapping[str, bytes], accept_encoding: str | None) -> Bodies:
-    """Return the bodies. If the waiting client does not need the decoded body, only its length is returned.
-
-    The decoded body can be made from the gzip body in 0.05 ms. If there is no gzip body, all bodies are kept.
-    """
+    """Return the bodies. If the waiting client does not need the decoded body, only its length is returned. The decoded
+    body can be made from the gzip body in 0.05 ms. If there is no gzip body, all bodies are kept."""
     if "gzip" not in bodies or not satisfies(accept_encoding, bodies):
         return Bodies(bodies)
     return Bodies({**bodies, "identity": len(bodies["identity"])})
 
 
 def _is_equivalent(stored: Content, body: bytes, media_type: str | None) -> bool:
-    """Return whether `body` is equivalent to the stored content (feed/content_digest.py).
-
-    Ill-formed content is equivalent only to the same bytes. Content with another media type is never equivalent.
-    """
+    """Return whether `body` is equivalent to the stored content (feed/content_digest.py). Ill-formed content is
+    equivalent only to the same bytes. Content with another media type is never equivalent."""
     stored_body = stored.bodies.get("identity")
     if stored_body is None or stored.tag is None or stored.media_type != media_type:
         return False

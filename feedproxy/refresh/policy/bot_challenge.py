@@ -27,10 +27,8 @@ _BY_MARK = (
 
 
 def identify_vendor(fields: Fields, page: bytes) -> str | None:
-    """Return the vendor of a bot challenge, or None if the page is no known bot challenge.
-
-    `page` is the beginning of the decoded content, and empty for a feed.
-    """
+    """Return the vendor of a bot challenge, or None if the page is no known bot challenge. `page` is the beginning of
+    the decoded content, and empty for a feed."""
     for name, value, vendor in _BY_FIELD:
         field_value = fields.get(name)
         if field_value is not None and value in field_value.lower():

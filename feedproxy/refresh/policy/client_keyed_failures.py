@@ -21,10 +21,8 @@ ORIGIN_FAILURES = frozenset({Detail.RATE_LIMITED, Detail.ERROR_STATUS, Detail.UN
 """Failures that concern a whole origin, independent of credentials."""
 
 FAILURES_OF_ONE_KEY = ORIGIN_FAILURES | {Detail.BROKEN_MESSAGE}
-"""Failures that delay further requests with the same client-specific fields.
-
-A refusal (such as 403) delays no request, because the client can have obtained access in the meantime.
-"""
+"""Failures that delay further requests with the same client-specific fields. A refusal (such as 403) delays no request,
+because the client can have obtained access in the meantime."""
 
 
 class KeyedRecord(Struct, frozen=True):
@@ -49,10 +47,8 @@ class KeyedFailures:
         self._secret = secrets.token_bytes(32)
 
     def get(self, target: str, key: Fields, agent: str | None) -> KeyedRecord:
-        """Return the record, or NO_RECORD if there is none.
-
-        `agent` is the client's User-Agent, or None if it was not sent upstream.
-        """
+        """Return the record, or NO_RECORD if there is none. `agent` is the client's User-Agent, or None if it was not
+        sent upstream."""
         if not len(self._records):
             return NO_RECORD
         return self._records.get(self._name(target, key, agent)) or NO_RECORD

@@ -34,44 +34,31 @@ NEW_FORMAT_SIGHTINGS = 3
 
 NEW_FORMAT_SPAN: Seconds = 6 * 3600
 """A format change is accepted only if at least this many seconds pass from the first to the last fetch with the changed
-format.
-
-The time is longer than a failed deployment of a site usually lasts.
-"""
+format. The time is longer than a failed deployment of a site usually lasts."""
 
 ITEM_LOSS_SHARE = 1 / 2
-"""A well-formed update that lacks more than this fraction of the items of a feed counts as a format change.
-
-Of 938 updates in the histories of nine feeds, five lost more than half.
-"""
+"""A well-formed update that lacks more than this fraction of the items of a feed counts as a format change. Of 938
+updates in the histories of nine feeds, five lost more than half."""
 
 ITEM_LOSS_SHARE_ILL_FORMED = 1 / 4
-"""An ill-formed update that lacks more than this fraction of the items of a feed counts as a format change.
-
-The fraction is lower than ITEM_LOSS_SHARE, because an ill-formed document can be truncated.
-"""
+"""An ill-formed update that lacks more than this fraction of the items of a feed counts as a format change. The
+fraction is lower than ITEM_LOSS_SHARE, because an ill-formed document can be truncated."""
 
 ITEM_LOSS_TOLERATED = 3
-"""A well-formed update that lacks fewer than this many items of a feed does not count as a format change.
-
-An update without any items always counts as a format change.
-"""
+"""A well-formed update that lacks fewer than this many items of a feed does not count as a format change. An update
+without any items always counts as a format change."""
 
 
 class Replace(Struct, frozen=True):
-    """The decision that the update becomes the stored copy.
-
-    If a format change waits for confirmation, its record is removed.
-    """
+    """The decision that the update becomes the stored copy. If a format change waits for confirmation, its record is
+    removed."""
 
     reason: str
 
 
 class KeepStored(Struct, frozen=True):
-    """The decision to serve the stored copy up to the instant `until`, with `detail` in Cache-Status.
-
-    `pending_change` is the format change to record, or None.
-    """
+    """The decision to serve the stored copy up to the instant `until`, with `detail` in Cache-Status. `pending_change`
+    is the format change to record, or None."""
 
     detail: Detail
     until: Instant
@@ -80,11 +67,8 @@ class KeepStored(Struct, frozen=True):
 
 
 class PassThroughOnly(Struct, frozen=True):
-    """The decision that clients get the response.
-
-    `detail` names the fault of the response, or is None if there is no fault. A fault delays the next fetch.
-    `pending_change` is the format change to record, or None.
-    """
+    """The decision that clients get the response. `detail` names the fault of the response, or is None if there is no
+    fault. A fault delays the next fetch. `pending_change` is the format change to record, or None."""
 
     reason: str
     detail: Detail | None = None
@@ -158,10 +142,8 @@ def format_name(channel: Channel) -> str:
 
 
 def has_lost_items(resource: Resource, update: Channel) -> bool:
-    """Return whether a feed has suddenly lost so many items that the loss is a format change (ITEM_LOSS_SHARE).
-
-    The result is False if an earlier version of the feed was as short as the update.
-    """
+    """Return whether a feed has suddenly lost so many items that the loss is a format change (ITEM_LOSS_SHARE). The
+    result is False if an earlier version of the feed was as short as the update."""
     stored = resource.channel
     if stored is None or update.items >= stored.items or update.kind is not stored.kind:
         return False

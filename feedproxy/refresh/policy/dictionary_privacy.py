@@ -27,21 +27,16 @@ def is_shared(stored: StoredResponse, settings: Settings) -> bool:
 
 
 def is_for_all(stored: StoredResponse, settings: Settings) -> bool:
-    """Return whether every client may have this stored feed, and the proxy may change its coding.
-
-    The result is False if the origin forbids transformation, or if the feed has no entity tag of this proxy or no
-    identity body.
-    """
+    """Return whether every client may have this stored feed, and the proxy may change its coding. The result is False
+    if the origin forbids transformation, or if the feed has no entity tag of this proxy or no identity body."""
     if stored.content.tag is None or "identity" not in stored.content.bodies:
         return False
     return not CacheControl.from_fields(stored.fields).no_transform and is_public(stored, settings)
 
 
 def is_public(stored: StoredResponse, settings: Settings) -> bool:
-    """Return whether every client may have this stored feed.
-
-    A rule, the origin, a credential, a client-specific field or a secret address can make a feed private.
-    """
+    """Return whether every client may have this stored feed. A rule, the origin, a credential, a client-specific field
+    or a secret address can make a feed private."""
     if settings.private or settings.readers or not stored.content.feed:
         return False
     if stored.authorized or len(stored.key) or any(is_credential(name) for name, _ in stored.vary_request):

@@ -21,9 +21,7 @@ def early_refetch(resource: Resource, stored: StoredResponse, settings: Settings
 
 def _outdated_allowance(stored: StoredResponse, settings: Settings) -> Allowance | None:
     """Return an expired permission for a feed that was edited under other settings. The feed is then fetched again.
-
-    Return None for every other response, and outside reverse mode.
-    """
+    Return None for every other response, and outside reverse mode."""
     if not settings.upstream or not is_outdated(stored.content, settings):
         return None
     return Allowance(stored.response_time, "", "it was edited under other settings: the original is fetched again")

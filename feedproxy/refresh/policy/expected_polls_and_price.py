@@ -26,19 +26,15 @@ CLUSTER_LENGTH: Seconds = 90
 """Longest time between the first and the last poll of a cluster, in seconds."""
 
 DISTANT_CLUSTER_SHARE = 0.1
-"""Maximum length of a cluster of distant polls, as a fraction of the time until the cluster's first poll.
-
-The maximum is never below CLUSTER_LENGTH. It grows with the time, because distant polls are less predictable.
-"""
+"""Maximum length of a cluster of distant polls, as a fraction of the time until the cluster's first poll. The maximum
+is never below CLUSTER_LENGTH. It grows with the time, because distant polls are less predictable."""
 
 CLUSTERS_MAX = 32
 """A plan has at most this many clusters of expected polls. Polls after the last cluster are ignored."""
 
 HORIZON: Seconds = 30 * 3600
-"""A plan considers the polls that are expected within this many seconds from now.
-
-Thirty hours include the first poll of the next day, even after the last poll of a day.
-"""
+"""A plan considers the polls that are expected within this many seconds from now. Thirty hours include the first poll
+of the next day, even after the last poll of a day."""
 
 MARGIN = 0.02
 """The last part of a copy's lifetime, as a fraction of the lifetime. A poll that is expected in this part is treated as
@@ -49,16 +45,11 @@ MARGIN_MAX = 30.0
 
 RENEWED = 0.06
 """After the lifetime, the first poll renews the copy. A plan assumes that this poll has come if the probability that it
-has not is below this value.
-
-An expected poll comes with a probability of 95 %, so one expected poll is enough.
-"""
+has not is below this value. An expected poll comes with a probability of 95 %, so one expected poll is enough."""
 
 WAIT_PRICE = 2.0
-"""Cost of a reader's wait for the origin, as a multiple of the price of a request.
-
-In a simulated week, one poll in thirty waited if the value was 0, and one in two hundred if it was 2.
-"""
+"""Cost of a reader's wait for the origin, as a multiple of the price of a request. In a simulated week, one poll in
+thirty waited if the value was 0, and one in two hundred if it was 2."""
 
 
 class Copy(Struct, frozen=True):
@@ -86,10 +77,8 @@ class Planned(Struct, frozen=True):
 
 
 UNEXPECTED_HOURLY: Seconds = 45 * 60
-"""Maximum lifetime, in seconds, of a copy if no poll is expected and the feed changes once an hour.
-
-`lifetime_for` derives the maximum for other rates of change.
-"""
+"""Maximum lifetime, in seconds, of a copy if no poll is expected and the feed changes once an hour. `lifetime_for`
+derives the maximum for other rates of change."""
 
 
 def lifetime_for(
@@ -112,10 +101,8 @@ def lifetime_for(
 
 
 def margin(refreshed: Instant, expires: Instant) -> Seconds:
-    """Return the length of the last part of a copy's lifetime (MARGIN), in seconds.
-
-    The copy is made at the instant `refreshed`, and may answer until `expires`.
-    """
+    """Return the length of the last part of a copy's lifetime (MARGIN), in seconds. The copy is made at the instant
+    `refreshed`, and may answer until `expires`."""
     return min(MARGIN_MAX, MARGIN * max(0.0, expires - refreshed))
 
 
@@ -205,25 +192,17 @@ class _PlanSearch:
         self._until = until
         self._costs = [math.inf] * len(clusters)
         """For each cluster: the least cost of the cluster and all later clusters if the refresh for the cluster is
-        made.
-
-        The cost is infinite if no request to the origin is permitted in time.
-        """
+        made. The cost is infinite if no request to the origin is permitted in time."""
         self._nexts = [len(clusters)] * len(clusters)
-        """Item n is the number of the cluster that gets the next refresh after the refresh for cluster n.
-
-        An item that equals the number of clusters means that no further refresh follows.
-        """
+        """Item n is the number of the cluster that gets the next refresh after the refresh for cluster n. An item that
+        equals the number of clusters means that no further refresh follows."""
 
         self._after_renewal: list[tuple[float, int] | None] = [None] * len(clusters)
         """For each cluster: the result of `_cheapest_after_renewal`, or None if it has not been computed yet."""
 
     def solve(self, number: int) -> None:
         """Compute the least cost of cluster `number` and all later clusters if the refresh for cluster `number` is
-        made.
-
-        The cost is stored in `_costs`. The caller must have called `solve` for all later clusters.
-        """
+        made. The cost is stored in `_costs`. The caller must have called `solve` for all later clusters."""
         at = self._at[number]
         if at <= self._clusters[number].last:
             cost, self._nexts[number] = self.cheapest(at, self._until(at), number)

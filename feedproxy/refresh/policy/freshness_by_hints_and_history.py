@@ -42,10 +42,8 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         return pushed if pushed is not None and pushed.until > stated.until else stated
 
     def _if_longer_than_heuristic(pushed: Allowance | None, base: Instant, expires: Instant | None) -> Allowance | None:
-        """Return `pushed`, the permission to use the copy because changes are pushed, or None if there is none.
-
-        Return None, too, if the heuristic lifetime ends later.
-        """
+        """Return `pushed`, the permission to use the copy because changes are pushed, or None if there is none. Return
+        None, too, if the heuristic lifetime ends later."""
         if pushed is None or expires is not None:
             return pushed
         heuristic, _ = freshness.heuristic_lifetime(
@@ -80,10 +78,7 @@ def rate_of(resource: Resource, at: Instant) -> float:
 
 def learned_lifetime(resource: Resource, stored: StoredResponse, settings: Settings) -> Seconds | None:
     """Return the lifetime, in seconds, that follows from the feed's history and from the price of a request (option
-    `polling`).
-
-    Return None if the feed has no history.
-    """
+    `polling`). Return None if the feed has no history."""
     if not resource.changes:
         return None
     # The time without a change counts until the last fetch only: otherwise the lifetime would grow while it elapses,

@@ -17,10 +17,8 @@ CLOCK_SLACK = 300
 
 
 def plausible_last_modified(value: str | None, now: Instant) -> Instant | None:
-    """Return the instant in a value of Last-Modified (RFC 9110, section 8.8.2.1).
-
-    Return None if the value is missing, invalid or too far in the future.
-    """
+    """Return the instant in a value of Last-Modified (RFC 9110, section 8.8.2.1). Return None if the value is missing,
+    invalid or too far in the future."""
     instant = parse_http_date(value) if value else None
     return instant if instant is not None and 0 < instant <= now + CLOCK_SLACK else None
 

@@ -27,10 +27,8 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Resource
 
 BACK_OFF_FIRST: Seconds = 60
-"""Minimum back-off after the first failure, in seconds. Each further failure doubles the back-off.
-
-Random jitter lengthens each back-off to at most twice its minimum.
-"""
+"""Minimum back-off after the first failure, in seconds. Each further failure doubles the back-off. Random jitter
+lengthens each back-off to at most twice its minimum."""
 
 BACK_OFF_MAX: Seconds = 6 * 3600
 """Longest back-off in seconds, reached after nine failures."""
@@ -45,19 +43,15 @@ PAUSE_INTERVAL = 10 * 365 * 86_400
 
 
 class Deferred(Struct, frozen=True):
-    """The decision that the target must not be fetched before the instant `until`.
-
-    `detail` names the rule that defers the fetch.
-    """
+    """The decision that the target must not be fetched before the instant `until`. `detail` names the rule that defers
+    the fetch."""
 
     until: Instant
     detail: Detail
     reason: str
     retry_from: Instant = 0.0
-    """Instant from which one client's request may be sent during a back-off, if no usable copy is stored.
-
-    It is the end of the minimum interval or of Retry-After, whichever is later.
-    """
+    """Instant from which one client's request may be sent during a back-off, if no usable copy is stored. It is the end
+    of the minimum interval or of Retry-After, whichever is later."""
 
     def forbids_request(self, now: Instant) -> bool:
         """Return True if a client's request must not be sent to the origin, even if no usable copy is stored."""

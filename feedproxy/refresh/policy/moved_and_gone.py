@@ -132,11 +132,8 @@ def is_in_doubt(sighting: Relocation | None, resource_there: Resource | None, se
 
 
 def leads_back(newer: Relocation | None, target: str, older: Relocation | None) -> bool:
-    """Return whether a feed that had moved to `target` has moved back to its former address.
-
-    `newer` is the relocation of `target`, and `older` that of the former address. The result is True only if `older`
-    is confirmed.
-    """
+    """Return whether a feed that had moved to `target` has moved back to its former address. `newer` is the relocation
+    of `target`, and `older` that of the former address. The result is True only if `older` is confirmed."""
     return (
         newer is not None
         and newer.kind is RelocationKind.MOVED

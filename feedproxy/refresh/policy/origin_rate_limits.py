@@ -52,10 +52,8 @@ class SiteLimits:
         """For each site: the factor on the price of its refreshes, and the instant from which the factor falls."""
 
     def record(self, target: str, status: int, fields: Fields) -> None:
-        """If the response states a reached limit, pause the site and raise the price of its refreshes.
-
-        A 429 that states no time only raises the price.
-        """
+        """If the response states a reached limit, pause the site and raise the price of its refreshes. A 429 that
+        states no time only raises the price."""
         now = self._clock.now()
         if status == 429:
             until = retry_after(fields, now)

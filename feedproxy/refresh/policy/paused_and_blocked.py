@@ -51,10 +51,8 @@ class TooManyDecisions(FeedproxyError, status=409, detail="overload"):
 
 
 class OperatorDecisions:
-    """The operator's decisions in one store: which feeds are paused or blocked.
-
-    After each change, `on_change` is called once, with a list of rules that has one rule for each decision.
-    """
+    """The operator's decisions in one store: which feeds are paused or blocked. After each change, `on_change` is
+    called once, with a list of rules that has one rule for each decision."""
 
     def __init__(self, store: Store, on_change: Callable[[tuple[Rule, ...]], None]) -> None:
         self._store = store

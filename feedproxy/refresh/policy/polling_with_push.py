@@ -14,17 +14,13 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 GRACE: Seconds = 300
-"""A change counts as pushed if a push arrived at most this many seconds before the refresh that finds the change.
-
-If the push arrives after the refresh, the refresh ends the push lease, and the push begins a new lease.
-"""
+"""A change counts as pushed if a push arrived at most this many seconds before the refresh that finds the change. If
+the push arrives after the refresh, the refresh ends the push lease, and the push begins a new lease."""
 
 
 def allowance(resource: Resource, base: Instant, now: Instant, settings: Settings) -> Allowance | None:
-    """Return the permission to use the copy because changes are pushed, or None if the feed has no push lease.
-
-    `base` is the instant from which the age of the copy counts.
-    """
+    """Return the permission to use the copy because changes are pushed, or None if the feed has no push lease. `base`
+    is the instant from which the age of the copy counts."""
     if not settings.push_interval or not resource.last_push or now >= resource.push_lease_expires:
         return None
     until = min(base + settings.push_interval, resource.push_lease_expires)
@@ -33,8 +29,6 @@ def allowance(resource: Resource, base: Instant, now: Instant, settings: Setting
 
 
 def push_lease_after(resource: Resource, now: Instant, *, changed: bool) -> Instant:
-    """Return the end of the push lease after an update, or 0 if the update ends the lease.
-
-    `changed` is true if the update changed the content. A change that was not pushed (GRACE) ends the lease.
-    """
+    """Return the end of the push lease after an update, or 0 if the update ends the lease. `changed` is true if the
+    update changed the content. A change that was not pushed (GRACE) ends the lease."""
     return 0.0 if changed and abs(now - resource.last_push) > GRACE else resource.push_lease_expires

@@ -33,10 +33,8 @@ from feedproxy.store.resource import Resource
 from feedproxy.subscribers.poll_rhythms import ExpectedPoll
 
 LEAD_FRACTION = 0.05
-"""Time from the start of a refresh to the end of a copy's lifetime, as a fraction of the lifetime.
-
-Jitter shortens the time by up to a half.
-"""
+"""Time from the start of a refresh to the end of a copy's lifetime, as a fraction of the lifetime. Jitter shortens the
+time by up to a half."""
 
 LEAD_MAX: Seconds = 60
 """Longest time from the start of a refresh to the end of a copy's lifetime, in seconds."""
@@ -55,10 +53,8 @@ class Refresh(Struct, frozen=True):
 
 
 class Later(Struct, frozen=True):
-    """The plan to decide again at the instant `at`.
-
-    If `is_earliest` is true, no poll of a reader can cause an earlier refresh.
-    """
+    """The plan to decide again at the instant `at`. If `is_earliest` is true, no poll of a reader can cause an earlier
+    refresh."""
 
     at: Instant
     reason: str
@@ -74,10 +70,8 @@ class Rest(Struct, frozen=True):
 type Plan = Refresh | Later | Rest
 
 IDLE: Seconds = 3600
-"""A feed is no longer refreshed ahead of its readers after this many seconds without a request.
-
-If the copy has a longer lifetime, the lifetime applies instead.
-"""
+"""A feed is no longer refreshed ahead of its readers after this many seconds without a request. If the copy has a
+longer lifetime, the lifetime applies instead."""
 
 REVIEW: Seconds = 6 * 3600
 """If a refresh costs more than the staleness that it saves, the next decision about the feed follows after this many

@@ -32,10 +32,8 @@ def superseded_feeds(resource: Resource) -> tuple[StoredResponse, ...]:
 
 
 def with_versions(resource: Resource, retired_versions: Sequence[DeltaBase]) -> Resource:
-    """Return the resource with these versions added to its bases of deltas.
-
-    Above VERSIONS_MAX or VERSIONS_BYTES, the oldest bases are dropped.
-    """
+    """Return the resource with these versions added to its bases of deltas. Above VERSIONS_MAX or VERSIONS_BYTES, the
+    oldest bases are dropped."""
     if not retired_versions:
         return resource
     names = {(version.tag, version.last_modified) for version in retired_versions}
