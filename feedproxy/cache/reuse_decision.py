@@ -40,8 +40,8 @@ class Validate(Struct, frozen=True):
 
 
 class Forward(Struct, frozen=True):
-    """The decision to forward the request without conditions. `stored` is a stored response without a validator, which
-    answers if the origin fails, or None."""
+    """The decision to forward the request without conditions. `stored` is a stored response without a validator, or
+    None. It answers if the origin fails."""
 
     fwd: Fwd
     reason: str

@@ -60,7 +60,7 @@ def rate_limit_reset(fields: Fields, now: Instant) -> Instant | None:
 def _parse_rate_limit(value: str) -> Sequence[tuple[Value | None, Value | None]]:
     """Return, for each limit in RateLimit, the number of remaining requests and the seconds until the reset.
 
-    A missing value is None. In a malformed field, a value is possibly not a number.
+    A missing value is None. A malformed field can have values that are not numbers.
     """
     limits = [(parameters.get("r"), parameters.get("t")) for _, parameters in parse_list(value) or ()]
     members = parse_dictionary(value) or {}

@@ -54,7 +54,7 @@ class Store(Protocol):
         ...
 
     def get_latest(self, target: str) -> Resource | None:
-        """Return the resource that was put last, or None. Other processes possibly cannot read it yet.
+        """Return the resource that was put last, even if other processes cannot read it yet, or None.
 
         Every update must start from this resource, so that no earlier update is lost.
         """
@@ -70,7 +70,7 @@ class Store(Protocol):
     def version(self, target: str, *, used: bool = False) -> object | None:
         """Return an object that identifies the target's resource in memory, or None if memory has none.
 
-        It stays the same until memory has another resource. Values derived from the resource are valid meanwhile. If
+        It stays the same until memory has another resource. Until then, values derived from the resource are valid. If
         `used` is True, the resource counts as recently used.
         """
         ...

@@ -15,8 +15,8 @@ from feedproxy.store.packing.memory_entry import MemoryEntry
 from feedproxy.store.resource import Resource
 
 RESOURCES_MAX = 65_536
-"""Maximum number of resources, of any size, in memory in front of a disk. The garbage collector visits each resource,
-and delays clients meanwhile."""
+"""Maximum number of resources, of any size, in memory in front of a disk. Clients wait while the garbage collector
+visits each resource."""
 
 UNPACKED_MAX = 1024
 """Maximum number of unpacked resources, 2 to 10 KB each: as many as clients, updates and refreshes use at once."""

@@ -29,7 +29,7 @@ BATCH_MAX = 64
 WAIT_TIMEOUT = 1.0
 """Maximum time, in seconds, for which a `put` waits for room in the queue.
 
-After a `put` has waited in vain, later calls do not wait. They wait again after the disk has written a value.
+If a `put` has found no room in this time, later calls do not wait. They wait again after the disk has written a value.
 """
 CLOSE_TIMEOUT = 5.0
 """Maximum time, in seconds, for which closing the queue waits until all values are written."""

@@ -69,7 +69,7 @@ def _may_be_attribute(key: str) -> bool:
 
 
 def is_writable_name(namespace: str, local: str) -> bool:
-    """Return True if XML permits an element with this local name. `namespace` must be valid or empty."""
+    """Return True if XML permits an element with this name: `local` is valid, and `namespace` is valid or empty."""
     if namespace.endswith(":") and namespace[:-1].isidentifier():
         return False  # an undeclared prefix without a customary meaning
     return bool(_NAME.fullmatch(local)) and (not namespace or _is_namespace(namespace))
