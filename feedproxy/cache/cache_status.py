@@ -35,6 +35,11 @@ class Detail(StrEnum):
         member.sentence = sentence
         return member
 
+    @classmethod
+    def of(cls, token: str) -> "Detail | None":
+        """Return the detail with this token, or None if the token is unknown."""
+        return _DETAILS.get(token)
+
     # -- the freshness lifetime of HTTP has ended, but the feed's own schedule names a later time
     TTL_HINT = "ttl-hint", "The feed's ttl has not passed yet."
     SY_HINT = "sy-hint", "The feed's sy:updatePeriod and sy:updateFrequency expect the next update later."
@@ -142,6 +147,9 @@ class Detail(StrEnum):
     BUSY = "busy", "Too many requests are under way; try again later."
     WEBSUB = "websub", "The request to the hub is invalid; the response text gives the reason."
     BAD_STEP = "bad-step", "Invalid step for the clock of a replay."
+
+
+_DETAILS = {str(detail): detail for detail in Detail}
 
 
 class CacheStatus(Struct, frozen=True):

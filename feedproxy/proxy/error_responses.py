@@ -21,8 +21,6 @@ type ExtraFields = tuple[tuple[str, str], ...]
 
 NOT_FORWARDED = CacheStatus()
 
-_SENTENCES = {str(detail): detail.sentence for detail in Detail}
-
 
 @dataclass(eq=False)
 class ErrorResponses:
@@ -39,7 +37,8 @@ class ErrorResponses:
         reason = message = str(error) or "feedproxy refused this request."
         if client.entrance is Entrance.REVERSE:
             # Error texts name hosts and addresses of the upstream, which reverse mode does not disclose.
-            message = _SENTENCES.get(error.detail, "feedproxy refused this request.")
+            detail = Detail.of(error.detail)
+            message = detail.sentence if detail is not None else "feedproxy refused this request."
         status = replace(status or CacheStatus(), detail=error.detail)
         answer = self.problem_response(request, client, error.status_hint, error.detail, message, status, error.fields)
         return replace(answer, reason=reason)

@@ -68,7 +68,7 @@ def _has_changed(
 def _failure(stored: Resource, settings: Settings) -> RefreshResult | None:
     """Return a result that serves the stale copy after the failed refresh of another process. Return None if no copy is
     stored, or if the kind of the failure is unknown."""
-    detail = next((detail for detail in Detail if detail == stored.failures.detail), None)
+    detail = Detail.of(stored.failures.detail)
     if not stored.variants or detail is None:
         return None
     until = last_validated(stored) + stale_limit_after_failure(stored.failures, settings)

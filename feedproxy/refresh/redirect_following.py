@@ -177,7 +177,7 @@ async def follow_redirects(
         except Overload:
             raise  # this machine failed, not the origin
         except FeedproxyError as error:
-            return end_chain(next((target for target in Detail if target == error.detail), Detail.FETCH_ERROR))
+            return end_chain(Detail.of(error.detail) or Detail.FETCH_ERROR)
         hops.append((last.response.status, location_target))
         varying_names.update(dict.fromkeys(content_negotiation.vary_names(last.response.fields)))
         lifetime = min(lifetime, _redirect_lifetime(last, targeted=False))

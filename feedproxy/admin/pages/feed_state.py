@@ -38,8 +38,6 @@ MEANING = {
     FeedState.FRESH: "The copy is fresh and answers readers.",
 }
 
-_SENTENCES = {str(detail): detail.sentence for detail in Detail}
-
 
 class Condition(Struct, frozen=True):
     """A feed's state with its reason, and the instant of the next fetch (`next_at`).
@@ -107,7 +105,8 @@ def _condition_at_address(
 
 def detail_sentence(detail: str) -> str:
     """Return a sentence with the meaning of a Cache-Status detail. Return an unknown detail unchanged."""
-    return _SENTENCES.get(detail, detail)
+    known = Detail.of(detail)
+    return detail if known is None else known.sentence
 
 
 def _next_fetch(

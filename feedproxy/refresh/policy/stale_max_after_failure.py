@@ -138,6 +138,5 @@ def last_validated(resource: Resource) -> Instant:
 
 
 def _failure_fault(error: FeedproxyError | None) -> ContentFault:
-    token = error.detail if error is not None else Detail.FETCH_ERROR
-    detail = next((detail_token for detail_token in Detail if detail_token == token), Detail.FETCH_ERROR)
+    detail = (Detail.of(error.detail) if error is not None else None) or Detail.FETCH_ERROR
     return ContentFault(detail, f"no usable answer ({detail})" + (f": {error}" if str(error or "") else ""))
