@@ -16,6 +16,9 @@ type Instant = float
 type Seconds = float
 """A duration in seconds."""
 
+HOUR: Seconds = 3_600
+DAY: Seconds = 86_400
+
 
 CLOCK_TOLERANCE: Seconds = 10
 """The clock counts as set back if a recorded instant is more than this many seconds in the future."""

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from feedproxy.check.observations import FeedObservations, ProbeExchange, scheme_of
+from feedproxy.clock import DAY
 from feedproxy.http import uri
 from feedproxy.notes import Category, Level, Note
 
-DAY = 86_400.0
 EXPIRY_WARNING = 14 * DAY
 """A Note warns if a certificate expires within this many seconds.
 

@@ -14,7 +14,7 @@ from feedproxy.notes import Category, Level, Note
 
 TTL_MIN = 5
 """Lowest useful ttl, in minutes: an estimate of the shortest polling interval of feed readers."""
-DAY = 24 * 60
+DAY_MINUTES = 24 * 60
 HOURS_LEFT_MIN = 12
 """A Note warns if skipHours and skipDays leave fewer than this many hours of a week for polling."""
 _GAPS_MAX = 20
@@ -82,7 +82,7 @@ def _check_ttl(document: CheckedDocument, schedule: Schedule) -> Iterator[Note]:
         return
     if ttl < TTL_MIN:
         yield TTL_VERY_SHORT(ttl=ttl)
-    elif ttl > DAY:
+    elif ttl > DAY_MINUTES:
         yield TTL_VERY_LONG(ttl=ttl)
     elif interval is not None and delays_entries(60 * ttl, interval):
         yield TTL_ABOVE_CHANGE_INTERVAL(ttl=ttl, interval=span(interval))

@@ -5,13 +5,11 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from feedproxy.clock import Instant, Seconds
+from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import NO_FIELDS, Fields, Response
 from feedproxy.notify.subscription_table import Subscription
 from feedproxy.upstream.address_policy import AddressTrust
-
-DAY: Seconds = 86_400
 
 SUBSCRIBER_REQUESTS = frozenset({"subscribe", "unsubscribe"})
 """Kinds of deliveries (`DeliveryRequest.what`) that feedproxy sends as a subscriber at another server."""

@@ -12,8 +12,8 @@ from functools import partial
 
 from msgspec import Struct
 
-from feedproxy.clock import Seconds
-from feedproxy.notify.notification_protocol import DAY, Delivered, DeliveryRequest, Refused, Verdict
+from feedproxy.clock import DAY, Seconds
+from feedproxy.notify.notification_protocol import Delivered, DeliveryRequest, Refused, Verdict
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import Role, State, Subscription, SubscriptionsFull
 from feedproxy.request.upstream_and_public_urls import endpoint_address

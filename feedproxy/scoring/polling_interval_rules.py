@@ -9,7 +9,7 @@ An empty verdict means that the request keeps the rule. None means that the rule
 
 import math
 
-from feedproxy.clock import Seconds
+from feedproxy.clock import DAY, Seconds
 from feedproxy.durations_and_sizes import exact_span
 from feedproxy.feed.schedule_hints import is_skipped, next_update
 from feedproxy.http.date import WEEKDAYS
@@ -17,8 +17,6 @@ from feedproxy.notes import Category, Level, Note
 from feedproxy.scoring.reader_state import ReaderState
 from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict, violation
 from feedproxy.scoring.scored_request import REFUSALS, Poll
-
-DAY: Seconds = 86_400
 
 DEFAULT_WAIT: Seconds = 900
 """A reader should wait this many seconds between two polls of a feed that specifies no interval. The same number

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from feedproxy.clock import Instant, Seconds, is_set_back, is_unset
+from feedproxy.clock import DAY, Instant, Seconds, is_set_back, is_unset
 from feedproxy.cooperative_iteration import THROTTLED_BLOCKING_TIME, iterate_cooperatively, iterate_in_background
 from feedproxy.errors import StoreError
 from feedproxy.subscribers.block_buffer import BlockBuffer, with_checksum, without_checksum
@@ -28,7 +28,6 @@ REPEAT: Seconds = 20
 SESSION_BREAK = 2.5
 """A pause of more than this many usual intervals ends a session. After one missed poll, the session continues."""
 
-DAY: Seconds = 86_400
 """Expected seconds from the beginning of one session to the next.
 
 If the last cycle was between 0.5 and 1.5 days, its length is expected instead.

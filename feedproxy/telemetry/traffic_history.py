@@ -11,12 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from msgspec import Struct
 from msgspec.structs import astuple, fields
 
-from feedproxy.clock import Instant, Seconds
+from feedproxy.clock import DAY, HOUR, Instant, Seconds
 from feedproxy.errors import StoreError
 from feedproxy.store.interface import Store
-
-HOUR: Seconds = 3_600
-DAY: Seconds = 86_400
 
 SAVE_INTERVAL = 60
 """Seconds between two writes of the history. A crash loses at most the traffic of this time."""

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from feedproxy.admin.pages import charts
-from feedproxy.telemetry.traffic_history import DAY, History, TrafficCounts
+from feedproxy.clock import DAY
+from feedproxy.telemetry.traffic_history import History, TrafficCounts
 from tests.stages.admin import NOW
 
 

@@ -7,10 +7,11 @@ from typing import cast
 import pytest
 
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
+from feedproxy.clock import DAY, HOUR
 from feedproxy.store.interface import Store
 from feedproxy.telemetry import traffic_history
 from feedproxy.telemetry.metrics import Metrics
-from feedproxy.telemetry.traffic_history import DAY, HOUR, NO_TRAFFIC, History, HistoryRecorder, TrafficCounts
+from feedproxy.telemetry.traffic_history import NO_TRAFFIC, History, HistoryRecorder, TrafficCounts
 from tests.stages.admin import NOW
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from feedproxy.clock import ManualClock
+from feedproxy.clock import DAY, ManualClock
 from feedproxy.request.feed_id import feed_id
 from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource
-from feedproxy.telemetry.traffic_history import DAY, TrafficCounts
+from feedproxy.telemetry.traffic_history import TrafficCounts
 from feedproxy.web import templates
 from feedproxy.web.display_formats import iso
 from tests.stages import lively

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from feedproxy.clock import ManualClock
+from feedproxy.clock import DAY, ManualClock
 from feedproxy.errors import StoreError
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify import notification_service
@@ -22,7 +22,7 @@ from feedproxy.notify.changes.change_log import ChangeLog, FeedSnapshot
 from feedproxy.notify.delivery.delivery_retries import RETRY_DELAY_MIN, next_try
 from feedproxy.notify.delivery.delivery_worker import MAX_CONCURRENT, MAX_PER_HOST
 from feedproxy.notify.notification_database import JOURNAL_SUFFIXES, NotificationDatabase
-from feedproxy.notify.notification_protocol import DAY, Change, DeliveryRequest
+from feedproxy.notify.notification_protocol import Change, DeliveryRequest
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.refresh_requests import POSTPONE_MAX
 from feedproxy.notify.subscription_table import (

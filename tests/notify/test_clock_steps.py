@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from feedproxy.clock import DAY
 from feedproxy.http.message import Response
-from feedproxy.notify.notification_protocol import DAY
 from feedproxy.notify.subscription_table import Role
 from feedproxy.upstream.upstream_errors import Unreachable
 from tests.stages.clouds import clouds_on

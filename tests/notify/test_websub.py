@@ -9,10 +9,9 @@ from urllib.parse import parse_qsl, urlencode
 
 import pytest
 
-from feedproxy.clock import ManualClock
+from feedproxy.clock import DAY, ManualClock
 from feedproxy.errors import Forbidden
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.notify.notification_protocol import DAY
 from feedproxy.notify.subscription_table import Role, State
 from feedproxy.notify.websub import signatures_and_tokens
 from feedproxy.notify.websub.subscriber import Subscriber

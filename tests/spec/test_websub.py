@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from feedproxy.clock import DAY
 from feedproxy.errors import Forbidden
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.message import Fields, Response
-from feedproxy.notify.notification_protocol import DAY
 from feedproxy.notify.subscription_table import Role, State
 from feedproxy.notify.websub.hub_discovery import discover
 from feedproxy.notify.websub.subscriber import prefer_https

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from feedproxy.app import App
 from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
-from feedproxy.clock import ManualClock
+from feedproxy.clock import DAY, HOUR, ManualClock
 from feedproxy.feed.channel import Schedule
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http.date import format_http_date
@@ -18,7 +18,7 @@ from feedproxy.refresh.ingest.ingest import make_delta_base
 from feedproxy.scoring.scored_request import Poll, cached_content
 from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource, VersionRecord
 from feedproxy.subscribers.reader_pseudonyms import Pseudonym
-from feedproxy.telemetry.traffic_history import DAY, HOUR, TrafficCounts
+from feedproxy.telemetry.traffic_history import TrafficCounts
 from tests.stages.admin import NOW
 from tests.stages.origin import Origin, OriginFetcher
 

@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from feedproxy.app import App
-from feedproxy.clock import ManualClock
+from feedproxy.clock import DAY, ManualClock
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify import notification_service
-from feedproxy.notify.notification_protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
+from feedproxy.notify.notification_protocol import Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import Role, State, Subscription
 from feedproxy.subscribers.reader_pseudonyms import Pseudonym

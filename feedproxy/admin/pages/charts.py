@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from feedproxy.clock import Instant, Seconds
-from feedproxy.telemetry.traffic_history import DAY, HOUR, NO_TRAFFIC, History, TrafficCounts
+from feedproxy.clock import DAY, HOUR, Instant, Seconds
+from feedproxy.telemetry.traffic_history import NO_TRAFFIC, History, TrafficCounts
 from feedproxy.web.display_formats import number, size
 
 VISIBLE_HEIGHT = 0.8

@@ -16,7 +16,7 @@ from feedproxy.admin.pages.feed_table import FeedTable
 from feedproxy.admin.pages.reader_scores import ReaderScores
 from feedproxy.admin.pages.store_usage import StoreUsageMeter
 from feedproxy.app import App
-from feedproxy.clock import Seconds
+from feedproxy.clock import DAY, HOUR, Seconds
 from feedproxy.http import uri
 from feedproxy.request.feed_id import feed_id
 from feedproxy.request.upstream_and_public_urls import listener_url
@@ -26,7 +26,7 @@ from feedproxy.telemetry import metrics_aggregation, recent_activity, traffic_hi
 from feedproxy.telemetry.metrics import answered_count
 from feedproxy.telemetry.metrics_aggregation import PeerReports
 from feedproxy.telemetry.page_redaction import View, redact_text
-from feedproxy.telemetry.traffic_history import DAY, HOUR, NO_TRAFFIC, History, TrafficCounts
+from feedproxy.telemetry.traffic_history import NO_TRAFFIC, History, TrafficCounts
 from feedproxy.web.display_formats import iso
 
 ATTENTION_MAX = 8

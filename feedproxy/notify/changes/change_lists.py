@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from xml.sax.saxutils import quoteattr
 
-from feedproxy.clock import Instant, Seconds
+from feedproxy.clock import HOUR, Instant, Seconds
 from feedproxy.errors import BadTarget, NotFound
 from feedproxy.feed.xml_characters import valid_text
 from feedproxy.http import generated_document, uri
@@ -31,7 +31,6 @@ LONG_LIST: Seconds = 3 * 3600
 """Seconds that changes.xml covers: three hours."""
 SHORT_LIST: Seconds = 300
 """Seconds that shortChanges.xml covers: five minutes."""
-HOUR: Seconds = 3600
 ENTRIES_MAX = 5_000
 """One document contains at most this many entries, the newest first. 5,000 entries take about 800 KB."""
 

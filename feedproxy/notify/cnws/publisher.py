@@ -6,7 +6,7 @@ The specification defines neither how subscribers are verified nor how subscript
 
 import logging
 
-from feedproxy.clock import Seconds
+from feedproxy.clock import DAY, Seconds
 from feedproxy.errors import AccessDenied, BadTarget, FeedproxyError, Forbidden
 from feedproxy.feed.convert.headlines import Headlines
 from feedproxy.http import uri
@@ -16,7 +16,7 @@ from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.notify.cnws import cnws_messages
 from feedproxy.notify.cnws.cnws_messages import NAME, SubscriptionRequest
 from feedproxy.notify.endpoint_responses import XML, generated_response
-from feedproxy.notify.notification_protocol import DAY, Answer, Delivered, Delivery, Message, Refused, Retry, Verdict
+from feedproxy.notify.notification_protocol import Answer, Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings.ping_messages import InvalidCall
 from feedproxy.notify.rpc.xmlrpc import utf8_content

@@ -4,14 +4,14 @@ The specification requires confirmations: "If any publisher has not issued a not
 days the subscriber should try and re-confirm the subscription."
 """
 
-from feedproxy.clock import Seconds
+from feedproxy.clock import DAY, Seconds
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.cnws import cnws_messages
 from feedproxy.notify.cnws.cnws_messages import NAME, SubscriptionRequest
 from feedproxy.notify.endpoint_responses import XML, generated_response
-from feedproxy.notify.notification_protocol import DAY, Answer, Delivery, Message, Retry, Verdict
+from feedproxy.notify.notification_protocol import Answer, Delivery, Message, Retry, Verdict
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.outbound_subscriptions import OutboundSubscriptions, SubscriptionTarget, callback_of
 from feedproxy.notify.pings.ping_messages import InvalidCall

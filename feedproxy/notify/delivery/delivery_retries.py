@@ -1,7 +1,6 @@
 """When a failed delivery is tried again, and for how long."""
 
-from feedproxy.clock import Instant, Seconds
-from feedproxy.notify.notification_protocol import DAY
+from feedproxy.clock import DAY, Instant, Seconds
 
 RETRY_DELAY_MIN: Seconds = 10
 """Delay before the first retry, in seconds. Each failure doubles the delay, up to RETRY_DELAY_MAX. A random fraction of

@@ -13,14 +13,13 @@ from http import HTTPStatus
 
 from msgspec.structs import replace
 
-from feedproxy.clock import Instant, Seconds
+from feedproxy.clock import DAY, Instant, Seconds
 from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.errors import BadTarget, FeedproxyError, Forbidden
 from feedproxy.feed_rules import may_serve_under
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.notification_protocol import (
-    DAY,
     Answer,
     Delivered,
     Delivery,
